@@ -1,0 +1,136 @@
+"""Architectures, spelled as nvcc spells them.
+
+``sm_90a`` asks for a cubin, ``compute_90`` for PTX, ``lto_90`` for LTO-IR. What exists is asked of
+the installed compiler; this module holds no table of GPUs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import total_ordering
+
+from cuda_ext.errors import BuildError
+from cuda_ext.manifest import ImageKind
+
+__all__ = ["GROUPS", "Architecture", "expand"]
+
+GROUPS = ("all", "all-major", "native")
+
+_PREFIX_OF_KIND: dict[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
+_KIND_OF_PREFIX: dict[str, ImageKind] = {p: k for k, p in _PREFIX_OF_KIND.items()}
+_SPELLING = re.compile(r"(sm|compute|lto)_(\d{2,4})([af]?)")
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
+
+    The suffix ``a`` restricts an image to exactly that GPU, ``f`` to its family. Architectures sort by
+    number, then suffix, then kind: cubins before PTX before LTO-IR.
+    """
+
+    kind: ImageKind
+    number: int
+    suffix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Architecture:
+        """Read ``sm_90a``, ``compute_90`` or ``lto_90``; raise :class:`ValueError` otherwise."""
+        match = _SPELLING.fullmatch(text)
+        if match is None:
+            raise ValueError(text)
+        return cls(_KIND_OF_PREFIX[match[1]], int(match[2]), match[3])
+
+    def __str__(self) -> str:
+        return f"{_PREFIX_OF_KIND[self.kind]}_{self.target}"
+
+    @property
+    def target(self) -> str:
+        """The number with its suffix: ``90a``."""
+        return f"{self.number}{self.suffix}"
+
+    @property
+    def major(self) -> int:
+        return self.number // 10
+
+    def as_kind(self, kind: ImageKind) -> Architecture:
+        """The same target for another kind of image."""
+        return Architecture(kind, self.number, self.suffix)
+
+    def __lt__(self, other: Architecture) -> bool:
+        return self._key < other._key
+
+    @property
+    def _key(self) -> tuple[int, str, int]:
+        return self.number, self.suffix, list(_PREFIX_OF_KIND).index(self.kind)
+
+
+def expand(
+    names: Iterable[str],
+    supported: Sequence[int],
+    *,
+    compiler: str,
+    where: str,
+    native: Sequence[int] = (),
+) -> tuple[Architecture, ...]:
+    """Turn spellings and groups into a sorted list of architectures without duplicates.
+
+    `supported` are the compute capabilities that `compiler` names as its own. ``all`` means each of them
+    and ``all-major`` the lowest of each generation, both with PTX for the newest of them, so that GPUs
+    to come are served. ``native`` means the capabilities in `native`, those of the GPUs in this machine.
+
+    Raises :class:`BuildError`, beginning with `where`, for an unknown spelling, for an architecture that
+    the compiler lacks, and for ``native`` on a machine without a GPU.
+    """
+    capabilities = sorted(supported)
+    groups = {
+        "all": capabilities,
+        "all-major": list({n // 10: n for n in reversed(capabilities)}.values())[::-1],
+    }
+    found: set[Architecture] = set()
+    for name in names:
+        if group := groups.get(name):
+            found.update(Architecture("cubin", n) for n in group)
+            found.add(Architecture("ptx", group[-1]))
+        elif name == "native":
+            if not native:
+                raise BuildError(
+                    f'{where}: "native" means the GPUs of this machine, and it has none that can be '
+                    'asked; name architectures instead, such as "all-major" or "sm_90"'
+                )
+            found.update(Architecture("cubin", n) for n in native)
+        else:
+            found.add(_checked(name, capabilities, compiler, where))
+    return tuple(sorted(found))
+
+
+def _checked(name: str, capabilities: Sequence[int], compiler: str, where: str) -> Architecture:
+    try:
+        architecture = Architecture.parse(name)
+    except ValueError:
+        raise BuildError(
+            f"{where}: unknown architecture {name!r}{_hint(name, capabilities)}"
+        ) from None
+    if architecture.number not in capabilities:
+        raise BuildError(
+            f"{where}: {compiler} cannot compile for {name!r}{_hint(name, capabilities)} "
+            f"(it supports {', '.join(map(str, capabilities))})"
+        )
+    return architecture
+
+
+def _hint(name: str, capabilities: Sequence[int]) -> str:
+    """Name the nearest valid spelling, by digits when there are any."""
+    digits = re.search(r"\d+(?:\.\d+)?", name)
+    if digits is None:
+        close = difflib.get_close_matches(name, GROUPS, n=1, cutoff=0.4)
+        return f"; did you mean {close[0]!r}?" if close else ""
+    number = int(digits[0].replace(".", ""))
+    nearest = min(capabilities, key=lambda n: (abs(n - number), n))
+    prefix = re.match(r"(sm|compute|lto)", name)
+    suffix = re.search(r"\d([af])$", name) if nearest == number else None
+    return f"; did you mean '{prefix[1] if prefix else 'sm'}_{nearest}{suffix[1] if suffix else ''}'?"

@@ -1,0 +1,104 @@
+"""The project's own headers: found, gathered, and named the same on every machine.
+
+:func:`gather` follows ``#include`` directives from a source through the project's include roots, and
+rewrites each one that leads to a project file to that file's *canonical name*, its path within the
+project. A compiler that is given the gathered headers by name needs no search path of the project
+and no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
+
+The closure is what could be read under any condition: a superset of what one compilation reads.
+Directives that lead nowhere in the project are left as they are; those are the tool chain's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from cuda_ext.errors import BuildError
+
+__all__ = ["canonical_name", "gather"]
+
+# A comment or a string is matched first so that a directive within one is passed over.
+_DIRECTIVE = re.compile(
+    rb"""
+    //[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*"
+    | (?P<head> ^[ \t]*\#[ \t]*include[ \t]* | __has_include[ \t]*\([ \t]* )
+      (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> )
+    """,
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
+)
+
+
+def canonical_name(path: Path, root: Path) -> str:
+    """`path` relative to the project's `root`, with forward slashes."""
+    return path.relative_to(root).as_posix()
+
+
+def gather(
+    source: Path, root: Path, include_dirs: Sequence[Path], pre_include: Iterable[str] = ()
+) -> tuple[bytes, dict[str, bytes]]:
+    """Read `source` and every header of the project that it can reach.
+
+    All paths are absolute and real; only files below `root` count as the project's. Returns the source
+    and the headers by canonical name, include directives rewritten. Raises :class:`BuildError` for a
+    file that cannot be read.
+    """
+    headers: dict[str, bytes] = {}
+    text, waiting = _rewrite(source, root, tuple(include_dirs))
+    for name in pre_include:
+        if found := _find(name, root, tuple(include_dirs)):
+            waiting += (found,)
+    pending = list(waiting)
+    while pending:
+        path = pending.pop()
+        name = canonical_name(path, root)
+        if name not in headers:
+            headers[name], more = _rewrite(path, root, tuple(include_dirs))
+            pending += more
+    return text, dict(sorted(headers.items()))
+
+
+def resolve(name: str, root: Path, include_dirs: Sequence[Path]) -> str:
+    """The canonical name that an include of `name` leads to, or `name` itself if none."""
+    found = _find(name, root, tuple(include_dirs))
+    return canonical_name(found, root) if found else name
+
+
+def _rewrite(path: Path, root: Path, include_dirs: tuple[Path, ...]) -> tuple[bytes, tuple[Path, ...]]:
+    try:
+        status = path.stat()
+        return _rewritten(path, root, include_dirs, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError as error:
+        raise BuildError(f"{canonical_name(path, root)}: cannot be read: {error.strerror}") from None
+
+
+@lru_cache(maxsize=65536)
+def _rewritten(
+    path: Path, root: Path, include_dirs: tuple[Path, ...], *identity: int
+) -> tuple[bytes, tuple[Path, ...]]:
+    found: list[Path] = []
+
+    def replace(match: re.Match[bytes]) -> bytes:
+        spelled = match["quoted"] or match["angled"]
+        if spelled is None:
+            return match[0]
+        roots = (path.parent, *include_dirs) if match["quoted"] else include_dirs
+        target = _find(os.fsdecode(spelled), root, roots)
+        if target is None:
+            return match[0]
+        found.append(target)
+        return match["head"] + b'"' + os.fsencode(canonical_name(target, root)) + b'"'
+
+    text = _DIRECTIVE.sub(replace, path.read_bytes())
+    return text, tuple(found)
+
+
+def _find(name: str, root: Path, directories: tuple[Path, ...]) -> Path | None:
+    for directory in directories:
+        candidate = Path(os.path.realpath(directory / name))
+        if candidate.is_relative_to(root) and candidate.is_file():
+            return candidate
+    return None

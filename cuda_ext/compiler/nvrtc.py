@@ -1,0 +1,167 @@
+"""NVRTC, in process, through ``cuda.bindings.nvrtc``: no host compiler, no driver, no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from cuda_ext.compiler import cubin, ptx, toolkit
+from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.diagnostics import explain
+from cuda_ext.compiler.survey import survey_of_debug_ptx
+from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
+from cuda_ext.errors import CompilationError, ToolchainError
+
+__all__ = ["Nvrtc"]
+
+# Options that debug information excludes, left out of the survey.
+_NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "--dlink-time-opt", "-G"}
+
+
+class Nvrtc:
+    """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that needs nothing but wheels.
+
+    Raises :class:`~cuda_ext.errors.ToolchainError` if NVRTC cannot be loaded.
+    """
+
+    name = "nvrtc"
+
+    def __init__(self) -> None:
+        try:
+            from cuda.bindings import nvrtc
+
+            self._nvrtc: Any = nvrtc
+            status, major, minor = nvrtc.nvrtcVersion()
+        except (ImportError, OSError, RuntimeError) as error:
+            raise ToolchainError(
+                f"NVRTC cannot be loaded ({_first_line(error)}); "
+                'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+            ) from None
+        self._major = major
+        self.version = f"{major}.{minor}"
+
+    @cached_property
+    def header_directories(self) -> list[Path]:
+        """Where CUDA's and CCCL's headers are, and those of other CUDA libraries from the registry."""
+        found = []
+        if hasattr(self._nvrtc, "nvrtcInstallBundledHeaders") and self._has_bundled_headers():
+            bundled = toolkit.bundled_headers(self.version, self._unpack_headers)
+            found = [bundled, bundled / "cccl"]
+        return found + toolkit.header_directories(self._major)
+
+    def capabilities(self) -> tuple[int, ...]:
+        _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
+        return tuple(sorted(architectures))
+
+    @lru_cache(maxsize=None)  # noqa: B019 - one instance lives as long as the build
+    def supports(self, architecture: Architecture) -> bool:
+        if not architecture.suffix:
+            return architecture.number in self.capabilities()
+        program = _Program(self._nvrtc, TranslationUnit("empty.cu", b""))
+        return program.compile([f"-arch=compute_{architecture.target}"])
+
+    def compile(self, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
+        program = _Program(self._nvrtc, unit)
+        options = [*self._options(unit), *self._target(architecture)]
+        if not program.compile(options):
+            raise CompilationError(self._explained(program.log, unit))
+        if architecture.kind == "ptx":
+            data = program.result("PTX").rstrip(b"\0")
+            entries, variables = tuple(sorted(ptx.kernels(data))), tuple(sorted(ptx.variables(data)))
+        elif architecture.kind == "cubin":
+            data = program.result("CUBIN")
+            entries, variables = cubin.kernels(data), tuple(sorted(cubin.variables(data)))
+        else:
+            data, entries, variables = program.result("LTOIR"), (), ()
+        names = {e: program.lowered_name(e) for e in unit.instantiate}
+        return CompiledImage(architecture, data, names, entries, variables, program.log)
+
+    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
+        program = _Program(self._nvrtc, unit)
+        options = [o for o in self._options(unit) if o not in _NOT_WITH_DEBUG]
+        if not program.compile([*options, f"-arch=compute_{architecture.target}", "-G"]):
+            raise CompilationError(self._explained(program.log, unit))
+        return survey_of_debug_ptx(program.result("PTX").rstrip(b"\0"), {unit.name, *unit.headers})
+
+    def _options(self, unit: TranslationUnit) -> list[str]:
+        options = list(unit.options.spelled())
+        if unit.options.relaxed_constexpr:
+            # NVRTC compiles device code only: unannotated constexpr functions are device functions.
+            options.append("--device-as-default-execution-space")
+        if unit.options.relocatable:
+            options.append("--relocatable-device-code=true")
+        return [*options, *(f"-I{directory}" for directory in self.header_directories)]
+
+    def _target(self, architecture: Architecture) -> list[str]:
+        if architecture.kind == "ltoir":
+            return [f"-arch=compute_{architecture.target}", "-dlto"]
+        return [f"-arch={architecture}"]
+
+    def _explained(self, log: str, unit: TranslationUnit) -> str:
+        return explain(
+            log,
+            source=unit.source,
+            header_directories=self.header_directories,
+            host_headers=False,
+        )
+
+    def _has_bundled_headers(self) -> bool:
+        status, *_ = self._nvrtc.nvrtcGetBundledHeadersInfo()
+        return int(status) == 0
+
+    def _unpack_headers(self, directory: str) -> None:
+        status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
+        if int(status) != 0:
+            raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
+
+
+class _Program:
+    """One ``nvrtcProgram``, destroyed with the object."""
+
+    def __init__(self, nvrtc: Any, unit: TranslationUnit) -> None:
+        self._nvrtc = nvrtc
+        names, contents = list(unit.headers), list(unit.headers.values())
+        status, self._handle = nvrtc.nvrtcCreateProgram(
+            unit.source, unit.name.encode(), len(names), contents, [n.encode() for n in names]
+        )
+        self._check(status)
+        for expression in unit.instantiate:
+            self._check(nvrtc.nvrtcAddNameExpression(self._handle, expression.encode())[0])
+
+    def compile(self, options: Sequence[str]) -> bool:
+        """Compile; whether it succeeded. :attr:`log` has the compiler's text either way."""
+        (status,) = self._nvrtc.nvrtcCompileProgram(
+            self._handle, len(options), [o.encode() for o in options]
+        )
+        return int(status) == 0
+
+    @property
+    def log(self) -> str:
+        return self.result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
+
+    def result(self, kind: str) -> bytes:
+        """The program's ``PTX``, ``CUBIN``, ``LTOIR`` or ``ProgramLog``."""
+        status, size = getattr(self._nvrtc, f"nvrtcGet{kind}Size")(self._handle)
+        self._check(status)
+        buffer = bytes(size)
+        self._check(getattr(self._nvrtc, f"nvrtcGet{kind}")(self._handle, buffer)[0])
+        return buffer
+
+    def lowered_name(self, expression: str) -> str:
+        status, name = self._nvrtc.nvrtcGetLoweredName(self._handle, expression.encode())
+        self._check(status)
+        return str(name.decode())
+
+    def _check(self, status: Any) -> None:
+        if int(status) != 0:
+            raise CompilationError(f"NVRTC: {status.name}")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._nvrtc.nvrtcDestroyProgram(self._handle)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,113 @@
+"""What PTX says of itself: its target, kernels, variables, parameters, and debug sections."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cuda_ext.compiler.architectures import Architecture
+
+__all__ = ["PtxParameter", "PtxVariable", "debug_sections", "kernels", "target", "variables"]
+
+_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+_ENTRY = re.compile(rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?")
+_PARAMETER = re.compile(
+    rb"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+|pred)\s*"
+    rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
+)
+_VARIABLE = re.compile(
+    rb"^(?:\.visible\s+|\.weak\s+|\.common\s+)*\.(?P<space>global|const)\s+(?:\.align\s+\d+\s+)?"
+    rb"(?:\.attribute\([^)]*\)\s*)?\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?",
+    re.MULTILINE,
+)
+_SECTION = re.compile(rb"\.section\s+(\.debug_\w+)\s*\{(.*?)\n\s*\}", re.DOTALL)
+_DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
+_FILE = re.compile(rb'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PtxParameter:
+    """One ``.param`` of an entry; ``size`` and ``align`` count bytes, ``type`` is PTX's (``u64``, ``b8``)."""
+
+    name: str
+    type: str
+    size: int
+    align: int
+    pointer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PtxVariable:
+    """One module-scope variable; ``size`` counts bytes."""
+
+    name: str
+    space: Literal["constant", "device"]
+    size: int
+
+
+def target(ptx: bytes) -> Architecture | None:
+    """The architecture that `ptx` was written for."""
+    match = _TARGET.search(ptx)
+    return Architecture("ptx", int(match[1]), match[2].decode()) if match else None
+
+
+def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
+    """The entries by lowered name, each with its parameters in order."""
+    return {
+        name.decode(): tuple(map(_parameter, _PARAMETER.finditer(parameters.strip())))
+        for name, parameters in _ENTRY.findall(ptx)
+    }
+
+
+def variables(ptx: bytes) -> dict[str, PtxVariable]:
+    """The ``.global`` and ``.const`` variables at module scope, by lowered name."""
+    found = {}
+    for match in _VARIABLE.finditer(ptx):
+        name = match["name"].decode()
+        found[name] = PtxVariable(
+            name,
+            "constant" if match["space"] == b"const" else "device",
+            _width(match["type"]) * int(match["count"] or 1),
+        )
+    return found
+
+
+def debug_sections(ptx: bytes) -> dict[str, bytes]:
+    """The DWARF sections by name, turned from data directives into bytes.
+
+    Addresses of symbols become zero.
+    """
+    return {name.decode(): _assemble(body) for name, body in _SECTION.findall(ptx)}
+
+
+def files(ptx: bytes) -> dict[int, str]:
+    """The source files by the number that debug information knows them by."""
+    return {int(number): name.decode(errors="replace") for number, name in _FILE.findall(ptx)}
+
+
+def _parameter(match: re.Match[bytes]) -> PtxParameter:
+    width = _width(match["type"])
+    return PtxParameter(
+        name=match["name"].decode(),
+        type=match["type"].decode(),
+        size=width * int(match["count"] or 1),
+        align=int(match["align"] or width),
+        pointer=match["pointer"] is not None,
+    )
+
+
+def _width(type_: bytes) -> int:
+    """Bytes of a PTX type: ``u64`` → 8."""
+    return int(re.sub(rb"\D", b"", type_) or 8) // 8
+
+
+def _assemble(directives: bytes) -> bytes:
+    out = bytearray()
+    for width, operands in _DATA.findall(directives):
+        size = int(width) // 8
+        for operand in operands.split(b","):
+            operand = operand.strip()
+            value = int(operand, 0) if operand[:1].isdigit() or operand[:1] == b"-" else 0
+            out += (value % (1 << (8 * size))).to_bytes(size, "little")
+    return bytes(out)

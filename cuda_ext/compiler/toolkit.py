@@ -1,0 +1,94 @@
+"""Where the tool chain's own headers and libraries lie.
+
+The registry's wheels come first, then the toolkit that ``CUDA_PATH`` or ``CUDA_HOME`` names. NVRTC from
+13.3 on brings the CUDA and CCCL headers within itself; they are unpacked once per version into the
+user's cache directory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cuda_ext.errors import ToolchainError
+
+__all__ = ["bundled_headers", "cudadevrt", "header_directories"]
+
+
+def header_directories(major: int) -> list[Path]:
+    """Include directories of the installed CUDA packages of that major version, CCCL's among them."""
+    found = []
+    for directory in _roots(major):
+        for include in (directory / "include", directory / "include" / "cccl"):
+            if include.is_dir() and include not in found:
+                found.append(include)
+    return found
+
+
+def cudadevrt(major: int) -> Path | None:
+    """The device runtime library, which device code that launches kernels is linked with."""
+    for root in _roots(major):
+        for library in ("lib/libcudadevrt.a", "lib64/libcudadevrt.a", "lib/x64/cudadevrt.lib"):
+            if (root / library).is_file():
+                return root / library
+    return None
+
+
+def _roots(major: int) -> Iterator[Path]:
+    for nvidia in _nvidia_packages():
+        if major >= 13:
+            yield nvidia / f"cu{major}"
+        else:
+            yield from (nvidia / "cuda_runtime", nvidia / "cuda_cccl")
+            yield from sorted(p for p in nvidia.iterdir() if (p / "include").is_dir())
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        if value := os.environ.get(variable):
+            yield Path(value)
+
+
+def _nvidia_packages() -> list[Path]:
+    spec = importlib.util.find_spec("nvidia")
+    return [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
+
+
+def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
+    """The directory of NVRTC's own headers, unpacked by `unpack` if this is the first use.
+
+    Several processes may arrive at once: each unpacks aside and one renames its copy into place.
+    """
+    cache = _cache_directory()
+    target = cache / f"nvrtc-headers-{version}"
+    if (target / "cuda_runtime.h").is_file():
+        return target
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        aside = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=cache))
+    except OSError as error:
+        raise ToolchainError(
+            f"{cache}: cannot unpack NVRTC's headers there: {error.strerror}; "
+            "set CUDA_EXT_CACHE to a directory that can be written"
+        ) from None
+    try:
+        unpack(str(aside / "headers"))
+        os.rename(aside / "headers", target)
+    except OSError as error:
+        if not (target / "cuda_runtime.h").is_file():
+            raise ToolchainError(
+                f"{cache}: cannot unpack NVRTC's headers there: {error.strerror}; "
+                "set CUDA_EXT_CACHE to a directory with room for 30 MB"
+            ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return target
+
+
+def _cache_directory() -> Path:
+    if configured := os.environ.get("CUDA_EXT_CACHE"):
+        return Path(configured)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("cuda_ext")

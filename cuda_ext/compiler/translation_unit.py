@@ -1,0 +1,150 @@
+"""What goes into the compiler and what comes out: plain frozen data, free of paths and machines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.manifest import Parameter
+
+__all__ = [
+    "CompiledImage",
+    "Compiler",
+    "Options",
+    "SourceKind",
+    "Survey",
+    "SurveyedKernel",
+    "SurveyedSymbol",
+    "TranslationUnit",
+]
+
+SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a translation unit is compiled, in words that mean the same to every compiler.
+
+    ``raw`` options are passed on as they are, after all others. ``pre_include`` names headers that are
+    included before the first line. ``relocatable`` asks for device code that is linked later.
+    """
+
+    std: str = "c++17"
+    define: Mapping[str, str] = field(default_factory=dict)
+    raw: tuple[str, ...] = ()
+    pre_include: tuple[str, ...] = ()
+    fast_math: bool = False
+    relaxed_constexpr: bool = False
+    relocatable: bool = False
+
+    def spelled(self) -> tuple[str, ...]:
+        """The options as both compilers spell them, sorted where order has no meaning."""
+        return (
+            f"--std={self.std}",
+            *(f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())),
+            *(["--use_fast_math"] if self.fast_math else []),
+            *(f"--pre-include={name}" for name in self.pre_include),
+            *self.raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationUnit:
+    """One device source with everything of the project that it includes.
+
+    ``name`` is the source's path within the project, with forward slashes. ``headers`` maps canonical
+    names to contents, and every include directive in them and in ``source`` that leads to one of them
+    spells that canonical name (see :mod:`cuda_ext.compiler.headers`).
+    """
+
+    name: str
+    source: bytes
+    kind: SourceKind = "cu"
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+    instantiate: tuple[str, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the source and its headers, names included."""
+        digest = hashlib.sha256()
+        for name, content in [(self.name, self.source), *sorted(self.headers.items())]:
+            for part in (name.encode(), content):
+                digest.update(len(part).to_bytes(8, "little"))
+                digest.update(part)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledImage:
+    """A translation unit compiled for one architecture.
+
+    ``entries`` are the lowered names of the kernels that the image really holds, ``variables`` those of
+    its ``__device__`` and ``__constant__`` variables; ``names`` maps each requested name expression to
+    its lowered name.
+    """
+
+    architecture: Architecture
+    data: bytes
+    names: Mapping[str, str]
+    entries: tuple[str, ...]
+    variables: tuple[str, ...]
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedKernel:
+    """A kernel as the compiler describes it: C++ name with namespaces, lowered name, parameters."""
+
+    name: str
+    lowered: str
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedSymbol:
+    """A variable in device memory as the compiler describes it; ``size`` counts bytes."""
+
+    name: str
+    lowered: str
+    space: Literal["constant", "device"]
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The kernels and variables of a translation unit, by lowered name."""
+
+    kernels: Mapping[str, SurveyedKernel]
+    symbols: Mapping[str, SurveyedSymbol]
+
+
+class Compiler(Protocol):
+    """The pure function: the same unit and architecture give the same image, anywhere.
+
+    Both methods raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
+    """
+
+    @property
+    def name(self) -> str:
+        """``nvrtc`` or ``nvcc``."""
+
+    @property
+    def version(self) -> str:
+        """Its CUDA version, ``13.5``."""
+
+    def capabilities(self) -> tuple[int, ...]:
+        """The compute capabilities that it compiles for, ``(75, 80, ...)``."""
+
+    def supports(self, architecture: Architecture) -> bool:
+        """Whether it compiles for exactly this architecture, suffix included."""
+
+    def compile(self, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
+        """Compile `unit` to an image for `architecture`."""
+
+    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
+        """Ask the compiler for names and types, in a pass of its own that ships nothing."""

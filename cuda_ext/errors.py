@@ -1,0 +1,103 @@
+"""Every exception that a user can meet.
+
+Build errors are one message each: where (a key path or ``file:line``), what is wrong, how to mend it.
+Driver errors say what was found, what was needed, and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "BuildError",
+    "CompilationError",
+    "ConfigError",
+    "CudaExtError",
+    "DriverError",
+    "DriverTooOldError",
+    "FatbinError",
+    "KernelNotFoundError",
+    "LaunchError",
+    "LoadError",
+    "ManifestError",
+    "NoDeviceError",
+    "NoDriverError",
+    "NoImageError",
+    "PtxTooNewError",
+    "ToolchainError",
+]
+
+
+class CudaExtError(Exception):
+    """Root of everything that this package raises on purpose."""
+
+
+class BuildError(CudaExtError):
+    """The build cannot go on."""
+
+
+class ConfigError(BuildError):
+    """A key of ``[tool.cuda_ext]`` is wrong; the message begins with its path."""
+
+
+class ToolchainError(BuildError):
+    """A compiler or a library of the tool chain is missing or unusable."""
+
+
+class CompilationError(BuildError):
+    """The compiler refused a translation unit; the message holds the compiler's own text."""
+
+
+class FatbinError(CudaExtError):
+    """Bytes that should be a fatbin are not one, or are damaged."""
+
+
+class ManifestError(CudaExtError):
+    """A module's manifest is missing, damaged, or from a newer version of this package."""
+
+
+class DriverError(CudaExtError):
+    """The CUDA driver is missing, unusable, or refused a request."""
+
+
+class NoDriverError(DriverError):
+    """There is no driver library on this machine."""
+
+
+class DriverTooOldError(DriverError):
+    """The driver is older than the images need."""
+
+
+class NoDeviceError(DriverError):
+    """There is a driver, but no GPU that it can use."""
+
+
+class LoadError(DriverError):
+    """The driver refused to load an image."""
+
+
+class NoImageError(LoadError):
+    """The module holds no image that the GPU can run."""
+
+
+class PtxTooNewError(LoadError):
+    """Only PTX fits the GPU, and this driver is older than the PTX."""
+
+
+class LaunchError(DriverError):
+    """The driver refused or failed a launch."""
+
+
+class KernelNotFoundError(CudaExtError, AttributeError, KeyError):
+    """The module has no kernel, symbol or instantiation of that name.
+
+    It is an :class:`AttributeError` and a :class:`KeyError` too, so that ``hasattr`` and mapping-style
+    look-ups behave as everywhere else.
+    """
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of the message.
+        return str(self.args[0]) if self.args else ""
+
+
+class ArgumentError(CudaExtError, TypeError, ValueError):
+    """An argument of a launch does not fit the kernel's signature; nothing reached the GPU."""

@@ -1,0 +1,237 @@
+"""The data model that a build writes and the runtime reads.
+
+A manifest is the JSON file beside a module's images. It is plain frozen data: what was compiled, by
+which compiler, from which content, with which kernels and symbols, and where each image lies.
+:func:`loads` checks every field, so that a damaged file is one :class:`ManifestError` and never a
+``KeyError`` three calls later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from cuda_ext.errors import ManifestError
+
+__all__ = [
+    "FILE_NAME",
+    "SCHEMA",
+    "Image",
+    "ImageKind",
+    "Kernel",
+    "Manifest",
+    "Parameter",
+    "ParameterKind",
+    "Sources",
+    "Symbol",
+    "Unit",
+    "dumps",
+    "loads",
+]
+
+SCHEMA = 1
+FILE_NAME = "manifest.json"
+
+ImageKind = Literal["cubin", "ptx", "ltoir"]
+ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel parameter, or the element of a symbol, as the compiler sees it.
+
+    ``type`` is the C++ type without typedefs; ``size`` and ``offset`` count bytes. ``element`` is a
+    pointer's target type and ``const`` says whether the target is. ``opaque`` parameters come from
+    images without type information: any value of that size is taken.
+    """
+
+    name: str
+    type: str
+    kind: ParameterKind
+    size: int
+    offset: int
+    element: str | None = None
+    const: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel or one instantiation of a kernel template.
+
+    ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` the mangled symbol in
+    the images that do not name another one.
+    """
+
+    expression: str
+    lowered: str
+    unit: int
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def signature(self) -> str:
+        """The kernel's declaration, as a C++ programmer would write it."""
+        return f"{self.expression}({', '.join(map(str, self.parameters))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A ``__constant__`` or ``__device__`` variable. ``size`` counts bytes."""
+
+    name: str
+    lowered: str
+    unit: int
+    space: Literal["constant", "device"]
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One translation unit (or linked module) compiled for one architecture.
+
+    ``file`` lies beside the manifest; images of one fatbin share it. ``size`` counts the image's own
+    bytes before compression. ``names`` maps name expressions to lowered names where these differ from
+    :attr:`Kernel.lowered`; an expression mapped to ``None`` is not in this image.
+    """
+
+    architecture: str
+    kind: ImageKind
+    file: str
+    size: int
+    sha256: str
+    names: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One translation unit, or one linked module with all its sources."""
+
+    sources: tuple[str, ...]
+    sha256: str
+    options: tuple[str, ...]
+    images: tuple[Image, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What compilation on demand needs: embedded files (name → SHA-256) and the options of the units."""
+
+    files: dict[str, str]
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that is known about one module without a driver.
+
+    ``compiler`` and ``version`` name what made the images (``nvrtc``, ``13.5``); ``compress`` is the
+    compression of the fatbins; ``sources`` is ``None`` where the module was built with ``jit = false``.
+    """
+
+    schema: int
+    module: str
+    compiler: str
+    version: str
+    compress: str
+    units: tuple[Unit, ...]
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+    sources: Sources | None = None
+
+    def lowered_name(self, kernel: Kernel, image: Image) -> str | None:
+        """The symbol of `kernel` in `image`, or ``None`` where the image lacks it."""
+        return image.names.get(kernel.expression, kernel.lowered)
+
+
+def dumps(manifest: Manifest) -> str:
+    """Write `manifest` as JSON. The same manifest gives the same text."""
+    return json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False) + "\n"
+
+
+def loads(text: str | bytes, origin: str) -> Manifest:
+    """Read what :func:`dumps` wrote. `origin` names the file in errors.
+
+    Raises :class:`ManifestError` if the text is not a manifest of a schema that this version reads.
+    """
+    remedy = "reinstall the package that holds it"
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{origin}: not a manifest: {error}; {remedy}") from None
+    if not isinstance(data, dict):
+        raise ManifestError(f"{origin}: not a manifest: expected a JSON object; {remedy}")
+    schema = data.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise ManifestError(
+            f"{origin}: written in manifest schema {schema}, and this cuda-ext reads up to {SCHEMA}; "
+            "upgrade cuda-ext"
+        )
+    try:
+        return _record(Manifest, data, "manifest")
+    except _Mismatch as error:
+        raise ManifestError(f"{origin}: damaged manifest: {error}; {remedy}") from None
+
+
+class _Mismatch(Exception):
+    pass
+
+
+_T = TypeVar("_T")
+
+
+@cache
+def _fields(cls: type) -> dict[str, tuple[Any, bool]]:
+    hints = typing.get_type_hints(cls)
+    return {
+        f.name: (
+            hints[f.name],
+            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+        )
+        for f in dataclasses.fields(cls)
+    }
+
+
+def _record(cls: type[_T], data: object, where: str) -> _T:
+    if not isinstance(data, dict):
+        raise _Mismatch(f"{where} is not an object")
+    fields = _fields(cls)
+    if unknown := data.keys() - fields.keys():
+        raise _Mismatch(f"{where} has unknown fields {sorted(unknown)}")
+    values = {}
+    for name, (kind, required) in fields.items():
+        if name in data:
+            values[name] = _value(kind, data[name], f"{where}.{name}")
+        elif required:
+            raise _Mismatch(f"{where}.{name} is missing")
+    return cls(**values)
+
+
+def _value(kind: Any, data: object, where: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _record(kind, data, where)
+    if origin is types.UnionType:
+        if data is None and types.NoneType in arguments:
+            return None
+        (inner,) = (a for a in arguments if a is not types.NoneType)
+        return _value(inner, data, where)
+    if origin is Literal:
+        if data in arguments:
+            return data
+    elif origin is tuple:
+        if isinstance(data, list):
+            return tuple(_value(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(data))
+    elif origin is dict:
+        if isinstance(data, dict):
+            return {k: _value(arguments[1], v, f"{where}[{k!r}]") for k, v in data.items()}
+    elif isinstance(data, kind) and not (kind is int and isinstance(data, bool)):
+        return data
+    raise _Mismatch(f"{where} is {data!r}")
