@@ -12,6 +12,7 @@ import dataclasses
 import json
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -27,7 +28,6 @@ __all__ = [
     "Manifest",
     "Parameter",
     "ParameterKind",
-    "Sources",
     "Symbol",
     "Unit",
     "dumps",
@@ -121,19 +121,12 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """What compilation on demand needs: embedded files (name → SHA-256) and the options of the units."""
-
-    files: dict[str, str]
-    options: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything that is known about one module without a driver.
 
     ``compiler`` and ``version`` name what made the images (``nvrtc``, ``13.5``); ``compress`` is the
-    compression of the fatbins; ``sources`` is ``None`` where the module was built with ``jit = false``.
+    compression of the fatbins. ``embedded`` maps the embedded device sources and headers to their
+    SHA-256, and is ``None`` where the module was built with ``jit = false``.
     """
 
     schema: int
@@ -144,7 +137,7 @@ class Manifest:
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
-    sources: Sources | None = None
+    embedded: dict[str, str] | None = None
 
     def lowered_name(self, kernel: Kernel, image: Image) -> str | None:
         """The symbol of `kernel` in `image`, or ``None`` where the image lacks it."""
@@ -188,7 +181,7 @@ _T = TypeVar("_T")
 
 
 @cache
-def _fields(cls: type) -> dict[str, tuple[Any, bool]]:
+def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
     hints = typing.get_type_hints(cls)
     return {
         f.name: (
@@ -199,7 +192,7 @@ def _fields(cls: type) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def _record(cls: type[_T], data: object, where: str) -> _T:
+def _record(cls: Callable[..., _T], data: object, where: str) -> _T:
     if not isinstance(data, dict):
         raise _Mismatch(f"{where} is not an object")
     fields = _fields(cls)

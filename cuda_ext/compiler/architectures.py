@@ -112,9 +112,7 @@ def _checked(name: str, capabilities: Sequence[int], compiler: str, where: str) 
     try:
         architecture = Architecture.parse(name)
     except ValueError:
-        raise BuildError(
-            f"{where}: unknown architecture {name!r}{_hint(name, capabilities)}"
-        ) from None
+        raise BuildError(f"{where}: unknown architecture {name!r}{_hint(name, capabilities)}") from None
     if architecture.number not in capabilities:
         raise BuildError(
             f"{where}: {compiler} cannot compile for {name!r}{_hint(name, capabilities)} "

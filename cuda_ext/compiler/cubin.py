@@ -14,7 +14,7 @@ from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedS
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Parameter
 
-__all__ = ["kernels", "survey_of_cubin", "target", "variables"]
+__all__ = ["calls_device_runtime", "kernels", "survey_of_cubin", "target", "variables"]
 
 _PARAMETER_BANK = ".nv.constant0."
 _KERNEL_INFO = ".nv.info."
@@ -58,6 +58,15 @@ def target(cubin: bytes) -> Architecture | None:
     note = _elf(cubin).get_section_by_name(".note.nv.tkinfo")
     match = re.search(rb"-arch[= ]+sm_(\d+)([af]?)", note.data()) if note else None
     return Architecture("cubin", int(match[1]), match[2].decode()) if match else None
+
+
+def calls_device_runtime(cubin: bytes) -> bool:
+    """Whether the relocatable `cubin` leaves functions of the device runtime to be linked in."""
+    table = _elf(cubin).get_section_by_name(".symtab")
+    return any(
+        symbol["st_shndx"] == "SHN_UNDEF" and symbol.name.startswith("cuda")
+        for symbol in (table.iter_symbols() if table else ())
+    )
 
 
 def survey_of_cubin(cubin: bytes) -> Survey:

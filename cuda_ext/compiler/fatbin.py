@@ -9,16 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.errors import BuildError, FatbinError, ToolchainError
 from cuda_ext.manifest import ImageKind
 
-__all__ = ["Compress", "Compression", "FatbinEntry", "FatbinImage", "make_fatbin", "read_fatbin"]
+__all__ = ["Codec", "Compression", "FatbinEntry", "FatbinImage", "make_fatbin", "read_fatbin"]
 
-Compress = Literal["none", "speed", "balance", "size"]
-Compression = Literal["none", "lz4", "zstd"]
+Compression = Literal["none", "speed", "balance", "size"]
+Codec = Literal["none", "lz4", "zstd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +30,28 @@ class FatbinImage:
     data: bytes
 
 
-def make_fatbin(images: Iterable[FatbinImage], compress: Compress) -> bytes:
+def make_fatbin(images: Iterable[FatbinImage], compress: Compression) -> bytes:
     """Put `images` into one fatbin, in their order. The same images give the same bytes everywhere.
 
-    ``"speed"`` compresses with LZ4, which every driver reads; ``"balance"`` and ``"size"`` with zstd,
-    which takes a driver of CUDA 12.4 or newer. nvFatbin keeps cubins and LTO-IR as they are, and
+    ``"speed"`` compresses with LZ4, which every driver reads; ``"balance"`` and ``"size"`` with
+    zstd, which takes a driver of CUDA 12.4 or newer. Cubins and LTO-IR stay as they are; nvFatbin
     drops comments and indentation from PTX.
     """
-    # Flags name the host: without -host, a build on Windows would differ. Without -compress-all,
-    # the modes but "size" leave cubins alone. No identifiers: they would only store file names.
+    # An entry names a host, by default the one that it is made on. Of the modes, only "size"
+    # compresses cubins without being told to.
     options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
     try:
         from cuda.bindings import nvfatbin
 
         handle = nvfatbin.create(options, len(options))
-    except (ImportError, RuntimeError) as error:
-        raise ToolchainError(
-            f"nvFatbin is not installed: {error}; install cuda-ext[cu13] or cuda-ext[cu12]"
-        ) from None
+    except (ImportError, OSError, RuntimeError) as error:
+        found = str(error).partition("\n")[0]
+        remedy = 'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+        raise ToolchainError(f"nvFatbin cannot be loaded ({found}); {remedy}") from None
     try:
         for image in images:
-            target = image.architecture.partition("_")[2]
-            code = (image.data, len(image.data), target, "")
+            target = Architecture.parse(image.architecture).target
+            code = (image.data, len(image.data), target, "")  # no identifier
             try:
                 match image.kind:
                     case "cubin":
@@ -62,7 +62,7 @@ def make_fatbin(images: Iterable[FatbinImage], compress: Compress) -> bytes:
                         nvfatbin.add_ltoir(handle, *code, "")
             except nvfatbin.nvFatbinError as error:
                 reason = nvfatbin.get_error_string(error.status)
-                raise BuildError(f"nvFatbin refused the image for {image.architecture}: {reason}") from None
+                raise BuildError(f"nvFatbin refuses {image.architecture}: {reason}") from None
         fatbin = bytearray(nvfatbin.size(handle))
         nvfatbin.get(handle, fatbin)
         return bytes(fatbin)
@@ -74,15 +74,15 @@ def make_fatbin(images: Iterable[FatbinImage], compress: Compress) -> bytes:
 class FatbinEntry:
     """An image as it lies in a fatbin, ``offset`` bytes from the start.
 
-    ``stored`` is the payload as it lies there, ``size`` counts its bytes when uncompressed.
-    ``identifier`` and ``options`` (those of compilation by the driver) are empty unless whoever made
-    the fatbin gave them. ``scrambled`` marks LTO-IR in the form that only NVIDIA's libraries read.
+    ``stored`` is the payload as it lies there; ``size`` counts its bytes when uncompressed.
+    ``identifier`` and ``options`` (for compilation by the driver) are empty unless the maker of the
+    fatbin gave them. ``scrambled`` marks LTO-IR in a form that only NVIDIA's libraries read.
     """
 
     offset: int
     kind: ImageKind
     architecture: str
-    compression: Compression
+    codec: Codec
     scrambled: bool
     size: int
     identifier: str
@@ -90,43 +90,43 @@ class FatbinEntry:
     stored: bytes = field(repr=False)
 
     def payload(self) -> bytes:
-        """The image, uncompressed; PTX ends with a zero byte.
+        """The uncompressed image; PTX comes without the zero byte that ends it.
 
-        An entry that is not compressed has no exact size: up to seven zero bytes pad its payload.
+        A fatbin does not tell the exact size of what it stores uncompressed: up to seven zero bytes
+        follow such a cubin or LTO-IR.
         """
         if self.scrambled:
-            raise self._error("is scrambled; only NVIDIA's libraries read it")
-        if self.compression == "none":
-            return self.stored
+            raise self._error("is scrambled: only NVIDIA's libraries read it")
         try:
-            payload = self._lz4() if self.compression == "lz4" else self._zstd()
+            payload = self._uncompressed()
         except ImportError as error:
-            raise self._error(f"needs the package {error.name} to be uncompressed") from None
+            raise self._error(f"is read with the Python package {error.name}: install it") from None
         if len(payload) != self.size:
-            raise self._error(f"uncompresses to {len(payload)} bytes instead of {self.size}")
-        return payload
+            raise self._error(f"is damaged: {len(payload)} bytes instead of {self.size}")
+        return payload.rstrip(b"\0") if self.kind == "ptx" else payload
 
-    def _lz4(self) -> bytes:
-        from lz4.block import LZ4BlockError, decompress
+    def _uncompressed(self) -> bytes:
+        if self.codec == "lz4":
+            from lz4.block import LZ4BlockError, decompress
 
-        try:
-            return bytes(decompress(self.stored, uncompressed_size=self.size))
-        except LZ4BlockError as error:
-            raise self._error(f"is damaged: {error}") from None
+            try:
+                return bytes(decompress(self.stored, uncompressed_size=self.size))
+            except LZ4BlockError as error:
+                raise self._error(f"is damaged: {error}") from None
+        if self.codec == "zstd":
+            from zstandard import ZstdDecompressor, ZstdError, frame_content_size
 
-    def _zstd(self) -> bytes:
-        from zstandard import ZstdDecompressor, ZstdError, frame_content_size
-
-        try:
-            # zstandard allocates what the frame claims, so the claims of frame and entry must agree.
-            if frame_content_size(self.stored) != self.size:
-                raise self._error("is damaged: its frame and its entry claim different sizes")
-            return ZstdDecompressor().decompress(self.stored, allow_extra_data=False)
-        except ZstdError as error:
-            raise self._error(f"is damaged: {error}") from None
+            try:
+                # zstandard allocates whatever size the frame claims.
+                if frame_content_size(self.stored) != self.size:
+                    raise self._error(f"is damaged: not a zstd frame of {self.size} bytes")
+                return ZstdDecompressor().decompress(self.stored, allow_extra_data=False)
+            except ZstdError as error:
+                raise self._error(f"is damaged: {error}") from None
+        return self.stored
 
     def _error(self, problem: str) -> FatbinError:
-        return FatbinError(f"fatbin: the {self.architecture} image at offset {self.offset} {problem}")
+        return FatbinError(f"fatbin, offset {self.offset}: {self.architecture} {problem}")
 
 
 def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
@@ -135,36 +135,30 @@ def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
     Raises :class:`FatbinError` unless every byte of `data` belongs to a well-formed container.
     """
     if not data:
-        raise FatbinError("fatbin: there are no bytes")
+        raise FatbinError("fatbin: empty")
     entries = []
     offset = 0
     while offset < len(data):
-        header = _take(data, offset, _CONTAINER.size, len(data), "a container's header")
+        header = _take(data, offset, _CONTAINER.size, len(data), "container")
         magic, version, header_size, size = _CONTAINER.unpack(header)
-        if (magic, version, header_size) != (_MAGIC, 1, _CONTAINER.size):
-            raise FatbinError(f"fatbin: no container begins at offset {offset}")
-        offset += header_size
-        end = offset + size
+        if (magic, version, header_size) != (0xBA55ED50, 1, _CONTAINER.size):
+            raise FatbinError(f"fatbin, offset {offset}: no container begins here")
+        end = offset + header_size + size
         if end > len(data):
-            raise FatbinError(f"fatbin: {size} bytes should follow offset {offset}, {len(data) - offset} do")
+            raise FatbinError(f"fatbin, offset {len(data)}: cut off {end - len(data)} bytes early")
+        offset += header_size
         while offset < end:
             entry, offset = _read_entry(data, offset, end)
             entries.append(entry)
     return tuple(entries)
 
 
-_MAGIC = 0xBA55ED50
-_CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries
-_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
-_SPAN = struct.Struct("<II")  # offset, length
-
-
 class _EntryHeader(NamedTuple):
-    """What precedes a payload. Offsets count from the entry's start, ``header_size`` includes texts."""
+    """How an entry begins. Its texts follow, then its payload; offsets count from its start."""
 
     kind: int
     version: int
-    header_size: int
+    header_size: int  # with the texts
     padded_size: int
     compressed_size: int
     options_offset: int
@@ -178,38 +172,69 @@ class _EntryHeader(NamedTuple):
     size: int
 
 
+_CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
+_OPTIONS = struct.Struct("<II")  # offset and size of the text
+
 _KINDS: dict[int, ImageKind] = {1: "ptx", 2: "cubin", 8: "ltoir"}
-_COMPRESSIONS: dict[int, Compression] = {0: "none", 0x2000: "lz4", 0x8000: "zstd"}
+_CODECS: dict[int, Codec] = {0: "none", 0x2000: "lz4", 0x8000: "zstd"}
 _SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 _SCRAMBLED = 0x10000
 
-# What one stored byte can grow to: LZ4 counts in bytes of 255, zstd makes 128 KiB out of four bytes.
-_GROWTH: dict[Compression, int] = {"none": 1, "lz4": 255, "zstd": 1 << 15}
+# The most that one stored byte stands for: LZ4 adds up lengths from bytes of at most 255, and zstd
+# fills a block of 128 KiB from four bytes.
+_GROWTH: dict[Codec, int] = {"none": 1, "lz4": 255, "zstd": 1 << 15}
 _LARGEST_IMAGE = 1 << 30
 
 
 def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
-    """Read the entry at `start` of a container that ends at `end`; return it with the next one's start."""
-    header = _EntryHeader._make(_ENTRY.unpack(_take(data, start, _ENTRY.size, end, "an entry's header")))
-    if header.version != 0x101 or header.header_size < _ENTRY.size:
-        raise FatbinError(f"fatbin: no entry begins at offset {start}")
-    extended = _take(data, start, header.header_size, end, "an entry's header")
-    payload = start + header.header_size
-    stored = _take(data, payload, header.padded_size, end, "a payload")
-
+    """Read the entry at `start` of a container that ends at `end`; also tell where it ends."""
+    header = _EntryHeader(*_ENTRY.unpack(_take(data, start, _ENTRY.size, end, "entry")))
     kind = _KINDS.get(header.kind)
-    compression = _COMPRESSIONS.get(header.flags & sum(_COMPRESSIONS))
+    codec = _CODECS.get(header.flags & sum(_CODECS))
     suffix = _SUFFIXES.get(header.flags & sum(_SUFFIXES))
-    if kind is None or compression is None or suffix is None:
+    if header.version != 0x101 or kind is None or codec is None or suffix is None:
         raise FatbinError(
-            f"fatbin: the entry at offset {start} is of unknown kind {header.kind:#x}"
-            f" or has contradictory flags {header.flags:#x}"
+            f"fatbin, offset {start}: unknown sort of entry: kind {header.kind:#x}, "
+            f"version {header.version:#x}, flags {header.flags:#x}"
         )
-    if compression != "none":
-        stored = _take(data, payload, header.compressed_size, payload + len(stored), "a compressed payload")
+    payload = start + header.header_size
+    if not start + _ENTRY.size <= payload <= end:
+        raise FatbinError(f"fatbin, offset {start}: header of {header.header_size} bytes")
+
+    stored = _take(data, payload, header.padded_size, end, "payload")
+    size = len(stored)
+    if codec != "none":
+        stored = _take(data, payload, header.compressed_size, payload + size, "payload")
+        size = header.size
+    if size > min(len(stored) * _GROWTH[codec], _LARGEST_IMAGE):
+        raise FatbinError(f"fatbin, offset {payload}: {size} bytes out of {len(stored)}")
 
     def text(offset: int, size: int) -> str:
-        raw = _take(extended, offset, size, len(extended), f"a text of the entry at offset {start}")
-        return raw.decode(errors="backslashreplace")
+        found = _take(data, start + offset, size, payload, "text")
+        return found.decode(errors="backslashreplace")
 
-    ...
+    options = (0, 0)
+    # Newer cubins have binary attributes in place of options.
+    if header.options_offset and kind != "cubin":
+        span = start + header.options_offset
+        options = _OPTIONS.unpack(_take(data, span, _OPTIONS.size, payload, "options"))
+    entry = FatbinEntry(
+        offset=start,
+        kind=kind,
+        architecture=str(Architecture(kind, header.architecture, suffix)),
+        codec=codec,
+        scrambled=bool(header.flags & _SCRAMBLED),
+        size=size,
+        identifier=text(header.identifier_offset, header.identifier_size),
+        options=text(*options),
+        stored=stored,
+    )
+    return entry, payload + header.padded_size
+
+
+def _take(data: bytes, offset: int, size: int, end: int, what: str) -> bytes:
+    """The `size` bytes at `offset`, if they end before `end`."""
+    if offset + size > end:
+        raise FatbinError(f"fatbin, offset {offset}: {what} of {size} bytes ends behind {end}")
+    return data[offset : offset + size]

@@ -14,12 +14,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from cuda_ext.errors import BuildError
 
-__all__ = ["canonical_name", "gather"]
+__all__ = ["canonical_name", "gather", "resolve"]
 
 # A comment or a string is matched first so that a directive within one is passed over.
 _DIRECTIVE = re.compile(
@@ -47,56 +46,45 @@ def gather(
     file that cannot be read.
     """
     headers: dict[str, bytes] = {}
-    text, waiting = _rewrite(source, root, tuple(include_dirs))
-    for name in pre_include:
-        if found := _find(name, root, tuple(include_dirs)):
-            waiting += (found,)
-    pending = list(waiting)
+    text, pending = _rewrite(source, root, include_dirs)
+    pending += filter(None, (_find(name, root, include_dirs) for name in pre_include))
     while pending:
         path = pending.pop()
         name = canonical_name(path, root)
         if name not in headers:
-            headers[name], more = _rewrite(path, root, tuple(include_dirs))
+            headers[name], more = _rewrite(path, root, include_dirs)
             pending += more
     return text, dict(sorted(headers.items()))
 
 
 def resolve(name: str, root: Path, include_dirs: Sequence[Path]) -> str:
     """The canonical name that an include of `name` leads to, or `name` itself if none."""
-    found = _find(name, root, tuple(include_dirs))
+    found = _find(name, root, include_dirs)
     return canonical_name(found, root) if found else name
 
 
-def _rewrite(path: Path, root: Path, include_dirs: tuple[Path, ...]) -> tuple[bytes, tuple[Path, ...]]:
-    try:
-        status = path.stat()
-        return _rewritten(path, root, include_dirs, status.st_mtime_ns, status.st_size, status.st_ino)
-    except OSError as error:
-        raise BuildError(f"{canonical_name(path, root)}: cannot be read: {error.strerror}") from None
-
-
-@lru_cache(maxsize=65536)
-def _rewritten(
-    path: Path, root: Path, include_dirs: tuple[Path, ...], *identity: int
-) -> tuple[bytes, tuple[Path, ...]]:
+def _rewrite(path: Path, root: Path, include_dirs: Sequence[Path]) -> tuple[bytes, list[Path]]:
+    """The text of `path` with canonical includes, and the files that these lead to."""
     found: list[Path] = []
 
     def replace(match: re.Match[bytes]) -> bytes:
         spelled = match["quoted"] or match["angled"]
         if spelled is None:
             return match[0]
-        roots = (path.parent, *include_dirs) if match["quoted"] else include_dirs
-        target = _find(os.fsdecode(spelled), root, roots)
+        directories = [path.parent, *include_dirs] if match["quoted"] else include_dirs
+        target = _find(os.fsdecode(spelled), root, directories)
         if target is None:
             return match[0]
         found.append(target)
         return match["head"] + b'"' + os.fsencode(canonical_name(target, root)) + b'"'
 
-    text = _DIRECTIVE.sub(replace, path.read_bytes())
-    return text, tuple(found)
+    try:
+        return _DIRECTIVE.sub(replace, path.read_bytes()), found
+    except OSError as error:
+        raise BuildError(f"{canonical_name(path, root)}: cannot be read: {error.strerror}") from None
 
 
-def _find(name: str, root: Path, directories: tuple[Path, ...]) -> Path | None:
+def _find(name: str, root: Path, directories: Sequence[Path]) -> Path | None:
     for directory in directories:
         candidate = Path(os.path.realpath(directory / name))
         if candidate.is_relative_to(root) and candidate.is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Nvrtc:
             from cuda.bindings import nvrtc
 
             self._nvrtc: Any = nvrtc
-            status, major, minor = nvrtc.nvrtcVersion()
+            _, major, minor = nvrtc.nvrtcVersion()
         except (ImportError, OSError, RuntimeError) as error:
             raise ToolchainError(
                 f"NVRTC cannot be loaded ({_first_line(error)}); "
@@ -55,7 +55,7 @@ class Nvrtc:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
         return tuple(sorted(architectures))
 
-    @lru_cache(maxsize=None)  # noqa: B019 - one instance lives as long as the build
+    @cache  # noqa: B019 - one instance lives as long as the build
     def supports(self, architecture: Architecture) -> bool:
         if not architecture.suffix:
             return architecture.number in self.capabilities()

@@ -34,8 +34,8 @@ _ENCODINGS: dict[int, ParameterKind] = {
 def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
     """Describe what is in `ptx`, which was compiled with debug information.
 
-    Kernels count wherever they are defined; variables count where a file of the project declares them,
-    since those of the tool chain's headers are nobody's business.
+    Kernels count wherever they are defined. Variables count where a file of the project declares them and
+    they can be written: constants, and what the tool chain's headers declare, are nobody's business.
     """
     declared = ptx_text.kernels(ptx)
     variables = ptx_text.variables(ptx)
@@ -54,7 +54,7 @@ def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
                 )
             elif die.tag == "DW_TAG_variable" and lowered in variables:
                 file = files.get(_number(die, "DW_AT_decl_file"), "")
-                if file.removeprefix(here) in project_files:
+                if file.removeprefix(here) in project_files and not _is_const(_target(die)):
                     variable = variables[lowered]
                     symbols[lowered] = SurveyedSymbol(
                         _qualified(die, lowered),

@@ -62,7 +62,7 @@ def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
     """
     cache = _cache_directory()
     target = cache / f"nvrtc-headers-{version}"
-    if (target / "cuda_runtime.h").is_file():
+    if target.is_dir():
         return target
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -74,9 +74,9 @@ def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
         ) from None
     try:
         unpack(str(aside / "headers"))
-        os.rename(aside / "headers", target)
+        (aside / "headers").rename(target)
     except OSError as error:
-        if not (target / "cuda_runtime.h").is_file():
+        if not target.is_dir():
             raise ToolchainError(
                 f"{cache}: cannot unpack NVRTC's headers there: {error.strerror}; "
                 "set CUDA_EXT_CACHE to a directory with room for 30 MB"

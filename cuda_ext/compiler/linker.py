@@ -1,0 +1,78 @@
+"""nvJitLink: device-links relocatable code, and assembles PTX and LTO-IR. No driver, no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.manifest import ImageKind
+
+__all__ = ["LinkInput", "link"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInput:
+    """One object to link; ``name`` appears in errors."""
+
+    name: str
+    kind: ImageKind
+    data: bytes
+
+
+def link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Sequence[Path] = ()) -> bytes:
+    """Link `inputs` to one image for `architecture`: a cubin, or PTX where all inputs are LTO-IR.
+
+    Raises :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
+    """
+    nvjitlink = _nvjitlink()
+    options = [f"-arch=sm_{architecture.target}"]
+    if any(i.kind == "ltoir" for i in inputs):
+        options.append("-lto")
+    if architecture.kind == "ptx":
+        options.append("-ptx")
+    input_types = {
+        "cubin": nvjitlink.InputType.CUBIN,
+        "ptx": nvjitlink.InputType.PTX,
+        "ltoir": nvjitlink.InputType.LTOIR,
+    }
+    try:
+        handle = nvjitlink.create(len(options), options)
+    except nvjitlink.nvJitLinkError as error:
+        raise CompilationError(f"nvJitLink refuses {architecture}: {error}") from None
+    try:
+        for item in inputs:
+            nvjitlink.add_data(handle, input_types[item.kind], item.data, len(item.data), item.name)
+        for library in libraries:
+            nvjitlink.add_file(handle, nvjitlink.InputType.LIBRARY, str(library))
+        nvjitlink.complete(handle)
+        what = "ptx" if architecture.kind == "ptx" else "cubin"
+        size = getattr(nvjitlink, f"get_linked_{what}_size")(handle)
+        image = bytearray(size)
+        getattr(nvjitlink, f"get_linked_{what}")(handle, image)
+        return bytes(image).rstrip(b"\0") if what == "ptx" else bytes(image)
+    except nvjitlink.nvJitLinkError as error:
+        size = nvjitlink.get_error_log_size(handle)
+        log = bytearray(size)
+        if size:
+            nvjitlink.get_error_log(handle, log)
+        text = bytes(log).rstrip(b"\0 \n").decode(errors="replace")
+        raise CompilationError(text or str(error)) from None
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _nvjitlink() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
+
+        nvjitlink.version()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise ToolchainError(
+            f"nvJitLink cannot be loaded ({str(error).splitlines()[0]}); "
+            'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+        ) from None
+    return nvjitlink

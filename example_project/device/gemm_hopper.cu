@@ -1,0 +1,77 @@
+#include <cuda_fp16.h>
+
+constexpr int TILE = 64;   // a block makes 64 x 64 values of c from 64 columns of a and b at a time
+constexpr int DEPTH = 16;  // columns that one wgmma multiplies
+
+// Copies a tile into shared memory, with zeros outside the matrix. The 16-byte pieces of each row
+// change places by the row's number: the "128-byte swizzle", which is free of bank conflicts.
+__device__ void load_tile(__half* tile, const __half* matrix, int rows, int columns, int first_row,
+                          int first_column) {
+  for (int i = threadIdx.x; i < TILE * TILE; i += blockDim.x) {
+    const int row = i / TILE;
+    const int column = i % TILE;
+    const int place = row * TILE + ((column / 8) ^ (row % 8)) * 8 + column % 8;
+    const bool inside = row < rows - first_row && column < columns - first_column;
+    const long long from = 1ll * (first_row + row) * columns + first_column + column;
+    tile[place] = inside ? matrix[from] : __half(0.0f);
+  }
+}
+
+// Tells wgmma where a tile lies, in units of 16 bytes: bits 0-13 hold its address, bits 32-45 the
+// way from eight rows to the next eight. Bit 62 names the swizzle, under which bits 16-29 are 1.
+__device__ unsigned long long describe_tile(const __half* tile) {
+  const unsigned long long address = __cvta_generic_to_shared(tile);
+  return (address & 0x3ffff) >> 4 | 1ull << 16 | (1024ull >> 4) << 32 | 1ull << 62;
+}
+
+// d += a * transpose(b), 64 x 16 by 16 x 64, asked of the tensor cores by the 128 threads together.
+// Waiting for it at once keeps this short; a kernel made for speed loads the next tile meanwhile.
+__device__ void multiply_add(float (&d)[32], unsigned long long a, unsigned long long b) {
+  asm volatile(
+      "wgmma.fence.sync.aligned;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, 1, 1, 1, 0, 0;\n"
+      "wgmma.commit_group.sync.aligned;\n"
+      "wgmma.wait_group.sync.aligned 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b)
+      : "memory");
+}
+
+// The same c = a * transpose(b) as gemm, by wgmma, which only sm_90a has. A block is one warpgroup:
+// 128 threads, with tiles of a and b in shared memory and 64 x 64 sums in registers, 32 each.
+__global__ void __launch_bounds__(128)
+    gemm_hopper(int m, int n, int k, const __half* a, const __half* b, float* c) {
+  __shared__ alignas(1024) __half a_tile[TILE * TILE];  // the swizzle counts rows from here
+  __shared__ alignas(1024) __half b_tile[TILE * TILE];
+  const int first_row = blockIdx.y * TILE;
+  const int first_column = blockIdx.x * TILE;
+
+  float d[32] = {};
+  for (int start = 0; start < k; start += TILE) {
+    load_tile(a_tile, a, m, k, first_row, start);
+    load_tile(b_tile, b, n, k, first_column, start);  // b's rows are c's columns
+    // Without this fence wgmma, which reads by a path of its own, might not see the tiles yet.
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    for (int depth = 0; depth < TILE; depth += DEPTH) {
+      multiply_add(d, describe_tile(a_tile + depth), describe_tile(b_tile + depth));
+    }
+    __syncthreads();
+  }
+
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {  // warp w holds rows 16w to 16w + 15; a thread, pairs of columns
+    const int row = first_row + warp * 16 + i / 2 % 2 * 8 + lane / 4;
+    const int column = first_column + i / 4 * 8 + lane % 4 * 2 + i % 2;
+    if (row < m && column < n) c[1ll * row * n + column] = d[i];
+  }
+}

@@ -1,0 +1,1 @@
+"""CUDA kernels in a Python package: ``from example_project import kernels, scan``."""
