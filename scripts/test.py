@@ -1,0 +1,38 @@
+"""Install what the tests need, then run them: ``python scripts/test.py [pytest arguments]``.
+
+Needs Python 3.11 and pip. The environment in ``.test`` is kept and brought up to date by the next run.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from _environment import ROOT, Environment, step
+
+WORK = ROOT / ".test"
+
+
+def main(arguments: list[str]) -> int:
+    step("preparing the environment")
+    environment = Environment(WORK / "venv", reuse=True)
+    environment.pip("install", "--editable", f"{ROOT}[cu13,nvcc-cu13,test]")
+    checks = {
+        "ruff check": ("ruff", "check", "."),
+        "ruff format": ("ruff", "format", "--check", "."),
+        "mypy --strict": ("mypy",),
+    }
+    failed = []
+    for name, command in checks.items():
+        step(name)
+        if environment.run("-m", *command):
+            failed.append(name)
+    step("pytest")
+    if environment.run("-m", "pytest", *arguments):
+        failed.append("pytest")
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
