@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import itertools
+import keyword
 import re
 import typing
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from cuda_ext.build.values import checked, expect, key_path
 from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.module import Emit
 from cuda_ext.errors import ConfigError
 
-__all__ = ["ModuleConfig", "Override", "Settings", "parse_table"]
+__all__ = ["ModuleConfig", "Override", "Settings", "default_module_name", "parse_table"]
 
 TABLE = "tool.cuda_ext"
 
@@ -68,25 +71,37 @@ OVERRIDABLE = (
 
 @dataclass(frozen=True)
 class Override:
-    """Settings of single sources. ``where`` is the key path; ``settings`` holds only what was written."""
+    """Settings of single sources. ``where`` is the key path; ``settings`` holds only what was written.
+
+    ``instantiate`` adds to what a source has already; all other settings replace.
+    """
 
     where: str
     sources: tuple[str, ...]
     settings: Mapping[str, Any]
 
     def applies_to(self, source: str) -> bool:
-        path = PurePosixPath("/", source)
-        return any(path.match("/" + pattern.removeprefix("./")) for pattern in self.sources)
+        return any(_matches(source, pattern) for pattern in self.sources)
+
+    def unmatched(self, sources: Iterable[str]) -> list[str]:
+        """The patterns that are for none of `sources`."""
+        names = list(sources)
+        return [p for p in self.sources if not any(_matches(name, p) for name in names)]
 
 
 @dataclass(frozen=True)
 class ModuleConfig:
-    """One module: its import name, the key path of its table, and its settings."""
+    """One module: its import name, the key path of its table, and its settings.
+
+    ``written`` has the key paths of the settings that somebody wrote, be it in the module's own table or as
+    a default for all modules.
+    """
 
     name: str
     where: str
     settings: Settings
     overrides: tuple[Override, ...]
+    written: Mapping[str, str]
 
     def for_source(self, source: str) -> Settings:
         """The settings that hold for one source; later overrides win."""
@@ -96,6 +111,13 @@ class ModuleConfig:
                 settings = dataclasses.replace(settings, **override.settings)
         return settings
 
+    def key_path(self, setting: str, source: str = "") -> str:
+        """Where the value that `setting` has for `source` was written, or could be."""
+        for override in reversed(self.overrides):
+            if setting in override.settings and override.applies_to(source):
+                return key_path(override.where, _spelled(setting))
+        return self.written.get(setting, key_path(self.where, _spelled(setting)))
+
 
 def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, ...]:
     """Read the value of ``[tool.cuda_ext]``.
@@ -103,185 +125,160 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     `default_name` names the module of a table without ``modules``; ``None`` if nobody knows. Raises
     :class:`ConfigError`.
     """
-    defaults = _expect(table, dict, TABLE, "a table")
-    modules = _expect(defaults.get("modules", {}), dict, f"{TABLE}.modules", "a table of modules")
-    default_settings, default_overrides = _settings(defaults, TABLE, also=("modules",))
+    defaults = expect(table, dict, TABLE, "a table")
+    example = f'[{TABLE}.modules."{default_name or "your_package.kernels"}"]'
+    modules = expect(
+        defaults.get("modules", {}), dict, f"{TABLE}.modules", f"a table for each module, such as {example}"
+    )
+    common = _table(defaults, TABLE, also=("modules",))
     if not modules:
         if default_name is None:
-            raise ConfigError(
-                f"{TABLE}: cannot tell which package the module belongs to; name it: "
-                f'[{TABLE}.modules."your_package.kernels"]'
-            )
+            raise ConfigError(f"{TABLE}: cannot tell which package the module belongs to; name it: {example}")
         modules = {default_name: {}}
-    return tuple(_module(name, value, default_settings, default_overrides) for name, value in modules.items())
+    parsed = tuple(_module(name, value, common) for name, value in modules.items())
+    _check_apart(parsed)
+    return parsed
 
 
-def _module(
-    name: str, value: object, defaults: Mapping[str, Any], default_overrides: tuple[Override, ...]
-) -> ModuleConfig:
-    where = f'{TABLE}.modules."{name}"' if "." in name else f"{TABLE}.modules.{name}"
-    parts = name.split(".")
-    if not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"{where}: not an import name; write it as in an import statement")
-    if len(parts) < 2:
+@dataclass(frozen=True)
+class _Table:
+    """What one table says: settings, the key path of each, and overrides."""
+
+    settings: Mapping[str, Any]
+    written: Mapping[str, str]
+    overrides: tuple[Override, ...]
+
+
+def _module(name: str, value: object, common: _Table) -> ModuleConfig:
+    where = key_path(f"{TABLE}.modules", name)
+    table = expect(value, dict, where, "a table")
+    if "." not in name and (dotted := _unquoted(name, table)):
+        raise ConfigError(f'{where}: a name with dots needs quotes; write [{TABLE}.modules."{dotted}"]')
+    if problem := _problem_of_name(name):
+        raise ConfigError(f"{where}: {problem}")
+    own = _table(table, where)
+    settings = Settings(**{**common.settings, **own.settings})
+    module = ModuleConfig(
+        name, where, settings, (*common.overrides, *own.overrides), {**common.written, **own.written}
+    )
+    if settings.emit == "ltoir" and settings.link:
         raise ConfigError(
-            f"{where}: a module lives inside a package; name it with its package, such as "
-            f'"your_package.{name}"'
+            f'{module.key_path("emit")}: "ltoir" is what others link; with link = true choose another'
         )
-    table = _expect(value, dict, where, "a table")
-    settings, overrides = _settings(table, where)
-    merged = Settings(**{**defaults, **settings})
-    if merged.emit == "ltoir" and merged.link:
-        raise ConfigError(f'{where}.emit: "ltoir" is what is linked elsewhere; it excludes link = true')
-    if not merged.sources:
-        raise ConfigError(f"{where}.sources: is empty; name at least one source")
-    return ModuleConfig(name, where, merged, (*default_overrides, *overrides))
+    return module
 
 
-def _settings(
-    table: Mapping[str, object], where: str, also: tuple[str, ...] = ()
-) -> tuple[dict[str, Any], tuple[Override, ...]]:
-    keys = [f.name.replace("_", "-") for f in dataclasses.fields(Settings)]
-    _check_keys(table, (*keys, "overrides", *also), where)
+def _problem_of_name(name: str) -> str | None:
+    """What keeps `name` from being the import name of a module in a package."""
+    if not _importable(name):
+        close = re.sub(r"[^\w.]+", "_", re.sub(r"[/\\:]+", ".", name))
+        hint = f"did you mean {close!r}?" if _importable(close) else "write it as in an import statement"
+        return f"not an import name; {hint}"
+    if "." not in name:
+        return f'a module lives inside a package; name it with its package, such as "your_package.{name}"'
+    # Python imports the normal form, whatever the import statement has.
+    if name != (normal := unicodedata.normalize("NFKC", name)):
+        return f"Python imports it as {normal!r}; write it so"
+    return None
+
+
+def _importable(name: str) -> bool:
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
+
+
+def _unquoted(name: str, table: Mapping[str, object]) -> str | None:
+    """The dotted name of a module whose table header lacks the quotes, which makes tables within tables."""
+    path = [name]
+    while table and all(isinstance(v, dict) and k not in _KEYS for k, v in table.items()):
+        key, table = typing.cast("tuple[str, dict[str, object]]", next(iter(table.items())))
+        path.append(key)
+    return ".".join(path) if len(path) > 1 else None
+
+
+def _check_apart(modules: Sequence[ModuleConfig]) -> None:
+    """Each module has a directory of its own, on file systems that ignore upper and lower case too."""
+    taken: dict[tuple[str, ...], ModuleConfig] = {}
+    for module in sorted(modules, key=lambda m: m.name.count(".")):
+        parts = tuple(module.name.casefold().split("."))
+        for depth in range(1, len(parts) + 1):
+            if other := taken.get(parts[:depth]):
+                relation = (
+                    "lies within" if depth < len(parts) else "differs only in upper and lower case from"
+                )
+                raise ConfigError(f"{module.where}: {relation} the module {other.name!r}; rename one of them")
+        taken[parts] = module
+
+
+def _table(table: Mapping[str, object], where: str, also: tuple[str, ...] = ()) -> _Table:
+    _check_keys(table, (*_KEYS, "overrides", *also), where)
     overrides = table.get("overrides", [])
     if not isinstance(overrides, list):
         raise ConfigError(f"{where}.overrides: expected an array of tables, as in [[{where}.overrides]]")
-    return (
-        {k.replace("-", "_"): _value(k, v, f"{where}.{k}") for k, v in table.items() if k in keys},
+    written = [key for key in table if key in _KEYS]
+    return _Table(
+        {_KEYS[key]: checked(key, _TYPES[_KEYS[key]], table[key], f"{where}.{key}") for key in written},
+        {_KEYS[key]: f"{where}.{key}" for key in written},
         tuple(_override(o, f"{where}.overrides[{i}]") for i, o in enumerate(overrides)),
     )
 
 
 def _override(value: object, where: str) -> Override:
-    table = _expect(value, dict, where, "a table")
-    keys = [name.replace("_", "-") for name in OVERRIDABLE]
-    _check_keys(table, ("sources", *keys), where)
+    table = expect(value, dict, where, "a table")
+    for key in table:
+        if key in _KEYS and key != "sources" and _KEYS[key] not in OVERRIDABLE:
+            raise ConfigError(
+                f"{where}.{key}: holds for a whole module, not for single sources; "
+                "move it into the module's table"
+            )
+    _check_keys(table, ("sources", *map(_spelled, OVERRIDABLE)), where)
     if "sources" not in table:
         raise ConfigError(f"{where}.sources: is missing; name the sources that the override is for")
-    sources = _value("sources", table["sources"], f"{where}.sources")
-    settings = {k.replace("-", "_"): _value(k, v, f"{where}.{k}") for k, v in table.items() if k in keys}
-    return Override(where, sources, settings)
+    values = {
+        _KEYS[key]: checked(key, _TYPES[_KEYS[key]], value, f"{where}.{key}") for key, value in table.items()
+    }
+    return Override(where, values.pop("sources"), values)
 
 
 def _check_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key.replace("_", "-").lower(), known, n=1, cutoff=0.5)
+            plain = key.replace("_", "-").lower()
+            close = [k for k in known if k.startswith(plain)] or difflib.get_close_matches(
+                plain, known, 1, 0.5
+            )
             hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}"
-            raise ConfigError(f"{where}.{key}: unknown key; {hint}")
+            raise ConfigError(f"{key_path(where, key)}: unknown key; {hint}")
 
 
-_HINTS = typing.get_type_hints(Settings)
+def _spelled(setting: str) -> str:
+    """A setting's key: Python's underscores are dashes in TOML."""
+    return setting.replace("_", "-")
 
 
-def _value(key: str, value: object, where: str) -> Any:
-    if key == "instantiate":
-        return tuple(_instantiations(value, where))
-    kind = _HINTS[key.replace("-", "_")]
-    if typing.get_origin(kind) is Literal:
-        choices = typing.get_args(kind)
-        if value not in choices:
-            close = difflib.get_close_matches(str(value), choices, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ConfigError(
-                f"{where}: expected {' or '.join(map(repr, choices))}, found {_show(value)}{hint}"
-            )
-        return value
-    if typing.get_origin(kind) is tuple:
-        return _strings(value, where)
-    if kind is bool:
-        return _expect(value, bool, where, "true or false")
-    if typing.get_origin(kind) is Mapping:
-        return _macros(value, where)
-    return _expect(value, str, where, "a string")
+_KEYS = {_spelled(f.name): f.name for f in dataclasses.fields(Settings)}
+_TYPES = typing.get_type_hints(Settings)
 
 
-def _expect(value: object, kind: type, where: str, what: str) -> Any:
-    if not isinstance(value, kind):
-        raise ConfigError(f"{where}: expected {what}, found {_show(value)}")
-    return value
+def _matches(source: str, pattern: str) -> bool:
+    """Whether `pattern` names `source`, or would find it as a glob."""
+    return source == pattern or _match_parts(PurePosixPath(source).parts, PurePosixPath(pattern).parts)
 
 
-def _strings(value: object, where: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise ConfigError(f'{where}: expected an array of strings; write ["{value}"]')
-    for i, item in enumerate(_expect(value, list, where, "an array of strings")):
-        _expect(item, str, f"{where}[{i}]", "a string")
-    return tuple(typing.cast("list[str]", value))
-
-
-def _macros(value: object, where: str) -> dict[str, str]:
-    macros = {}
-    for name, text in _expect(value, dict, where, "a table of macros and their values").items():
-        if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise ConfigError(f"{where}.{name}: not the name of a macro")
-        if isinstance(text, bool) or not isinstance(text, (str, int)):
-            raise ConfigError(
-                f'{where}.{name}: expected a string or an integer, such as "1", found {_show(text)}'
-            )
-        macros[name] = str(text)
-    return macros
-
-
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-
-def _instantiations(value: object, where: str) -> Iterator[str]:
-    """Strings as they are; tables multiplied out over the values of their placeholders."""
-    for i, item in enumerate(_expect(value, list, where, "an array of name expressions")):
-        here = f"{where}[{i}]"
-        if isinstance(item, str):
-            if not item.strip():
-                raise ConfigError(f"{here}: is empty")
-            yield item
-            continue
-        table = _expect(item, dict, here, 'a name expression such as "axpy<float>", or a table with kernel')
-        pattern = _expect(table.get("kernel"), str, f"{here}.kernel", 'a string such as "reduce<{T}>"')
-        wanted = list(dict.fromkeys(_PLACEHOLDER.findall(pattern)))
-        given = {k: v for k, v in table.items() if k != "kernel"}
-        for name in given.keys() - set(wanted):
-            raise ConfigError(f"{here}.{name}: the expression {pattern!r} has no {{{name}}}")
-        for name in wanted:
-            if name not in given:
-                raise ConfigError(f"{here}: {{{name}}} has no values; add {name} = [...]")
-            values = _expect(given[name], list, f"{here}.{name}", "an array of values")
-            if not values:
-                raise ConfigError(f"{here}.{name}: is empty")
-            for j, v in enumerate(values):
-                if isinstance(v, bool) or not isinstance(v, (str, int)):
-                    raise ConfigError(
-                        f"{here}.{name}[{j}]: expected a string or an integer, found {_show(v)}"
-                    )
-        for combination in itertools.product(*(given[name] for name in wanted)):
-            chosen = dict(zip(wanted, map(str, combination), strict=True))
-            yield _PLACEHOLDER.sub(lambda m, chosen=chosen: chosen[m[1]], pattern)  # type: ignore[misc]
-
-
-def _show(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            return f'"{value}"'
-        case dict():
-            return "a table"
-        case list():
-            return "an array"
-        case None:
-            return "nothing"
-        case _:
-            return str(value)
+def _match_parts(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_match_parts(path[i:], pattern[1:]) for i in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _match_parts(path[1:], pattern[1:])
 
 
 def default_module_name(root: Path, project_name: str | None, packages: tuple[str, ...]) -> str | None:
     """``<the package>.kernels``, where the project has exactly one package that could be meant."""
-    candidates = [p for p in packages if "." not in p]
-    if len(candidates) != 1 and project_name:
-        normalised = re.sub(r"[-.\s]+", "_", project_name)
-        candidates = [
-            d.name
-            for base in (root / "src", root)
-            for d in (base / normalised, base / normalised.lower())
-            if (d / "__init__.py").is_file()
-        ][:1]
-    return f"{candidates[0]}.kernels" if candidates else None
+    top = [p for p in packages if "." not in p]
+    if len(top) == 1:
+        return f"{top[0]}.kernels"
+    name = re.sub(r"[-.\s]+", "_", project_name or "")
+    for directory in (base / n for base in (root / "src", root) for n in (name, name.lower()) if n):
+        if (directory / "__init__.py").is_file():
+            return f"{directory.name}.kernels"
+    return None

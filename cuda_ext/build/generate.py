@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import json
 import keyword
-import shutil
-import tempfile
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
+from cuda_ext.build.replace import replace_directory
 from cuda_ext.compiler.module import CompiledModule
 from cuda_ext.compiler.names import split_template
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["Package", "generate"]
+__all__ = ["Package", "generate", "is_generated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,49 +30,59 @@ class Package:
     def write(self, directory: Path) -> list[Path]:
         """Make `directory` hold exactly these files; return their paths.
 
-        The files are written aside and renamed into place as one, so that a build that is killed or runs
-        out of space leaves what was there before. Raises :class:`BuildError` if that fails, or if the
-        directory holds something that no build of ours made.
+        The files appear at once: a build that is killed or runs out of space leaves what was there before.
+        Raises :class:`BuildError` if that fails, or if something is there that no build of ours made.
         """
-        if directory.is_dir() and not _is_ours(directory):
-            raise BuildError(
-                f"{directory}: is in the way of the generated package {self.name}, and was not generated; "
-                "rename one of them"
-            )
         try:
-            self._replace(directory)
+            replace_directory(directory, self.files, self._check)
         except OSError as error:
-            remedy = "free some space and build again" if error.errno == errno.ENOSPC else "make it writable"
+            remedy = _REMEDIES.get(error.errno or 0, "")
             raise BuildError(
-                f"{error.filename or directory}: cannot write the generated package {self.name}: "
-                f"{error.strerror}; {remedy}"
+                f"{directory}: cannot write the generated package {self.name}: {error.strerror}{remedy}"
             ) from None
         return [directory / name for name in self.files]
 
-    def _replace(self, directory: Path) -> None:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-        try:
-            fresh = aside / "new"
-            for name, content in self.files.items():
-                path = fresh / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-            while True:
-                with contextlib.suppress(FileNotFoundError):
-                    directory.rename(aside / "old")
-                try:
-                    fresh.rename(directory)
-                    return
-                except OSError as error:
-                    # Another build put its result there in between.
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        raise
-                    shutil.rmtree(aside / "old", ignore_errors=True)
-        finally:
-            if (aside / "old").is_dir() and not directory.exists():
-                (aside / "old").rename(directory)
-            shutil.rmtree(aside, ignore_errors=True)
+    def _check(self, directory: Path) -> None:
+        if obstacle := _obstacle(directory):
+            raise BuildError(
+                f"{obstacle}: is where the generated package {self.name} goes, and was not generated; "
+                "move it, or rename the module"
+            )
+
+
+def is_generated(directory: Path) -> bool:
+    """Whether a build of ours made `directory`, be it an older or a newer version of us."""
+    try:
+        manifest = json.loads((directory / manifest_file.FILE_NAME).read_bytes())
+    except (OSError, ValueError):
+        return False
+    match manifest:
+        case {"schema": int(), "module": str(), "units": list()}:
+            return True
+    return False
+
+
+def _obstacle(directory: Path) -> Path | None:
+    """What a package in `directory` would replace, or hide from imports, that no build of ours made."""
+    if (module := directory.with_name(f"{directory.name}.py")).exists():
+        return module
+    if not os.path.lexists(directory):
+        return None
+    if not directory.is_dir():
+        return directory
+    ours = {"__pycache__"}
+    if is_generated(directory):
+        ours |= {"__init__.py", "__init__.pyi", manifest_file.FILE_NAME, "sources"}
+        ours |= {p.name for p in directory.iterdir() if p.suffix in _IMAGES or p.name.startswith(".")}
+    return next((p for p in sorted(directory.iterdir()) if p.name not in ours), None)
+
+
+_IMAGES = {".fatbin", ".cubin", ".ptx", ".ltoir"}
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and build again"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "; make it writable"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "; a file is where a directory should be: move it"),
+}
 
 
 def generate(module: CompiledModule) -> Package:
@@ -94,11 +104,6 @@ def generate(module: CompiledModule) -> Package:
     }
     files[manifest_file.FILE_NAME] = manifest_file.dumps(module.manifest).encode()
     return Package(module.manifest.module, dict(sorted({**files, **module.files}.items())))
-
-
-def _is_ours(directory: Path) -> bool:
-    names = {p.name for p in directory.iterdir()} - {"__pycache__"}
-    return not names or manifest_file.FILE_NAME in names
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""From configuration to translation units: files found, headers gathered, instantiations assigned.
+"""From configuration to translation units: headers gathered, instantiations assigned, architectures checked.
 
 Reading is all that happens here; no compiler is needed until architectures are asked for.
 """
@@ -9,67 +9,28 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from cuda_ext.build.config import ModuleConfig, Settings
+from cuda_ext.build.config import ModuleConfig
+from cuda_ext.build.files import KINDS, find_sources, include_directories
 from cuda_ext.compiler import architectures, headers
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
 from cuda_ext.compiler.names import normalise, split_template
-from cuda_ext.compiler.translation_unit import Compiler, Options, SourceKind, TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 
-__all__ = ["find_sources", "gather_unit", "plan_module"]
-
-_KINDS: dict[str, SourceKind] = {
-    ".cu": "cu",
-    ".ptx": "ptx",
-    ".cubin": "cubin",
-    ".fatbin": "fatbin",
-    ".ltoir": "ltoir",
-}
-
-
-def find_sources(module: ModuleConfig, root: Path) -> list[Path]:
-    """The module's sources as absolute paths, in the order of their names within the project."""
-    where = f"{module.where}.sources"
-    found: set[Path] = set()
-    for pattern in module.settings.sources:
-        _check_inside(pattern, where)
-        matches = [p for p in root.glob(pattern) if p.is_file()]
-        if not matches:
-            raise ConfigError(f"{where}: {_nothing_matches(pattern, root)}")
-        for match in matches:
-            _check_real(match, root, where)
-            if match.suffix not in _KINDS:
-                raise ConfigError(
-                    f"{where}: {match.relative_to(root).as_posix()}: expected one of {', '.join(_KINDS)}"
-                )
-        found.update(matches)
-    by_stem: dict[str, Path] = {}
-    for path in sorted(found, key=lambda p: p.relative_to(root).as_posix()):
-        other = by_stem.setdefault(path.stem, path)
-        if other is not path:
-            raise ConfigError(
-                f"{where}: {other.relative_to(root).as_posix()} and {path.relative_to(root).as_posix()} have "
-                "one basename, and fatbins are named after it; rename one of them"
-            )
-    for override in module.overrides:
-        if override.where.startswith(module.where) and not any(
-            override.applies_to(p.relative_to(root).as_posix()) for p in by_stem.values()
-        ):
-            raise ConfigError(f"{override.where}.sources: matches none of the module's sources")
-    return list(by_stem.values())
+__all__ = ["gather_unit", "plan_module"]
 
 
 def gather_unit(module: ModuleConfig, source: Path, root: Path) -> TranslationUnit:
     """Read one source and its headers. Instantiations are the override's own; see :func:`plan_module`."""
     name = source.relative_to(root).as_posix()
     settings = module.for_source(name)
-    kind = _KINDS[source.suffix]
+    kind = KINDS[source.suffix]
     if kind != "cu":
         return TranslationUnit(name, _read(source, name), kind)
-    include_dirs = _include_dirs(settings, root, module.where)
+    include_dirs = include_directories(module, root)
     text, found = headers.gather(source, root, include_dirs, settings.pre_include)
     options = Options(
         std=settings.std,
@@ -89,9 +50,14 @@ def plan_module(
     """Everything that decides the module's bytes. Raises :class:`BuildError` for what cannot work."""
     units = [gather_unit(module, source, root) for source in find_sources(module, root)]
     assigned = _assign_instantiations(module, units)
-    plans = []
+    plans: list[UnitPlan] = []
     for unit in units:
         targets = _architectures(module, unit.name, compiler, native)
+        if module.settings.link and plans and targets != plans[0].architectures:
+            raise ConfigError(
+                f"{module.key_path('architectures', unit.name)}: a module with link = true is linked as a "
+                "whole; take the key out of the override"
+            )
         plans.append(UnitPlan(_with_instantiations(unit, assigned[unit.name]), targets))
     settings = module.settings
     return ModulePlan(
@@ -115,14 +81,10 @@ def _architectures(
     module: ModuleConfig, source: str, compiler: Compiler, native: Sequence[int]
 ) -> tuple[Architecture, ...]:
     names: Sequence[str] = module.for_source(source).architectures
-    where = f"{module.where}.architectures"
-    for override in module.overrides:
-        if override.applies_to(source) and "architectures" in override.settings:
-            where = f"{override.where}.architectures"
-    if where == f"{module.where}.architectures" and (archs := os.environ.get("CUDAARCHS")):
-        names, where = _from_cmake(archs), "CUDAARCHS"
-    if not names:
-        raise ConfigError(f'{where}: is empty; name at least one, such as "all-major"')
+    where = module.key_path("architectures", source)
+    overridden = any("architectures" in o.settings and o.applies_to(source) for o in module.overrides)
+    if not overridden and (archs := _from_cmake(os.environ.get("CUDAARCHS", ""))):
+        names, where = archs, "CUDAARCHS"
     found = architectures.expand(
         names,
         compiler.capabilities(),
@@ -169,7 +131,7 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
             if override.applies_to(unit.name):
                 assigned[unit.name] += override.settings.get("instantiate", ())
     sources = [u for u in units if u.kind == "cu"]
-    where = f"{module.where}.instantiate"
+    where = module.key_path("instantiate")
     for expression in module.settings.instantiate:
         kernel = split_template(normalise(expression))[0].rpartition("::")[2]
         owners = _defining(kernel, sources)
@@ -181,8 +143,12 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
         if not owners:
             known = sorted({name for u in sources for name in _kernel_names(u.source)})
             close = difflib.get_close_matches(kernel, known, n=1)
-            hint = f"; did you mean {expression.replace(kernel, close[0])!r}?" if close else ""
-            raise ConfigError(f"{where}: {expression!r}: no source defines a kernel {kernel!r}{hint}")
+            hint = (
+                f"did you mean {expression.replace(kernel, close[0], 1)!r}?"
+                if close
+                else f"they define {', '.join(known) or 'none'}"
+            )
+            raise ConfigError(f"{where}: {expression!r}: no source defines a kernel {kernel!r}; {hint}")
         assigned[owners[0].name].append(expression)
     return assigned
 
@@ -211,48 +177,8 @@ def _defining(kernel: str, units: Sequence[TranslationUnit]) -> list[Translation
     )
 
 
-def _include_dirs(settings: Settings, root: Path, where: str) -> list[Path]:
-    directories = []
-    for name in settings.include_dirs:
-        _check_inside(name, f"{where}.include-dirs")
-        directory = root / name
-        if not directory.is_dir():
-            raise ConfigError(f"{where}.include-dirs: {name!r} is not a directory of the project")
-        directories.append(Path(os.path.realpath(directory)))
-    return directories
-
-
-def _check_inside(path: str, where: str) -> None:
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or Path(path).is_absolute() or ".." in pure.parts:
-        raise ConfigError(f"{where}: {path!r} is outside the project; paths are relative and stay inside it")
-
-
-def _check_real(path: Path, root: Path, where: str) -> None:
-    if not Path(os.path.realpath(path)).is_relative_to(root):
-        raise ConfigError(
-            f"{where}: {path.relative_to(root).as_posix()} is a link that leads outside the project"
-        )
-
-
 def _read(path: Path, name: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
-
-
-def _fixed_part(pattern: str) -> str:
-    """The directories of a glob before its first wildcard."""
-    parts = PurePosixPath(pattern).parts[:-1]
-    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    return "/".join(parts[:wild])
-
-
-def _nothing_matches(pattern: str, root: Path) -> str:
-    fixed = _fixed_part(pattern)
-    place = f"{fixed}/" if fixed else "the project's root"
-    if not (root / fixed).is_dir():
-        return f"nothing matches {pattern!r}: {place} does not exist"
-    names = sorted(p.name for p in (root / fixed).iterdir() if p.suffix in _KINDS)
-    return f"nothing matches {pattern!r}: {place} has {', '.join(names) if names else 'no device sources'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from cuda_ext.errors import BuildError, ConfigError
 if TYPE_CHECKING:
     from cuda_ext.build.config import ModuleConfig
     from cuda_ext.build.generate import Package
+    from cuda_ext.compiler.module import ModulePlan
     from cuda_ext.compiler.translation_unit import Compiler
 
 __all__ = ["Project"]
@@ -33,35 +35,36 @@ class Project:
         `packages` are the import packages that the build tool knows of; they name the module where the
         configuration does not. Raises :class:`ConfigError`.
         """
-        file = root / "pyproject.toml"
         try:
-            text = file.read_text(encoding="utf-8")
+            text = (root / "pyproject.toml").read_bytes()
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"pyproject.toml: cannot be read: {error}") from None
-        if "cuda_ext" not in text:
+        except OSError as error:
+            raise ConfigError(f"pyproject.toml: cannot be read: {error.strerror}") from None
+        if b"cuda_ext" not in text and b"cuda-ext" not in text:
             return None
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"pyproject.toml: {error}") from None
-        table = document.get("tool", {}).get("cuda_ext")
-        if table is None:
+        document = _parse(text)
+        tools, project = (document.get(k) for k in ("tool", "project"))
+        if not isinstance(tools, dict) or tools.keys().isdisjoint({"cuda_ext", "cuda-ext"}):
             return None
+        if "cuda_ext" not in tools:
+            raise ConfigError("tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?")
         from cuda_ext.build.config import default_module_name, parse_table
 
         real = Path(os.path.realpath(root))
-        project_name = document.get("project", {}).get("name")
-        return cls(real, parse_table(table, default_module_name(real, project_name, tuple(packages))))
+        name = project.get("name") if isinstance(project, dict) else None
+        default = default_module_name(real, name if isinstance(name, str) else None, tuple(packages))
+        return cls(real, parse_table(tools["cuda_ext"], default))
 
     def source_files(self) -> list[Path]:
         """Every device source and header, relative to the root: what an sdist must hold.
 
         No compiler is needed. Raises :class:`BuildError` for what cannot be found or read.
         """
-        from cuda_ext.build.plan import find_sources, gather_unit
+        from cuda_ext.build.files import check_overrides, find_sources
+        from cuda_ext.build.plan import gather_unit
 
+        check_overrides(self.modules, self.root)
         found: set[Path] = set()
         for module in self.modules:
             for source in find_sources(module, self.root):
@@ -70,26 +73,58 @@ class Project:
         return sorted(found)
 
     def build(self, report: Callable[[str], None] = lambda _: None) -> Iterator[Package]:
-        """Compile all modules, one generated package after the other.
+        """Compile all modules; the generated packages come when nothing can fail any more.
 
-        `report` receives a line for each thing done. Raises :class:`BuildError`.
+        `report` receives a line for each thing done. Raises :class:`BuildError`: for a mistake in the
+        configuration before the first compilation, and for failed compilations with all of them.
         """
         from cuda_ext.build.generate import generate
-        from cuda_ext.build.plan import plan_module
         from cuda_ext.compiler.module import compile_module
 
+        packages: list[Package] = []
+        failures: list[BuildError] = []
+        for plan, compiler in self._plans():
+            report(f"{plan.name}: with {compiler.name} {compiler.version}")
+            try:
+                packages.append(generate(compile_module(plan, compiler, report)))
+            except BuildError as error:
+                failures.append(type(error)(f"{plan.name}:\n{error}"))
+        if failures:
+            kinds = {type(failure) for failure in failures}
+            kind = kinds.pop() if len(kinds) == 1 else BuildError
+            raise kind("\n\n".join(map(str, failures)))
+        yield from packages
+
+    def _plans(self) -> list[tuple[ModulePlan, Compiler]]:
+        from cuda_ext.build.files import check_overrides
+        from cuda_ext.build.plan import plan_module
+
+        check_overrides(self.modules, self.root)
         compilers: dict[tuple[str, str | None], Compiler] = {}
+        plans = []
         for module in self.modules:
-            settings = module.settings
-            chosen = (settings.compiler, settings.nvcc)
+            chosen = (module.settings.compiler, module.settings.nvcc)
             if chosen not in compilers:
                 compilers[chosen] = _compiler(module, self.root)
             plan = plan_module(module, self.root, compilers[chosen], _native(module))
-            report(f"{module.name}: {plan.name} with {settings.compiler} {compilers[chosen].version}")
-            try:
-                yield generate(compile_module(plan, compilers[chosen], report))
-            except BuildError as error:
-                raise type(error)(f"{module.name}:\n{error}") from None
+            plans.append((plan, compilers[chosen]))
+        return plans
+
+
+def _parse(text: bytes) -> dict[str, object]:
+    try:
+        return tomllib.loads(text.decode())
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"pyproject.toml:{line}: byte {text[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        problem, _, place = str(error).removesuffix(")").partition(" (at ")
+        found = re.match(r"line (\d+)", place)
+        line = int(found[1]) if found else len(text.splitlines())
+        remedy = "; merge the two or rename one of them" if problem.endswith("twice") else ""
+        raise ConfigError(f"pyproject.toml:{line}: {problem}{remedy}") from None
 
 
 def _compiler(module: ModuleConfig, root: Path) -> Compiler:

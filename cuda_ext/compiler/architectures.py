@@ -61,6 +61,16 @@ class Architecture:
         """The same target for another kind of image."""
         return Architecture(kind, self.number, self.suffix)
 
+    def serves(self, other: Architecture) -> bool:
+        """Whether PTX or LTO-IR for this target can be compiled for `other`."""
+        match self.suffix:
+            case "a":
+                return self.target == other.target
+            case "f":
+                return self.major == other.major and self.number <= other.number
+            case _:
+                return self.number <= other.number
+
     def __lt__(self, other: Architecture) -> bool:
         return self._key < other._key
 

@@ -11,41 +11,61 @@ from cuda_ext.compiler.names import normalise, split_template
 
 __all__ = ["explain"]
 
+# As the CUDA front end writes it, and as host compilers do when they preprocess.
 _MISSING_HEADER = re.compile(
-    r'^(?P<place>.+?\(\d+\)): (?:catastrophic|fatal) error: '
-    r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory)',
+    r"^(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
+    r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory'
+    r"|'(?P<name3>[^']+)' file not found)",
     re.MULTILINE,
 )
 _BAD_EXPRESSION = re.compile(r'Input name expression was: "\s*(.*?)\s*"')
 _NAME_MAP = re.compile(
-    r"^__nv_name_map\(\d+\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
+    r"^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _KERNEL = re.compile(rb"__global__[^;{]*?\b(\w+)\s*\(", re.DOTALL)
 
 
 def explain(
-    log: str, *, source: bytes, header_directories: Iterable[Path], host_headers: bool
+    log: str,
+    *,
+    source: bytes,
+    header_directories: Iterable[Path],
+    host_headers: bool,
+    expressions: Sequence[str] = (),
 ) -> str:
     """Append remedies to `log`, a failed compilation's text.
 
-    `host_headers` says whether the compiler can read the host's C++ library; NVRTC cannot.
+    `host_headers` says whether the compiler can read the host's C++ library; NVRTC cannot. NVRTC repeats a
+    name expression that it refuses; otherwise they are `expressions`, one a line from the second line on.
     """
     notes = []
-    bad_expressions = dict.fromkeys(map(normalise, _BAD_EXPRESSION.findall(log)))
-    reasons = _NAME_MAP.findall(log)
-    log = _NAME_MAP.sub("", log)
-    for expression in bad_expressions:
-        reason = next((r for r in reasons if _first_name(expression) in r), "")
-        notes.append(_about_instantiation(expression, reason, source))
-    if bad_expressions:
+    refusals: dict[int, str] = {}
+    for match in _NAME_MAP.finditer(log):
+        line = int(match["line"])
+        refusals[line] = refusals.get(line, "") + match[0]
+    if refusals:
+        log = _NAME_MAP.sub("", log)
         # The compiler's count includes the lines that were taken out.
         log = re.sub(r"^\d+ errors? detected in the compilation of .*\n?", "", log, flags=re.MULTILINE)
+    requested = dict(enumerate(expressions, 2))
+    for line, refusal in refusals.items():
+        if repeated := _BAD_EXPRESSION.search(refusal):
+            requested[line] = repeated[1]
+        if line in requested:
+            notes.append(_about_instantiation(normalise(requested[line]), refusal, source))
+        else:
+            notes.append(refusal.strip())
     for match in _MISSING_HEADER.finditer(log):
-        name = match["name"] or match["name2"]
-        if not host_headers:
+        name = match["name"] or match["name2"] or match["name3"]
+        if host_headers:
+            notes.append(
+                f'{match["place"]}: "{name}" is neither in the include-dirs nor among the headers of nvcc '
+                "and its host compiler; extend include-dirs, or install the package that brings it"
+            )
+        else:
             notes.append(_about_header(match["place"], name, header_directories))
-    return "\n".join([log.strip(), *notes]).strip()
+    return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
 
 
 def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
@@ -61,10 +81,6 @@ def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
     elif kernels and not close:
         text += f"; this source defines {', '.join(kernels)}"
     return text
-
-
-def _first_name(expression: str) -> str:
-    return split_template(expression)[0].rpartition("::")[2]
 
 
 def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:

@@ -6,7 +6,8 @@ project. A compiler that is given the gathered headers by name needs no search p
 and no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
 
 The closure is what could be read under any condition: a superset of what one compilation reads.
-Directives that lead nowhere in the project are left as they are; those are the tool chain's.
+Directives that lead nowhere in the project are left as they are; those are the tool chain's. So are
+those whose name is a macro: what they include is not found, and :mod:`~cuda_ext.compiler.diagnostics` says why.
 """
 
 from __future__ import annotations
@@ -20,15 +21,19 @@ from cuda_ext.errors import BuildError
 
 __all__ = ["canonical_name", "gather", "resolve"]
 
-# A comment or a string is matched first so that a directive within one is passed over.
+# Comments and literals are matched too, so that a directive within one is passed over. What stands between
+# the words of a directive may be spaces, comments and continued lines.
 _DIRECTIVE = re.compile(
     rb"""
-    //[^\n]* | /\*.*?\*/ | "(?:\\.|[^"\\\n])*"
-    | (?P<head> ^[ \t]*\#[ \t]*include[ \t]* | __has_include[ \t]*\([ \t]* )
+    (?P<head> ^ GAP \# GAP include GAP | \b __has_include GAP \( GAP )
       (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> )
-    """,
+    | //(?:\\\r?\n|[^\n])* | /\*.*?\*/
+    | \b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?\)(?P=fence)"
+    | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+    """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*"),
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def canonical_name(path: Path, root: Path) -> str:
@@ -37,16 +42,21 @@ def canonical_name(path: Path, root: Path) -> str:
 
 
 def gather(
-    source: Path, root: Path, include_dirs: Sequence[Path], pre_include: Iterable[str] = ()
+    source: Path,
+    root: Path,
+    include_dirs: Sequence[Path],
+    pre_include: Iterable[str] = (),
+    text: bytes | None = None,
 ) -> tuple[bytes, dict[str, bytes]]:
     """Read `source` and every header of the project that it can reach.
 
-    All paths are absolute and real; only files below `root` count as the project's. Returns the source
-    and the headers by canonical name, include directives rewritten. Raises :class:`BuildError` for a
-    file that cannot be read.
+    All paths are absolute and real; only files below `root` count as the project's. `text` stands for
+    the content of a `source` that is not on disk. Returns the source and the headers by canonical
+    name, include directives rewritten. Raises :class:`BuildError` for a file that cannot be read or is
+    not text.
     """
     headers: dict[str, bytes] = {}
-    text, pending = _rewrite(source, root, include_dirs)
+    rewritten, pending = _rewrite(source, root, include_dirs, text)
     pending += filter(None, (_find(name, root, include_dirs) for name in pre_include))
     while pending:
         path = pending.pop()
@@ -54,7 +64,7 @@ def gather(
         if name not in headers:
             headers[name], more = _rewrite(path, root, include_dirs)
             pending += more
-    return text, dict(sorted(headers.items()))
+    return rewritten, dict(sorted(headers.items()))
 
 
 def resolve(name: str, root: Path, include_dirs: Sequence[Path]) -> str:
@@ -63,7 +73,9 @@ def resolve(name: str, root: Path, include_dirs: Sequence[Path]) -> str:
     return canonical_name(found, root) if found else name
 
 
-def _rewrite(path: Path, root: Path, include_dirs: Sequence[Path]) -> tuple[bytes, list[Path]]:
+def _rewrite(
+    path: Path, root: Path, include_dirs: Sequence[Path], text: bytes | None = None
+) -> tuple[bytes, list[Path]]:
     """The text of `path` with canonical includes, and the files that these lead to."""
     found: list[Path] = []
 
@@ -78,10 +90,15 @@ def _rewrite(path: Path, root: Path, include_dirs: Sequence[Path]) -> tuple[byte
         found.append(target)
         return match["head"] + b'"' + os.fsencode(canonical_name(target, root)) + b'"'
 
+    name = canonical_name(path, root)
     try:
-        return _DIRECTIVE.sub(replace, path.read_bytes()), found
+        text = path.read_bytes() if text is None else text
     except OSError as error:
-        raise BuildError(f"{canonical_name(path, root)}: cannot be read: {error.strerror}") from None
+        raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
+    if b"\0" in text:
+        # The compiler would take the first one for the end.
+        raise BuildError(f"{name}: is not text, as it holds zero bytes; if it is UTF-16, save it as UTF-8")
+    return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), found
 
 
 def _find(name: str, root: Path, directories: Sequence[Path]) -> Path | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.cubin import read_cubin
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.manifest import ImageKind
 
 __all__ = ["LinkInput", "link"]
+
+# The last line of a log, which repeats that there was an error.
+_STATUS = re.compile(r"^ERROR (?:\d+: (?:complete|finish)|NVJITLINK_\w+: .*|NVVM_ERROR_COMPILATION .*)\Z", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Seq
 
     Raises :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
+    _check_defined_once(inputs)
     nvjitlink = _nvjitlink()
     options = [f"-arch=sm_{architecture.target}"]
     if any(i.kind == "ltoir" for i in inputs):
@@ -59,10 +65,29 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Seq
         log = bytearray(size)
         if size:
             nvjitlink.get_error_log(handle, log)
-        text = bytes(log).rstrip(b"\0 \n").decode(errors="replace")
+        text = _STATUS.sub("", bytes(log).rstrip(b"\0 \n").decode(errors="replace")).strip()
         raise CompilationError(text or str(error)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+def _check_defined_once(inputs: Sequence[LinkInput]) -> None:
+    """Find what several cubins define, of which nvJitLink would quietly take the last."""
+    first: dict[str, str] = {}
+    for item in inputs:
+        if item.kind != "cubin":
+            continue
+        cubin = read_cubin(item.data)
+        for name, binding in cubin.defined.items():
+            # What is weak is the same everywhere. What is local is nobody else's, but kernels are found by name.
+            if binding == "weak" or (binding == "local" and name not in cubin.kernels):
+                continue
+            if name in first:
+                raise CompilationError(
+                    f"{first[name]} and {item.name} both define {name}; rename one of them or put it into a "
+                    "namespace"
+                )
+            first[name] = item.name
 
 
 def _nvjitlink() -> Any:

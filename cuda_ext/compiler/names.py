@@ -6,28 +6,81 @@ lowered name are read, because debug information leaves them out.
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["normalise", "scope_of", "split_template"]
 
-_TOKEN = re.compile(r"\w+|::|->|[^\s\w]")
+_TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
+_INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long"}
 
 
 def normalise(expression: str) -> str:
-    """One spelling for expressions that differ in white space only.
+    """One spelling for expressions that name the same thing in plain sight.
+
+    They may differ in white space, in the side on which ``const`` stands, and in the words for an integer
+    type. Typedefs and default arguments are beyond this.
 
     >>> normalise(" ns :: reduce< double,256 > ")
     'ns::reduce<double, 256>'
-    >>> normalise("k<unsigned  int,const float *>")
+    >>> normalise("k<unsigned,float const *>")
     'k<unsigned int, const float*>'
     """
-    out = ""
+    tokens: list[str] = []
     for token in _TOKEN.findall(expression):
-        word = token[0].isalnum() or token[0] == "_"
-        if (word and out and (out[-1].isalnum() or out[-1] in "_*&")) or out.endswith(","):
-            out += " "
-        out += token
-    return out
+        if token == "const" and tokens and (_is_word(tokens[-1]) or tokens[-1] == ">"):
+            tokens.insert(_start_of_type(tokens), token)
+        else:
+            tokens.append(token)
+    return _joined(_with_plain_integers(tokens))
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] in "_'"
+
+
+def _start_of_type(tokens: Sequence[str]) -> int:
+    """Where the type begins that `tokens` end with."""
+    start = len(tokens)
+    depth = 0
+    while start and (depth or _is_word(tokens[start - 1]) or tokens[start - 1] in ("::", ">")):
+        start -= 1
+        depth += {">": 1, "<": -1}.get(tokens[start], 0)
+    return start
+
+
+def _with_plain_integers(tokens: Iterable[str]) -> Iterator[str]:
+    """``unsigned int`` for ``unsigned``, ``long`` for ``long int``."""
+    for is_integer, group in itertools.groupby(tokens, _INTEGER_WORDS.__contains__):
+        words = list(group)
+        if not is_integer:
+            yield from words
+            continue
+        if "char" in words:
+            yield from sorted(words, reverse=True)
+            continue
+        if "unsigned" in words:
+            yield "unsigned"
+        yield from [word for word in words if word in ("short", "long")] or ["int"]
+
+
+def _joined(tokens: Iterable[str]) -> str:
+    """`tokens` with the white space that C++ needs, and what its readers are used to."""
+    text, last, declarator = "", "", False
+    for token in tokens:
+        after_type = last == ">" or (last != "" and _is_word(last))
+        if (
+            last == ","
+            or (_is_word(token) and (after_type or declarator))
+            or (last, token) == ("const", "::")
+            or (last in ("+", "-", "&") and token[0] == last)
+        ):
+            text += " "
+        # A star or an ampersand after a type belongs to it; elsewhere it is an operator.
+        declarator = token in ("*", "&", "&&") and (after_type or declarator)
+        text, last = text + token, token
+    return text
 
 
 def split_template(expression: str) -> tuple[str, str | None]:

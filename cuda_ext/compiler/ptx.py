@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 from cuda_ext.compiler.architectures import Architecture
 
-__all__ = ["PtxParameter", "PtxVariable", "debug_sections", "kernels", "target", "variables"]
+__all__ = [
+    "PtxParameter",
+    "PtxVariable",
+    "addresses",
+    "debug_sections",
+    "files",
+    "kernels",
+    "target",
+    "undefined",
+    "variables",
+]
 
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _ENTRY = re.compile(rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?")
@@ -17,10 +28,15 @@ _PARAMETER = re.compile(
     rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
 )
 _VARIABLE = re.compile(
-    rb"^(?:\.visible\s+|\.weak\s+|\.common\s+)*\.(?P<space>global|const)\s+(?:\.align\s+\d+\s+)?"
-    rb"(?:\.attribute\([^)]*\)\s*)?\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?:\[(?P<count>\d+)\])?",
+    rb"^\s*(?:\.(?:visible|weak|common)\s+)*\.(?P<space>global|const)\s+"
+    rb"(?:\.align\s+\d+\s+|\.attribute\([^)]*\)\s+|\.v(?P<vector>[24])\s+)*"
+    rb"\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d+\])*)",
     re.MULTILINE,
 )
+_UNDEFINED = re.compile(rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+# What the driver brings when it compiles PTX.
+_BROUGHT_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SECTION = re.compile(rb"\.section\s+(\.debug_\w+)\s*\{(.*?)\n\s*\}", re.DOTALL)
 _DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
 _FILE = re.compile(rb'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
@@ -56,21 +72,35 @@ def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
     """The entries by lowered name, each with its parameters in order."""
     return {
         name.decode(): tuple(map(_parameter, _PARAMETER.finditer(parameters.strip())))
-        for name, parameters in _ENTRY.findall(ptx)
+        for name, parameters in _ENTRY.findall(_COMMENT.sub(b"", ptx))
     }
 
 
 def variables(ptx: bytes) -> dict[str, PtxVariable]:
     """The ``.global`` and ``.const`` variables at module scope, by lowered name."""
     found = {}
-    for match in _VARIABLE.finditer(ptx):
+    for match in _VARIABLE.finditer(_COMMENT.sub(b"", ptx)):
         name = match["name"].decode()
         found[name] = PtxVariable(
             name,
             "constant" if match["space"] == b"const" else "device",
-            _width(match["type"]) * int(match["count"] or 1),
+            _width(match["type"])
+            * int(match["vector"] or 1)
+            * math.prod(map(int, re.findall(rb"\d+", match["counts"]))),
         )
     return found
+
+
+def undefined(ptx: bytes) -> tuple[str, ...]:
+    """The functions that `ptx` calls and neither it nor the driver defines."""
+    declared = {name.decode() for name in _UNDEFINED.findall(_COMMENT.sub(b"", ptx))}
+    return tuple(sorted(declared - _BROUGHT_BY_THE_DRIVER))
+
+
+def addresses(ptx: bytes, table: str) -> tuple[str, ...]:
+    """The lowered names whose addresses the array `table` holds, in order."""
+    match = re.search(rb"%s\[\d+\] = \{([^}]*)\}" % table.encode(), ptx)
+    return tuple(name.strip().decode() for name in match[1].split(b",")) if match else ()
 
 
 def debug_sections(ptx: bytes) -> dict[str, bytes]:

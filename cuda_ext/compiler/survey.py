@@ -9,6 +9,8 @@ and nvcc. The compilation is a pass of its own; only its description is kept.
 from __future__ import annotations
 
 import io
+import posixpath
+import re
 from collections.abc import Set
 from typing import Any
 
@@ -53,8 +55,8 @@ def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
                     _qualified(die, lowered), lowered, _described(declared[lowered], parameters)
                 )
             elif die.tag == "DW_TAG_variable" and lowered in variables:
-                file = files.get(_number(die, "DW_AT_decl_file"), "")
-                if file.removeprefix(here) in project_files and not _is_const(_target(die)):
+                file = files.get(_number(die, "DW_AT_decl_file"), "").removeprefix(here)
+                if posixpath.normpath(file) in project_files and not _is_const(_target(die)):
                     variable = variables[lowered]
                     symbols[lowered] = SurveyedSymbol(
                         _qualified(die, lowered),
@@ -63,7 +65,7 @@ def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
                         _spelling(_target(die)),
                         variable.size,
                     )
-    return Survey(kernels, symbols)
+    return Survey(kernels, symbols, frozenset(variables))
 
 
 def survey_of_assembly(ptx: bytes) -> Survey:
@@ -231,7 +233,8 @@ def _spelling(type_: Any) -> str:
         case tag if tag in _TRANSPARENT:
             return _spelling(_target(type_))
         case _:
-            return normalise(_text(type_, "DW_AT_name")) or "struct"
+            name = _text(type_, "DW_AT_name")
+            return (_nested_name(name) if name.startswith("_Z") else normalise(name)) or "struct"
 
 
 def _is_array(type_: Any) -> bool:
@@ -240,7 +243,22 @@ def _is_array(type_: Any) -> bool:
 
 def _qualified(die: Any, lowered: str) -> str:
     """The C++ name with its namespaces, which DWARF leaves out and the lowered name has."""
+    if match := re.match(r"__nv_static_(\d+)_", lowered):
+        # Relocatable code: an identifier of that length stands before a name of internal linkage.
+        lowered = lowered[match.end() + int(match[1]) + 1 :]
     name = _text(die, "DW_AT_name")
     if name == lowered and lowered.startswith("_Z"):
-        return lowered
+        return _nested_name(lowered)
     return normalise("::".join([*scope_of(lowered), name]))
+
+
+def _nested_name(lowered: str) -> str:
+    """``ns::weights`` for ``_ZN2ns7weightsE``; what is more than names within names stays as it is."""
+    parts, rest = [], lowered.removeprefix("_ZN")
+    while match := re.match(r"L?(\d+)", rest):
+        end = match.end() + int(match[1])
+        parts.append(rest[match.end() : end])
+        rest = rest[end:]
+    if rest != "E":
+        return lowered
+    return "::".join(part for part in parts if not part.startswith(("_INTERNAL_", "_GLOBAL__N_")))

@@ -40,11 +40,17 @@ class Options:
     relaxed_constexpr: bool = False
     relocatable: bool = False
 
+    def definitions(self) -> tuple[str, ...]:
+        """``define`` as every compiler spells it."""
+        return tuple(
+            f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())
+        )
+
     def spelled(self) -> tuple[str, ...]:
         """The options as both compilers spell them, sorted where order has no meaning."""
         return (
             f"--std={self.std}",
-            *(f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())),
+            *self.definitions(),
             *(["--use_fast_math"] if self.fast_math else []),
             *(f"--pre-include={name}" for name in self.pre_include),
             *self.raw,
@@ -117,10 +123,15 @@ class SurveyedSymbol:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The kernels and variables of a translation unit, by lowered name."""
+    """The kernels and variables of a translation unit, by lowered name.
+
+    ``variables`` are the names of all variables that were seen: besides ``symbols``, those that are
+    nobody's business.
+    """
 
     kernels: Mapping[str, SurveyedKernel]
     symbols: Mapping[str, SurveyedSymbol]
+    variables: frozenset[str] = frozenset()
 
 
 class Compiler(Protocol):

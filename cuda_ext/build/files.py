@@ -1,0 +1,160 @@
+"""The project's files: what patterns and directories of the configuration lead to.
+
+Paths stay within the project, and its files are named by their path within it, with forward slashes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from cuda_ext.build.config import ModuleConfig
+from cuda_ext.compiler.translation_unit import SourceKind
+from cuda_ext.errors import ConfigError
+from cuda_ext.manifest import FILE_NAME
+
+__all__ = ["KINDS", "check_overrides", "find_sources", "include_directories"]
+
+KINDS: dict[str, SourceKind] = {
+    ".cu": "cu",
+    ".ptx": "ptx",
+    ".cubin": "cubin",
+    ".fatbin": "fatbin",
+    ".ltoir": "ltoir",
+}
+
+
+def find_sources(module: ModuleConfig, root: Path) -> list[Path]:
+    """The module's sources as absolute paths, in the order of their names within the project."""
+    where = module.key_path("sources")
+    found: dict[str, Path] = {}
+    for pattern in module.settings.sources:
+        for match in _glob(pattern, root, where):
+            name = match.relative_to(root).as_posix()
+            _check_source(name, match, root, where)
+            found[name] = match
+    by_stem: dict[str, str] = {}
+    for name in sorted(found):
+        # Some file systems hold a.fatbin and A.fatbin to be one file.
+        other = by_stem.setdefault(PurePosixPath(name).stem.casefold(), name)
+        if other != name:
+            raise ConfigError(
+                f"{where}: {other} and {name} have one basename, and fatbins are named after it; "
+                "rename one of them"
+            )
+    return [found[name] for name in sorted(found)]
+
+
+def check_overrides(modules: Iterable[ModuleConfig], root: Path) -> None:
+    """Every pattern of every override is for a source of a module. Raises :class:`ConfigError`."""
+    names: dict[str, list[str]] = {}
+    overrides = {}
+    for module in modules:
+        sources = [p.relative_to(root).as_posix() for p in find_sources(module, root)]
+        for override in module.overrides:
+            overrides[override.where] = override
+            names.setdefault(override.where, []).extend(sources)
+    for where, override in overrides.items():
+        for pattern in override.unmatched(names[where]):
+            _check_inside(pattern, f"{where}.sources")
+            raise ConfigError(
+                f"{where}.sources: {pattern!r} is for none of the sources; {_nearest(pattern, names[where])}"
+            )
+
+
+def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
+    """The module's include directories as absolute, real paths."""
+    where = module.key_path("include_dirs")
+    directories = []
+    for name in module.settings.include_dirs:
+        _check_inside(name, where)
+        directory = root / name
+        if not directory.is_dir():
+            siblings = directory.parent.iterdir() if directory.parent.is_dir() else []
+            near = [p.relative_to(root).as_posix() for p in siblings if p.is_dir() and p.name[0] != "."]
+            raise ConfigError(
+                f"{where}: {name!r} is not a directory of the project; {_nearest(name, near) or 'make it'}"
+            )
+        _check_real(name, directory, root, where)
+        directories.append(Path(os.path.realpath(directory)))
+    return directories
+
+
+def _glob(pattern: str, root: Path, where: str) -> list[Path]:
+    """The files that `pattern` names; as in a shell, wildcards pass over hidden ones."""
+    _check_inside(pattern, where)
+    if os.path.lexists(literal := root / pattern) and not literal.is_dir():
+        return [literal]
+    try:
+        matches = [p for p in root.glob(pattern) if not (p.is_dir() or _passed_over(p, root))]
+    except (ValueError, IndexError, NotImplementedError):
+        raise ConfigError(
+            f"{where}: {pattern!r} is neither a path nor a glob; write it as device/*.cu or device/**/*.cu"
+        ) from None
+    if not matches:
+        raise ConfigError(f"{where}: {_nothing_matches(pattern, root)}")
+    return matches
+
+
+def _passed_over(path: Path, root: Path) -> bool:
+    """Whether `path` is hidden, or what an earlier build embedded in a generated package."""
+    within = path.relative_to(root)
+    return any(part.startswith(".") for part in within.parts) or any(
+        parent.name == "sources" and (root / parent.parent / FILE_NAME).is_file() for parent in within.parents
+    )
+
+
+def _check_inside(path: str, where: str) -> None:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or Path(path).is_absolute() or ".." in pure.parts:
+        raise ConfigError(
+            f"{where}: {path!r} leads out of the project; copy the files into it and name them by their "
+            "path within the project"
+        )
+    if "\\" in path:
+        raise ConfigError(f"{where}: {path!r} has backslashes; did you mean {path.replace(chr(92), '/')!r}?")
+
+
+def _check_real(name: str, path: Path, root: Path, where: str) -> None:
+    if not Path(os.path.realpath(path)).is_relative_to(root):
+        raise ConfigError(
+            f"{where}: {name!r} is a link that leads out of the project; copy its target into the project"
+        )
+
+
+def _check_source(name: str, path: Path, root: Path, where: str) -> None:
+    _check_real(name, path, root, where)
+    if not path.exists():
+        raise ConfigError(f"{where}: {name!r} is a link that leads nowhere; mend or remove it")
+    if path.suffix not in KINDS:
+        raise ConfigError(
+            f"{where}: {name!r} is not a device source; sources end in {', '.join(KINDS)}, and headers are "
+            "found by themselves"
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{where}: {name!r} has a name that is not UTF-8; rename it") from None
+
+
+def _nothing_matches(pattern: str, root: Path) -> str:
+    if (root / pattern).is_dir():
+        return f"{pattern!r} is a directory; did you mean '{PurePosixPath(pattern, '*.cu')}'?"
+    parts = PurePosixPath(pattern).parts[:-1]
+    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
+    fixed = "/".join(parts[:wild])
+    if not (root / fixed).is_dir():
+        return f"nothing matches {pattern!r}: there is no directory {fixed!r}"
+    near = [p.relative_to(root).as_posix() for p in (root / fixed).iterdir() if p.suffix in KINDS]
+    return f"nothing matches {pattern!r}; {_nearest(pattern, near) or 'there are no device sources'}"
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    """The nearest of `names`, or else some of them; nothing if there are none."""
+    if close := difflib.get_close_matches(name, names, n=1):
+        return f"did you mean {close[0]!r}?"
+    shown = [*sorted(names)[:8], *(["..."] if len(names) > 8 else [])]
+    return f"there is {', '.join(shown)}" if names else ""

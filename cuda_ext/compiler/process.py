@@ -1,0 +1,56 @@
+"""Runs other programs: the command, its exit code and its output in one place.
+
+Whatever ends the wait, Ctrl-C among it, ends the program too, with everything that it started.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Completed", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A program that has ended. ``output`` is what a terminal would have shown."""
+
+    command: tuple[str, ...]
+    exit_code: int
+    output: str
+
+    def __str__(self) -> str:
+        shown = self.output.strip() or "it said nothing"
+        return f"{shlex.join(self.command)}\nended with exit code {self.exit_code}: {shown}"
+
+
+def run(command: Sequence[str], *, environ: Mapping[str, str], directory: Path | None = None) -> Completed:
+    """Run `command` in `directory` to its end, without input.
+
+    Raises :class:`OSError` if it cannot be started.
+    """
+    # In a process group of its own, so that the compilers behind a compiler driver can be ended with it.
+    with subprocess.Popen(  # noqa: S603
+        command,
+        cwd=directory,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        process_group=0 if os.name == "posix" else None,
+    ) as process:
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
+            raise
+    return Completed(tuple(command), process.returncode, output)

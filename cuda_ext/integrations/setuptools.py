@@ -1,0 +1,225 @@
+"""The door for setuptools: ``build_cuda``, a step of ``build`` in projects with a ``[tool.cuda_ext]`` table.
+
+Nothing but the table is needed. The entry points of this package lead setuptools here at three moments,
+for every project that it builds on this machine:
+
+* :func:`before_configuration` when a project is opened;
+* :func:`after_configuration` when its metadata is written and its files are listed;
+* :class:`build_cuda` when the command is run, by ``build`` or by name.
+
+A project without the table is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, ClassVar
+
+from setuptools import Command, Distribution
+from setuptools.command.build import build
+from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
+
+from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.manifest import FILE_NAME
+
+if TYPE_CHECKING:
+    from cuda_ext.build.project import Project
+
+__all__ = ["after_configuration", "before_configuration", "build_cuda"]
+
+
+@contextmanager
+def _one_message() -> Iterator[None]:
+    """Turn a mistake in the project into one message and exit status 1."""
+    # SystemExit passes through setuptools and every front end as it is. A DistutilsError does so too, but
+    # for editable installs, where older versions of setuptools print its traceback first.
+    try:
+        yield
+    except BuildError as error:
+        raise SystemExit(f"cuda-ext: error: {error}") from None
+
+
+def before_configuration(distribution: Distribution) -> None:
+    """Make ``build_cuda`` a step of ``build`` and of ``build_ext``.
+
+    setuptools comes here several times per build and has read no configuration yet.
+    """
+    if not _has_table(distribution):
+        return
+    # [tool.setuptools.cmdclass] will replace distribution.cmdclass as a whole. So the step goes where a
+    # class named there inherits it from, and into a class that setup.py has named already.
+    for named in (build, distribution.cmdclass.get("build", build)):
+        for class_ in named.__mro__:
+            steps = vars(class_).get("sub_commands")
+            if steps and _STEP not in steps:
+                class_.sub_commands = [*steps, _STEP]
+    # build_ext has no sub-commands. An alias reaches it on the command line, which is where `--inplace` is
+    # said, and leaves its class alone: Cython, torch and many projects bring their own.
+    distribution.get_option_dict("aliases").setdefault("build_ext", ("cuda_ext", "build_cuda build_ext"))
+    # In a flat layout setuptools takes every directory for a package, and refuses to choose between two.
+    names = [name for top in _device_directories(distribution) for name in (top, f"{top}.*")]
+    FlatLayoutPackageFinder.DEFAULT_EXCLUDE = tuple(
+        dict.fromkeys([*FlatLayoutPackageFinder.DEFAULT_EXCLUDE, *names])
+    )
+
+
+@_one_message()
+def after_configuration(command: Command, _basename: str, _file: str) -> None:
+    """Refuse a ``build`` that would leave the kernels out; keep generated packages out of the sdist."""
+    distribution = command.distribution
+    if not _has_table(distribution):
+        return
+    named = distribution.get_command_class("build")
+    if "build_cuda" not in dict(named.sub_commands):
+        raise BuildError(
+            f"{named.__module__}.{named.__qualname__}: its sub_commands leave out the kernels; "
+            'begin them with *setuptools.command.build.build.sub_commands, or add ("build_cuda", None)'
+        )
+    # setuptools finds in the source tree what an in-place build has left there.
+    names = distribution.packages or ()
+    distribution.exclude(packages=[n for n in names if _is_generated(_source_directory(distribution, n))])
+    # When a wheel is built, build_py comes first and has taken its list already.
+    distribution.get_command_obj("build_py").packages = distribution.packages
+
+
+class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are spelled as they are called
+    """Compile the project's device sources into importable packages.
+
+    They go into ``build_lib``, which then holds no other generated package, and with ``inplace`` into the
+    source tree too. A mistake in the project ends the build with one message.
+    """
+
+    description = "compile CUDA kernels into importable packages"
+    user_options: ClassVar = [
+        ("build-lib=", "b", "directory to put the packages in"),
+        ("inplace", "i", "put the packages into the source tree too, among the Python modules"),
+    ]
+    boolean_options: ClassVar = ["inplace"]
+
+    build_lib: str
+    inplace: bool
+    project: Project
+
+    def initialize_options(self) -> None:
+        self.build_lib = self.inplace = None  # type: ignore[assignment]  # None is "not given"
+        self.editable_mode = False
+        self._outputs: dict[str, str] = {}
+
+    @_one_message()
+    def finalize_options(self) -> None:
+        from cuda_ext.build.project import Project
+
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
+        self.set_undefined_options("build_ext", ("inplace", "inplace"))
+        # A lenient editable install imports from the source tree, a strict one links to it.
+        self.inplace = self.inplace or self.editable_mode
+        project = Project.load(_root(self.distribution), self.distribution.packages or ())
+        if project is None:
+            raise ConfigError("pyproject.toml: has no [tool.cuda_ext] table")
+        self._check_names(project)
+        self.project = project
+
+    @_one_message()
+    def run(self) -> None:
+        self._remove_generated()
+        for package in self.project.build(lambda line: self.announce(line, logging.INFO)):
+            built = Path(self.build_lib, *package.name.split("."))
+            source = _source_directory(self.distribution, package.name)
+            package.write(built)
+            if self.inplace:
+                # Ignored by version control, as caches and virtual environments are.
+                replace(package, files={**package.files, ".gitignore": b"*\n"}).write(source)
+            self._outputs.update({str(built / name): str(source / name) for name in package.files})
+
+    @_one_message()
+    def get_source_files(self) -> list[str]:
+        """The device sources and headers, for the sdist. No compiler is needed."""
+        return [str(path) for path in self.project.source_files()]
+
+    def get_outputs(self) -> list[str]:
+        """The generated files in ``build_lib``; none before :meth:`run`, since compiling decides on them."""
+        return list(self._outputs)
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Each generated file in ``build_lib``, and the same file in the source tree."""
+        return dict(self._outputs) if self.inplace else {}
+
+    def _check_names(self, project: Project) -> None:
+        """Every module lies in a package of the project, at a name that nothing else has."""
+        packages = sorted({name.partition(".")[0] for name in self.distribution.packages or ()})
+        for module in project.modules:
+            if module.name.partition(".")[0] not in packages:
+                found = f"it has {', '.join(packages)}" if packages else "setuptools found none"
+                raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
+            directory = _source_directory(self.distribution, module.name)
+            occupants = [] if _is_generated(directory) else list(directory.glob("*"))
+            for path in (*occupants, directory.with_name(f"{directory.name}.py")):
+                if path.is_file():
+                    raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
+
+    def _remove_generated(self) -> None:
+        """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""
+        wanted = {module.name for module in self.project.modules}
+        built = Path(self.build_lib)
+        for directory in sorted({file.parent for file in built.rglob("__init__.py")}, reverse=True):
+            name = ".".join(directory.relative_to(built).parts)
+            source = _source_directory(self.distribution, name)
+            if name in wanted or _is_generated(directory) or _is_generated(source):
+                shutil.rmtree(directory)
+
+
+_STEP = ("build_cuda", lambda command: _has_table(command.distribution))
+
+
+def _root(distribution: Distribution) -> Path:
+    return Path(distribution.src_root or os.curdir)
+
+
+def _has_table(distribution: Distribution) -> bool:
+    try:
+        document = tomllib.loads((_root(distribution) / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # there is none, or setuptools will say what is wrong with it
+    match document:
+        case {"tool": {"cuda_ext": _}}:
+            return True
+    return False
+
+
+def _source_directory(distribution: Distribution, package: str) -> Path:
+    return Path(find_package_path(package, distribution.package_dir or {}, _root(distribution)))
+
+
+def _device_directories(distribution: Distribution) -> list[str]:
+    """The project's top-level directories that hold device code and no Python."""
+    from cuda_ext.build.project import Project
+
+    root = _root(distribution)
+    try:
+        project = Project.load(root, ["not_known_yet"])
+    except BuildError:
+        project = None  # build_cuda says what is wrong
+    settings = [module.settings for module in project.modules] if project else []
+    tops = {PurePosixPath(path).parts[:1] for s in settings for path in (*s.sources, *s.include_dirs)}
+    directories = [root / name for (name,) in filter(None, tops) if name.isidentifier()]
+    return sorted(d.name for d in directories if d.is_dir() and not any(d.rglob("*.py")))
+
+
+def _is_generated(directory: Path) -> bool:
+    """Whether a build of ours made `directory`, be it one of an older or a newer version."""
+    try:
+        manifest = json.loads((directory / FILE_NAME).read_bytes())
+    except (OSError, ValueError):
+        return False
+    match manifest:
+        case {"schema": int(), "module": str(), "units": list()}:
+            return True
+    return False

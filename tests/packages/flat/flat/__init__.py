@@ -1,0 +1,1 @@
+"""A package in the flat layout: it lies beside the device sources."""

@@ -1,0 +1,2 @@
+#pragma once
+#error "no source includes this header"

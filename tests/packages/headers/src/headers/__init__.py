@@ -1,0 +1,1 @@
+"""A package whose kernels include headers that include headers."""

@@ -1,0 +1,1 @@
+"""A package that has nothing to do with CUDA."""

@@ -1,0 +1,1 @@
+"""A package with kernels at two levels."""

@@ -1,0 +1,3 @@
+#pragma once
+
+__device__ inline float squared(float value) { return value * value; }

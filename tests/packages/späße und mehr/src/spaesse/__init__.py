@@ -1,0 +1,1 @@
+"""A package from a directory with spaces and letters beyond ASCII."""

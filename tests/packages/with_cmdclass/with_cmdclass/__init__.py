@@ -1,0 +1,1 @@
+"""A package whose project replaces the build command."""

@@ -1,0 +1,428 @@
+"""nvcc: found or refused with reasons, run as a pure function, described as NVRTC describes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.compiler import cubin, process, ptx
+from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.linker import LinkInput, link
+from cuda_ext.compiler.nvcc import Nvcc, find_nvcc
+from cuda_ext.compiler.nvrtc import Nvrtc
+from cuda_ext.compiler.translation_unit import CompiledImage, Options, Survey, TranslationUnit
+from cuda_ext.errors import CompilationError, ToolchainError
+
+ROOT = Path(__file__).parent.parent
+SM_90 = Architecture.parse("sm_90")
+COMPUTE_90 = Architecture.parse("compute_90")
+LTO_90 = Architecture.parse("lto_90")
+KINDS_AND_DEBUGGING = [
+    *((architecture, ()) for architecture in (SM_90, COMPUTE_90, LTO_90)),
+    *((architecture, ("-lineinfo",)) for architecture in (SM_90, COMPUTE_90, LTO_90)),
+    *((architecture, ("-G",)) for architecture in (SM_90, COMPUTE_90)),
+]
+
+HEADER = b"""#pragma once
+#include <cassert>
+namespace ns {
+enum Mode { CLAMP, WRAP };
+struct Pair { int a; double b; };
+}
+struct Box { float low[3], high[3]; };
+enum class Side : unsigned char { LEFT, RIGHT };
+__device__ int from_header;
+__device__ inline void check(const void* p) { assert(p != nullptr); }
+"""
+
+SOURCE = b"""#include "device/types.cuh"
+#include <cuda_fp16.h>
+
+#define COPY(name, T) __global__ void name(T* p, const T* q) { *p = *q; }
+COPY(made_by_macro, float)
+
+extern "C" __global__ void plain(int n, const float* __restrict__ x, float* y) { check(y); y[n] = *x; }
+
+template <class T, int N>
+__global__ void axpy(T a, T (*p)[N], bool on) { if (on) (*p)[0] = a; }
+
+namespace ns {
+namespace inner {
+__device__ float table[3][4];
+__constant__ Pair pair;
+static __device__ int hidden_count;
+template <class T>
+__global__ void deep(T* p, Mode mode, Pair s, __half h) { *p = s.a + mode + hidden_count; }
+}
+}
+
+namespace {
+__constant__ int coefficients[4];
+__global__ void anonymous(float* x) { *x = coefficients[1]; }
+template <class T> __global__ void anonymous_template(T* x) { *x = 2; }
+}
+static __global__ void internal(void* p, float4 v, dim3 d) { *(int*)p = d.x; }
+
+__global__ void overloaded(int a) {}
+__global__ void overloaded(double a) {}
+__global__ void user_types(Box box, Side side, unsigned char c, unsigned long long n) {}
+__device__ __half half_value;
+__device__ unsigned char bytes[7];
+"""
+
+UNIT = TranslationUnit(
+    "device/unit.cu",
+    SOURCE,
+    headers={"device/types.cuh": HEADER},
+    instantiate=("axpy<float, 4>", "ns::inner::deep<double>", "anonymous_template<int>", "internal"),
+)
+
+
+def unit(source: str, *instantiate: str, **options: object) -> TranslationUnit:
+    return TranslationUnit(
+        "device/k.cu", source.encode(), instantiate=instantiate, options=Options(**options)  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> Nvcc:
+    try:
+        return find_nvcc(None, os.environ)
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def survey(nvcc: Nvcc) -> Survey:
+    return nvcc.survey(UNIT, SM_90)
+
+
+def parameters(survey: Survey, kernel: str) -> list[str]:
+    (found,) = (k for k in survey.kernels.values() if k.name == kernel)
+    return [str(p) for p in found.parameters]
+
+
+def error_of(nvcc: Nvcc, unit: TranslationUnit, architecture: Architecture = COMPUTE_90) -> str:
+    with pytest.raises(CompilationError) as caught:
+        nvcc.compile(unit, architecture)
+    return str(caught.value)
+
+
+# Where nvcc is
+
+
+@pytest.fixture
+def fake(tmp_path: Path):
+    """Makes an nvcc that tells `version` and preprocesses, or does as `script` says."""
+
+    def make(place: str, version: str = "13.1", script: str = "exit 0") -> Path:
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"#!/bin/sh\nif [ $1 = --version ]; then echo release {version}, V{version}.5; exit; fi\n{script}\n"
+        )
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def no_wheels(monkeypatch):
+    """Hides the installed CUDA wheels."""
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "nvidia").is_dir()])
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+
+
+NO_HOST_COMPILER = "echo 'gcc: No such file or directory' >&2; exit 1"
+
+
+def test_cuda_path_comes_before_cuda_home_and_path(fake, tmp_path):
+    fake("path/bin/nvcc", "13.1"), fake("home/bin/nvcc", "13.2"), fake("search/nvcc", "13.3")
+    places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home", "PATH": f"{tmp_path}/search"}
+    assert find_nvcc(None, places).version == "13.1"
+    del places["CUDA_PATH"]
+    assert find_nvcc(None, places).version == "13.2"
+
+
+def test_the_wheel_comes_after_cuda_home_and_before_path(fake, tmp_path, monkeypatch):
+    fake("site/nvidia/cu13/bin/nvcc", "13.4"), fake("search/nvcc", "13.3"), fake("home/bin/nvcc", "13.2")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    assert find_nvcc(None, {"PATH": f"{tmp_path}/search"}).version == "13.4"
+    assert find_nvcc(None, {"CUDA_HOME": f"{tmp_path}/home"}).version == "13.2"
+
+
+def test_path_comes_last(fake, tmp_path, no_wheels):
+    fake("search/nvcc", "13.3")
+    assert find_nvcc(None, {"PATH": f"{tmp_path}/search"}).version == "13.3"
+
+
+def test_a_configured_nvcc_is_taken_first_and_may_be_a_name_on_path(fake, tmp_path):
+    places = {"CUDA_PATH": str(fake("path/bin/nvcc").parent.parent), "PATH": f"{tmp_path}/search"}
+    assert find_nvcc(str(fake("own/nvcc", "13.9")), places).version == "13.9"
+    fake("search/nvcc-13.8", "13.8")
+    assert find_nvcc("nvcc-13.8", places).version == "13.8"
+
+
+def test_a_configured_nvcc_is_never_replaced_by_another(fake, tmp_path):
+    places = {"CUDA_PATH": str(fake("path/bin/nvcc").parent.parent)}
+    with pytest.raises(ToolchainError, match=r"configured: .*/own/nvcc cannot be run: No such file"):
+        find_nvcc(f"{tmp_path}/own/nvcc", places)
+
+
+def test_a_candidate_that_does_not_work_is_passed_over(fake, tmp_path):
+    fake("path/bin/nvcc", script=NO_HOST_COMPILER), fake("home/bin/nvcc", "13.2")
+    places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home"}
+    assert find_nvcc(None, places).version == "13.2"
+
+
+def test_the_error_tells_why_each_candidate_was_passed_over(fake, tmp_path, no_wheels, monkeypatch):
+    fake("home/bin/nvcc").chmod(0o644)
+    fake("site/nvidia/cu13/bin/nvcc", "13.4", NO_HOST_COMPILER)
+    fake("search/nvcc").write_text("#!/bin/sh\necho hello\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home", "PATH": f"{tmp_path}/search"}
+    with pytest.raises(ToolchainError) as caught:
+        find_nvcc(None, places)
+    assert str(caught.value).replace(str(tmp_path), "") == (
+        "no nvcc can be used:\n"
+        "  CUDA_PATH: /path/bin/nvcc cannot be run: No such file or directory\n"
+        "  CUDA_HOME: /home/bin/nvcc cannot be run: Permission denied\n"
+        "  nvidia-cuda-nvcc: /site/nvidia/cu13/bin/nvcc (13.4) has no usable host compiler "
+        "(gcc: No such file or directory); put g++ or clang++ on PATH, or name one in NVCC_CCBIN\n"
+        "  PATH: /search/nvcc does not tell its version\n"
+        'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit; '
+        'compiler = "nvrtc" needs neither nvcc nor a host compiler'
+    )
+
+
+def test_the_error_tells_where_nothing_was(no_wheels):
+    with pytest.raises(ToolchainError) as caught:
+        find_nvcc(None, {"PATH": "/nowhere"})
+    assert str(caught.value).splitlines()[1:-1] == [
+        "  CUDA_PATH: not set",
+        "  CUDA_HOME: not set",
+        "  nvidia-cuda-nvcc: not installed",
+        "  PATH: holds no nvcc",
+    ]
+
+
+@pytest.mark.host_compiler
+def test_a_real_nvcc_without_a_host_compiler_is_refused(nvcc):
+    with pytest.raises(ToolchainError, match="has no usable host compiler .*put g\\+\\+ or clang\\+\\+ on PATH"):
+        find_nvcc(str(nvcc.executable), {"PATH": "/nowhere"})
+
+
+# What it can do
+
+
+@pytest.mark.host_compiler
+def test_version_and_capabilities_are_its_own(nvcc):
+    assert f"release {nvcc.version}," in process.run([str(nvcc.executable), "-V"], environ=os.environ).output
+    assert {80, 90, 120} <= set(nvcc.capabilities())
+    assert list(nvcc.capabilities()) == sorted(nvcc.capabilities())
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("kind", ["sm", "compute", "lto"])
+def test_supports_counts_the_suffix(nvcc, kind):
+    supported = {target: nvcc.supports(Architecture.parse(f"{kind}_{target}")) for target in TARGETS}
+    assert supported == TARGETS
+
+
+TARGETS = {"90": True, "90a": True, "90f": False, "91": False, "100f": True, "20": False, "80a": False}
+
+
+# Images
+
+
+@pytest.mark.host_compiler
+def test_a_cubin_holds_its_kernels_and_variables(nvcc):
+    image = nvcc.compile(UNIT, Architecture.parse("sm_90a"))
+    assert cubin.read_cubin(image.data).target == image.architecture
+    assert image.entries == cubin.kernels(image.data)
+    assert {"plain", "_Z10overloadedi", "_Z10overloadedd"} <= set(image.entries)
+    assert {"from_header", "_ZN2ns5inner5tableE", "bytes"} <= set(image.variables)
+
+
+@pytest.mark.host_compiler
+def test_ptx_holds_its_kernels_and_variables(nvcc):
+    image = nvcc.compile(UNIT, COMPUTE_90)
+    assert ptx.target(image.data) == COMPUTE_90
+    assert image.entries == nvcc.compile(UNIT, SM_90).entries
+    assert image.variables == nvcc.compile(UNIT, SM_90).variables
+
+
+@pytest.mark.host_compiler
+def test_lto_ir_links_to_a_cubin_with_the_names_that_were_told(nvcc):
+    image = nvcc.compile(UNIT, LTO_90)
+    linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
+    assert set(image.names.values()) <= set(cubin.kernels(linked))
+
+
+@pytest.mark.host_compiler
+def test_host_headers_can_be_read(nvcc):
+    image = nvcc.compile(unit("#include <cstdint>\n__global__ void k(std::int64_t* x) {}"), COMPUTE_90)
+    assert image.entries == ("_Z1kPl",)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    "value", ['"a b"', "'x'", "(1, 2)", "$HOME", "`id`", r'"\\n"', "ns::f<1>", "a;b"], ids=str
+)
+def test_a_definition_arrives_as_it_is_written(nvcc, value):
+    # The preprocessor's own spelling of what arrived.
+    source = "#define TEXT_(x) #x\n#define TEXT(x) TEXT_((x))\n__device__ const char* text = TEXT(VALUE);"
+    image = nvcc.compile(unit(source, define={"VALUE": value}), COMPUTE_90)
+    (literal,) = re.findall(rb"\.b8 \$str\[\d+\] = \{([^}]*)\}", image.data)
+    spelled = re.sub(r'([\\"])', lambda m: m[0], value)
+    assert bytes(map(int, literal.split(b","))).decode() == f"({spelled})"
+
+
+@pytest.mark.host_compiler
+def test_the_standard_is_the_one_asked_for(nvcc):
+    source = "static_assert(__cplusplus >= 202002L);\n__global__ void k() {}"
+    assert nvcc.compile(unit(source, std="c++20"), COMPUTE_90).entries == ("_Z1kv",)
+    assert "static assertion" in error_of(nvcc, unit(source, std="c++17"))
+
+
+@pytest.mark.host_compiler
+def test_a_pre_included_header_comes_first(nvcc):
+    plain = unit("__global__ void k(T* x) {}", pre_include=("device/types.h",))
+    image = nvcc.compile(replace(plain, headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
+    assert image.entries == ("_Z1kPd",)
+
+
+@pytest.mark.host_compiler
+def test_fast_math_makes_approximations(nvcc):
+    source = "__global__ void k(float* x) { *x = sinf(*x); }"
+    assert b"sin.approx" in nvcc.compile(unit(source, fast_math=True), COMPUTE_90).data
+    assert b"sin.approx" not in nvcc.compile(unit(source), COMPUTE_90).data
+
+
+@pytest.mark.host_compiler
+def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(nvcc):
+    source = "constexpr int f(int x) { return x; }\n__global__ void k(int* x) { *x = f(*x); }"
+    assert nvcc.compile(unit(source, relaxed_constexpr=True), COMPUTE_90).log == ""
+    assert "calling a constexpr __host__ function" in error_of(nvcc, unit(source))
+
+
+@pytest.mark.host_compiler
+def test_relocatable_code_may_call_what_another_unit_defines(nvcc):
+    source = "extern __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }"
+    other = unit("__device__ int f(int x) { return x; }", relocatable=True)
+    objects = [nvcc.compile(u, SM_90).data for u in (unit(source, relocatable=True), other)]
+    assert cubin.kernels(link([LinkInput("o", "cubin", data) for data in objects], SM_90)) == ("_Z1kPi",)
+    with pytest.raises(CompilationError, match="_Z1fi"):
+        nvcc.compile(unit(source), SM_90)
+
+
+@pytest.mark.host_compiler
+def test_raw_options_are_passed_on(nvcc):
+    source = "__global__ void __launch_bounds__(128) k(int* x) { *x = 1; }"
+    assert "Used" in nvcc.compile(unit(source, raw=("-Xptxas", "-v")), SM_90).log
+
+
+@pytest.mark.host_compiler
+def test_warnings_are_kept_with_paths_of_the_project(nvcc):
+    source = TranslationUnit(
+        "device/k.cu",
+        b'#include "device/h.cuh"\n__global__ void k(int* x) { int unused; *x = f(); }',
+        headers={"device/h.cuh": b"__device__ inline int f() { int lost; return 1; }"},
+    )
+    log = nvcc.compile(source, COMPUTE_90).log
+    assert re.search(r'^device/k\.cu\(2\): warning .*"unused" was declared', log, re.MULTILINE)
+    assert re.search(r'^device/h\.cuh\(1\): warning .*"lost" was declared', log, re.MULTILINE)
+
+
+# Names
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("relocatable", [False, True])
+@pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90], ids=str)
+def test_each_expression_is_mapped_to_an_entry_of_the_image(nvcc, architecture, relocatable):
+    image = nvcc.compile(replace(UNIT, options=Options(relocatable=relocatable)), architecture)
+    assert tuple(image.names) == UNIT.instantiate
+    assert image.names["axpy<float, 4>"] == "_Z4axpyIfLi4EEvT_PA4_T0_S0_b".replace("PA4_T0_S0_", "PAT0__S0_")
+    assert set(image.names.values()) <= set(image.entries)
+    assert len(set(image.names.values())) == len(UNIT.instantiate)
+
+
+@pytest.mark.host_compiler
+def test_an_expression_may_use_anything_that_the_source_knows(nvcc):
+    source = "using real = float;\nconstexpr int SIZE = 2;\ntemplate <class T, int N> __global__ void k(T* x) {}"
+    image = nvcc.compile(unit(source, "k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>"), COMPUTE_90)
+    assert image.names == dict.fromkeys(["k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>"], "_Z1kIfLi7EEvPT_")
+    assert image.entries == ("_Z1kIfLi7EEvPT_",)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(("architecture", "raw"), KINDS_AND_DEBUGGING, ids=str)
+def test_asking_for_names_leaves_no_trace_in_the_image(nvcc, architecture, raw):
+    source = unit('extern "C" __global__ void k(float* x) { *x = 1; }\n__device__ int v;', raw=raw)
+    plain = nvcc.compile(source, architecture).data
+    assert nvcc.compile(replace(source, instantiate=("k",)), architecture).data == plain
+
+
+@pytest.mark.host_compiler
+def test_names_hold_for_an_architecture_with_kernels_of_its_own(nvcc):
+    source = """
+        #if __CUDA_ARCH__ >= 900
+        using T = float;
+        #else
+        using T = double;
+        #endif
+        template <class T> __global__ void k(T* x) {}
+    """
+    assert nvcc.compile(unit(source, "k<T>"), COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
+    older = Architecture.parse("compute_80")
+    assert nvcc.compile(unit(source, "k<T>"), older).names == {"k<T>": "_Z1kIdEvPT_"}
+
+
+# Purity
+
+
+IMPURE = b"""#include "device/types.cuh"
+#include <cuda_fp16.h>
+namespace { __global__ void anonymous(const void* x) { check(x); } __constant__ int c; }
+static __global__ void internal(const char** x) {
+  x[0] = __FILE__; x[1] = __BASE_FILE__; x[2] = __DATE__ __TIME__; x[3] = __TIMESTAMP__;
+  x[4] = here(); x[5] = __builtin_FILE(); *(__half*)x[6] = __float2half(c);
+}
+"""
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("relocatable", [False, True], ids=["whole", "relocatable"])
+@pytest.mark.parametrize(("architecture", "raw"), KINDS_AND_DEBUGGING, ids=str)
+def test_the_same_input_gives_the_same_bytes_anywhere(nvcc, tmp_path, monkeypatch, architecture, raw, relocatable):
+    # Nothing here has external linkage: nvcc puts the number of its process into names then.
+    source = TranslationUnit(
+        "device/unit.cu",
+        IMPURE,
+        headers={"device/types.cuh": HEADER + b"__device__ const char* here() { return __FILE__; }"},
+        options=Options(raw=raw, relocatable=relocatable),
+        instantiate=("anonymous", "internal"),
+    )
+    images = []
+    for place, zone in (("a", "UTC"), ("b/c", "Asia/Tokyo")):
+        (tmp_path / place).mkdir(parents=True)
+        monkeypatch.setenv("TMPDIR", str(tmp_path / place))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.setenv("TZ", zone)
+        monkeypatch.chdir(tmp_path / place)
+        images.append(Nvcc(nvcc.executable, os.environ).compile(source, architecture))
+        time.sleep(1 if place == "a" and not raw else 0)
+    assert images[0] == images[1]
+    assert str(tmp_path).encode() not in images[0].data
+...
