@@ -98,8 +98,8 @@ class Image:
     """One translation unit (or linked module) compiled for one architecture.
 
     ``file`` lies beside the manifest; images of one fatbin share it. ``size`` counts the image's own
-    bytes before compression. ``names`` maps name expressions to lowered names where these differ from
-    :attr:`Kernel.lowered`; an expression mapped to ``None`` is not in this image.
+    bytes before compression. ``names`` maps name expressions of kernels and symbols to lowered names where
+    these differ from theirs; what is mapped to ``None`` is not in this image.
     """
 
     architecture: str
@@ -139,9 +139,10 @@ class Manifest:
     symbols: tuple[Symbol, ...]
     embedded: dict[str, str] | None = None
 
-    def lowered_name(self, kernel: Kernel, image: Image) -> str | None:
-        """The symbol of `kernel` in `image`, or ``None`` where the image lacks it."""
-        return image.names.get(kernel.expression, kernel.lowered)
+    def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
+        """What `entity` is called in `image`, or ``None`` where the image lacks it."""
+        name = entity.expression if isinstance(entity, Kernel) else entity.name
+        return image.names.get(name, entity.lowered)
 
 
 def dumps(manifest: Manifest) -> str:

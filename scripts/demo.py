@@ -22,15 +22,17 @@ def main() -> int:
     step("building the wheel of cuda-ext")
     environment.pip("wheel", "--no-deps", "--wheel-dir", wheels, ROOT)
     (cuda_ext,) = wheels.glob("cuda_ext-*.whl")
-    # The isolated build must get this cuda-ext, whatever else the registry may have.
+    # The isolated build must get this cuda-ext, whatever other versions the registry may have.
     constraint = WORK / "constraint.txt"
-    constraint.write_text(f"cuda-ext @ {cuda_ext.as_uri()}\n", encoding="utf-8")
+    constraint.write_text(f"cuda-ext=={cuda_ext.name.split('-')[1]}\n", encoding="utf-8")
+    ours = {
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_CONSTRAINT": str(constraint),
+        "PIP_BUILD_CONSTRAINT": str(constraint),
+    }
 
     step("building the wheel of example_project in isolation")
-    environment.pip(
-        "wheel", "--no-deps", "--wheel-dir", wheels, ROOT / "example_project",
-        PIP_CONSTRAINT=str(constraint), PIP_BUILD_CONSTRAINT=str(constraint),
-    )  # fmt: skip
+    environment.pip("wheel", "--no-deps", "--wheel-dir", wheels, ROOT / "example_project", **ours)
     (example,) = wheels.glob("example_project-*.whl")
     print(f"{example.name}: {example.stat().st_size / 1000:.0f} kB")
 

@@ -11,8 +11,8 @@ import pytest
 from cuda_ext.build.devices import capabilities
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import loads
+from tests.disks import mounted, needs_mount
 from tests.projects import FILL, KERNELS, SCALE, SM_90, build, load, refusal, write_project
-from tests.test_package_write import mounted, needs_mount
 
 WHERE = 'tool.cuda_ext.modules."p.kernels"'
 
@@ -121,10 +121,10 @@ def test_a_warning_is_reported_and_no_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["cstdint", "type_traits"])
 def test_a_host_header_under_nvrtc_is_answered_with_the_one_to_use(tmp_path: Path, header: str) -> None:
     write_project(tmp_path, files={"device/a.cu": f"\n#include <{header}>\n{FILL}"})
-    assert refusal(tmp_path).endswith(
-        f"device/a.cu(2): NVRTC has no host headers; include <cuda/std/{header}> instead of <{header}> "
-        '(its names are in cuda::std), or set compiler = "nvcc"'
-    )
+    assert (
+        f"\ndevice/a.cu(2): NVRTC has no host headers; include <cuda/std/{header}> instead of <{header}> "
+        '(its names are in cuda::std), or set compiler = "nvcc"\n'
+    ) in refusal(tmp_path)
 
 
 def test_a_host_header_without_equivalent_is_answered(tmp_path: Path) -> None:
@@ -215,9 +215,9 @@ def test_a_kernel_that_two_units_define_is_refused(tmp_path: Path) -> None:
 
 def test_a_kernel_that_two_linked_units_define_is_refused(tmp_path: Path) -> None:
     write_project(tmp_path, f"{KERNELS}link = true", {"device/a.cu": FILL, "device/b.cu": FILL})
-    message = refusal(tmp_path)
-    assert "'fill'" in message
-    assert "device/b.cu" in message
+    assert refusal(tmp_path).endswith(
+        "device/a.cu and device/b.cu both define fill; rename one of them or put it into a namespace"
+    )
 
 
 def test_a_function_that_no_linked_unit_defines_is_told(tmp_path: Path) -> None:

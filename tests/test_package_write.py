@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cuda_ext.build.generate import Package
 from cuda_ext.errors import BuildError
+from tests.disks import mounted, needs_mount
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and mounts are those of Unix")
 
@@ -171,24 +169,7 @@ def test_a_file_in_the_place_of_a_parent_is_told(tmp_path: Path) -> None:
     assert message.endswith("; a file is where a directory should be: move it")
 
 
-# Disks that are full, read-only, or layered. They are real ones, which only root can mount.
-
-
-@contextmanager
-def mounted(directory: Path, *options: str) -> Iterator[Path]:
-    directory.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["mount", *options, str(directory)], capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount: {done.stderr.strip()}")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
-
-
-needs_mount = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root on Linux can mount a file system"
-)
+# Disks that are full, read-only, or layered.
 
 
 @needs_mount

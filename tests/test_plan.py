@@ -127,7 +127,7 @@ def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
             "and headers are found by themselves",
         ),
         ([r"device\\fill.cu"], r"'device\\fill.cu' has backslashes; did you mean 'device/fill.cu'?"),
-        (["."], "'.' is neither a path nor a glob; write it as device/*.cu or device/**/*.cu"),
+        (["./"], "'./' is a directory; did you mean '*.cu'?"),
         (
             ["dev**/*.cu"],
             "'dev**/*.cu' is neither a path nor a glob; write it as device/*.cu or device/**/*.cu",

@@ -174,9 +174,13 @@ def test_a_renamed_source_leaves_nothing(environment: Environment, package_src_l
     assert fatbins == {"fill", "stretch"}
 
 
-def test_a_renamed_module_leaves_nothing(environment: Environment, package_src_layout: Path) -> None:
+@pytest.mark.parametrize("forgotten", ["build", "src/src_layout/kernels"])
+def test_a_renamed_module_leaves_nothing(
+    forgotten: str, environment: Environment, package_src_layout: Path
+) -> None:
+    # An in-place build writes to both; each must be enough to tell that the package is generated.
     environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout)
-    environment.build(package_src_layout, "wheel")
+    shutil.rmtree(package_src_layout / forgotten)
     replace(package_src_layout / "pyproject.toml", "src_layout.kernels", "src_layout.device")
     for kind in ("wheel", "sdist"):
         files = contents(environment.build(package_src_layout, kind))
@@ -243,8 +247,20 @@ def test_a_strict_editable_install_links_every_generated_file(
 ) -> None:
     environment.install_editable(package_src_layout, "strict")
     (links,) = (package_src_layout / "build").glob("__editable__*/src_layout/kernels")
-    linked = {file.relative_to(links.parents[1]).as_posix() for file in links.rglob("*") if file.is_file()}
-    assert linked == {name for name in contents(wheel_src_layout) if name.startswith("src_layout/kernels/")}
+    linked = {file.relative_to(links.parents[1]).as_posix(): file for file in links.rglob("*.*")}
+    assert linked.keys() == {n for n in contents(wheel_src_layout) if n.startswith("src_layout/kernels/")}
+    assert all(link.samefile(package_src_layout / "src" / name) for name, link in linked.items())
+
+
+@current
+def test_the_command_knows_its_outputs(environment: Environment, package_flat: Path) -> None:
+    script = (
+        "from setuptools import setup; built = setup(script_args=['-q', 'build']); "
+        "print(*built.get_command_obj('build_cuda').get_outputs())"
+    )
+    outputs = environment.run("-c", script, cwd=package_flat).split()
+    generated = (package_flat / "build/lib/flat/kernels").rglob("*.*")
+    assert sorted(outputs) == sorted(str(file.relative_to(package_flat)) for file in generated)
 
 
 def test_build_ext_inplace(environment: Environment, package_flat: Path, wheel_flat: Path) -> None:
@@ -287,6 +303,18 @@ def test_a_project_without_the_table_is_left_alone(
     plain = Environment.make(tmp_path / "plain", f"setuptools=={version}")
     wheel = plain.build(package_no_table, "wheel", SOURCE_DATE_EPOCH=EPOCH)
     assert wheel.read_bytes() == wheel_no_table.read_bytes()
+
+
+@current
+def test_a_project_without_the_table_is_left_alone_by_one_before_it(
+    environment: Environment, package_flat: Path, package_no_table: Path
+) -> None:
+    script = (
+        "import os, sys, setuptools; "
+        "[(os.chdir(tree), setuptools.setup(script_args=['-q', 'build'])) for tree in sys.argv[1:]]"
+    )
+    environment.run("-c", script, package_flat, package_no_table)
+    assert not list((package_no_table / "build/lib/no_table").glob("kernels"))
 
 
 @pytest.mark.parametrize("text", ["", "tool = 3", "not toml", "\udcff", '[tool]\ncuda_extra = "x"', None])

@@ -216,7 +216,7 @@ def _table(table: Mapping[str, object], where: str, also: tuple[str, ...] = ()) 
         raise ConfigError(f"{where}.overrides: expected an array of tables, as in [[{where}.overrides]]")
     written = [key for key in table if key in _KEYS]
     return _Table(
-        {_KEYS[key]: checked(key, _TYPES[_KEYS[key]], table[key], f"{where}.{key}") for key in written},
+        {_KEYS[key]: _value(key, table[key], where) for key in written},
         {_KEYS[key]: f"{where}.{key}" for key in written},
         tuple(_override(o, f"{where}.overrides[{i}]") for i, o in enumerate(overrides)),
     )
@@ -233,9 +233,7 @@ def _override(value: object, where: str) -> Override:
     _check_keys(table, ("sources", *map(_spelled, OVERRIDABLE)), where)
     if "sources" not in table:
         raise ConfigError(f"{where}.sources: is missing; name the sources that the override is for")
-    values = {
-        _KEYS[key]: checked(key, _TYPES[_KEYS[key]], value, f"{where}.{key}") for key, value in table.items()
-    }
+    values = {_KEYS[key]: _value(key, value, where) for key, value in table.items()}
     return Override(where, values.pop("sources"), values)
 
 
@@ -243,11 +241,13 @@ def _check_keys(table: Mapping[str, object], known: tuple[str, ...], where: str)
     for key in table:
         if key not in known:
             plain = key.replace("_", "-").lower()
-            close = [k for k in known if k.startswith(plain)] or difflib.get_close_matches(
-                plain, known, 1, 0.5
-            )
+            close = [k for k in known if k.startswith(plain)] or difflib.get_close_matches(plain, known)
             hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}"
             raise ConfigError(f"{key_path(where, key)}: unknown key; {hint}")
+
+
+def _value(key: str, value: object, where: str) -> Any:
+    return checked(key, _TYPES[_KEYS[key]], value, f"{where}.{key}")
 
 
 def _spelled(setting: str) -> str:

@@ -89,8 +89,9 @@ def _glob(pattern: str, root: Path, where: str) -> list[Path]:
     if os.path.lexists(literal := root / pattern) and not literal.is_dir():
         return [literal]
     try:
-        matches = [p for p in root.glob(pattern) if not (p.is_dir() or _passed_over(p, root))]
-    except (ValueError, IndexError, NotImplementedError):
+        found = root.glob(pattern) if PurePosixPath(pattern).parts else []
+        matches = [p for p in found if not (p.is_dir() or _passed_over(p, root))]
+    except (ValueError, NotImplementedError):
         raise ConfigError(
             f"{where}: {pattern!r} is neither a path nor a glob; write it as device/*.cu or device/**/*.cu"
         ) from None

@@ -28,6 +28,8 @@ _KPARAM_INFO = 0x17
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
 _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
+# The types of symbols for variables; the second is CUDA's own, in relocatable code.
+_VARIABLE_TYPES = ("STT_OBJECT", "STT_LOPROC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _read(elf: Any) -> Cubin:
     for symbol in elf.get_section_by_name(".symtab").iter_symbols():
         if symbol["st_shndx"] == "SHN_UNDEF":
             undefined.add(symbol.name)
-        elif symbol["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT"):
+        elif symbol["st_info"]["type"] in ("STT_FUNC", *_VARIABLE_TYPES):
             defined[symbol.name] = _binding(symbol)
             if variable := _variable(elf, symbol):
                 variables[symbol.name] = variable
@@ -135,7 +137,7 @@ def _binding(symbol: Any) -> Binding:
 
 
 def _variable(elf: Any, symbol: Any) -> PtxVariable | None:
-    if symbol["st_info"]["type"] != "STT_OBJECT" or not isinstance(symbol["st_shndx"], int):
+    if symbol["st_info"]["type"] not in _VARIABLE_TYPES or not isinstance(symbol["st_shndx"], int):
         return None
     section = elf.get_section(symbol["st_shndx"]).name
     if section == ".nv.constant3":

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.errors import BuildError, FatbinError, ToolchainError
+from cuda_ext.compiler.bindings import binding
+from cuda_ext.errors import BuildError, FatbinError
 from cuda_ext.manifest import ImageKind
 
 __all__ = ["Codec", "Compression", "FatbinEntry", "FatbinImage", "make_fatbin", "read_fatbin"]
@@ -40,14 +41,8 @@ def make_fatbin(images: Iterable[FatbinImage], compress: Compression) -> bytes:
     # An entry names a host, by default the one that it is made on. Of the modes, only "size"
     # compresses cubins without being told to.
     options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
-    try:
-        from cuda.bindings import nvfatbin
-
-        handle = nvfatbin.create(options, len(options))
-    except (ImportError, OSError, RuntimeError) as error:
-        found = str(error).partition("\n")[0]
-        remedy = 'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
-        raise ToolchainError(f"nvFatbin cannot be loaded ({found}); {remedy}") from None
+    nvfatbin = binding("nvfatbin")
+    handle = nvfatbin.create(options, len(options))
     try:
         for image in images:
             target = Architecture.parse(image.architecture).target

@@ -6,8 +6,8 @@ project. A compiler that is given the gathered headers by name needs no search p
 and no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
 
 The closure is what could be read under any condition: a superset of what one compilation reads.
-Directives that lead nowhere in the project are left as they are; those are the tool chain's. So are
-those whose name is a macro: what they include is not found, and :mod:`~cuda_ext.compiler.diagnostics` says why.
+Directives that lead nowhere in the project are left as they are; those are the tool chain's. Those whose
+name is a macro are left too: they are not followed, and an error of the compiler's says so.
 """
 
 from __future__ import annotations

@@ -187,8 +187,8 @@ def _assembled(unit: TranslationUnit, architecture: Architecture) -> CompiledIma
             raise CompilationError(f"{unit.name}: is not PTX, as it has no .target")
         if not target.serves(architecture):
             raise CompilationError(
-                f"{unit.name}: is PTX for sm_{target.target}, which cannot be compiled for {architecture}; list "
-                "only architectures that it serves, in an override if other sources serve more"
+                f"{unit.name}: is PTX for sm_{target.target}, which cannot be compiled for {architecture}; "
+                "list only architectures that it serves, in an override if other sources serve more"
             )
     if unit.kind == architecture.kind:
         return _described(architecture, unit.source)
@@ -206,7 +206,7 @@ def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architectu
     if kind == "cubin":
         target = _cubin(unit).target
         if target is not None and target.number != architecture.number:
-            raise CompilationError(f"{unit.name}: is a cubin for {target}, and cannot be linked for {architecture}")
+            raise CompilationError(f"{unit.name}: is a cubin for {target}, not for {architecture}")
     return _described(architecture.as_kind(kind), unit.source)
 
 

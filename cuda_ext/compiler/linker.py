@@ -6,17 +6,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.bindings import binding
 from cuda_ext.compiler.cubin import read_cubin
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import CompilationError
 from cuda_ext.manifest import ImageKind
 
 __all__ = ["LinkInput", "link"]
 
-# The last line of a log, which repeats that there was an error.
-_STATUS = re.compile(r"^ERROR (?:\d+: (?:complete|finish)|NVJITLINK_\w+: .*|NVVM_ERROR_COMPILATION .*)\Z", re.MULTILINE)
+# Lines of a log that only repeat that there was an error.
+_STATUS = re.compile(
+    r"^ERROR (?:\d+: (?:complete|finish)|NVJITLINK_ERROR_PTX_COMPILE: .*|NVVM_ERROR_COMPILATION .*"
+    r"|in nvvmCompileProgram: .*)$\n?",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Seq
     Raises :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
     _check_defined_once(inputs)
-    nvjitlink = _nvjitlink()
+    nvjitlink = binding("nvjitlink")
     options = [f"-arch=sm_{architecture.target}"]
     if any(i.kind == "ltoir" for i in inputs):
         options.append("-lto")
@@ -65,7 +69,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Seq
         log = bytearray(size)
         if size:
             nvjitlink.get_error_log(handle, log)
-        text = _STATUS.sub("", bytes(log).rstrip(b"\0 \n").decode(errors="replace")).strip()
+        text = _STATUS.sub("", bytes(log).rstrip(b"\0").decode(errors="replace")).strip()
         raise CompilationError(text or str(error)) from None
     finally:
         nvjitlink.destroy(handle)
@@ -78,9 +82,9 @@ def _check_defined_once(inputs: Sequence[LinkInput]) -> None:
         if item.kind != "cubin":
             continue
         cubin = read_cubin(item.data)
-        for name, binding in cubin.defined.items():
-            # What is weak is the same everywhere. What is local is nobody else's, but kernels are found by name.
-            if binding == "weak" or (binding == "local" and name not in cubin.kernels):
+        for name, linkage in cubin.defined.items():
+            # Weak definitions are all the same. Local ones are nobody else's, but kernels are found by name.
+            if linkage == "weak" or (linkage == "local" and name not in cubin.kernels):
                 continue
             if name in first:
                 raise CompilationError(
@@ -88,16 +92,3 @@ def _check_defined_once(inputs: Sequence[LinkInput]) -> None:
                     "namespace"
                 )
             first[name] = item.name
-
-
-def _nvjitlink() -> Any:
-    try:
-        from cuda.bindings import nvjitlink
-
-        nvjitlink.version()
-    except (ImportError, OSError, RuntimeError) as error:
-        raise ToolchainError(
-            f"nvJitLink cannot be loaded ({str(error).splitlines()[0]}); "
-            'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
-        ) from None
-    return nvjitlink

@@ -6,29 +6,18 @@ comes out: every requested architecture and instantiation is checked in the fini
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from cuda_ext.compiler import cubin, ptx, toolkit
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.fatbin import Compression, FatbinImage, make_fatbin, read_fatbin
-from cuda_ext.compiler.linker import LinkInput, link
+from cuda_ext.compiler.library import Library, Report, collect, compile_unit, link_units
 from cuda_ext.compiler.names import normalise
-from cuda_ext.compiler.survey import survey_of_assembly
-from cuda_ext.compiler.translation_unit import (
-    CompiledImage,
-    Compiler,
-    Survey,
-    SurveyedKernel,
-    SurveyedSymbol,
-    TranslationUnit,
-)
-from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.compiler.translation_unit import Compiler, SurveyedKernel, TranslationUnit
+from cuda_ext.errors import BuildError
 from cuda_ext.manifest import SCHEMA, Image, Kernel, Manifest, Symbol, Unit
 
 __all__ = ["CompiledModule", "Emit", "ModulePlan", "UnitPlan", "compile_module"]
@@ -69,327 +58,162 @@ class CompiledModule:
     files: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class _Library:
-    """What the driver loads as one: a unit's images, or those of a linked module.
-
-    ``container`` is set where the images arrived in a fatbin that ships as it is.
-    """
-
-    stem: str
-    units: tuple[TranslationUnit, ...]
-    images: tuple[CompiledImage, ...]
-    survey: Survey
-    container: bytes | None = None
-
-
-def compile_module(
-    plan: ModulePlan, compiler: Compiler, report: Callable[[str], None] = lambda _: None
-) -> CompiledModule:
+def compile_module(plan: ModulePlan, compiler: Compiler, report: Report = lambda _: None) -> CompiledModule:
     """Compile every unit of `plan` for its architectures.
 
     `report` receives one line per unit and the compiler's warnings. Raises
     :class:`~cuda_ext.errors.BuildError` with one message that holds all failing units.
     """
     if plan.link:
-        libraries = [_linked(plan, compiler, report)]
+        units = [unit_plan.unit for unit_plan in plan.units]
+        architectures = sorted({a for unit_plan in plan.units for a in unit_plan.architectures})
+        libraries = [link_units(plan.name, units, architectures, compiler, report)]
     else:
-        libraries = _collect(functools.partial(_compiled, unit, compiler, report) for unit in plan.units)
-    files: dict[str, bytes] = {}
-    units: list[Unit] = []
-    kernels: list[Kernel] = []
-    symbols: list[Symbol] = []
-    for index, library in enumerate(libraries):
-        own = _kernels(library, index)
-        _check_instantiations(library)
-        placed = _place(library, plan)
-        files |= {file: data for file, data, _ in placed.values()}
-        kernels += own
-        symbols += _symbols(library, index)
-        units.append(
-            Unit(
-                sources=tuple(unit.name for unit in library.units),
-                sha256=hashlib.sha256("".join(u.sha256 for u in library.units).encode()).hexdigest(),
-                options=library.units[0].options.spelled(),
-                images=tuple(
-                    Image(
-                        architecture=str(image.architecture),
-                        kind=image.architecture.kind,
-                        file=placed[image.architecture][0],
-                        size=len(image.data),
-                        sha256=hashlib.sha256(image.data).hexdigest(),
-                        names=_names(own, image),
-                    )
-                    for image in library.images
-                ),
-            )
-        )
-    _check_unique(kernels, units)
+        libraries = collect(lambda p: compile_unit(p.unit, p.architectures, compiler, report), plan.units)
+    described = [_describe(library, index, plan, report) for index, library in enumerate(libraries)]
+    _check_unique(described)
     embedded = _embedded(plan)
-    files |= {f"sources/{name}": content for name, content in embedded.items()}
     manifest = Manifest(
         schema=SCHEMA,
         module=plan.name,
         compiler=compiler.name,
         version=compiler.version,
         compress=plan.compress,
-        units=tuple(units),
-        kernels=tuple(kernels),
-        symbols=tuple(symbols),
+        units=tuple(d.unit for d in described),
+        kernels=tuple(kernel for d in described for kernel in d.kernels),
+        symbols=tuple(symbol for d in described for symbol in d.symbols),
         embedded={n: hashlib.sha256(c).hexdigest() for n, c in embedded.items()} if plan.embed else None,
     )
-    return CompiledModule(manifest, files)
+    files = {name: content for d in described for name, content in d.files.items()}
+    return CompiledModule(manifest, files | {f"sources/{name}": c for name, c in embedded.items()})
 
 
-def _collect(jobs: Iterable[Callable[[], _Library]]) -> list[_Library]:
-    """Run all jobs, so that all failures are reported together, once each."""
-    results, failures = [], []
-    for job in jobs:
-        try:
-            results.append(job())
-        except CompilationError as error:
-            failures.append(str(error))
-    if failures:
-        raise CompilationError("\n\n".join(dict.fromkeys(failures)))
-    return results
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A library as the manifest tells of it, and its files."""
+
+    unit: Unit
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+    files: Mapping[str, bytes]
 
 
-def _compiled(plan: UnitPlan, compiler: Compiler, report: Callable[[str], None]) -> _Library:
-    unit = plan.unit
-    report(f"{unit.name}: {', '.join(map(str, plan.architectures))}")
-    container = None
-    match unit.kind:
-        case "cu":
-            images = [compiler.compile(unit, a) for a in plan.architectures]
-            survey = _survey(unit, images, compiler)
-        case "ptx":
-            images = [_assembled(unit, a) for a in plan.architectures]
-            survey = survey_of_assembly(unit.source)
-        case "ltoir":
-            images = [_assembled(unit, a) for a in plan.architectures]
-            survey = _merged(cubin.survey_of_cubin(i.data) for i in images if i.architecture.kind == "cubin")
-        case "cubin":
-            images = [_described(_target_of_cubin(plan), unit.source)]
-            survey = cubin.survey_of_cubin(unit.source)
-        case "fatbin":
-            container = unit.source
-            images = [
-                _described(Architecture.parse(entry.architecture), entry.payload())
-                for entry in read_fatbin(unit.source)
-            ]
-            survey = _merged(
-                cubin.survey_of_cubin(i.data)
-                if i.architecture.kind == "cubin"
-                else survey_of_assembly(i.data)
-                for i in images
-                if i.architecture.kind != "ltoir"
-            )
-    for log in dict.fromkeys(i.log for i in images if i.log):
-        report(log)
-    if not any(i.entries for i in images) and not all(i.architecture.kind == "ltoir" for i in images):
-        raise CompilationError(
-            f"{unit.name}: defines no kernel; a unit needs at least one __global__ function (templates only "
-            "count when instantiated: list them under instantiate), or set link = true if other units call it"
-        )
-    return _Library(PurePosixPath(unit.name).stem, (unit,), tuple(images), survey, container)
+# For each image, the lowered names by name expression: they differ where the compiler mangles differently.
+_NameMaps = list[dict[str, str]]
 
 
-def _linked(plan: ModulePlan, compiler: Compiler, report: Callable[[str], None]) -> _Library:
-    """Compile the units as relocatable device code and link them for each architecture."""
-    architectures = sorted({a for p in plan.units for a in p.architectures})
-    units = tuple(p.unit for p in plan.units)
-    surveys: list[Survey] = []
-    objects: dict[Architecture, list[LinkInput]] = {a: [] for a in architectures}
-    names: dict[Architecture, dict[str, str]] = {a: {} for a in architectures}
-
-    def compile_unit(unit: TranslationUnit) -> None:
-        report(f"{unit.name}: {', '.join(map(str, architectures))}")
-        images = []
-        for architecture in architectures:
-            if unit.kind == "cu":
-                # PTX comes out of a link only when LTO-IR goes in.
-                image = compiler.compile(
-                    unit, architecture.as_kind("ltoir") if architecture.kind == "ptx" else architecture
-                )
-                images.append(image)
-                names[architecture] |= image.names
-                if image.log:
-                    report(image.log)
-                objects[architecture].append(LinkInput(unit.name, image.architecture.kind, image.data))
-            elif unit.kind in ("ptx", "cubin", "ltoir"):
-                objects[architecture].append(LinkInput(unit.name, unit.kind, unit.source))
-            else:
-                raise BuildError(f"{unit.name}: a fatbin cannot be device-linked; give its cubins instead")
-        if unit.kind == "cu":
-            surveys.append(_survey(unit, images, compiler))
-        elif unit.kind == "ptx":
-            surveys.append(survey_of_assembly(unit.source))
-        elif unit.kind == "cubin":
-            surveys.append(cubin.survey_of_cubin(unit.source))
-
-    failures = []
-    for unit in units:
-        try:
-            compile_unit(unit)
-        except CompilationError as error:
-            failures.append(str(error))
-    if failures:
-        raise CompilationError("\n\n".join(dict.fromkeys(failures)))
-    survey = _merged(surveys)
-    stem = plan.name.rpartition(".")[2]
+def _describe(library: Library, index: int, plan: ModulePlan, report: Report) -> _Described:
+    _check_instantiations(library)
+    kernels, kernel_names = _kernels(library, index)
+    symbols, symbol_names = _symbols(library, index, report)
+    files, placed = _place(library, plan)
     images = []
-    for architecture in architectures:
-        try:
-            data = link(objects[architecture], architecture, _device_runtime(objects[architecture], compiler))
-        except CompilationError as error:
-            raise CompilationError(f"{plan.name}: linking for {architecture}: {error}") from None
-        linked = _described(architecture, data)
-        # The device runtime brings entry points of its own: only what the units define counts.
-        own = tuple(e for e in linked.entries if e in survey.kernels)
-        images.append(CompiledImage(architecture, data, names[architecture], own, linked.variables))
-    if not any(i.entries for i in images):
-        raise CompilationError(f"{plan.name}: none of its units defines a kernel")
-    return _Library(stem, units, tuple(images), survey)
-
-
-def _device_runtime(objects: Sequence[LinkInput], compiler: Compiler) -> list[Path]:
-    """The device runtime library, where an object calls for it."""
-    if any(cubin.calls_device_runtime(o.data) for o in objects if o.kind == "cubin"):
-        library = toolkit.cudadevrt(int(compiler.version.partition(".")[0]))
-        if library is None:
-            raise CompilationError(
-                "the code launches kernels from the device, which needs the device runtime library "
-                "(cudadevrt): install nvidia-cuda-runtime"
+    for image, file, *names in zip(library.images, placed, kernel_names, symbol_names, strict=True):
+        here = names[0] | names[1]
+        expected = {k.expression: k.lowered for k in kernels} | {s.name: s.lowered for s in symbols}
+        images.append(
+            Image(
+                architecture=str(image.architecture),
+                kind=image.architecture.kind,
+                file=file,
+                size=len(image.data),
+                sha256=hashlib.sha256(image.data).hexdigest(),
+                names={e: here.get(e) for e, lowered in expected.items() if here.get(e) != lowered}
+                if image.architecture.kind != "ltoir"
+                else {},
             )
-        return [library]
-    return []
-
-
-def _survey(unit: TranslationUnit, images: Sequence[CompiledImage], compiler: Compiler) -> Survey:
-    """Ask the compiler about the unit until every kernel of every image is known.
-
-    One architecture suffices unless kernels are compiled conditionally.
-    """
-    surveys: list[Survey] = []
-    for image in images:
-        known = {name for survey in surveys for name in survey.kernels}
-        if not surveys or not known.issuperset(image.entries):
-            surveys.append(compiler.survey(unit, image.architecture))
-    return _merged(surveys)
-
-
-def _merged(surveys: Iterable[Survey]) -> Survey:
-    kernels: dict[str, SurveyedKernel] = {}
-    symbols: dict[str, SurveyedSymbol] = {}
-    for survey in surveys:
-        kernels |= survey.kernels
-        symbols |= survey.symbols
-    return Survey(kernels, symbols)
-
-
-def _assembled(unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
-    """An image from PTX or LTO-IR that arrived ready-made."""
-    if unit.kind == architecture.kind:
-        return _described(architecture, unit.source)
-    if architecture.kind == "ltoir" or unit.kind not in ("ptx", "ltoir"):
-        raise CompilationError(f"{unit.name}: PTX cannot become LTO-IR for {architecture}")
-    try:
-        data = link([LinkInput(unit.name, unit.kind, unit.source)], architecture)
-    except CompilationError as error:
-        raise CompilationError(f"{unit.name}: assembling for {architecture}: {error}") from None
-    return _described(architecture, data)
-
-
-def _described(architecture: Architecture, data: bytes) -> CompiledImage:
-    match architecture.kind:
-        case "cubin":
-            entries, variables = cubin.kernels(data), cubin.variables(data)
-        case "ptx":
-            entries, variables = tuple(sorted(ptx.kernels(data))), ptx.variables(data)
-        case "ltoir":
-            entries, variables = (), {}
-    return CompiledImage(architecture, data, {}, entries, tuple(sorted(variables)))
-
-
-def _target_of_cubin(plan: UnitPlan) -> Architecture:
-    if found := cubin.target(plan.unit.source):
-        return found
-    if len(plan.architectures) == 1:
-        return plan.architectures[0]
-    raise BuildError(
-        f"{plan.unit.name}: the cubin does not say which architecture it is for; name it in an override: "
-        f'sources = ["{plan.unit.name}"], architectures = ["sm_..."]'
-    )
-
-
-def _kernels(library: _Library, index: int) -> list[Kernel]:
-    """The kernels of `library`, under the expressions that authors asked for or the compiler gave."""
-    requested = {
-        lowered: normalise(expression)
-        for image in library.images
-        for expression, lowered in image.names.items()
-    }
-    present = sorted({entry for image in library.images for entry in image.entries})
-    surveyed = [library.survey.kernels.get(lowered) for lowered in present]
-    known = [k for k in surveyed if k is not None]
-    if library.images and all(i.architecture.kind == "ltoir" for i in library.images):
-        known = sorted(library.survey.kernels.values(), key=lambda k: k.lowered)
-    shared = Counter(k.name for k in known)
-    kernels = []
-    for kernel in known:
-        expression = requested.get(kernel.lowered) or (
-            kernel.name if shared[kernel.name] == 1 else _overload(kernel)
         )
-        kernels.append(Kernel(expression, kernel.lowered, index, kernel.parameters))
-    return sorted(kernels, key=lambda k: k.expression)
+    unit = Unit(
+        sources=tuple(unit.name for unit in library.units),
+        sha256=hashlib.sha256("".join(unit.sha256 for unit in library.units).encode()).hexdigest(),
+        options=library.units[0].options.spelled(),
+        images=tuple(images),
+    )
+    return _Described(unit, kernels, symbols, files)
 
 
-def _overload(kernel: SurveyedKernel) -> str:
+def _kernels(library: Library, index: int) -> tuple[tuple[Kernel, ...], _NameMaps]:
+    """The kernels of `library`, under the expressions that authors asked for or the compiler gave."""
+    survey = library.survey.kernels
+    entries = [_found(library, image.entries, survey) for image in library.images]
+    overloaded = {
+        name
+        for lowered_names in entries
+        for name, count in Counter(survey[lowered].name for lowered in lowered_names).items()
+        if count > 1
+    }
+    kernels: dict[str, Kernel] = {}
+    name_maps: _NameMaps = []
+    for image, lowered_names in zip(library.images, entries, strict=True):
+        names = {normalise(e): lowered for e, lowered in image.names.items() if lowered in lowered_names}
+        for lowered in set(lowered_names).difference(names.values()):
+            names[_expression(survey[lowered], overloaded)] = lowered
+        for expression, lowered in names.items():
+            kernel = Kernel(expression, lowered, index, survey[lowered].parameters)
+            if kernels.setdefault(expression, kernel).parameters != kernel.parameters:
+                raise BuildError(
+                    f"{library.units[0].name}: kernel {expression!r} has other parameters for "
+                    f"{image.architecture}; give it another name there"
+                )
+        name_maps.append(names)
+    return tuple(sorted(kernels.values(), key=lambda k: k.expression)), name_maps
+
+
+def _expression(kernel: SurveyedKernel, overloaded: set[str]) -> str:
+    if kernel.name not in overloaded:
+        return kernel.name
     return f"{kernel.name}({', '.join(p.type for p in kernel.parameters)})"
 
 
-def _symbols(library: _Library, index: int) -> list[Symbol]:
-    present = {v for image in library.images for v in image.variables}
-    return [
-        Symbol(s.name, s.lowered, index, s.space, s.type, s.size)
-        for s in sorted(library.survey.symbols.values(), key=lambda s: s.name)
-        if s.lowered in present
-    ]
+def _symbols(library: Library, index: int, report: Report) -> tuple[tuple[Symbol, ...], _NameMaps]:
+    """The variables of `library` that can be told apart by name."""
+    survey = library.survey.symbols
+    symbols: dict[str, Symbol] = {}
+    name_maps: _NameMaps = []
+    ambiguous: set[str] = set()
+    for image in library.images:
+        names: dict[str, str] = {}
+        for lowered in _found(library, image.variables, survey):
+            found = survey[lowered]
+            if names.setdefault(found.name, lowered) != lowered:
+                ambiguous.add(found.name)
+            symbol = Symbol(found.name, lowered, index, found.space, found.type, found.size)
+            if symbols.setdefault(found.name, symbol).size != symbol.size:
+                raise BuildError(
+                    f"{library.units[0].name}: variable {found.name!r} has another size for "
+                    f"{image.architecture}; give it another name there"
+                )
+        name_maps.append(names)
+    for name in sorted(ambiguous):
+        report(f"{library.stem}: several units have a {name!r} of their own, and it cannot be told by name")
+        del symbols[name]
+    return tuple(sorted(symbols.values(), key=lambda s: s.name)), name_maps
 
 
-def _names(kernels: Iterable[Kernel], image: CompiledImage) -> dict[str, str | None]:
-    """The name map of `image`, as far as it differs from the kernels' own lowered names."""
-    if image.architecture.kind == "ltoir":
-        return {}
-    by_expression = {normalise(e): lowered for e, lowered in image.names.items()}
-    names: dict[str, str | None] = {}
-    for kernel in kernels:
-        lowered = by_expression.get(kernel.expression, kernel.lowered)
-        if lowered not in image.entries:
-            names[kernel.expression] = None
-        elif lowered != kernel.lowered:
-            names[kernel.expression] = lowered
-    return names
+def _found(library: Library, lowered_names: Sequence[str], survey: Mapping[str, object]) -> Sequence[str]:
+    """Which of `lowered_names` are in `survey`. LTO-IR does not tell its own: all, where it stands alone."""
+    if all(i.architecture.kind == "ltoir" for i in library.images):
+        return tuple(survey)
+    return tuple(lowered for lowered in lowered_names if lowered in survey)
 
 
-def _place(library: _Library, plan: ModulePlan) -> dict[Architecture, tuple[str, bytes, CompiledImage]]:
-    """Decide which file each image goes into."""
+def _place(library: Library, plan: ModulePlan) -> tuple[dict[str, bytes], list[str]]:
+    """The files of `library`, and for each of its images which one it is in."""
     if plan.emit != "fatbin":
-        return {
-            i.architecture: (f"{library.stem}.{i.architecture}.{plan.emit}", i.data, i)
-            for i in library.images
-        }
+        names = [f"{library.stem}.{i.architecture}.{i.architecture.kind}" for i in library.images]
+        return {name: image.data for name, image in zip(names, library.images, strict=True)}, names
+    name = f"{library.stem}.fatbin"
     fatbin = library.container or make_fatbin(
         [FatbinImage(i.architecture.kind, str(i.architecture), i.data) for i in library.images],
         plan.compress,
     )
     found = {entry.architecture for entry in read_fatbin(fatbin)}
     if missing := [str(i.architecture) for i in library.images if str(i.architecture) not in found]:
-        raise BuildError(f"{library.stem}.fatbin: built for {', '.join(missing)}, but not found in it")
-    return {i.architecture: (f"{library.stem}.fatbin", fatbin, i) for i in library.images}
+        raise BuildError(f"{name}: built for {', '.join(missing)}, but not found in it")
+    return {name: fatbin}, [name] * len(library.images)
 
 
-def _check_instantiations(library: _Library) -> None:
+def _check_instantiations(library: Library) -> None:
     for image in library.images:
         if image.architecture.kind == "ltoir":
             continue
@@ -401,15 +225,17 @@ def _check_instantiations(library: _Library) -> None:
                 )
 
 
-def _check_unique(kernels: Sequence[Kernel], units: Sequence[Unit]) -> None:
-    first: dict[str, Kernel] = {}
-    for kernel in kernels:
-        other = first.setdefault(kernel.expression, kernel)
-        if other is not kernel:
-            raise BuildError(
-                f"kernel {kernel.expression!r} is defined twice, in {units[other.unit].sources[0]} and in "
-                f"{units[kernel.unit].sources[0]}; rename one of them or put it into a namespace"
-            )
+def _check_unique(described: Iterable[_Described]) -> None:
+    sources: dict[str, str] = {}
+    for library in described:
+        for kernel in library.kernels:
+            source = library.unit.sources[0]
+            if kernel.expression in sources:
+                raise BuildError(
+                    f"kernel {kernel.expression!r} is defined twice, in {sources[kernel.expression]} and in "
+                    f"{source}; rename one of them or put it into a namespace"
+                )
+            sources[kernel.expression] = source
 
 
 def _embedded(plan: ModulePlan) -> dict[str, bytes]:

@@ -78,14 +78,14 @@ class _Description:
 class Nvcc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that can read the host's C++ headers.
 
-    Raises :class:`~cuda_ext.errors.ToolchainError` if `executable` does not run, or has no host compiler.
-    Of `environ` it heeds what tells where programs are, and nothing that would change an image.
+    Of `environ` it heeds where programs are, and nothing that would change an image. Raises
+    :class:`~cuda_ext.errors.ToolchainError` if `executable` does not run, or finds no host compiler.
     """
 
     name = "nvcc"
 
     def __init__(self, executable: Path, environ: Mapping[str, str]) -> None:
-        self.executable = executable
+        self.executable = executable.absolute()
         self._environ = _environment(environ)
         self._descriptions: dict[tuple[object, ...], dict[str, _Description]] = {}
         version = re.search(r"release (\d+\.\d+)", self._ask("--version").output)
@@ -95,9 +95,9 @@ class Nvcc:
         # The host compiler preprocesses.
         preprocessed = self._ask("-E", "--allow-unsupported-compiler", "-x", "cu", os.devnull)
         if preprocessed.exit_code != 0:
+            reason = preprocessed.output.strip().partition("\n")[0]
             raise ToolchainError(
-                f"{executable} ({self.version}) has no usable host compiler "
-                f"({_first_line(preprocessed.output)}); "
+                f"{executable} ({self.version}) has no usable host compiler ({reason}); "
                 "put g++ or clang++ on PATH, or name one in NVCC_CCBIN"
             )
 
@@ -171,42 +171,48 @@ class Nvcc:
 
     def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str]:
         """Compile `source` in place of the unit's own; the output and the compiler's text."""
-        seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
-        with tempfile.TemporaryDirectory(prefix="cuda_ext-") as temporary:
-            directory = Path(temporary)
-            for name, content in {**unit.headers, unit.name: source}.items():
-                _write(directory / name, content)
-            _write(directory / _HOST_OPTIONS, _host_options(unit, self._header_directories))
-            command = [
-                str(self.executable),
-                "-I.",
-                # Names of internal linkage hold a hash of the source's full path, or, in a unit without
-                # any other name, the number of the process.
-                f"-Xcicc=--orig_src_path_name,{seed}",
-                f"-frandom-seed={seed}",
-                # Intermediate files have random names otherwise, and debug information tells them.
-                "--keep",
-                f"-Xcompiler=@{_HOST_OPTIONS}",
-                *options,
-                *("-x", "cu", unit.name, "-o", _OUTPUT),
-            ]
-            # What a killed compiler leaves behind goes with the directory.
-            environ = {**self._environ, "TMPDIR": temporary}
-            ended = process.run(command, environ=environ, directory=directory)
-            log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{temporary}/", "")).strip()
-            if ended.exit_code == 0 and (directory / _OUTPUT).is_file():
-                return (directory / _OUTPUT).read_bytes(), log
-        if not log:
-            raise CompilationError(str(ended))
-        raise CompilationError(
-            explain(
-                log,
-                source=unit.source,
-                header_directories=self._header_directories,
-                host_headers=True,
-                expressions=unit.instantiate,
-            )
+        try:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-") as directory:
+                ended = self._run_in(Path(directory), unit, source, options)
+                output = Path(directory, _OUTPUT)
+                data = output.read_bytes() if output.is_file() else None
+        except OSError as error:
+            raise ToolchainError(f"{self.executable} cannot be run: {error}") from None
+        log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
+        if ended.exit_code == 0 and data is not None:
+            return data, log
+        explained = explain(
+            log,
+            source=unit.source,
+            header_directories=self._header_directories,
+            host_headers=True,
+            expressions=unit.instantiate,
         )
+        raise CompilationError(explained or str(ended))
+
+    def _run_in(
+        self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
+    ) -> process.Completed:
+        for name, content in {**unit.headers, unit.name: source}.items():
+            _write(directory / name, content)
+        _write(directory / _HOST_OPTIONS, _host_options(unit, self._header_directories))
+        seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
+        command = [
+            str(self.executable),
+            "-I.",
+            # Names of internal linkage hold a hash of the source's full path, or, in a unit without any
+            # other name, the number of the process.
+            f"-Xcicc=--orig_src_path_name,{seed}",
+            f"-frandom-seed={seed}",
+            # Otherwise intermediate files have random names, and debug information tells them.
+            "--keep",
+            f"-Xcompiler=@{_HOST_OPTIONS}",
+            *options,
+            *("-x", "cu", unit.name, "-o", _OUTPUT),
+        ]
+        # What a killed compiler leaves behind goes with the directory.
+        environ = {**self._environ, "TMPDIR": str(directory)}
+        return process.run(command, environ=environ, directory=directory)
 
     def _ask(self, *arguments: str) -> process.Completed:
         try:
@@ -286,12 +292,11 @@ def _with_name_map(unit: TranslationUnit, declaration: str) -> bytes:
     """The source and, behind it, a table of the kernels to instantiate, with line numbers of its own."""
     if not unit.instantiate:
         return unit.source
-    end = unit.source.count(b"\n") + 1
     table = [
+        ";",  # a source that breaks off is in error here, before the table
         '#line 1 "__nv_name_map"',
         f"[[maybe_unused]] {declaration} {_NAME_MAP}[] = {{",
         *(f"(void*)&{expression}," for expression in unit.instantiate),
-        f'#line {end} "{unit.name}"',
         "};",
     ]
     return unit.source + "\n".join(["", *table, ""]).encode()
@@ -301,7 +306,3 @@ def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     os.utime(path, (0, 0))  # line information has the time of modification
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 from cuda_ext.compiler import cubin, ptx, toolkit
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.bindings import binding
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.survey import survey_of_debug_ptx
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
@@ -29,16 +30,8 @@ class Nvrtc:
     name = "nvrtc"
 
     def __init__(self) -> None:
-        try:
-            from cuda.bindings import nvrtc
-
-            self._nvrtc: Any = nvrtc
-            _, major, minor = nvrtc.nvrtcVersion()
-        except (ImportError, OSError, RuntimeError) as error:
-            raise ToolchainError(
-                f"NVRTC cannot be loaded ({_first_line(error)}); "
-                'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
-            ) from None
+        self._nvrtc = binding("nvrtc")
+        _, major, minor = self._nvrtc.nvrtcVersion()
         self._major = major
         self.version = f"{major}.{minor}"
 
@@ -86,12 +79,18 @@ class Nvrtc:
         return survey_of_debug_ptx(program.result("PTX").rstrip(b"\0"), {unit.name, *unit.headers})
 
     def _options(self, unit: TranslationUnit) -> list[str]:
-        options = list(unit.options.spelled())
+        options = [
+            # Without a seed, internal names hold the time and the process id.
+            f"--frandom-seed={unit.name}",
+            # Headers come with the unit, and not from where this process happens to run.
+            "--no-source-include",
+        ]
         if unit.options.relaxed_constexpr:
-            # NVRTC compiles device code only: unannotated constexpr functions are device functions.
+            # NVRTC has no --expt-relaxed-constexpr. This does more: whatever has no annotation is device code.
             options.append("--device-as-default-execution-space")
         if unit.options.relocatable:
             options.append("--relocatable-device-code=true")
+        options += unit.options.spelled()
         return [*options, *(f"-I{directory}" for directory in self.header_directories)]
 
     def _target(self, architecture: Architecture) -> list[str]:
@@ -132,9 +131,7 @@ class _Program:
 
     def compile(self, options: Sequence[str]) -> bool:
         """Compile; whether it succeeded. :attr:`log` has the compiler's text either way."""
-        (status,) = self._nvrtc.nvrtcCompileProgram(
-            self._handle, len(options), [o.encode() for o in options]
-        )
+        (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(options), [o.encode() for o in options])
         return int(status) == 0
 
     @property
@@ -161,7 +158,3 @@ class _Program:
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
             self._nvrtc.nvrtcDestroyProgram(self._handle)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

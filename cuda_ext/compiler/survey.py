@@ -82,9 +82,7 @@ def survey_of_assembly(ptx: bytes) -> Survey:
     )
 
 
-def _described(
-    declared: tuple[PtxParameter, ...], described: list[Any] | None
-) -> tuple[Parameter, ...]:
+def _described(declared: tuple[PtxParameter, ...], described: list[Any] | None) -> tuple[Parameter, ...]:
     """Sizes and alignment as PTX declares them, names and types as DWARF describes them."""
     parameters: list[Parameter] = []
     offset = 0

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cuda_ext.errors import ToolchainError
 
-__all__ = ["bundled_headers", "cudadevrt", "header_directories"]
+__all__ = ["bundled_headers", "cudadevrt", "header_directories", "library_directories"]
 
 
 def header_directories(major: int) -> list[Path]:
@@ -27,6 +27,16 @@ def header_directories(major: int) -> list[Path]:
             if include.is_dir() and include not in found:
                 found.append(include)
     return found
+
+
+def library_directories(name: str, major: int) -> list[Path]:
+    """Where the registry's wheels keep the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...)."""
+    roots = [
+        nvidia / (f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name))
+        for nvidia in _nvidia_packages()
+    ]
+    found = [root / place for root in roots for place in ("lib", "bin", "bin/x86_64", "bin/x64")]
+    return [directory for directory in found if directory.is_dir()]
 
 
 def cudadevrt(major: int) -> Path | None:

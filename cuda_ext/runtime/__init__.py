@@ -1,0 +1,25 @@
+"""Import time: from a manifest and its images to launches. Nothing is loaded before it is used."""
+
+from __future__ import annotations
+
+__all__ = ["compile", "describe", "gpu_available"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cuda_ext.runtime.compiled import compile
+    from cuda_ext.runtime.description import describe
+    from cuda_ext.runtime.driver import gpu_available
+
+_HOMES = {"compile": "compiled", "describe": "description", "gpu_available": "driver"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

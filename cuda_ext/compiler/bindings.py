@@ -1,0 +1,59 @@
+"""The libraries of the tool chain, through cuda-bindings.
+
+cuda-bindings looks for them in the interpreter's own site-packages, while an isolated build has its
+packages elsewhere on ``sys.path``. So the library of an installed wheel is opened here, by its path;
+cuda-bindings then takes what is already open, and never one of another version that the system may have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from cuda_ext.compiler import toolkit
+from cuda_ext.errors import ToolchainError
+
+__all__ = ["binding"]
+
+_TITLES = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
+
+
+@cache
+def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
+    """The module ``cuda.bindings.<name>`` with its library open.
+
+    Raises :class:`~cuda_ext.errors.ToolchainError` if either is missing.
+    """
+    try:
+        module = importlib.import_module(f"cuda.bindings.{name}")
+        for library in _libraries(name, _major()):
+            ctypes.CDLL(str(library))
+        module.nvrtcVersion() if name == "nvrtc" else module.version()
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ToolchainError(
+            f"{_TITLES[name]} cannot be loaded ({reason}); "
+            'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+        ) from None
+    return module
+
+
+def _major() -> int:
+    """The CUDA version that the installed cuda-bindings is made for."""
+    version: str = importlib.import_module("cuda.bindings").__version__
+    return int(version.partition(".")[0])
+
+
+def _libraries(name: str, major: int) -> list[Path]:
+    """The library in the installed wheels, if it is there."""
+    pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_TITLES[name]}.so.{major}".lower()
+    for directory in toolkit.library_directories(name, major):
+        for path in sorted(directory.iterdir()):
+            if fnmatch(path.name.lower(), pattern):
+                return [path]
+    return []

@@ -1,0 +1,230 @@
+"""The CUDA driver, opened at its first use and never at import.
+
+The first caller opens it, in whichever thread; the outcome is kept, failure too, and a failure is raised anew
+at every later call without asking again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cuda_ext.errors import DriverError, DriverTooOldError, NoDeviceError, NoDriverError
+
+__all__ = ["Device", "Driver", "StatusError", "gpu_available", "lock", "open_driver", "version_text"]
+
+# Held while the driver is opened and while images are loaded. There is one for everything, because a process
+# that forks has to know whether another thread was in the middle of either.
+lock = threading.RLock()
+
+_OLDEST = (12, 0)  # the first driver with cuLibraryLoadData
+
+_FORKED = (
+    "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in the child "
+    'processes only, or start them with multiprocessing.get_context("spawn") or "forkserver"'
+)
+
+
+class StatusError(DriverError):
+    """A function of the driver failed with the CUresult `code`."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU: its ordinal, its compute capability (``90`` for 9.0), and the most shared memory that a block
+    of threads may ask for, in bytes."""
+
+    ordinal: int
+    capability: int
+    shared_memory_limit: int
+
+    def __str__(self) -> str:
+        return f"sm_{self.capability}"
+
+
+class Driver:
+    """The opened driver. ``version`` is the CUDA version that it supports, ``(13, 0)``."""
+
+    def __init__(self, api: Any, version: tuple[int, int]) -> None:
+        self.api = api
+        self.version = version
+        self._devices: dict[int, Device] = {}
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """Call `function` of ``cuda.bindings.driver``; return its result, or the tuple of its results.
+
+        Raises :class:`StatusError` with the driver's name and description of the error.
+        """
+        return _call(self.api, function, *arguments)
+
+    @contextmanager
+    def current_device(self) -> Iterator[Device]:
+        """The device of the current context. Where there is none, the primary context of the first device
+        is current within the block."""
+        if int(self.call("cuCtxGetCurrent")):
+            yield self._device(int(self.call("cuCtxGetDevice")))
+            return
+        self.call("cuCtxPushCurrent", self._primary_context)
+        try:
+            yield self._device(0)
+        finally:
+            self.call("cuCtxPopCurrent")
+
+    @cached_property
+    def _primary_context(self) -> Any:
+        return self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", 0))
+
+    def _device(self, ordinal: int) -> Device:
+        if ordinal not in self._devices:
+            self._devices[ordinal] = Device(
+                ordinal,
+                10 * self._attribute(ordinal, "COMPUTE_CAPABILITY_MAJOR")
+                + self._attribute(ordinal, "COMPUTE_CAPABILITY_MINOR"),
+                self._attribute(ordinal, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            )
+        return self._devices[ordinal]
+
+    def _attribute(self, ordinal: int, name: str) -> int:
+        attribute = getattr(self.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.call("cuDeviceGetAttribute", attribute, ordinal))
+
+
+_outcome: Driver | tuple[type[DriverError], str] | None = None
+
+
+def open_driver() -> Driver:
+    """The driver.
+
+    Raises :class:`NoDriverError`, :class:`DriverTooOldError`, :class:`NoDeviceError`, or :class:`DriverError`
+    where the driver gives another reason.
+    """
+    global _outcome
+    if _outcome is None:
+        with lock:
+            if _outcome is None:
+                try:
+                    _outcome = _opened()
+                except DriverError as error:
+                    _outcome = type(error), str(error)
+    if isinstance(_outcome, Driver):
+        return _outcome
+    kind, message = _outcome
+    raise kind(message)
+
+
+def gpu_available() -> bool:
+    """Whether kernels can be launched here: there is a driver that can be used, and a GPU."""
+    try:
+        open_driver()
+    except DriverError:
+        return False
+    return True
+
+
+def version_text(version: tuple[int, int]) -> str:
+    """``13.5`` for ``(13, 5)``."""
+    return ".".join(map(str, version))
+
+
+def _opened() -> Driver:
+    try:
+        from cuda.bindings import driver as api
+    except ImportError as error:
+        if sys.platform == "darwin":
+            raise NoDriverError(
+                "there is no CUDA driver for macOS: kernels can be built and inspected here, and launched "
+                "under Linux and Windows"
+            ) from None
+        raise NoDriverError(
+            f"cuda-bindings, which reaches the CUDA driver, cannot be imported: {error}; install cuda-bindings"
+        ) from None
+    try:
+        # Asked before anything else: the other functions take the driver's presence for granted.
+        _call(api, "cuInit", 0)
+    except StatusError as error:
+        raise _refusal(error) from None
+    driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
+    if driver.version < _OLDEST:
+        raise DriverTooOldError(
+            f"the NVIDIA driver supports CUDA up to {version_text(driver.version)}, and launching takes "
+            f"{version_text(_OLDEST)} or newer; upgrade the driver"
+        )
+    if int(driver.call("cuDeviceGetCount")) == 0:
+        raise NoDeviceError(_no_device())
+    return driver
+
+
+def _call(api: Any, function: str, *arguments: Any) -> Any:
+    try:
+        status, *results = getattr(api, function)(*arguments)
+    except (OSError, RuntimeError) as error:
+        raise NoDriverError(
+            f"there is no CUDA driver on this machine ({_first_line(error)}); launching kernels takes an "
+            "NVIDIA GPU and its driver"
+        ) from None
+    except ValueError as error:
+        # The driver is newer than cuda-bindings and answers with an error of its own.
+        raise StatusError(f"{function} failed: {error}") from None
+    if code := int(status):
+        _, text = api.cuGetErrorString(status)
+        description = text.decode(errors="replace") if text else "no description"
+        raise StatusError(f"{function} failed: {status.name} ({code}): {description}", code)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _refusal(error: StatusError) -> DriverError:
+    """What ``cuInit`` means by `error`, and what to do."""
+    match error.code:
+        case 3:  # CUDA_ERROR_NOT_INITIALIZED
+            return DriverError(_FORKED)
+        case 34:  # CUDA_ERROR_STUB_LIBRARY
+            return NoDriverError(
+                "the CUDA library that was found is a stub for linking, not a driver; take the toolkit's "
+                "stubs directory out of LD_LIBRARY_PATH"
+            )
+        case 35:  # CUDA_ERROR_INSUFFICIENT_DRIVER
+            return DriverTooOldError(f"the NVIDIA driver is too old: {error}; upgrade the driver")
+        case 100 | 101:  # CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE
+            return NoDeviceError(_no_device())
+        case 803:  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+            remedy = "the driver's library and its kernel module are of different versions; reboot"
+        case 804:  # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+            remedy = "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver"
+        case 802:  # CUDA_ERROR_SYSTEM_NOT_READY
+            remedy = "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down"
+        case _:
+            remedy = "see whether nvidia-smi works; reboot, or reinstall the driver"
+    return DriverError(f"the CUDA driver cannot be used: {error}; {remedy}")
+
+
+def _no_device() -> str:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return "the CUDA driver finds no GPU; see whether nvidia-smi lists one"
+    return f"the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES={visible!r}; change or unset the variable"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _after_fork() -> None:
+    global lock, _outcome
+    held_by_another_thread = not lock.acquire(blocking=False)
+    if isinstance(_outcome, Driver) or held_by_another_thread:
+        _outcome = DriverError, _FORKED
+    lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
