@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import math
+import random
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -142,6 +145,10 @@ def test_a_wrong_item_is_told_by_its_index(key: str) -> None:
 @pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith("[")])
 def test_an_item_is_not_empty(key: str) -> None:
     assert refused_key(f'{key} = ["a", ""]') == f"{key}[1]: is empty; take it out"
+
+
+def test_a_zero_byte_is_refused() -> None:
+    assert refused_key(r'sources = ["a\u0000.cu"]') == r"sources[0]: 'a\x00.cu' has a zero byte; take it out"
 
 
 # The defaults, and who inherits what.
@@ -547,6 +554,46 @@ def test_ltoir_is_not_linked_here() -> None:
     assert refused(f'emit = "ltoir"\n[{WHERE}]\nlink = true') == (
         'tool.cuda_ext.emit: "ltoir" is what others link; with link = true choose another'
     )
+
+
+def test_whatever_toml_can_say_is_answered_in_one_line() -> None:
+    chance = random.Random(0)
+    words = [
+        *KEYS,
+        "overrides",
+        "modules",
+        "kernel",
+        "T",
+        "p.k",
+        "",
+        "f<{T}>",
+        "{T}",
+        "a\nb",
+        '"',
+        "\\",
+        "../*",
+    ]
+
+    def anything(depth: int = 0) -> object:
+        match chance.randrange(4 if depth < 4 else 2):
+            case 0:
+                return chance.choice(words)
+            case 1:
+                return chance.choice([0, -1.5, math.nan, True, datetime.date(2026, 1, 1)])
+            case 2:
+                return [anything(depth + 1) for _ in range(chance.randrange(3))]
+            case _:
+                return {chance.choice(words): anything(depth + 1) for _ in range(chance.randrange(3))}
+
+    def answer(table: object) -> str:
+        try:
+            parse_table(table, "p.kernels")
+        except ConfigError as error:
+            return str(error)
+        return "tool.cuda_ext"
+
+    answers = [answer(anything()) for _ in range(3000)]
+    assert [a for a in answers if "\n" in a or not a.startswith("tool.cuda_ext")] == []
 
 
 # The name of the module that the configuration does not name.

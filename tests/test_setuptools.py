@@ -258,7 +258,7 @@ def test_the_command_knows_its_outputs(environment: Environment, package_flat: P
         "from setuptools import setup; built = setup(script_args=['-q', 'build']); "
         "print(*built.get_command_obj('build_cuda').get_outputs())"
     )
-    outputs = environment.run("-c", script, cwd=package_flat).split()
+    outputs = environment.run("-c", script, cwd=package_flat).splitlines()[-1].split()
     generated = (package_flat / "build/lib/flat/kernels").rglob("*.*")
     assert sorted(outputs) == sorted(str(file.relative_to(package_flat)) for file in generated)
 
@@ -332,7 +332,6 @@ def test_opening_a_project_without_the_table_loads_nothing(
         "cuda_ext.errors",
         "cuda_ext.integrations",
         "cuda_ext.integrations.setuptools",
-        "cuda_ext.manifest",
     ]
 
 
@@ -404,6 +403,12 @@ def test_a_module_outside_the_project(environment: Environment, package_src_layo
     assert fails_to_build(environment, package_src_layout) == (
         'tool.cuda_ext.modules."src_lay0ut.kernels": is not in a package of this project; it has src_layout\n'
     )
+
+
+@current
+def test_a_misspelt_table(environment: Environment, package_flat: Path) -> None:
+    replace(package_flat / "pyproject.toml", "[tool.cuda_ext]", "[tool.cuda-ext]")
+    assert "did you mean [tool.cuda_ext]?" in fails_to_build(environment, package_flat)
 
 
 @current

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ __all__ = ["checked", "expect", "key_path"]
 
 def key_path(where: str, key: str) -> str:
     """The path of `key` within `where`, with quotes where TOML wants them."""
-    return f"{where}.{key}" if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'{where}."{key}"'
+    return f"{where}.{key if re.fullmatch(r'[A-Za-z0-9_-]+', key) else _show(key)}"
 
 
 def expect(value: object, kind: type, where: str, what: str) -> Any:
@@ -62,9 +63,11 @@ def _choice(value: object, choices: Sequence[str], where: str) -> str:
 
 def _strings(value: object, where: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise ConfigError(f'{where}: expected an array of strings; write ["{value}"]')
+        raise ConfigError(f"{where}: expected an array of strings; write [{_show(value)}]")
     for i, item in enumerate(expect(value, list, where, "an array of strings")):
         expect(item, str, f"{where}[{i}]", "a string") or _empty(f"{where}[{i}]", "take it out")
+        if "\0" in item:
+            raise ConfigError(f"{where}[{i}]: {item!r} has a zero byte; take it out")
     return tuple(typing.cast("list[str]", value))
 
 
@@ -128,7 +131,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 def _instantiations(value: object, where: str) -> Iterator[str]:
     """Strings as they are; tables multiplied out over the values of their placeholders."""
     if isinstance(value, str):
-        raise ConfigError(f'{where}: expected an array of name expressions; write ["{value}"]')
+        raise ConfigError(f"{where}: expected an array of name expressions; write [{_show(value)}]")
     for i, item in enumerate(expect(value, list, where, "an array of name expressions")):
         here = f"{where}[{i}]"
         if isinstance(item, str):
@@ -145,7 +148,7 @@ def _expression(text: str, where: str) -> str:
     if placeholder := re.search(r"[<,]\s*" + _PLACEHOLDER.pattern, text):
         name = placeholder[1]
         raise ConfigError(
-            f'{where}: {{{name}}} has no values; write {{ kernel = "{text}", {name} = ["..."] }}'
+            f'{where}: {{{name}}} has no values; write {{ kernel = {_show(text)}, {name} = ["..."] }}'
         )
     return text
 
@@ -169,7 +172,7 @@ def _values(table: Mapping[str, object], name: str, where: str) -> list[str]:
     here = f"{where}.{name}"
     values = table[name]
     if isinstance(values, str):
-        raise ConfigError(f'{here}: expected an array of values; write ["{values}"]')
+        raise ConfigError(f"{here}: expected an array of values; write [{_show(values)}]")
     for i, value in enumerate(expect(values, list, here, "an array of values") or _empty(here, "add values")):
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise ConfigError(f"{here}[{i}]: expected a string or an integer, found {_show(value)}")
@@ -181,7 +184,7 @@ def _show(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return f'"{value}"'
+            return json.dumps(value, ensure_ascii=False)
         case dict():
             return "a table"
         case list():

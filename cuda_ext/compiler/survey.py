@@ -136,12 +136,14 @@ _PTX_KINDS: dict[str, tuple[ParameterKind, str]] = {
 
 
 def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
+    # Compilers number the parameters of a kernel; people name them.
+    name = f"arg{index}" if slot.name.endswith(f"_param_{index}") else slot.name
     if slot.pointer:
-        return Parameter(f"arg{index}", "void*", "pointer", slot.size, offset, element="void")
+        return Parameter(name, "void*", "pointer", slot.size, offset, element="void")
     kind, spelling = _PTX_KINDS.get(slot.type, ("opaque", f".{slot.type}"))
     if kind != "opaque" and slot.size * 8 != int(slot.type[1:]):
         kind, spelling = "opaque", f".{slot.type}[]"
-    return Parameter(f"arg{index}", spelling, kind, slot.size, offset)
+    return Parameter(name, spelling, kind, slot.size, offset)
 
 
 def _dwarf(ptx: bytes) -> Any:
@@ -199,7 +201,8 @@ def _resolved(type_: Any) -> Any:
 
 
 def _is_const(type_: Any) -> bool:
-    while type_ is not None and type_.tag in _TRANSPARENT:
+    """Whether `type_`, or what it is an array of, is ``const``."""
+    while type_ is not None and type_.tag in {*_TRANSPARENT, "DW_TAG_array_type"}:
         if type_.tag == "DW_TAG_const_type":
             return True
         type_ = _target(type_)
@@ -207,18 +210,22 @@ def _is_const(type_: Any) -> bool:
 
 
 def _spelling(type_: Any) -> str:
-    """The C++ spelling without typedefs: ``const float*``, ``float[9]``."""
+    """The C++ spelling without typedefs: ``const float*``, ``float[9]``, ``void(*)(int)``."""
     if type_ is None:
         return "void"
     match type_.tag:
-        case "DW_TAG_const_type":
+        case "DW_TAG_const_type" | "DW_TAG_volatile_type":
             inner = _spelling(_target(type_))
-            return f"{inner} const" if inner.endswith("*") else f"const {inner}"
+            word = "const" if type_.tag == "DW_TAG_const_type" else "volatile"
+            return f"{inner} {word}" if inner.endswith("*") else f"{word} {inner}"
         case "DW_TAG_pointer_type" | "DW_TAG_reference_type":
-            inner = _target(type_)
-            if _is_array(inner):
-                return _spelling(inner).replace("[", "(*)[", 1)
-            return _spelling(inner) + ("*" if type_.tag == "DW_TAG_pointer_type" else "&")
+            inner, sign = _target(type_), "*" if type_.tag == "DW_TAG_pointer_type" else "&"
+            match _resolved(inner).tag if inner is not None else None:
+                case "DW_TAG_array_type":
+                    return _spelling(inner).replace("[", f"({sign})[", 1)
+                case "DW_TAG_subroutine_type":
+                    return _spelling(inner).replace("(", f"({sign})(", 1)
+            return _spelling(inner) + sign
         case "DW_TAG_array_type":
             counts = "".join(
                 f"[{_number(d, 'DW_AT_count') or _number(d, 'DW_AT_upper_bound') + 1}]"
@@ -227,16 +234,13 @@ def _spelling(type_: Any) -> str:
             )
             return _spelling(_target(type_)) + counts
         case "DW_TAG_subroutine_type":
-            return "void()"
+            parameters = [d for d in type_.iter_children() if d.tag == "DW_TAG_formal_parameter"]
+            return f"{_spelling(_target(type_))}({', '.join(_spelling(_target(p)) for p in parameters)})"
         case tag if tag in _TRANSPARENT:
             return _spelling(_target(type_))
         case _:
-            name = _text(type_, "DW_AT_name")
+            name = _text(type_, "DW_AT_name")  # lowered, where it is an enumeration in a namespace
             return (_nested_name(name) if name.startswith("_Z") else normalise(name)) or "struct"
-
-
-def _is_array(type_: Any) -> bool:
-    return type_ is not None and _resolved(type_).tag == "DW_TAG_array_type"
 
 
 def _qualified(die: Any, lowered: str) -> str:

@@ -12,7 +12,6 @@ A project without the table is left as it is.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -28,7 +27,6 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.manifest import FILE_NAME
 
 if TYPE_CHECKING:
     from cuda_ext.build.project import Project
@@ -52,7 +50,8 @@ def before_configuration(distribution: Distribution) -> None:
 
     setuptools comes here several times per build and has read no configuration yet.
     """
-    if not _has_table(distribution):
+    table = _table(distribution)
+    if table is None:
         return
     # [tool.setuptools.cmdclass] will replace distribution.cmdclass as a whole. So the step goes where a
     # class named there inherits it from, and into a class that setup.py has named already.
@@ -65,7 +64,8 @@ def before_configuration(distribution: Distribution) -> None:
     # said, and leaves its class alone: Cython, torch and many projects bring their own.
     distribution.get_option_dict("aliases").setdefault("build_ext", ("cuda_ext", "build_cuda build_ext"))
     # In a flat layout setuptools takes every directory for a package, and refuses to choose between two.
-    names = [name for top in _device_directories(distribution) for name in (top, f"{top}.*")]
+    directories = _device_directories(distribution, table)
+    names = [name for directory in directories for name in (directory, f"{directory}.*")]
     FlatLayoutPackageFinder.DEFAULT_EXCLUDE = tuple(
         dict.fromkeys([*FlatLayoutPackageFinder.DEFAULT_EXCLUDE, *names])
     )
@@ -75,7 +75,7 @@ def before_configuration(distribution: Distribution) -> None:
 def after_configuration(command: Command, _basename: str, _file: str) -> None:
     """Refuse a ``build`` that would leave the kernels out; keep generated packages out of the sdist."""
     distribution = command.distribution
-    if not _has_table(distribution):
+    if _table(distribution) is None:
         return
     named = distribution.get_command_class("build")
     if "build_cuda" not in dict(named.sub_commands):
@@ -83,9 +83,11 @@ def after_configuration(command: Command, _basename: str, _file: str) -> None:
             f"{named.__module__}.{named.__qualname__}: its sub_commands leave out the kernels; "
             'begin them with *setuptools.command.build.build.sub_commands, or add ("build_cuda", None)'
         )
+    from cuda_ext.build.generate import is_generated
+
     # setuptools finds in the source tree what an in-place build has left there.
     names = distribution.packages or ()
-    distribution.exclude(packages=[n for n in names if _is_generated(_source_directory(distribution, n))])
+    distribution.exclude(packages=[n for n in names if is_generated(_source_directory(distribution, n))])
     # When a wheel is built, build_py comes first and has taken its list already.
     distribution.get_command_obj("build_py").packages = distribution.packages
 
@@ -154,72 +156,71 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     def _check_names(self, project: Project) -> None:
         """Every module lies in a package of the project, at a name that nothing else has."""
+        from cuda_ext.build.generate import is_generated
+
         packages = sorted({name.partition(".")[0] for name in self.distribution.packages or ()})
         for module in project.modules:
             if module.name.partition(".")[0] not in packages:
                 found = f"it has {', '.join(packages)}" if packages else "setuptools found none"
                 raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
             directory = _source_directory(self.distribution, module.name)
-            occupants = [] if _is_generated(directory) else list(directory.glob("*"))
+            occupants = [] if is_generated(directory) else list(directory.glob("*"))
             for path in (*occupants, directory.with_name(f"{directory.name}.py")):
                 if path.is_file():
                     raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
 
     def _remove_generated(self) -> None:
         """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""
+        from cuda_ext.build.generate import is_generated
+
         wanted = {module.name for module in self.project.modules}
         built = Path(self.build_lib)
         for directory in sorted({file.parent for file in built.rglob("__init__.py")}, reverse=True):
             name = ".".join(directory.relative_to(built).parts)
             source = _source_directory(self.distribution, name)
-            if name in wanted or _is_generated(directory) or _is_generated(source):
+            if name in wanted or is_generated(directory) or is_generated(source):
                 shutil.rmtree(directory)
 
 
-_STEP = ("build_cuda", lambda command: _has_table(command.distribution))
+_STEP = ("build_cuda", lambda command: _table(command.distribution) is not None)
 
 
 def _root(distribution: Distribution) -> Path:
     return Path(distribution.src_root or os.curdir)
 
 
-def _has_table(distribution: Distribution) -> bool:
+def _table(distribution: Distribution) -> object:
+    """What pyproject.toml says in our table; ``None`` where there is none."""
     try:
         document = tomllib.loads((_root(distribution) / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False  # there is none, or setuptools will say what is wrong with it
+        return None  # it is not there, or setuptools will say what is wrong with it
     match document:
-        case {"tool": {"cuda_ext": _}}:
-            return True
-    return False
+        case {"tool": {"cuda_ext": table} | {"cuda-ext": table}}:  # build_cuda says how it is spelled
+            return table
+    return None
+
+
+def _strings(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for item in value.values():
+                yield from _strings(item)
+        case list():
+            for item in value:
+                yield from _strings(item)
 
 
 def _source_directory(distribution: Distribution, package: str) -> Path:
     return Path(find_package_path(package, distribution.package_dir or {}, _root(distribution)))
 
 
-def _device_directories(distribution: Distribution) -> list[str]:
-    """The project's top-level directories that hold device code and no Python."""
-    from cuda_ext.build.project import Project
+def _device_directories(distribution: Distribution, table: object) -> list[str]:
+    """The project's top-level directories that `table`, right or wrong, names and that hold no Python."""
+    from cuda_ext.build.config import Settings
 
-    root = _root(distribution)
-    try:
-        project = Project.load(root, ["not_known_yet"])
-    except BuildError:
-        project = None  # build_cuda says what is wrong
-    settings = [module.settings for module in project.modules] if project else []
-    tops = {PurePosixPath(path).parts[:1] for s in settings for path in (*s.sources, *s.include_dirs)}
-    directories = [root / name for (name,) in filter(None, tops) if name.isidentifier()]
+    tops = {PurePosixPath(text).parts[:1] for text in (*Settings().sources, *_strings(table))}
+    directories = [_root(distribution) / name for (name,) in filter(None, tops) if name.isidentifier()]
     return sorted(d.name for d in directories if d.is_dir() and not any(d.rglob("*.py")))
-
-
-def _is_generated(directory: Path) -> bool:
-    """Whether a build of ours made `directory`, be it one of an older or a newer version."""
-    try:
-        manifest = json.loads((directory / FILE_NAME).read_bytes())
-    except (OSError, ValueError):
-        return False
-    match manifest:
-        case {"schema": int(), "module": str(), "units": list()}:
-            return True
-    return False

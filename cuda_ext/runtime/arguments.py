@@ -12,12 +12,14 @@ import numbers
 import operator
 import reprlib
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.runtime.device_memory import HasCudaArrayInterface, HasDataPtr, device_memory
+from cuda_ext.runtime.elements import check_dtype
 
 __all__ = ["Pointer", "pack"]
 
@@ -128,7 +130,7 @@ def _pointer(parameter: Parameter, value: object) -> bytes:
     if value is None:
         address: int | None = 0
     elif memory := device_memory(value):
-        memory.check_element(parameter.element or "void")
+        check_dtype(memory.dtype, parameter.element)
         if memory.read_only and not parameter.const:
             raise ArgumentError(f"expected memory that may be written ({parameter.type}), found a read-only array")
         address = memory.address
@@ -199,12 +201,14 @@ def _is_tensor(value: object) -> bool:
 
 
 def _is_host_array(value: object) -> bool:
-    # numpy's scalars have the interface too.
-    return hasattr(value, "__array_interface__") and not isinstance(value, numbers.Number | memoryview)
+    # Where numpy is not loaded, nothing can be of its types.
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def _is_numpy_bool(value: object) -> bool:
-    return str(getattr(value, "dtype", "")) == "bool" and not getattr(value, "ndim", 1)
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.bool_)
 
 
 def _mismatch(expected: str, found: object) -> ArgumentError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.runtime.elements import accepted_dtypes, dtype_of_typestr
+from cuda_ext.runtime.elements import dtype_of_typestr
 
 __all__ = ["DeviceMemory", "HasCudaArrayInterface", "HasDataPtr", "contiguous_size", "device_memory"]
 
@@ -32,12 +32,6 @@ class DeviceMemory:
     address: int
     dtype: str
     read_only: bool
-
-    def check_element(self, element: str) -> None:
-        """Raise :class:`ArgumentError` if the memory is known not to hold the C++ type `element`."""
-        accepted = accepted_dtypes(element)
-        if accepted and self.dtype and self.dtype not in accepted:
-            raise ArgumentError(f"expected {accepted[0]} ({element}), found {self.dtype}")
 
 
 def device_memory(value: object) -> DeviceMemory | None:

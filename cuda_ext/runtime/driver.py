@@ -17,7 +17,7 @@ from typing import Any
 
 from cuda_ext.errors import DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 
-__all__ = ["Device", "Driver", "StatusError", "gpu_available", "lock", "open_driver", "version_text"]
+__all__ = ["Device", "Driver", "StatusError", "gpu_available", "lock", "open_driver"]
 
 # Held while the driver is opened and while images are loaded. There is one for everything, because a process
 # that forks has to know whether another thread was in the middle of either.
@@ -131,11 +131,6 @@ def gpu_available() -> bool:
     return True
 
 
-def version_text(version: tuple[int, int]) -> str:
-    """``13.5`` for ``(13, 5)``."""
-    return ".".join(map(str, version))
-
-
 def _opened() -> Driver:
     try:
         from cuda.bindings import driver as api
@@ -156,8 +151,8 @@ def _opened() -> Driver:
     driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
         raise DriverTooOldError(
-            f"the NVIDIA driver supports CUDA up to {version_text(driver.version)}, and launching takes "
-            f"{version_text(_OLDEST)} or newer; upgrade the driver"
+            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching takes 12.0 "
+            "or newer; upgrade the driver"
         )
     if int(driver.call("cuDeviceGetCount")) == 0:
         raise NoDeviceError(_no_device())

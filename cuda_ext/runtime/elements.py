@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-__all__ = ["accepted_dtypes", "dtype_of_typestr"]
+from cuda_ext.errors import ArgumentError
+
+__all__ = ["accepted_dtypes", "check_dtype", "dtype_of_typestr"]
 
 _SCALARS = {
     "bool": ("bool",),
@@ -38,6 +40,16 @@ _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
 _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)[1-4]")
 _LONGLONG = {"longlong": "long long"}
 _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
+
+
+def check_dtype(dtype: str, element: str | None) -> None:
+    """Raise :class:`ArgumentError` if memory of `dtype` is known not to hold the C++ type `element`.
+
+    Both may be unknown: an empty `dtype`, an `element` of ``None``.
+    """
+    accepted = accepted_dtypes(element) if element else ()
+    if accepted and dtype and dtype not in accepted:
+        raise ArgumentError(f"expected {accepted[0]} ({element}), found {dtype}")
 
 
 @cache

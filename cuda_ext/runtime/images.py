@@ -1,13 +1,14 @@
-"""Which image of a unit the driver takes for a GPU."""
+"""Which image of a unit the driver takes for a GPU, and why there may be none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.manifest import Image
+from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError
+from cuda_ext.manifest import Image, ImageKind, Manifest, Unit
 
-__all__ = ["select_image"]
+__all__ = ["image_for", "no_image", "ptx_too_new", "select_image"]
 
 
 def select_image(images: Iterable[Image], capability: int) -> Image | None:
@@ -33,3 +34,68 @@ def _runs_on(target: Architecture, capability: int) -> bool:
 
 def _rank(target: Architecture) -> tuple[bool, int, int]:
     return target.kind == "cubin", target.number, ("", "f", "a").index(target.suffix)
+
+
+def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int, int]) -> Image:
+    """The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
+
+    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`.
+    """
+    image = select_image(unit.images, capability)
+    if image is None:
+        raise no_image(manifest, unit, capability)
+    for needed, reason in _needs(manifest, unit, image):
+        if driver < needed:
+            raise DriverTooOldError(
+                f"{manifest.module}: the NVIDIA driver supports CUDA up to {_text(driver)}, and {image.file}, "
+                f"{reason}, needs {_text(needed)} or newer; upgrade the driver"
+            )
+    if image.kind == "ptx" and not _arrived_compiled(unit, image) and driver < _version(manifest):
+        raise ptx_too_new(manifest, unit, image, driver)
+    return image
+
+
+def _needs(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple[int, int], str]]:
+    """The drivers that `image` needs, and why."""
+    if not _arrived_compiled(unit, image):
+        # Within a major version every driver runs every cubin.
+        yield (_version(manifest)[0], 0), f"made by CUDA {manifest.version}"
+    if image.file.endswith(".fatbin") and manifest.compress in ("balance", "size"):
+        yield (12, 4), "compressed with zstd"
+
+
+def _arrived_compiled(unit: Unit, image: Image) -> bool:
+    """Whether `image` was a source itself, so that nobody knows which CUDA made it."""
+    return len(unit.sources) == 1 and unit.sources[0].endswith((f".{image.kind}", ".fatbin"))
+
+
+def _version(manifest: Manifest) -> tuple[int, int]:
+    major, minor = manifest.version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _text(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
+    """`unit` holds nothing that a GPU of `capability` runs."""
+    built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": []}
+    for image in unit.images:
+        built[image.kind].append(image.architecture)
+    only_linked = f"; LTO-IR, which must be linked first: {', '.join(built['ltoir'])}" if built["ltoir"] else ""
+    return NoImageError(
+        f"{manifest.module}: {', '.join(unit.sources)} has no image for this GPU: device is sm_{capability}; "
+        f"built for {', '.join(built['cubin']) or 'none'}; PTX: {', '.join(built['ptx']) or 'none'}{only_linked}; "
+        f"jit: {'off' if manifest.embedded is None else 'not in this version of cuda-ext'}; "
+        f'add "sm_{capability}" to architectures and build again'
+    )
+
+
+def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
+    """`image` is the only one that fits, and the driver does not read its PTX."""
+    return PtxTooNewError(
+        f"{manifest.module}: of {', '.join(unit.sources)} only the PTX for {image.architecture} fits this GPU; it was "
+        f"made by CUDA {manifest.version}, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; "
+        "upgrade the driver, or add this GPU's sm_* to architectures and build again"
+    )

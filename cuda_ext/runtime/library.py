@@ -1,20 +1,114 @@
-"""The images of one module in the driver."""
+"""The images of one module, and what the driver makes of them."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from cuda_ext.compiler.fatbin import read_fatbin
-from cuda_ext.errors import DriverTooOldError, FatbinError, LoadError, NoImageError, PtxTooNewError
+from cuda_ext.errors import DriverError, FatbinError, LoadError, NoImageError
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
 from cuda_ext.runtime import driver as cuda
-from cuda_ext.runtime.driver import Device, StatusError, open_driver, version_text
-from cuda_ext.runtime.images import select_image
+from cuda_ext.runtime.driver import Device, Driver, StatusError
+from cuda_ext.runtime.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.index import Index
+from cuda_ext.runtime.loaded_kernel import LoadedKernel
 
-__all__ = ["Library", "LoadedKernel"]
+__all__ = ["Library"]
+
+
+class Library:
+    """The kernels and symbols of `manifest`; `read` gives the content of the files that it names.
+
+    A unit is loaded when the first of its kernels or symbols is used, once per process, and stays loaded.
+    """
+
+    def __init__(self, manifest: Manifest, read: Callable[[str], bytes]) -> None:
+        self.manifest = manifest
+        self._read = read
+        self._loaded: dict[str, Any] = {}
+        self._kernels: dict[tuple[str, int], LoadedKernel] = {}
+
+    @cached_property
+    def index(self) -> Index:
+        return Index.of(self.manifest)
+
+    def kernel(self, kernel: Kernel, driver: Driver, device: Device) -> LoadedKernel:
+        """`kernel` on `device`.
+
+        Raises :class:`LoadError`, or :class:`~cuda_ext.errors.DriverTooOldError`, if that cannot be.
+        """
+        key = kernel.expression, device.ordinal
+        if key not in self._kernels:
+            with cuda.lock:
+                if key not in self._kernels:
+                    self._kernels[key] = self._load_kernel(kernel, driver, device)
+        return self._kernels[key]
+
+    def address(self, symbol: Symbol, driver: Driver, device: Device) -> int:
+        """Where `symbol` lies in the current context, which is one of `device`. Raises as :meth:`kernel`."""
+        unit = self.manifest.units[symbol.unit]
+        image = image_for(self.manifest, unit, device.capability, driver.version)
+        try:
+            with cuda.lock:
+                library = self._load(image, driver)
+            address, _ = driver.call("cuLibraryGetGlobal", library, symbol.lowered.encode())
+        except StatusError as error:
+            raise self._refusal(unit, image, driver, device, error) from None
+        return int(address)
+
+    def _load_kernel(self, kernel: Kernel, driver: Driver, device: Device) -> LoadedKernel:
+        unit = self.manifest.units[kernel.unit]
+        image = image_for(self.manifest, unit, device.capability, driver.version)
+        lowered = self.manifest.lowered_name(kernel, image)
+        if lowered is None:
+            built = [i.architecture for i in unit.images if self.manifest.lowered_name(kernel, i) is not None]
+            raise NoImageError(
+                f"{self.manifest.module}: {kernel.expression} is not built for this GPU: device is {device}, and the "
+                f"image for it, {image.architecture}, is without the kernel; built for {', '.join(built) or 'none'}"
+            )
+        try:
+            handle = driver.call("cuLibraryGetKernel", self._load(image, driver), lowered.encode())
+            return LoadedKernel(driver, device, handle)
+        except StatusError as error:
+            raise self._refusal(unit, image, driver, device, error) from None
+
+    def _load(self, image: Image, driver: Driver) -> Any:
+        if image.file not in self._loaded:
+            content = self._content(image)
+            self._loaded[image.file] = driver.call("cuLibraryLoadData", content, [], [], 0, [], [], 0)
+        return self._loaded[image.file]
+
+    def _content(self, image: Image) -> bytes:
+        """The file of `image`, found whole: the driver is not told where it ends, and reads on."""
+        where = f"{self.manifest.module}: {image.file}"
+        remedy = "reinstall the package that holds it"
+        try:
+            content = self._read(image.file)
+        except OSError as error:
+            raise LoadError(f"{where} cannot be read: {error.strerror or error}; {remedy}") from None
+        if image.file.endswith(".fatbin"):
+            try:
+                read_fatbin(content)
+            except FatbinError as error:
+                raise LoadError(f"{where} is damaged: {error}; {remedy}") from None
+        elif hashlib.sha256(content).hexdigest() != image.sha256:
+            raise LoadError(f"{where} is damaged: it is not what the manifest describes; {remedy}")
+        # PTX is text, and ends at a zero.
+        return content + b"\0" if image.kind == "ptx" else content
+
+    def _refusal(
+        self, unit: Unit, image: Image, driver: Driver, device: Device, error: StatusError
+    ) -> DriverError:
+        match error.code:
+            case 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
+                return no_image(self.manifest, unit, device.capability)
+            case 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                return ptx_too_new(self.manifest, unit, image, driver.version)
+            case _:
+                return LoadError(
+                    f"{self.manifest.module}: the driver refuses {image.file} ({image.architecture}) for this GPU, "
+                    f"{device}: {error}"
+                )

@@ -1,0 +1,67 @@
+"""A kernel in the driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime import driver as cuda
+from cuda_ext.runtime.driver import Device, Driver
+from cuda_ext.runtime.launch import Launch
+
+__all__ = ["LoadedKernel"]
+
+# What a block gets of shared memory, static and dynamic together, unless the kernel is allowed more.
+_DEFAULT_SHARED_MEMORY = 48 << 10
+
+
+class LoadedKernel:
+    """A kernel on one device; `handle` is its ``CUkernel``."""
+
+    def __init__(self, driver: Driver, device: Device, handle: Any) -> None:
+        self._driver = driver
+        self._device = device
+        self._handle = handle
+        # The driver takes a kernel wherever it takes a function.
+        self._function = driver.api.CUfunction(int(handle))
+        self._static = int(
+            driver.call("cuKernelGetAttribute", _attribute(driver, "SHARED_SIZE_BYTES"), handle, device.ordinal)
+        )
+        self._allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
+
+    def launch(self, launch: Launch, arguments: bytearray, offsets: Sequence[int]) -> None:
+        """Launch in the current context with `arguments`, which lie at `offsets`.
+
+        Raises :class:`ArgumentError` for more shared memory than the device has, and
+        :class:`~cuda_ext.runtime.driver.StatusError` if the driver refuses.
+        """
+        if launch.shared > self._allowed:
+            self._allow(launch.shared)
+        # Both arrays belong to this call alone: other threads launch while the driver is at work.
+        buffer = (ctypes.c_char * len(arguments)).from_buffer(arguments)
+        start = ctypes.addressof(buffer)
+        addresses = (ctypes.c_void_p * len(offsets))(*(start + offset for offset in offsets))
+        call = self._function, *launch.grid, *launch.block, launch.shared, launch.stream, ctypes.addressof(addresses)
+        if launch.cooperative:
+            self._driver.call("cuLaunchCooperativeKernel", *call)
+        else:
+            self._driver.call("cuLaunchKernel", *call, 0)
+
+    def _allow(self, shared: int) -> None:
+        if shared > (most := self._device.shared_memory_limit - self._static):
+            raise ArgumentError(
+                f"shared: {self._device} gives a block at most {self._device.shared_memory_limit} bytes, of which "
+                f"this kernel leaves {most}; found {shared}"
+            )
+        with cuda.lock:
+            # Never less than another thread needs.
+            if shared > self._allowed:
+                attribute = _attribute(self._driver, "MAX_DYNAMIC_SHARED_SIZE_BYTES")
+                self._driver.call("cuKernelSetAttribute", attribute, shared, self._handle, self._device.ordinal)
+                self._allowed = shared
+
+
+def _attribute(driver: Driver, name: str) -> Any:
+    return getattr(driver.api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
