@@ -132,7 +132,7 @@ def _pointer(parameter: Parameter, value: object) -> bytes:
     elif memory := device_memory(value):
         check_dtype(memory.dtype, parameter.element)
         if memory.read_only and not parameter.const:
-            raise ArgumentError(f"expected memory that may be written ({parameter.type}), found a read-only array")
+            raise ArgumentError(f"expected writable memory ({parameter.type}), found a read-only array")
         address = memory.address
     else:
         address = None if isinstance(value, bool) or _is_host_array(value) else _index(value)
@@ -168,7 +168,7 @@ _CONVERSIONS: dict[ParameterKind, Callable[[Parameter, object], bytes]] = {
 
 def _index(value: object) -> int | None:
     """`value` as an int, if it is a whole number on the host."""
-    if _is_tensor(value) or getattr(value, "ndim", 0):
+    if _is_tensor(value) or getattr(value, "ndim", None):
         return None
     try:
         return operator.index(value)  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def _real(value: object) -> float | None:
     """`value` as a real number, if it is one on the host."""
     if isinstance(value, (float, int)):
         return value
-    if _is_tensor(value) or getattr(value, "ndim", 0) or not hasattr(value, "__float__"):
+    if _is_tensor(value) or getattr(value, "ndim", None) or not hasattr(value, "__float__"):
         return None
     try:
         return float(value)

@@ -55,7 +55,7 @@ def device_memory(value: object) -> DeviceMemory | None:
 
 
 def contiguous_size(value: HasCudaArrayInterface) -> int:
-    """The bytes that an array in device memory covers. Raises :class:`ArgumentError` if they are scattered."""
+    """The bytes of an array in device memory. Raises :class:`ArgumentError` if there are gaps in it."""
     interface = value.__cuda_array_interface__
     item = int(interface["typestr"][2:])
     expected = item
@@ -65,4 +65,4 @@ def contiguous_size(value: HasCudaArrayInterface) -> int:
         if extent > 1 and stride != expected:
             raise ArgumentError("expected a contiguous array, found one with gaps")
         expected *= extent
-    return item * math.prod(interface["shape"])
+    return item * math.prod(int(extent) for extent in interface["shape"])

@@ -26,8 +26,8 @@ lock = threading.RLock()
 _OLDEST = (12, 0)  # the first driver with cuLibraryLoadData
 
 _FORKED = (
-    "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in the child "
-    'processes only, or start them with multiprocessing.get_context("spawn") or "forkserver"'
+    "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in child "
+    'processes only, or start them with multiprocessing.get_context("spawn")'
 )
 
 
@@ -41,9 +41,10 @@ class StatusError(DriverError):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU: its ordinal, its compute capability (``90`` for 9.0), and the most shared memory that a block
-    of threads may ask for, in bytes."""
+    """A GPU, as `driver` sees it: its ordinal, its compute capability (``90`` for 9.0), and the bytes of
+    shared memory that a block of threads may have at most."""
 
+    driver: Driver
     ordinal: int
     capability: int
     shared_memory_limit: int
@@ -87,6 +88,7 @@ class Driver:
     def _device(self, ordinal: int) -> Device:
         if ordinal not in self._devices:
             self._devices[ordinal] = Device(
+                self,
                 ordinal,
                 10 * self._attribute(ordinal, "COMPUTE_CAPABILITY_MAJOR")
                 + self._attribute(ordinal, "COMPUTE_CAPABILITY_MINOR"),
@@ -141,7 +143,7 @@ def _opened() -> Driver:
                 "under Linux and Windows"
             ) from None
         raise NoDriverError(
-            f"cuda-bindings, which reaches the CUDA driver, cannot be imported: {error}; install cuda-bindings"
+            f"the CUDA driver is reached through cuda-bindings: {error}; install cuda-bindings"
         ) from None
     try:
         # Asked before anything else: the other functions take the driver's presence for granted.
@@ -151,8 +153,8 @@ def _opened() -> Driver:
     driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
         raise DriverTooOldError(
-            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching takes 12.0 "
-            "or newer; upgrade the driver"
+            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching takes "
+            f"{'.'.join(map(str, _OLDEST))} or newer; upgrade the driver"
         )
     if int(driver.call("cuDeviceGetCount")) == 0:
         raise NoDeviceError(_no_device())
@@ -206,7 +208,7 @@ def _no_device() -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return "the CUDA driver finds no GPU; see whether nvidia-smi lists one"
-    return f"the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES={visible!r}; change or unset the variable"
+    return f"the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES={visible!r}; change or unset that"
 
 
 def _first_line(error: BaseException) -> str:

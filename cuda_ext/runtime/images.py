@@ -47,8 +47,8 @@ def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int
     for needed, reason in _needs(manifest, unit, image):
         if driver < needed:
             raise DriverTooOldError(
-                f"{manifest.module}: the NVIDIA driver supports CUDA up to {_text(driver)}, and {image.file}, "
-                f"{reason}, needs {_text(needed)} or newer; upgrade the driver"
+                f"{manifest.module}: the NVIDIA driver supports CUDA up to {_text(driver)}, and "
+                f"{image.file}, {reason}, needs {_text(needed)} or newer; upgrade the driver"
             )
     if image.kind == "ptx" and not _arrived_compiled(unit, image) and driver < _version(manifest):
         raise ptx_too_new(manifest, unit, image, driver)
@@ -83,10 +83,11 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
     built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": []}
     for image in unit.images:
         built[image.kind].append(image.architecture)
-    only_linked = f"; LTO-IR, which must be linked first: {', '.join(built['ltoir'])}" if built["ltoir"] else ""
+    cubins, ptx, ltoir = (", ".join(architectures) for architectures in built.values())
+    unlinked = f"; LTO-IR, which has to be linked first: {ltoir}" if ltoir else ""
     return NoImageError(
         f"{manifest.module}: {', '.join(unit.sources)} has no image for this GPU: device is sm_{capability}; "
-        f"built for {', '.join(built['cubin']) or 'none'}; PTX: {', '.join(built['ptx']) or 'none'}{only_linked}; "
+        f"built for {cubins or 'none'}; PTX: {ptx or 'none'}{unlinked}; "
         f"jit: {'off' if manifest.embedded is None else 'not in this version of cuda-ext'}; "
         f'add "sm_{capability}" to architectures and build again'
     )
@@ -95,7 +96,7 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
 def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
     """`image` is the only one that fits, and the driver does not read its PTX."""
     return PtxTooNewError(
-        f"{manifest.module}: of {', '.join(unit.sources)} only the PTX for {image.architecture} fits this GPU; it was "
-        f"made by CUDA {manifest.version}, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; "
-        "upgrade the driver, or add this GPU's sm_* to architectures and build again"
+        f"{manifest.module}: of {', '.join(unit.sources)} only PTX ({image.architecture}) fits this GPU; CUDA "
+        f"{manifest.version} made it, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; upgrade the "
+        "driver, or add this GPU to architectures and build again"
     )

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from cuda_ext.compiler.names import normalise
 from cuda_ext.manifest import Kernel, Manifest, Symbol
 
-__all__ = ["Index"]
-
-_PLAIN = re.compile(r"[^<(]*")
-
+__all__ = ["Index", "plain_name"]
 
 @dataclass(frozen=True, slots=True)
 class Index:
     """Names without template arguments and parameters are *plain*: ``ns::reduce``.
 
-    ``expressions`` maps whole name expressions to kernels, ``kernels`` plain names to all kernels of that name,
-    ``symbols`` names to symbols. ``members`` maps each namespace, the global one being empty, to the names of
-    its kernels, symbols and namespaces.
+    ``expressions`` maps whole name expressions to kernels, ``kernels`` plain names to all kernels of that
+    name, ``symbols`` names to symbols. ``members`` maps each namespace, the global one being empty, to the
+    names of its kernels, symbols and namespaces.
     """
 
     expressions: Mapping[str, Kernel]
@@ -32,10 +29,10 @@ class Index:
     def of(cls, manifest: Manifest) -> Index:
         kernels: dict[str, list[Kernel]] = {}
         for kernel in manifest.kernels:
-            kernels.setdefault(_plain(kernel.expression), []).append(kernel)
+            kernels.setdefault(plain_name(kernel.expression), []).append(kernel)
         symbols = {normalise(symbol.name): symbol for symbol in manifest.symbols}
         members: dict[str, set[str]] = {"": set()}
-        for name in (*kernels, *map(_plain, symbols)):
+        for name in (*kernels, *map(plain_name, symbols)):
             for namespace, member in _steps(name):
                 members.setdefault(namespace, set()).add(member)
         return cls(
@@ -46,8 +43,9 @@ class Index:
         )
 
 
-def _plain(expression: str) -> str:
-    return _PLAIN.match(normalise(expression))[0]  # type: ignore[index]
+def plain_name(expression: str) -> str:
+    """`expression` without template arguments and parameters."""
+    return re.split("[<(]", normalise(expression), maxsplit=1)[0]
 
 
 def _steps(name: str) -> Iterator[tuple[str, str]]:

@@ -54,13 +54,13 @@ class Kernel:
     ) -> None:
         """Launch the kernel with `arguments`, which are given by position or by the parameters' names.
 
-        `grid` counts blocks and `block` threads, each in up to three dimensions; `shared` is the dynamic shared
-        memory of a block in bytes. `stream` is a handle, a stream of PyTorch or CuPy, or anything with
-        ``__cuda_stream__``. `cooperative` blocks may wait for each other. The kernel runs in the current context,
-        or on the first GPU where there is none.
+        `grid` counts blocks and `block` threads, each in up to three dimensions; `shared` is the dynamic
+        shared memory of a block in bytes. `stream` is a handle, a stream of PyTorch or CuPy, or anything with
+        ``__cuda_stream__``. `cooperative` blocks may wait for each other. The kernel runs in the current
+        context, or on the first GPU where there is none.
 
-        Raises :class:`ArgumentError` for what does not fit the signature or the GPU, and a
-        :class:`~cuda_ext.errors.DriverError` that says what is amiss with the driver, the GPU, the image or the
+        Raises :class:`ArgumentError` for what does not fit the signature or the GPU, and one of the
+        :class:`~cuda_ext.errors.DriverError` for what is amiss with the driver, the GPU, the image or the
         launch.
         """
         try:
@@ -71,14 +71,13 @@ class Kernel:
             raise ArgumentError(f"{error}\n  in a launch of {self.signature}") from None
 
     def _launch(self, launch: Launch, packed: bytearray) -> None:
-        driver = open_driver()
-        with driver.current_device() as device:
-            loaded = self._library.kernel(self._kernel, driver, device)
+        with open_driver().current_device() as device:
+            loaded = self._library.kernel(self._kernel, device)
             try:
                 loaded.launch(launch, packed, [parameter.offset for parameter in self.parameters])
             except StatusError as error:
-                earlier = "; it may come from earlier work on this GPU" if error.code in _OF_EARLIER_WORK else ""
-                raise LaunchError(f"{self.expression}: {error}; launched with {launch}{earlier}") from None
+                note = "; the fault may be of earlier work on this GPU" if error.code in _OF_EARLIER_WORK else ""
+                raise LaunchError(f"{self.expression}: {error}; launched with {launch}{note}") from None
 
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"

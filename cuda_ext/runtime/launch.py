@@ -57,12 +57,14 @@ class Launch:
     cooperative: bool
 
     @classmethod
-    def checked(cls, grid: Dim, block: Dim, stream: Stream, shared: SupportsIndex, cooperative: bool) -> Launch:
+    def checked(
+        cls, grid: Dim, block: Dim, stream: Stream, shared: SupportsIndex, cooperative: bool
+    ) -> Launch:
         """Raises :class:`ArgumentError` for what no GPU can do."""
         blocks = _extents("grid", grid, _LARGEST_GRID)
         threads = _extents("block", block, _LARGEST_BLOCK)
         if (count := threads[0] * threads[1] * threads[2]) > _MOST_THREADS:
-            raise ArgumentError(f"block: expected at most {_MOST_THREADS} threads, found {count} in {threads}")
+            raise ArgumentError(f"block: expected at most {_MOST_THREADS} threads, found {count}: {threads}")
         return cls(blocks, threads, _handle(stream), _bytes(shared), bool(cooperative))
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from cuda_ext.runtime.driver import Device, Driver, StatusError
 from cuda_ext.runtime.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.index import Index
 from cuda_ext.runtime.loaded_kernel import LoadedKernel
+from cuda_ext.runtime.module import KernelModule, library_of
 
 __all__ = ["Library"]
 
@@ -35,7 +37,7 @@ class Library:
     def index(self) -> Index:
         return Index.of(self.manifest)
 
-    def kernel(self, kernel: Kernel, driver: Driver, device: Device) -> LoadedKernel:
+    def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         """`kernel` on `device`.
 
         Raises :class:`LoadError`, or :class:`~cuda_ext.errors.DriverTooOldError`, if that cannot be.
@@ -47,33 +49,43 @@ class Library:
                     self._kernels[key] = self._load_kernel(kernel, driver, device)
         return self._kernels[key]
 
-    def address(self, symbol: Symbol, driver: Driver, device: Device) -> int:
+    def address(self, symbol: Symbol, device: Device) -> int:
         """Where `symbol` lies in the current context, which is one of `device`. Raises as :meth:`kernel`."""
         unit = self.manifest.units[symbol.unit]
-        image = image_for(self.manifest, unit, device.capability, driver.version)
+        image = image_for(self.manifest, unit, device.capability, device.driver.version)
         try:
             with cuda.lock:
-                library = self._load(image, driver)
-            address, _ = driver.call("cuLibraryGetGlobal", library, symbol.lowered.encode())
+                library = self._load(image, device.driver)
+            address, _ = device.driver.call("cuLibraryGetGlobal", library, symbol.lowered.encode())
         except StatusError as error:
-            raise self._refusal(unit, image, driver, device, error) from None
+            raise self._refusal(unit, image, device, error) from None
         return int(address)
 
-    def _load_kernel(self, kernel: Kernel, driver: Driver, device: Device) -> LoadedKernel:
+    def __reduce__(self) -> tuple[Any, ...]:
+        module = sys.modules.get(self.manifest.module)
+        if not isinstance(module, KernelModule) or library_of(module) is not self:
+            raise TypeError(f"cannot pickle kernels of {self.manifest.module}: it is no importable module")
+        return library_of, (module,)
+
+    def __deepcopy__(self, memo: object) -> Library:
+        return self
+
+    def _load_kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         unit = self.manifest.units[kernel.unit]
-        image = image_for(self.manifest, unit, device.capability, driver.version)
+        image = image_for(self.manifest, unit, device.capability, device.driver.version)
         lowered = self.manifest.lowered_name(kernel, image)
         if lowered is None:
             built = [i.architecture for i in unit.images if self.manifest.lowered_name(kernel, i) is not None]
             raise NoImageError(
-                f"{self.manifest.module}: {kernel.expression} is not built for this GPU: device is {device}, and the "
-                f"image for it, {image.architecture}, is without the kernel; built for {', '.join(built) or 'none'}"
+                f"{self.manifest.module}: {kernel.expression} is not built for this GPU: device is {device}, whose "
+                f"image, {image.architecture}, lacks the kernel; built for {', '.join(built) or 'none'}"
             )
         try:
-            handle = driver.call("cuLibraryGetKernel", self._load(image, driver), lowered.encode())
-            return LoadedKernel(driver, device, handle)
+            library = self._load(image, device.driver)
+            handle = device.driver.call("cuLibraryGetKernel", library, lowered.encode())
+            return LoadedKernel(device, handle)
         except StatusError as error:
-            raise self._refusal(unit, image, driver, device, error) from None
+            raise self._refusal(unit, image, device, error) from None
 
     def _load(self, image: Image, driver: Driver) -> Any:
         if image.file not in self._loaded:
@@ -99,16 +111,14 @@ class Library:
         # PTX is text, and ends at a zero.
         return content + b"\0" if image.kind == "ptx" else content
 
-    def _refusal(
-        self, unit: Unit, image: Image, driver: Driver, device: Device, error: StatusError
-    ) -> DriverError:
+    def _refusal(self, unit: Unit, image: Image, device: Device, error: StatusError) -> DriverError:
         match error.code:
             case 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
                 return no_image(self.manifest, unit, device.capability)
             case 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                return ptx_too_new(self.manifest, unit, image, driver.version)
+                return ptx_too_new(self.manifest, unit, image, device.driver.version)
             case _:
                 return LoadError(
-                    f"{self.manifest.module}: the driver refuses {image.file} ({image.architecture}) for this GPU, "
-                    f"{device}: {error}"
+                    f"{self.manifest.module}: the driver refuses {image.file} for this GPU, {device}, which takes "
+                    f"its {image.architecture}: {error}"
                 )

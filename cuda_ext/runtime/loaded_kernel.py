@@ -20,15 +20,12 @@ _DEFAULT_SHARED_MEMORY = 48 << 10
 class LoadedKernel:
     """A kernel on one device; `handle` is its ``CUkernel``."""
 
-    def __init__(self, driver: Driver, device: Device, handle: Any) -> None:
-        self._driver = driver
+    def __init__(self, device: Device, handle: Any) -> None:
         self._device = device
         self._handle = handle
         # The driver takes a kernel wherever it takes a function.
-        self._function = driver.api.CUfunction(int(handle))
-        self._static = int(
-            driver.call("cuKernelGetAttribute", _attribute(driver, "SHARED_SIZE_BYTES"), handle, device.ordinal)
-        )
+        self._function = device.driver.api.CUfunction(int(handle))
+        self._static = int(self._call("cuKernelGetAttribute", "SHARED_SIZE_BYTES"))
         self._allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
 
     def launch(self, launch: Launch, arguments: bytearray, offsets: Sequence[int]) -> None:
@@ -43,11 +40,11 @@ class LoadedKernel:
         buffer = (ctypes.c_char * len(arguments)).from_buffer(arguments)
         start = ctypes.addressof(buffer)
         addresses = (ctypes.c_void_p * len(offsets))(*(start + offset for offset in offsets))
-        call = self._function, *launch.grid, *launch.block, launch.shared, launch.stream, ctypes.addressof(addresses)
+        shape = self._function, *launch.grid, *launch.block, launch.shared, launch.stream
         if launch.cooperative:
-            self._driver.call("cuLaunchCooperativeKernel", *call)
+            self._device.driver.call("cuLaunchCooperativeKernel", *shape, ctypes.addressof(addresses))
         else:
-            self._driver.call("cuLaunchKernel", *call, 0)
+            self._device.driver.call("cuLaunchKernel", *shape, ctypes.addressof(addresses), 0)
 
     def _allow(self, shared: int) -> None:
         if shared > (most := self._device.shared_memory_limit - self._static):

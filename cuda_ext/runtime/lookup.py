@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from cuda_ext import manifest
 from cuda_ext.compiler.names import normalise
 from cuda_ext.errors import ArgumentError, KernelNotFoundError
+from cuda_ext.runtime.index import plain_name
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.symbol import Symbol
@@ -108,3 +109,73 @@ class KernelTemplate:
         self.__name = name
         self.__kernels = tuple(kernels)
         self.__namespace = namespace
+
+    def __getitem__(self, arguments: str | int | tuple[str | int, ...]) -> Any:
+        """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
+
+        Of overloaded kernels ``"(int, float*)"`` chooses one by its parameters.
+        """
+        spelled = ", ".join(map(_spelled, arguments if isinstance(arguments, tuple) else (arguments,)))
+        name = normalise(self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>"))
+        if kernel := self.__library.index.expressions.get(name):
+            return Kernel(self.__library, kernel)
+        if overloads := [k for k in self.__kernels if k.expression.startswith(f"{name}(")]:
+            return KernelTemplate(self.__library, name, overloads, None)
+        raise _not_found(self.__library, name)
+
+    def __call__(self, /, *arguments: Any, **launch: Any) -> None:
+        """Launch the only kernel of this name, as :meth:`Kernel.__call__` does."""
+        if len(self.__kernels) > 1:
+            raise ArgumentError(
+                f"{self.__name} is one of several kernels: {_listed(k.expression for k in self.__kernels)}; choose one "
+                f'with brackets, as in kernels["{self.__kernels[0].expression}"]'
+            )
+        Kernel(self.__library, self.__kernels[0])(*arguments, **launch)
+
+    def __getattr__(self, name: str) -> Any:
+        if _is_dunder(name) or self.__namespace is None:
+            raise AttributeError(f"{self.__name} has no attribute {name!r}")
+        return getattr(self.__namespace, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self.__namespace) if self.__namespace is not None else []
+
+    def __repr__(self) -> str:
+        return f"<kernel template {self.__name}: {_listed(k.expression for k in self.__kernels)}>"
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _spelled(argument: str | int) -> str:
+    if isinstance(argument, bool):
+        return str(argument).lower()
+    if isinstance(argument, (str, int)):
+        return str(argument)
+    raise TypeError(f"expected a template argument as C++ spells it, found {argument!r}")
+
+
+def _not_found(library: Library, name: str) -> KernelNotFoundError:
+    index = library.index
+    module = library.manifest.module
+    plain = plain_name(name)
+    if kernels := index.kernels.get(plain):
+        built = _listed(kernel.expression for kernel in kernels)
+        if "<" in name and not any("<" in kernel.expression for kernel in kernels):
+            return KernelNotFoundError(f"{module}: {plain} is not a template; built: {built}")
+        return KernelNotFoundError(
+            f'{module}: {name} was not built ahead; built: {built}; add "{name}" to `instantiate` and build again'
+        )
+    known = [*index.expressions, *index.kernels, *index.symbols, *filter(None, index.members)]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return KernelNotFoundError(
+        f"{module} has no kernel or symbol {name!r}{hint}; it has: {_listed([*index.expressions, *index.symbols])}"
+    )
+
+
+def _listed(names: Iterable[str], most: int = 20) -> str:
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
