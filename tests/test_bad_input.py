@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.build.devices import capabilities
+from cuda_ext.devices import capabilities
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import loads
 from tests.disks import mounted, needs_mount

@@ -110,6 +110,24 @@ def test_the_same_project_gives_the_same_bytes(
     assert again.read_bytes() == wheel_src_layout.read_bytes()
 
 
+@current
+def test_a_build_class_may_come_from_distutils(environment: Environment, package_with_cmdclass: Path) -> None:
+    replace(package_with_cmdclass / "commands.py", "from setuptools.command", "from distutils.command")
+    files = contents(environment.build(package_with_cmdclass, "wheel"))
+    assert kernels(files, "with_cmdclass.kernels") == ["axpy"]
+
+
+@current
+@pytest.mark.parametrize("directory", ["gpu", "flat/gpu"])
+def test_device_code_lies_anywhere_in_a_flat_layout(
+    directory: str, environment: Environment, package_flat: Path
+) -> None:
+    (package_flat / "device").rename(package_flat / directory)
+    with (package_flat / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write(f'sources = ["{directory}/*.cu"]\n')
+    assert kernels(contents(environment.build(package_flat, "wheel")), "flat.kernels") == ["axpy"]
+
+
 SETUP_PY = """
 from setuptools import setup
 from setuptools.command.build import build

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.build import stubs
-from cuda_ext.build.replace import replace_directory
+from cuda_ext.replace import replace_directory
 from cuda_ext.compiler.module import CompiledModule
 from cuda_ext.errors import BuildError
 

@@ -145,6 +145,6 @@ def _native(module: ModuleConfig) -> list[int]:
         asked.update(override.settings.get("architectures", ()))
     if "native" not in asked and "native" not in os.environ.get("CUDAARCHS", ""):
         return []
-    from cuda_ext.build.devices import capabilities
+    from cuda_ext.devices import capabilities
 
     return capabilities()

@@ -15,7 +15,7 @@ __all__ = ["explain"]
 _MISSING_HEADER = re.compile(
     r"^(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
     r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory'
-    r"|'(?P<name3>[^']+)' file not found)",
+    r"|'(?P<name3>[^']+)' file not found)(?P<by_macro>.*\n\s*#\s*include\s+\w)?",
     re.MULTILINE,
 )
 _BAD_EXPRESSION = re.compile(r'Input name expression was: "\s*(.*?)\s*"')
@@ -58,7 +58,11 @@ def explain(
             notes.append(refusal.strip())
     for match in _MISSING_HEADER.finditer(log):
         name = match["name"] or match["name2"] or match["name3"]
-        if host_headers:
+        if match["by_macro"]:
+            notes.append(
+                f'{match["place"]}: an #include whose name is a macro is not followed; write #include "{name}"'
+            )
+        elif host_headers:
             notes.append(
                 f'{match["place"]}: "{name}" is neither in the include-dirs nor among the headers of nvcc '
                 "and its host compiler; extend include-dirs, or install the package that brings it"
@@ -84,6 +88,12 @@ def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
 
 
 def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
+    directories = list(directories)
+    if any(Path(place).is_relative_to(directory) for directory in directories):
+        return (
+            f"{place}: this header is not for device code, as it includes <{name}>, which only host compilers "
+            'have; leave it out, or set compiler = "nvcc"'
+        )
     equivalent: Sequence[str] = [f"cuda/std/{name}", f"cuda/std/{name.removesuffix('.h')}"]
     if name.endswith(".h"):
         equivalent = [f"cuda/std/c{name.removesuffix('.h')}", *equivalent]

@@ -2,12 +2,13 @@
 
 :func:`gather` follows ``#include`` directives from a source through the project's include roots, and
 rewrites each one that leads to a project file to that file's *canonical name*, its path within the
-project. A compiler that is given the gathered headers by name needs no search path of the project
-and no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
+project. A compiler that is given the gathered headers by name needs no search path of the project and
+no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
 
 The closure is what could be read under any condition: a superset of what one compilation reads.
-Directives that lead nowhere in the project are left as they are; those are the tool chain's. Those whose
-name is a macro are left too: they are not followed, and an error of the compiler's says so.
+Directives that lead nowhere in the project are the tool chain's; they are put into angle brackets, so that
+no compiler looks for them where it happens to run. Those whose name is a macro are left as they are: they
+are not followed, and an error of the compiler's says so.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _rewrite(
         directories = [path.parent, *include_dirs] if match["quoted"] else include_dirs
         target = _find(os.fsdecode(spelled), root, directories)
         if target is None:
-            return match[0]
+            return match["head"] + b"<" + spelled + b">"
         found.append(target)
         return match["head"] + b'"' + os.fsencode(canonical_name(target, root)) + b'"'
 
@@ -95,9 +96,9 @@ def _rewrite(
         text = path.read_bytes() if text is None else text
     except OSError as error:
         raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
-    if b"\0" in text:
-        # The compiler would take the first one for the end.
-        raise BuildError(f"{name}: is not text, as it holds zero bytes; if it is UTF-16, save it as UTF-8")
+    if stop := re.search(rb"[\0\xff]", text):
+        # A compiler would take it for the end.
+        raise BuildError(f"{name}: is not UTF-8 text, as it holds a byte 0x{stop[0].hex()}; save it as UTF-8")
     return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), found
 
 

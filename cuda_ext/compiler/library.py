@@ -144,7 +144,9 @@ def link_units(
         images.append(CompiledImage(architecture, linked.data, names, entries, linked.variables))
     if not any(i.entries for i in images):
         raise CompilationError(f"{name}: none of its units defines a kernel")
-    survey = _merged([_survey_of_images(images), *(survey for _, survey in found)])
+    # Kernels out of LTO-IR show only now. The variables are the tool chain's as well, and nobody can tell.
+    linked_kernels = Survey(_survey_of_images(images).kernels, {}, frozenset())
+    survey = _merged([linked_kernels, *(survey for _, survey in found)])
     return Library(name.rpartition(".")[2], tuple(units), tuple(images), survey)
 
 

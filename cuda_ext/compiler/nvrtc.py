@@ -79,12 +79,8 @@ class Nvrtc:
         return survey_of_debug_ptx(program.result("PTX").rstrip(b"\0"), {unit.name, *unit.headers})
 
     def _options(self, unit: TranslationUnit) -> list[str]:
-        options = [
-            # Without a seed, internal names hold the time and the process id.
-            f"--frandom-seed={unit.name}",
-            # Headers come with the unit, and not from where this process happens to run.
-            "--no-source-include",
-        ]
+        # Without a seed, internal names hold the time and the process id.
+        options = [f"--frandom-seed={unit.name}"]
         if unit.options.relaxed_constexpr:
             # NVRTC has no --expt-relaxed-constexpr. This does more: whatever has no annotation is device code.
             options.append("--device-as-default-execution-space")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["compile", "describe", "gpu_available"]
+__all__ = ["compile", "describe", "gpu_available", "load", "save"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cuda_ext.runtime.compiled import compile
+    from cuda_ext.runtime.compiled import compile, load, save
     from cuda_ext.runtime.description import describe
     from cuda_ext.runtime.driver import gpu_available
 
-_HOMES = {"compile": "compiled", "describe": "description", "gpu_available": "driver"}
+_HOMES = {
+    "compile": "compiled",
+    "describe": "description",
+    "gpu_available": "driver",
+    "load": "compiled",
+    "save": "compiled",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,17 +1,18 @@
 """``cuda_ext.compile``: a source string or file becomes a module, on any machine.
 
 Compiling needs no GPU and no driver. The result lists its kernels and images like any module of this package,
-and launches where there is a GPU.
+can be saved, and launches where there is a GPU.
 """
 
 from __future__ import annotations
 
 import os
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
+from cuda_ext import devices
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler import headers as project_headers
 from cuda_ext.compiler.architectures import Architecture, expand
@@ -19,6 +20,8 @@ from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.module import ModulePlan, UnitPlan, compile_module
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError
+from cuda_ext.replace import replace_directory
+from cuda_ext.runtime.module import KernelModule, library_of, module_from
 
 __all__ = ["compile", "load", "save"]
 
@@ -39,11 +42,11 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     relaxed_constexpr: bool = False,
     compress: Compression = "size",
     report: Callable[[str], None] = lambda _: None,
-) -> types.ModuleType:
+) -> ModuleType:
     """Compile `source`, which is CUDA C++ text or the path of a ``.cu`` file.
 
-    `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``); by default
-    they are those of the GPUs in this machine, or ``all-major`` where it has none. `instantiate` lists
+    `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``); by
+    default they are those of the GPUs in this machine, or ``all-major`` where it has none. `instantiate` lists
     C++ name expressions; kernels that are not templates need no listing. `headers` maps names to the text
     of headers that the source may include besides those found in `include_dirs`. `report` receives the
     compiler's warnings.
@@ -55,48 +58,102 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     >>> [kernel.signature for kernel in cuda_ext.describe(module).kernels]
     ['fill<float>(float* x, float value)']
 
-    Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the compiler's
-    text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
+    Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the
+    compiler's text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
     """
     tool = _compiler(compiler)
-    unit = _unit(source, name, [Path(os.path.realpath(d)) for d in include_dirs], dict(headers or {}))
-    unit = TranslationUnit(
-        unit.name,
-        unit.source,
-        headers=unit.headers,
-        options=Options(
-            std=std,
-            define=dict(define or {}),
-            raw=tuple(options),
-            fast_math=fast_math,
-            relaxed_constexpr=relaxed_constexpr,
-        ),
-        instantiate=tuple(instantiate),
+    options_of_unit = Options(
+        std=std,
+        define=dict(define or {}),
+        raw=tuple(options),
+        fast_math=fast_math,
+        relaxed_constexpr=relaxed_constexpr,
     )
-    plan = ModulePlan(name, (UnitPlan(unit, _targets(architectures, tool)),), compress)
+    file, text, found = _gather(source, f"{name}.cu", include_dirs)
+    embedded = {header: content.encode() for header, content in (headers or {}).items()}
+    unit = TranslationUnit(file, text, "cu", {**found, **embedded}, options_of_unit, tuple(instantiate))
+    plan = ModulePlan(name, (UnitPlan(unit, _architectures(architectures, tool)),), compress)
     module = compile_module(plan, tool, report)
-    return _module(module.manifest, module.files.__getitem__, module.files)
+    return module_from(module.manifest, module.files.__getitem__)
 
 
-def save(module: types.ModuleType, directory: str | os.PathLike[str]) -> None:
-    """Write `module`, a result of :func:`compile`, into `directory` for :func:`load`.
+def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
+    """Make `directory` hold `module`, for :func:`load`; an earlier module in it is replaced as a whole.
 
-    The manifest appears last, so that a directory with one is complete.
+    Raises :class:`FileExistsError` if there is anything else in it.
     """
-    files = getattr(module, "__cuda_ext_files__", None)
-    if files is None:
-        raise TypeError(f"{module!r} is not a result of cuda_ext.compile")
-    target = Path(directory)
-    for path, content in files.items():
-        _write(target / path, content)
+    if not isinstance(module, KernelModule):
+        raise TypeError(f"expected a module of kernels, found {module!r}")
+    library = library_of(module)
+    manifest = library.manifest
+    images = {image.file for unit in manifest.units for image in unit.images}
+    names = [*sorted(images), *(f"sources/{name}" for name in manifest.embedded or {})]
+    files = {name: library.read(name) for name in names}
+    files[manifest_file.FILE_NAME] = manifest_file.dumps(manifest).encode()
+    replace_directory(Path(directory), files, _refuse_others)
 
 
-def load(directory: str | os.PathLike[str]) -> types.ModuleType:
-    """Read what :func:`save` wrote. Raises :class:`~cuda_ext.errors.ManifestError` if it is damaged."""
+def load(directory: str | os.PathLike[str]) -> ModuleType:
+    """The module that :func:`save` put into `directory`.
+
+    Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
+    """
     folder = Path(directory)
     file = folder / manifest_file.FILE_NAME
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ManifestError(f"{file}: {error.strerror}; save a module there first") from None
-    return _module(manifest_file.loads(text, str(file)), lambda name: (folder / name).read_bytes(), None)
+        raise ManifestError(f"{file}: {error.strerror}; cuda_ext.save puts a module there") from None
+    return module_from(manifest_file.loads(text, str(file)), lambda name: (folder / name).read_bytes())
+
+
+def _refuse_others(directory: Path) -> None:
+    if (
+        directory.is_dir()
+        and any(directory.iterdir())
+        and not (directory / manifest_file.FILE_NAME).is_file()
+    ):
+        raise FileExistsError(
+            f"{directory}: holds something else than a saved module; choose another directory"
+        )
+
+
+def _compiler(name: str) -> Compiler:
+    if name == "nvcc":
+        from cuda_ext.compiler.nvcc import find_nvcc
+
+        return find_nvcc(None, os.environ)
+    from cuda_ext.compiler.nvrtc import Nvrtc
+
+    return Nvrtc()
+
+
+def _gather(
+    source: str | os.PathLike[str], name: str, include_dirs: Sequence[str | os.PathLike[str]]
+) -> tuple[str, bytes, dict[str, bytes]]:
+    """The name, text and headers of `source`. Names are relative to the directory that all files share."""
+    directories = [Path(os.path.realpath(d)) for d in include_dirs]
+    if isinstance(source, str):
+        place, text = (
+            (directories[0] if directories else Path(os.path.realpath(os.curdir))) / name,
+            source.encode(),
+        )
+    else:
+        place, text = Path(os.path.realpath(source)), None
+    root = Path(os.path.commonpath([place.parent, *directories]))
+    if text is not None and not directories:
+        return name, text, {}
+    rewritten, found = project_headers.gather(place, root, directories, text=text)
+    return place.relative_to(root).as_posix(), rewritten, found
+
+
+def _architectures(names: Sequence[str] | None, compiler: Compiler) -> tuple[Architecture, ...]:
+    native = devices.capabilities() if names is None or "native" in names else []
+    if names is None:
+        names = ["native"] if native else ["all-major"]
+    tool = f"{compiler.name} {compiler.version}"
+    found = expand(names, compiler.capabilities(), compiler=tool, where="architectures", native=native)
+    for architecture in found:
+        if not compiler.supports(architecture):
+            raise BuildError(f"architectures: {tool} cannot compile for '{architecture}'")
+    return found

@@ -153,8 +153,8 @@ def _opened() -> Driver:
     driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
         raise DriverTooOldError(
-            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching takes "
-            f"{'.'.join(map(str, _OLDEST))} or newer; upgrade the driver"
+            "the NVIDIA driver supports CUDA up to {}.{}, and launching takes {}.{} or newer; upgrade the "
+            "driver".format(*driver.version, *_OLDEST)
         )
     if int(driver.call("cuDeviceGetCount")) == 0:
         raise NoDeviceError(_no_device())

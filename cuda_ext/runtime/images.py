@@ -96,7 +96,7 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
 def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
     """`image` is the only one that fits, and the driver does not read its PTX."""
     return PtxTooNewError(
-        f"{manifest.module}: of {', '.join(unit.sources)} only PTX ({image.architecture}) fits this GPU; CUDA "
-        f"{manifest.version} made it, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; upgrade the "
-        "driver, or add this GPU to architectures and build again"
+        f"{manifest.module}: of {', '.join(unit.sources)} only PTX ({image.architecture}) fits this GPU; "
+        f"CUDA {manifest.version} made it, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; "
+        "upgrade the driver, or add this GPU to architectures and build again"
     )

@@ -11,6 +11,7 @@ from cuda_ext.manifest import Kernel, Manifest, Symbol
 
 __all__ = ["Index", "plain_name"]
 
+
 @dataclass(frozen=True, slots=True)
 class Index:
     """Names without template arguments and parameters are *plain*: ``ns::reduce``.

@@ -76,7 +76,9 @@ class Kernel:
             try:
                 loaded.launch(launch, packed, [parameter.offset for parameter in self.parameters])
             except StatusError as error:
-                note = "; the fault may be of earlier work on this GPU" if error.code in _OF_EARLIER_WORK else ""
+                note = (
+                    "; the fault may be of earlier work on this GPU" if error.code in _OF_EARLIER_WORK else ""
+                )
                 raise LaunchError(f"{self.expression}: {error}; launched with {launch}{note}") from None
 
     def __repr__(self) -> str:

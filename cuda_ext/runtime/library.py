@@ -29,7 +29,7 @@ class Library:
 
     def __init__(self, manifest: Manifest, read: Callable[[str], bytes]) -> None:
         self.manifest = manifest
-        self._read = read
+        self.read = read
         self._loaded: dict[str, Any] = {}
         self._kernels: dict[tuple[str, int], LoadedKernel] = {}
 
@@ -46,7 +46,7 @@ class Library:
         if key not in self._kernels:
             with cuda.lock:
                 if key not in self._kernels:
-                    self._kernels[key] = self._load_kernel(kernel, driver, device)
+                    self._kernels[key] = self._load_kernel(kernel, device)
         return self._kernels[key]
 
     def address(self, symbol: Symbol, device: Device) -> int:
@@ -77,8 +77,8 @@ class Library:
         if lowered is None:
             built = [i.architecture for i in unit.images if self.manifest.lowered_name(kernel, i) is not None]
             raise NoImageError(
-                f"{self.manifest.module}: {kernel.expression} is not built for this GPU: device is {device}, whose "
-                f"image, {image.architecture}, lacks the kernel; built for {', '.join(built) or 'none'}"
+                f"{self.manifest.module}: {kernel.expression} is not built for this GPU: device is {device}, "
+                f"whose image, {image.architecture}, lacks it; built for {', '.join(built) or 'none'}"
             )
         try:
             library = self._load(image, device.driver)
@@ -98,7 +98,7 @@ class Library:
         where = f"{self.manifest.module}: {image.file}"
         remedy = "reinstall the package that holds it"
         try:
-            content = self._read(image.file)
+            content = self.read(image.file)
         except OSError as error:
             raise LoadError(f"{where} cannot be read: {error.strerror or error}; {remedy}") from None
         if image.file.endswith(".fatbin"):
@@ -119,6 +119,6 @@ class Library:
                 return ptx_too_new(self.manifest, unit, image, device.driver.version)
             case _:
                 return LoadError(
-                    f"{self.manifest.module}: the driver refuses {image.file} for this GPU, {device}, which takes "
-                    f"its {image.architecture}: {error}"
+                    f"{self.manifest.module}: the driver refuses {image.file} ({image.architecture}) on "
+                    f"{device}: {error}"
                 )

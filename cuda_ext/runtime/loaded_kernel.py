@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime import driver as cuda
-from cuda_ext.runtime.driver import Device, Driver
+from cuda_ext.runtime.driver import Device
 from cuda_ext.runtime.launch import Launch
 
 __all__ = ["LoadedKernel"]
@@ -25,7 +25,8 @@ class LoadedKernel:
         self._handle = handle
         # The driver takes a kernel wherever it takes a function.
         self._function = device.driver.api.CUfunction(int(handle))
-        self._static = int(self._call("cuKernelGetAttribute", "SHARED_SIZE_BYTES"))
+        attribute = device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        self._static = device.driver.call("cuKernelGetAttribute", attribute, handle, device.ordinal)
         self._allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
 
     def launch(self, launch: Launch, arguments: bytearray, offsets: Sequence[int]) -> None:
@@ -47,18 +48,17 @@ class LoadedKernel:
             self._device.driver.call("cuLaunchKernel", *shape, ctypes.addressof(addresses), 0)
 
     def _allow(self, shared: int) -> None:
-        if shared > (most := self._device.shared_memory_limit - self._static):
+        device = self._device
+        if shared > (most := device.shared_memory_limit - self._static):
             raise ArgumentError(
-                f"shared: {self._device} gives a block at most {self._device.shared_memory_limit} bytes, of which "
-                f"this kernel leaves {most}; found {shared}"
+                f"shared: expected at most {most} bytes, found {shared}; a block on this GPU, {device}, has "
+                f"{device.shared_memory_limit}, of which the kernel's own variables take {self._static}"
             )
         with cuda.lock:
             # Never less than another thread needs.
             if shared > self._allowed:
-                attribute = _attribute(self._driver, "MAX_DYNAMIC_SHARED_SIZE_BYTES")
-                self._driver.call("cuKernelSetAttribute", attribute, shared, self._handle, self._device.ordinal)
+                attribute = (
+                    device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                )
+                device.driver.call("cuKernelSetAttribute", attribute, shared, self._handle, device.ordinal)
                 self._allowed = shared
-
-
-def _attribute(driver: Driver, name: str) -> Any:
-    return getattr(driver.api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.compiler.names import normalise
@@ -14,8 +14,9 @@ from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.symbol import Symbol
 
-__all__ = ["KernelTemplate", "Namespace", "attribute", "item", "members"]
+__all__ = ["KernelTemplate", "Namespace", "TemplateArguments", "attribute", "item", "members"]
 
+TemplateArguments: TypeAlias = str | int | tuple[str | int, ...]
 Found: TypeAlias = "Kernel | KernelTemplate | Symbol | Namespace"
 
 
@@ -75,10 +76,12 @@ class Namespace:
         self.__library = library
         self.__name = name
 
-    def __getattr__(self, name: str) -> Any:
-        if _is_dunder(name):
-            raise AttributeError(name)
-        return attribute(self.__library, self.__name, name)
+    if not TYPE_CHECKING:  # stubs name the attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            if _is_dunder(name):  # perhaps asked of a copy in the making, which has no attributes yet
+                raise AttributeError(name)
+            return attribute(self.__library, self.__name, name)
 
     def __getitem__(self, expression: str) -> Any:
         return item(self.__library, self.__name, expression)
@@ -110,7 +113,7 @@ class KernelTemplate:
         self.__kernels = tuple(kernels)
         self.__namespace = namespace
 
-    def __getitem__(self, arguments: str | int | tuple[str | int, ...]) -> Any:
+    def __getitem__(self, arguments: TemplateArguments, /) -> Any:
         """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
         Of overloaded kernels ``"(int, float*)"`` chooses one by its parameters.
@@ -127,14 +130,16 @@ class KernelTemplate:
         """Launch the only kernel of this name, as :meth:`Kernel.__call__` does."""
         if len(self.__kernels) > 1:
             raise ArgumentError(
-                f"{self.__name} is one of several kernels: {_listed(k.expression for k in self.__kernels)}; choose one "
-                f'with brackets, as in kernels["{self.__kernels[0].expression}"]'
+                f"{self.__name} stands for several kernels: {_listed(k.expression for k in self.__kernels)}; "
+                f'choose one with brackets, as in kernels["{self.__kernels[0].expression}"]'
             )
         Kernel(self.__library, self.__kernels[0])(*arguments, **launch)
 
     def __getattr__(self, name: str) -> Any:
-        if _is_dunder(name) or self.__namespace is None:
-            raise AttributeError(f"{self.__name} has no attribute {name!r}")
+        if _is_dunder(name):
+            raise AttributeError(name)
+        if self.__namespace is None:
+            raise AttributeError(f"kernel {self.__name} has no attribute {name!r}")
         return getattr(self.__namespace, name)
 
     def __dir__(self) -> list[str]:
@@ -165,14 +170,14 @@ def _not_found(library: Library, name: str) -> KernelNotFoundError:
         if "<" in name and not any("<" in kernel.expression for kernel in kernels):
             return KernelNotFoundError(f"{module}: {plain} is not a template; built: {built}")
         return KernelNotFoundError(
-            f'{module}: {name} was not built ahead; built: {built}; add "{name}" to `instantiate` and build again'
+            f"{module}: {name} was not built ahead; built: {built}; "
+            f'add "{name}" to `instantiate` and build again'
         )
     known = [*index.expressions, *index.kernels, *index.symbols, *filter(None, index.members)]
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return KernelNotFoundError(
-        f"{module} has no kernel or symbol {name!r}{hint}; it has: {_listed([*index.expressions, *index.symbols])}"
-    )
+    has = _listed([*index.expressions, *index.symbols])
+    return KernelNotFoundError(f"{module} has no kernel or symbol {name!r}{hint}; it has: {has}")
 
 
 def _listed(names: Iterable[str], most: int = 20) -> str:

@@ -23,7 +23,7 @@ __all__ = ["KernelModule", "bind", "library_of", "module_from"]
 class KernelModule(ModuleType):
     """A module whose attributes are kernels, symbols and C++ namespaces; brackets take name expressions.
 
-    All that is defined here has a name with double underscores, which C++ reserves: nothing can hide a kernel.
+    All that is defined here has a name with double underscores, which C++ reserves: nothing hides a kernel.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +57,7 @@ class KernelModule(ModuleType):
         from importlib import import_module
 
         if sys.modules.get(self.__name__) is not self:
-            raise TypeError(f"cannot pickle the kernels of {self.__name__}: they are not an importable module")
+            raise TypeError(f"cannot pickle {self.__name__}: it is no importable module")
         return import_module, (self.__name__,)
 
 
@@ -78,7 +78,7 @@ def module_from(manifest: Manifest, read: Callable[[str], bytes]) -> KernelModul
 
 
 def library_of(module: KernelModule) -> Library:
-    """What is behind `module`. Raises :class:`~cuda_ext.errors.ManifestError` if its manifest cannot be read."""
+    """What is behind `module`. Raises :class:`~cuda_ext.errors.ManifestError` if that is damaged."""
     state = vars(module)
     if "__library__" not in state:
         # Two threads may both come here; one of the two libraries stays.

@@ -21,8 +21,8 @@ __all__ = ["Symbol"]
 class Symbol:
     """A ``__constant__`` or ``__device__`` variable.
 
-    It lies in the current context, or on the first GPU where there is none. Copies to and from it are complete
-    when they return; they do not wait for kernels in streams that do not wait for the default stream.
+    Every context has its own; the current one's is meant, or that of the first GPU where there is none.
+    Copies are complete when they return. They wait for kernels as work in the default stream does.
     """
 
     _library: Library
@@ -50,8 +50,8 @@ class Symbol:
     def copy_from(self, source: Any) -> None:
         """Fill the variable from `source`: an array in device memory, or anything with the buffer protocol.
 
-        Raises :class:`ArgumentError` unless `source` is contiguous and has exactly the variable's size, and, if it
-        is an array, its type.
+        Raises :class:`ArgumentError` unless `source` is contiguous, has exactly the variable's size, and, if
+        it is an array, its type.
         """
         memory = self._checked(source, writable=False)
         with self._located() as (driver, address):
@@ -77,7 +77,7 @@ class Symbol:
     def _located(self) -> Iterator[tuple[Driver, int]]:
         driver = open_driver()
         with driver.current_device() as device:
-            yield driver, self._library.address(self._symbol, driver, device)
+            yield driver, self._library.address(self._symbol, device)
 
     def _checked(self, value: Any, *, writable: bool) -> int | memoryview:
         """The address of an array in device memory, or a view of host memory."""
