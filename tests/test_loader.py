@@ -117,7 +117,8 @@ def test_a_kernel_and_a_namespace_may_share_a_name() -> None:
 def test_overloaded_templates_narrow_step_by_step() -> None:
     overloads = [dataclasses.replace(AXPY, expression=e) for e in ("f<int>(int)", "f<int>(int*)", "f<char>")]
     kernels = module_from(dataclasses.replace(SAMPLE, kernels=tuple(overloads)), FILES.__getitem__)
-    assert repr(kernels.f["int"]) == "<kernel template f: f<int>(int), f<int>(int*)>"
+    assert repr(kernels.f["int"]) == "<kernel template f<int>: f<int>(int), f<int>(int*)>"
+    assert kernels.f["int"]["(int)"].expression == "f<int>(int)"
     assert kernels.f["char"].expression == "f<char>"
     assert kernels["f<int>(int *)"].expression == "f<int>(int*)"
 
@@ -212,22 +213,19 @@ def test_importing_a_module_of_kernels_loads_nothing(tmp_path: Path) -> None:
         """
         before = set(sys.modules)
         from sample import kernels
-        print(sorted(name for name in set(sys.modules) - before))
-        print(sorted(name for name in vars(kernels) if not name.startswith("__")))
-        heavy = {"cuda", "numpy", "json", "dataclasses", "pathlib", "importlib.resources", "re", "typing"}
-        print(heavy & set(sys.modules))
+        print(*sorted(set(sys.modules) - before))
+        print(*(name for name in vars(kernels) if not name.startswith("__")))
         import cuda_ext
-        print(cuda_ext.describe(kernels).name, hasattr(kernels, "axpy"), repr(kernels)[:8])
-        print({"cuda", "numpy"} & set(sys.modules))
+        print(cuda_ext.describe(kernels).name, hasattr(kernels, "axpy"), kernels.axpy["float"])
+        print(*(name for name in ("cuda", "numpy") if name in sys.modules))
         """,
         tmp_path,
-        "-S",
     )
-    imported, names, heavy, use, still_heavy = run.output
-    allowed = {"__future__", "types", "cuda_ext", "sample", "sample.kernels"}
-    assert set(eval(imported)) <= allowed | {"cuda_ext.runtime", "cuda_ext.runtime.module"}
-    assert (names, heavy, still_heavy) == ("[]", "set()", "set()")
-    assert use == "sample.kernels True <kernels"
+    imported, names, use, heavy = run.output
+    expected = {"cuda_ext.runtime", "cuda_ext.runtime.module", "sample", "sample.kernels"}
+    assert expected <= set(imported.split()) <= expected | {"types"}
+    assert (names, heavy) == ("", "")
+    assert use == f"sample.kernels True <kernel {AXPY.signature}>"
 
 
 def test_a_package_may_lie_in_a_zip_archive(tmp_path: Path) -> None:
@@ -236,16 +234,14 @@ def test_a_package_may_lie_in_a_zip_archive(tmp_path: Path) -> None:
     write_package(tmp_path / "unpacked")
     shutil.make_archive(str(tmp_path / "archive"), "zip", tmp_path / "unpacked")
     run = run_script(
-        """
-        sys.path.insert(0, sys.argv[-1])
-        """.replace("sys.argv[-1]", repr(str(tmp_path / "archive.zip")))
-        + """
+        f"""
+        sys.path.insert(0, {str(tmp_path / "archive.zip")!r})
         from sample import kernels
-        print(kernels.axpy["float"].expression, len(kernels.__spec__.loader.get_data.__self__.archive) > 0)
+        print(kernels.axpy["float"].expression, type(kernels.__loader__).__name__)
         """,
         tmp_path,
     )
-    assert run.output == ["axpy<float> True"]
+    assert run.output == ["axpy<float> zipimporter"]
 
 
 def test_import_statements_find_kernels(installed: Any) -> None:
@@ -289,7 +285,7 @@ def test_tools_may_look_at_a_module(installed: Any) -> None:
     assert doctest.DocTestFinder().find(installed) is not None
     assert {name for name, _ in inspect.getmembers(installed)} == set(dir(installed))
     assert inspect.getfile(installed).endswith("__init__.py")
-    assert inspect.unwrap(installed.axpy["float"]) is installed.axpy["float"] or True
+    assert inspect.unwrap(installed.plain) == installed.plain
     assert hasattr(installed, "__path__")
     for name in ("__wrapped__", "__test__", "__array_interface__", "__cuda_array_interface__"):
         assert not hasattr(installed, name)

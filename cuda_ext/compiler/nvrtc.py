@@ -33,13 +33,17 @@ class Nvrtc:
         self._nvrtc = binding("nvrtc")
         _, major, minor = self._nvrtc.nvrtcVersion()
         self._major = major
+        # NVRTC can since 13.3; cuda-bindings may be older.
+        self._bundles_headers = (major, minor) >= (13, 3) and hasattr(
+            self._nvrtc, "nvrtcInstallBundledHeaders"
+        )
         self.version = f"{major}.{minor}"
 
     @cached_property
     def header_directories(self) -> list[Path]:
         """Where CUDA's and CCCL's headers are, and those of other CUDA libraries from the registry."""
         found = []
-        if hasattr(self._nvrtc, "nvrtcInstallBundledHeaders") and self._has_bundled_headers():
+        if self._bundles_headers:
             bundled = toolkit.bundled_headers(self.version, self._unpack_headers)
             found = [bundled, bundled / "cccl"]
         return found + toolkit.header_directories(self._major)
@@ -101,10 +105,6 @@ class Nvrtc:
             header_directories=self.header_directories,
             host_headers=False,
         )
-
-    def _has_bundled_headers(self) -> bool:
-        status, *_ = self._nvrtc.nvrtcGetBundledHeadersInfo()
-        return int(status) == 0
 
     def _unpack_headers(self, directory: str) -> None:
         status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
