@@ -12,6 +12,7 @@ __all__ = [
     "CompilationError",
     "ConfigError",
     "CudaExtError",
+    "DriverCallError",
     "DriverError",
     "DriverTooOldError",
     "FatbinError",
@@ -57,6 +58,14 @@ class ManifestError(CudaExtError):
 
 class DriverError(CudaExtError):
     """The CUDA driver is missing, unusable, or refused a request."""
+
+
+class DriverCallError(DriverError):
+    """A function of the driver failed; ``code`` is its ``CUresult``, 0 if cuda-bindings does not know it."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class NoDriverError(DriverError):

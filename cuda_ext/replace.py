@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["replace_directory"]
+__all__ = ["remove_remains", "replace_directory"]
 
 _SUFFIX = ".cuda_ext"
 
@@ -44,6 +44,12 @@ def replace_directory(
             _publish(aside / "new", directory, aside / "old")
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_remains(directory: Path) -> None:
+    """Remove what killed writers have left anywhere below `directory`, where nobody writes now."""
+    for remains in list(directory.rglob(f".*{_SUFFIX}")):
+        shutil.rmtree(remains, ignore_errors=True)
 
 
 def _publish(fresh: Path, directory: Path, old: Path) -> None:

@@ -78,9 +78,7 @@ def unit(source: str, *architectures: str, names: Mapping[str, dict[str, str | N
 
 def _axpy(type_: str, letter: str, size: int) -> Kernel:
     parameters = ("integer 4 int n", f"float {size} {type_} a", f"pointer 8 const {type_}* x")
-    return Kernel(
-        f"axpy<{type_}>", f"_Z4axpyI{letter}Ev", 0, signature(*parameters, f"pointer 8 {type_}* y")
-    )
+    return Kernel(f"axpy<{type_}>", f"_Z4axpyI{letter}Ev", 0, signature(*parameters, f"pointer 8 {type_}* y"))
 
 
 AXPY, AXPY_DOUBLE = _axpy("float", "f", 4), _axpy("double", "d", 8)

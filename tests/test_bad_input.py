@@ -178,7 +178,7 @@ def test_a_ptx_source_with_a_mistake_is_told_with_its_line(tmp_path: Path) -> No
 def test_a_source_that_is_not_text_is_refused(tmp_path: Path) -> None:
     # NVRTC reads up to the first zero byte, and compiles that.
     write_project(tmp_path, files={"device/a.cu": f"{FILL}\0{SCALE}"})
-    assert refusal(tmp_path).startswith("device/a.cu: is not text")
+    assert refusal(tmp_path).startswith("device/a.cu: is not UTF-8 text")
 
 
 @pytest.mark.parametrize("start", ["", "\ufeff"], ids=["plain", "marked"])

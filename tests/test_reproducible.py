@@ -53,7 +53,6 @@ def test_two_working_directories_give_the_same_bytes(
     assert from_two_working_directories(tmp_path, monkeypatch, elsewhere, TABLE)
 
 
-@pytest.mark.xfail(strict=True, reason="NVRTC writes the working directory into line tables")
 def test_line_tables_are_the_same_from_two_working_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

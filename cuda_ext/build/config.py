@@ -274,9 +274,14 @@ def _match_parts(path: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def default_module_name(root: Path, project_name: str | None, packages: tuple[str, ...]) -> str | None:
     """``<the package>.kernels``, where the project has exactly one package that could be meant."""
-    top = [p for p in packages if "." not in p]
-    if len(top) == 1:
-        return f"{top[0]}.kernels"
+    if len({p.partition(".")[0] for p in packages}) == 1:
+        # A namespace package has no __init__.py, and belongs to other projects as well.
+        regular = [
+            p
+            for p in packages
+            if any((b / p.replace(".", "/") / "__init__.py").is_file() for b in (root, root / "src"))
+        ]
+        return f"{min(regular or packages, key=lambda p: p.count('.'))}.kernels"
     name = re.sub(r"[-.\s]+", "_", project_name or "")
     for directory in (base / n for base in (root / "src", root) for n in (name, name.lower()) if n):
         if (directory / "__init__.py").is_file():

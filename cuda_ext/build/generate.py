@@ -11,11 +11,11 @@ from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.build import stubs
-from cuda_ext.replace import replace_directory
 from cuda_ext.compiler.module import CompiledModule
 from cuda_ext.errors import BuildError
+from cuda_ext.replace import replace_directory
 
-__all__ = ["Package", "generate", "is_generated"]
+__all__ = ["Package", "generate", "is_generated", "obstacle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Package:
         return [directory / name for name in self.files]
 
     def _check(self, directory: Path) -> None:
-        if obstacle := _obstacle(directory):
+        if found := obstacle(directory):
             raise BuildError(
-                f"{obstacle}: is where the generated package {self.name} goes, and was not generated; "
+                f"{found}: is where the generated package {self.name} goes, and was not generated; "
                 "move it, or rename the module"
             )
 
@@ -60,7 +60,7 @@ def is_generated(directory: Path) -> bool:
     return False
 
 
-def _obstacle(directory: Path) -> Path | None:
+def obstacle(directory: Path) -> Path | None:
     """What a package in `directory` would replace, or hide from imports, that no build of ours made."""
     if (module := directory.with_name(f"{directory.name}.py")).exists():
         return module

@@ -9,68 +9,89 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from cuda_ext.manifest import Kernel, Manifest, Parameter
 
-__all__ = ["Stub", "describe"]
+__all__ = ["KernelClass", "NamespaceClass", "Stub", "TemplateClass", "describe"]
 
 # Where the names in stubs come from, in the groups that imports are written in.
 _ORIGINS = (
     {
-        "builtins": ("object", "str"),
-        "typing": ("Literal", "SupportsFloat", "SupportsIndex", "Unpack", "overload"),
+        "builtins": ("object",),
+        "typing": ("Any", "Literal", "SupportsFloat", "SupportsIndex", "overload"),
     },
     {
-        "cuda_ext.runtime.types": ("Kernel", "KernelTemplate", "Launch", "Namespace", "Pointer", "Symbol"),
+        "cuda_ext.runtime.types": (
+            *("Dim", "Kernel", "KernelTemplate", "Namespace", "Pointer", "Stream", "Symbol"),
+            "TemplateArguments",
+        ),
         "typing_extensions": ("Buffer",),
     },
 )
 _EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")
+# What parameters of a kernel cannot be called when they are given by name.
+_RESERVED = {"self", "grid", "block", "stream", "shared", "cooperative"}
 
 
 @dataclass(frozen=True)
-class Class:
-    """A class of the stub.
-
-    A ``kernel`` has ``parameters`` with their types and a ``doc``; a ``template`` has ``items``, what may
-    stand in brackets (as a literal) with the class that comes out; a ``namespace`` has ``attributes``.
-    """
+class KernelClass:
+    """A kernel. Its ``parameters`` have types; so many of the first as ``positional`` says have no names."""
 
     name: str
-    kind: Literal["kernel", "template", "namespace"]
-    doc: str = ""
-    parameters: tuple[tuple[str, str], ...] = ()
-    items: tuple[tuple[str, str], ...] = ()
-    attributes: tuple[tuple[str, str], ...] = ()
+    doc: str
+    parameters: tuple[tuple[str, str], ...]
+    positional: int
+    kind: str = "kernel"
+
+
+@dataclass(frozen=True)
+class TemplateClass:
+    """A template or overloaded kernels. ``items`` are literals with the classes that they choose."""
+
+    name: str
+    items: tuple[tuple[str, str], ...]
+    attributes: tuple[tuple[str, str], ...]
+    kind: str = "template"
+
+
+@dataclass(frozen=True)
+class NamespaceClass:
+    """A C++ namespace. ``attributes`` have types."""
+
+    name: str
+    attributes: tuple[tuple[str, str], ...]
+    kind: str = "namespace"
 
 
 @dataclass(frozen=True)
 class Stub:
-    """All that the template of a stub shows.
+    """All that the text of a stub shows.
 
     ``imports`` are modules with what is imported from them, in groups; ``names`` says how each imported
     name is written.
     """
 
     module: str
-    imports: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
-    names: dict[str, str]
-    classes: tuple[Class, ...]
+    imports: tuple[Mapping[str, Sequence[str]], ...]
+    names: Mapping[str, str]
+    classes: tuple[KernelClass | TemplateClass | NamespaceClass, ...]
     attributes: tuple[tuple[str, str], ...]
 
 
 def describe(manifest: Manifest) -> Stub:
     """Say what the attributes of the module are. The same manifest gives the same stub."""
     root = _tree(manifest)
-    return _Writer(root).stub(manifest.module, root)
+    writer = _Writer(root)
+    attributes = writer.attributes(root, "")
+    imports = tuple(filter(None, map(writer.imports, _ORIGINS)))
+    return Stub(manifest.module, imports, writer.spelled, tuple(writer.classes), attributes)
 
 
 @dataclass
 class _Namespace:
-    """What is in one C++ namespace, by plain name."""
+    """What is in one C++ namespace, by plain name; kernels with what stands in brackets, if anything."""
 
     kernels: dict[str, list[tuple[str | None, Kernel]]] = field(default_factory=dict)
     symbols: set[str] = field(default_factory=set)
@@ -92,12 +113,13 @@ def _tree(manifest: Manifest) -> _Namespace:
     root = _Namespace()
     for kernel in manifest.kernels:
         match = _EXPRESSION.fullmatch(kernel.expression)
-        if match is None or match["name"].endswith("_cast"):
-            continue  # a cast, which picks one of several overloads
+        # Casts choose an overload without naming it, and an overloaded template takes brackets twice.
+        if match is None or match["name"].endswith("_cast") or (match["arguments"] and match["parameters"]):
+            continue
         *scope, plain = match["name"].split("::")
         if all(map(_is_attribute, (*scope, plain))):
-            arguments = None if match["parameters"] else match["arguments"]
-            root.within(scope).kernels.setdefault(plain, []).append((arguments, kernel))
+            item = match["arguments"] if match["arguments"] is not None else match["parameters"]
+            root.within(scope).kernels.setdefault(plain, []).append((item, kernel))
     for symbol in manifest.symbols:
         *scope, plain = symbol.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):
@@ -107,11 +129,8 @@ def _tree(manifest: Manifest) -> _Namespace:
 
 def _is_attribute(name: str) -> bool:
     """Whether Python can spell it and leaves it to us; all else is reached with brackets."""
-    return (
-        name.isidentifier()
-        and not keyword.iskeyword(name)
-        and not (name.startswith("__") and name.endswith("__"))
-    )
+    dunder = name.startswith("__") and name.endswith("__")
+    return name.isidentifier() and not keyword.iskeyword(name) and not dunder
 
 
 class _Writer:
@@ -119,72 +138,74 @@ class _Writer:
 
     def __init__(self, root: _Namespace) -> None:
         self._taken = set(root.names())
-        self._names = {
+        self._used: set[str] = set()
+        self.spelled = {
             name: self._unique(name) for group in _ORIGINS for names in group.values() for name in names
         }
-        self._used: set[str] = set()
-        self._classes: list[Class] = []
+        self.classes: list[KernelClass | TemplateClass | NamespaceClass] = []
 
-    def stub(self, module: str, root: _Namespace) -> Stub:
-        attributes = self._attributes(root, "")
-        # The template itself writes these.
-        if any(c.kind == "kernel" for c in self._classes):
-            self._used |= {"Kernel", "Launch", "Unpack"}
-        if any(c.kind == "template" for c in self._classes):
-            self._used |= {"Kernel", "KernelTemplate", "Literal", "overload", "str"}
-        if any(c.kind == "namespace" for c in self._classes):
-            self._used |= {"Namespace"}
-        imports = [self._imports(group) for group in _ORIGINS]
-        return Stub(module, tuple(filter(None, imports)), self._names, tuple(self._classes), attributes)
-
-    def _imports(self, group: Mapping[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        found = []
-        for module, names in group.items():
-            used = [
-                name if self._names[name] == name else f"{name} as {self._names[name]}"
-                for name in names
-                if name in self._used and not (module == "builtins" and self._names[name] == name)
-            ]
-            if used:
-                found.append((module, tuple(used)))
-        return tuple(found)
-
-    def _attributes(self, namespace: _Namespace, prefix: str) -> tuple[tuple[str, str], ...]:
-        """Name and type of each attribute. A kernel hides a symbol, and both hide a namespace."""
+    def attributes(self, namespace: _Namespace, prefix: str) -> tuple[tuple[str, str], ...]:
+        """The attributes of `namespace` with their types; their classes begin with `prefix`."""
         found: dict[str, str] = {}
-        for name, inner in namespace.namespaces.items():
-            if name not in namespace.kernels and name not in namespace.symbols:
-                attributes = self._attributes(inner, f"{prefix}_{name}")
-                found[name] = self._add(f"{prefix}_{name}", "namespace", attributes=attributes)
-        found |= dict.fromkeys(namespace.symbols, self._use("Symbol") if namespace.symbols else "")
-        for name, instances in namespace.kernels.items():
-            found[name] = self._kernel(f"{prefix}_{name}", instances)
-        return tuple(sorted(found.items()))
+        for name in sorted({*namespace.kernels, *namespace.symbols, *namespace.namespaces}):
+            inner = namespace.namespaces.get(name)
+            if name in namespace.kernels:
+                found[name] = self._kernels(f"{prefix}_{name}", namespace.kernels[name], inner)
+            elif name in namespace.symbols:
+                found[name] = self._use("Symbol")
+            elif inner is not None:
+                attributes = self.attributes(inner, f"{prefix}_{name}")
+                self._use("Namespace")
+                self.classes.append(NamespaceClass(self._unique(f"{prefix}_{name}"), attributes))
+                found[name] = self.classes[-1].name
+        return tuple(found.items())
 
-    def _kernel(self, name: str, instances: list[tuple[str | None, Kernel]]) -> str:
-        match instances:
-            case [(None, kernel)] if "(" not in kernel.expression:
-                return self._instance(name, kernel)
+    def imports(self, group: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+        """What is used of `group`, as it is imported."""
+        found: dict[str, list[str]] = {}
+        for module, names in group.items():
+            for name in sorted(self._used.intersection(names)):
+                if (spelled := self.spelled[name]) != name:
+                    found.setdefault(module, []).append(f"{name} as {spelled}")
+                elif module != "builtins":
+                    found.setdefault(module, []).append(name)
+        return found
+
+    def _kernels(
+        self, name: str, kernels: Sequence[tuple[str | None, Kernel]], namespace: _Namespace | None
+    ) -> str:
+        match kernels:
+            case [(None, kernel)] if namespace is None:
+                return self._kernel(name, kernel)
         items = tuple(
-            (json.dumps(arguments, ensure_ascii=False), self._instance(f"{name}_{arguments}", kernel))
-            for arguments, kernel in instances
-            if arguments is not None
+            (json.dumps(item, ensure_ascii=False), self._kernel(f"{name}_{item}", kernel))
+            for item, kernel in kernels
+            if item is not None
         )
-        return self._add(name, "template", items=items) if items else self._use("KernelTemplate")
+        attributes = self.attributes(namespace, name) if namespace is not None else ()
+        self._use("KernelTemplate")
+        if items:
+            for used in ("Any", "Literal", "TemplateArguments", "overload"):
+                self._use(used)
+        self.classes.append(TemplateClass(self._unique(name), items, attributes))
+        return self.classes[-1].name
 
-    def _instance(self, name: str, kernel: Kernel) -> str:
+    def _kernel(self, name: str, kernel: Kernel) -> str:
+        for used in ("Dim", "Kernel", "Stream", "SupportsIndex"):
+            self._use(used)
+        parameters: dict[str, str] = {}
+        positional = 0
+        for index, parameter in enumerate(kernel.parameters, 1):
+            spelled = parameter.name if parameter.name.isidentifier() else "arg"
+            while spelled in _RESERVED or spelled in parameters or keyword.iskeyword(spelled):
+                spelled += "_"
+            if spelled != parameter.name:
+                positional = index
+            parameters[spelled] = self._type(parameter)
         # A signature may hold a character such as '\\n'.
         doc = kernel.signature.replace("\\", r"\\").replace('"', r"\"")
-        return self._add(name, "kernel", doc=doc, parameters=tuple(self._parameters(kernel.parameters)))
-
-    def _parameters(self, parameters: Iterable[Parameter]) -> Iterator[tuple[str, str]]:
-        taken = {"self"}
-        for parameter in parameters:
-            name = parameter.name if parameter.name.isidentifier() else "arg"
-            while name in taken or keyword.iskeyword(name):
-                name += "_"
-            taken.add(name)
-            yield name, self._type(parameter)
+        self.classes.append(KernelClass(self._unique(name), doc, tuple(parameters.items()), positional))
+        return self.classes[-1].name
 
     def _type(self, parameter: Parameter) -> str:
         match parameter.kind:
@@ -205,25 +226,14 @@ class _Writer:
 
     def _use(self, name: str) -> str:
         self._used.add(name)
-        return self._names[name]
-
-    def _add(
-        self,
-        name: str,
-        kind: Literal["kernel", "template", "namespace"],
-        doc: str = "",
-        parameters: tuple[tuple[str, str], ...] = (),
-        items: tuple[tuple[str, str], ...] = (),
-        attributes: tuple[tuple[str, str], ...] = (),
-    ) -> str:
-        unique = self._unique(re.sub(r"\W+", "_", name).rstrip("_"))
-        self._classes.append(Class(unique, kind, doc, parameters, items, attributes))
-        return unique
+        return self.spelled[name]
 
     def _unique(self, name: str) -> str:
-        if name in self._taken:
-            name = f"_{name}"
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
-        return name
+        """A class name after `name`, whatever stands in that."""
+        unique = re.sub(r"\W+", "_", name).rstrip("_") or "_"
+        if unique in self._taken:
+            unique = f"_{unique}"
+        while unique in self._taken:
+            unique += "_"
+        self._taken.add(unique)
+        return unique

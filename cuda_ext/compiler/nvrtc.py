@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -112,6 +115,28 @@ class Nvrtc:
             raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
 
 
+_WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
+_environment = threading.Lock()
+
+
+@contextmanager
+def _nameless_directory() -> Iterator[None]:
+    """Keep the working directory out of line tables.
+
+    NVRTC takes its name from the environment, if that name leads there; this one does in every process.
+    """
+    with _environment:
+        before = os.environ.get("PWD")
+        os.environ["PWD"] = "/proc/self/cwd"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PWD"]
+            else:
+                os.environ["PWD"] = before
+
+
 class _Program:
     """One ``nvrtcProgram``, destroyed with the object."""
 
@@ -127,7 +152,9 @@ class _Program:
 
     def compile(self, options: Sequence[str]) -> bool:
         """Compile; whether it succeeded. :attr:`log` has the compiler's text either way."""
-        (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(options), [o.encode() for o in options])
+        arguments = [option.encode() for option in options]
+        with _nameless_directory() if _WITH_LINES.intersection(options) else nullcontext():
+            (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return int(status) == 0
 
     @property

@@ -113,7 +113,12 @@ def debug_sections(ptx: bytes) -> dict[str, bytes]:
 
 def files(ptx: bytes) -> dict[int, str]:
     """The source files by the number that debug information knows them by."""
-    return {int(number): name.decode(errors="replace") for number, name in _FILE.findall(ptx)}
+    return {int(number): _unescaped(name).decode(errors="replace") for number, name in _FILE.findall(ptx)}
+
+
+def _unescaped(text: bytes) -> bytes:
+    """PTX spells bytes beyond ASCII in octal."""
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), text)
 
 
 def _parameter(match: re.Match[bytes]) -> PtxParameter:

@@ -27,6 +27,7 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.replace import remove_remains
 
 if TYPE_CHECKING:
     from cuda_ext.build.project import Project
@@ -156,18 +157,15 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     def _check_names(self, project: Project) -> None:
         """Every module lies in a package of the project, at a name that nothing else has."""
-        from cuda_ext.build.generate import is_generated
+        from cuda_ext.build.generate import obstacle
 
         packages = sorted({name.partition(".")[0] for name in self.distribution.packages or ()})
         for module in project.modules:
             if module.name.partition(".")[0] not in packages:
                 found = f"it has {', '.join(packages)}" if packages else "setuptools found none"
                 raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
-            directory = _source_directory(self.distribution, module.name)
-            occupants = [] if is_generated(directory) else list(directory.glob("*"))
-            for path in (*occupants, directory.with_name(f"{directory.name}.py")):
-                if path.is_file():
-                    raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
+            if path := obstacle(_source_directory(self.distribution, module.name)):
+                raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
 
     def _remove_generated(self) -> None:
         """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""
@@ -175,6 +173,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
         wanted = {module.name for module in self.project.modules}
         built = Path(self.build_lib)
+        remove_remains(built)
         for directory in sorted({file.parent for file in built.rglob("__init__.py")}, reverse=True):
             name = ".".join(directory.relative_to(built).parts)
             source = _source_directory(self.distribution, name)

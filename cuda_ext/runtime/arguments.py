@@ -101,9 +101,9 @@ def _encoded_float(parameter: Parameter, number: float) -> bytes:
     try:
         if parameter.type == "__nv_bfloat16":
             return _bfloat16(number)
-        return struct.pack({2: "<e", 4: "<f", 8: "<d"}[parameter.size], number)
+        return struct.pack({2: "<e", 4: "<f", 8: "<d"}[parameter.size], float(number))
     except OverflowError:
-        raise ArgumentError(f"{number} is out of the range of {parameter.type}") from None
+        raise ArgumentError(f"{reprlib.repr(number)} is out of the range of {parameter.type}") from None
 
 
 def _bfloat16(number: float) -> bytes:

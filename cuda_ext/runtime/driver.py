@@ -11,13 +11,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cuda_ext.errors import DriverError, DriverTooOldError, NoDeviceError, NoDriverError
+from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 
-__all__ = ["Device", "Driver", "StatusError", "gpu_available", "lock", "open_driver"]
+__all__ = ["Device", "Driver", "gpu_available", "lock", "open_driver"]
 
 # Held while the driver is opened and while images are loaded. There is one for everything, because a process
 # that forks has to know whether another thread was in the middle of either.
@@ -29,14 +30,6 @@ _FORKED = (
     "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in child "
     'processes only, or start them with multiprocessing.get_context("spawn")'
 )
-
-
-class StatusError(DriverError):
-    """A function of the driver failed with the CUresult `code`."""
-
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ class Driver:
     def call(self, function: str, *arguments: Any) -> Any:
         """Call `function` of ``cuda.bindings.driver``; return its result, or the tuple of its results.
 
-        Raises :class:`StatusError` with the driver's name and description of the error.
+        Raises :class:`DriverCallError` with the driver's name and description of the error.
         """
         return _call(self.api, function, *arguments)
 
@@ -101,7 +94,7 @@ class Driver:
         return int(self.call("cuDeviceGetAttribute", attribute, ordinal))
 
 
-_outcome: Driver | tuple[type[DriverError], str] | None = None
+_outcome: Driver | DriverError | None = None
 
 
 def open_driver() -> Driver:
@@ -117,11 +110,10 @@ def open_driver() -> Driver:
                 try:
                     _outcome = _opened()
                 except DriverError as error:
-                    _outcome = type(error), str(error)
-    if isinstance(_outcome, Driver):
-        return _outcome
-    kind, message = _outcome
-    raise kind(message)
+                    _outcome = error.with_traceback(None)
+    if isinstance(_outcome, DriverError):
+        raise copy(_outcome)
+    return _outcome
 
 
 def gpu_available() -> bool:
@@ -148,7 +140,7 @@ def _opened() -> Driver:
     try:
         # Asked before anything else: the other functions take the driver's presence for granted.
         _call(api, "cuInit", 0)
-    except StatusError as error:
+    except DriverCallError as error:
         raise _refusal(error) from None
     driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
@@ -171,15 +163,15 @@ def _call(api: Any, function: str, *arguments: Any) -> Any:
         ) from None
     except ValueError as error:
         # The driver is newer than cuda-bindings and answers with an error of its own.
-        raise StatusError(f"{function} failed: {error}") from None
+        raise DriverCallError(f"{function} failed: {error}") from None
     if code := int(status):
         _, text = api.cuGetErrorString(status)
         description = text.decode(errors="replace") if text else "no description"
-        raise StatusError(f"{function} failed: {status.name} ({code}): {description}", code)
+        raise DriverCallError(f"{function} failed: {status.name} ({code}): {description}", code)
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _refusal(error: StatusError) -> DriverError:
+def _refusal(error: DriverCallError) -> DriverError:
     """What ``cuInit`` means by `error`, and what to do."""
     match error.code:
         case 3:  # CUDA_ERROR_NOT_INITIALIZED
@@ -189,7 +181,7 @@ def _refusal(error: StatusError) -> DriverError:
                 "the CUDA library that was found is a stub for linking, not a driver; take the toolkit's "
                 "stubs directory out of LD_LIBRARY_PATH"
             )
-        case 35:  # CUDA_ERROR_INSUFFICIENT_DRIVER
+        case 36:  # CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
             return DriverTooOldError(f"the NVIDIA driver is too old: {error}; upgrade the driver")
         case 100 | 101:  # CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE
             return NoDeviceError(_no_device())
@@ -219,7 +211,7 @@ def _after_fork() -> None:
     global lock, _outcome
     held_by_another_thread = not lock.acquire(blocking=False)
     if isinstance(_outcome, Driver) or held_by_another_thread:
-        _outcome = DriverError, _FORKED
+        _outcome = DriverError(_FORKED)
     lock = threading.RLock()
 
 

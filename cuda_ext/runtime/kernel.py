@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from cuda_ext import manifest
-from cuda_ext.errors import ArgumentError, LaunchError
+from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arguments import pack
-from cuda_ext.runtime.driver import StatusError, open_driver
+from cuda_ext.runtime.driver import open_driver
 from cuda_ext.runtime.launch import Dim, Launch, Stream
 from cuda_ext.runtime.library import Library
 
@@ -75,7 +75,7 @@ class Kernel:
             loaded = self._library.kernel(self._kernel, device)
             try:
                 loaded.launch(launch, packed, [parameter.offset for parameter in self.parameters])
-            except StatusError as error:
+            except DriverCallError as error:
                 note = (
                     "; the fault may be of earlier work on this GPU" if error.code in _OF_EARLIER_WORK else ""
                 )

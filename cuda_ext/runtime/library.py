@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from cuda_ext.compiler.fatbin import read_fatbin
-from cuda_ext.errors import DriverError, FatbinError, LoadError, NoImageError
+from cuda_ext.errors import DriverCallError, DriverError, FatbinError, LoadError, NoImageError
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
 from cuda_ext.runtime import driver as cuda
-from cuda_ext.runtime.driver import Device, Driver, StatusError
+from cuda_ext.runtime.driver import Device, Driver
 from cuda_ext.runtime.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.index import Index
 from cuda_ext.runtime.loaded_kernel import LoadedKernel
@@ -57,7 +57,7 @@ class Library:
             with cuda.lock:
                 library = self._load(image, device.driver)
             address, _ = device.driver.call("cuLibraryGetGlobal", library, symbol.lowered.encode())
-        except StatusError as error:
+        except DriverCallError as error:
             raise self._refusal(unit, image, device, error) from None
         return int(address)
 
@@ -84,7 +84,7 @@ class Library:
             library = self._load(image, device.driver)
             handle = device.driver.call("cuLibraryGetKernel", library, lowered.encode())
             return LoadedKernel(device, handle)
-        except StatusError as error:
+        except DriverCallError as error:
             raise self._refusal(unit, image, device, error) from None
 
     def _load(self, image: Image, driver: Driver) -> Any:
@@ -111,7 +111,7 @@ class Library:
         # PTX is text, and ends at a zero.
         return content + b"\0" if image.kind == "ptx" else content
 
-    def _refusal(self, unit: Unit, image: Image, device: Device, error: StatusError) -> DriverError:
+    def _refusal(self, unit: Unit, image: Image, device: Device, error: DriverCallError) -> DriverError:
         match error.code:
             case 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
                 return no_image(self.manifest, unit, device.capability)

@@ -33,7 +33,7 @@ class LoadedKernel:
         """Launch in the current context with `arguments`, which lie at `offsets`.
 
         Raises :class:`ArgumentError` for more shared memory than the device has, and
-        :class:`~cuda_ext.runtime.driver.StatusError` if the driver refuses.
+        :class:`~cuda_ext.errors.DriverCallError` if the driver refuses.
         """
         if launch.shared > self._allowed:
             self._allow(launch.shared)
