@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import posixpath
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -59,6 +60,8 @@ class Parameter:
     const: bool = False
 
     def __str__(self) -> str:
+        if "(*)" in self.type:
+            return self.type.replace("(*)", f"(*{self.name})", 1)
         return f"{self.type} {self.name}"
 
 
@@ -163,19 +166,39 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     if not isinstance(data, dict):
         raise ManifestError(f"{origin}: not a manifest: expected a JSON object; {remedy}")
     schema = data.get("schema")
-    if isinstance(schema, int) and schema > SCHEMA:
+    if type(schema) is int and schema > SCHEMA:
         raise ManifestError(
             f"{origin}: written in manifest schema {schema}, and this cuda-ext reads up to {SCHEMA}; "
             "upgrade cuda-ext"
         )
     try:
-        return _record(Manifest, data, "manifest")
+        manifest: Manifest = _record(Manifest, data, "manifest")
+        _check_references(manifest)
+        return manifest
     except _Mismatch as error:
         raise ManifestError(f"{origin}: damaged manifest: {error}; {remedy}") from None
 
 
 class _Mismatch(Exception):
     pass
+
+
+def _check_references(manifest: Manifest) -> None:
+    """What types do not tell: that units exist, and that files lie beside the manifest."""
+    if manifest.schema != SCHEMA:
+        raise _Mismatch(f"manifest.schema is {manifest.schema}")
+    everything: dict[str, Sequence[Kernel | Symbol]] = {
+        "kernels": manifest.kernels,
+        "symbols": manifest.symbols,
+    }
+    for where, entities in everything.items():
+        for i, entity in enumerate(entities):
+            if not 0 <= entity.unit < len(manifest.units):
+                raise _Mismatch(f"manifest.{where}[{i}].unit is {entity.unit}")
+    for i, unit in enumerate(manifest.units):
+        for j, image in enumerate(unit.images):
+            if image.file != posixpath.basename(image.file) or image.file in ("", ".", ".."):
+                raise _Mismatch(f"manifest.units[{i}].images[{j}].file is {image.file!r}")
 
 
 _T = TypeVar("_T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -144,8 +145,6 @@ def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple
         (directory / "pyrightconfig.json").write_text(json.dumps(settings))
         command = ["pyright", "--pythonpath", sys.executable]
         environment = {}
-    import os
-
     run = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=directory,

@@ -1,0 +1,169 @@
+"""The manifest: what is written is read back, and damage is told with its file and field."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext import manifest
+from cuda_ext.errors import ManifestError
+from cuda_ext.manifest import Image, Kernel, Manifest, Parameter, Symbol, Unit, dumps, loads
+
+ROOT = Path(__file__).parent.parent
+ORIGIN = "pkg/kernels/manifest.json"
+
+SM_80 = Image("sm_80", "cubin", "a.fatbin", 100, "00" * 32, names={"ns::k<float>": None, "w": "w$1"})
+SM_90 = Image("sm_90", "cubin", "a.fatbin", 120, "11" * 32)
+POINTER = Parameter("x", "const float*", "pointer", 8, 0, element="float", const=True)
+KERNEL = Kernel("ns::k<float>", "_ZN2ns1kIfEEvPKfi", 0, (POINTER, Parameter("n", "int", "integer", 4, 8)))
+SYMBOL = Symbol("w", "w", 0, "constant", "float[9]", 36)
+MANIFEST = Manifest(
+    schema=manifest.SCHEMA,
+    module="pkg.kernels",
+    compiler="nvrtc",
+    version="13.5",
+    compress="size",
+    units=(Unit(("device/späße.cu",), "22" * 32, ("--std=c++17",), (SM_80, SM_90)),),
+    kernels=(KERNEL,),
+    symbols=(SYMBOL,),
+    embedded={"device/späße.cu": "33" * 32},
+)
+
+
+def damaged(change: Callable[[Any], object]) -> str:
+    data = json.loads(dumps(MANIFEST))
+    change(data)
+    return json.dumps(data)
+
+
+def test_what_is_written_is_read_back():
+    assert loads(dumps(MANIFEST), ORIGIN) == MANIFEST
+    assert loads(dumps(MANIFEST).encode(), ORIGIN) == MANIFEST
+
+
+def test_a_module_without_embedded_sources_is_read_back():
+    without = loads(damaged(lambda data: data.pop("embedded")), ORIGIN)
+    assert without.embedded is None
+    assert loads(dumps(without), ORIGIN) == without
+
+
+def test_the_text_is_json_that_people_can_read():
+    text = dumps(MANIFEST)
+    assert text.endswith("}\n")
+    assert "späße" in text
+
+
+def test_a_name_map_tells_what_an_image_calls_things():
+    assert MANIFEST.lowered_name(KERNEL, SM_90) == KERNEL.lowered
+    assert MANIFEST.lowered_name(KERNEL, SM_80) is None
+    assert MANIFEST.lowered_name(SYMBOL, SM_90) == "w"
+    assert MANIFEST.lowered_name(SYMBOL, SM_80) == "w$1"
+
+
+def test_a_signature_is_written_as_in_cpp():
+    parameters = (
+        POINTER,
+        Parameter("f", "void(*)(int, float)", "pointer", 8, 8, element="void(int, float)"),
+        Parameter("rows", "int(*)[4]", "pointer", 8, 16, element="int[4]"),
+    )
+    signature = Kernel("ns::k", "_k", 0, parameters).signature
+    assert signature == "ns::k(const float* x, void(*f)(int, float), int(*rows)[4])"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda d: d.pop("module"), "manifest.module is missing"),
+        (lambda d: d.update(module=3), "manifest.module is 3"),
+        (lambda d: d.update(module=None), "manifest.module is None"),
+        (lambda d: d.update(schema="1"), "manifest.schema is '1'"),
+        (lambda d: d.update(schema=True), "manifest.schema is True"),
+        (lambda d: d.update(schema=0), "manifest.schema is 0"),
+        (lambda d: d.update(surprise=1), "manifest has unknown fields ['surprise']"),
+        (lambda d: d.update(units={}), "manifest.units is {}"),
+        (lambda d: d.update(units=[3]), "manifest.units[0] is not an object"),
+        (lambda d: d["units"][0].update(sources="a.cu"), "manifest.units[0].sources is 'a.cu'"),
+        (lambda d: d["units"][0].update(sources=[1]), "manifest.units[0].sources[0] is 1"),
+        (lambda d: d["units"][0]["images"][1].pop("file"), "manifest.units[0].images[1].file is missing"),
+        (
+            lambda d: d["units"][0]["images"][1].update(file="../a"),
+            "manifest.units[0].images[1].file is '../a'",
+        ),
+        (lambda d: d["units"][0]["images"][1].update(file="/a"), "manifest.units[0].images[1].file is '/a'"),
+        (lambda d: d["units"][0]["images"][1].update(file=".."), "manifest.units[0].images[1].file is '..'"),
+        (
+            lambda d: d["units"][0]["images"][1].update(kind="exe"),
+            "manifest.units[0].images[1].kind is 'exe'",
+        ),
+        (lambda d: d["units"][0]["images"][1].update(size=1.5), "manifest.units[0].images[1].size is 1.5"),
+        (lambda d: d["units"][0]["images"][1].update(size=True), "manifest.units[0].images[1].size is True"),
+        (
+            lambda d: d["units"][0]["images"][0]["names"].update(w=3),
+            "manifest.units[0].images[0].names['w'] is 3",
+        ),
+        (lambda d: d["kernels"][0].update(unit=1), "manifest.kernels[0].unit is 1"),
+        (lambda d: d["kernels"][0].update(unit=-1), "manifest.kernels[0].unit is -1"),
+        (lambda d: d["kernels"][0].update(parameters=None), "manifest.kernels[0].parameters is None"),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(kind="number"),
+            "manifest.kernels[0].parameters[1].kind is 'number'",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][0].update(element=8),
+            "manifest.kernels[0].parameters[0].element is 8",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][0].update(const=0),
+            "manifest.kernels[0].parameters[0].const is 0",
+        ),
+        (lambda d: d["symbols"][0].update(space=["device"]), "manifest.symbols[0].space is ['device']"),
+        (lambda d: d["symbols"][0].update(unit=7), "manifest.symbols[0].unit is 7"),
+        (lambda d: d.update(embedded=[]), "manifest.embedded is []"),
+    ],
+)
+def test_damage_is_told_with_file_field_and_remedy(change, complaint):
+    with pytest.raises(ManifestError) as raised:
+        loads(damaged(change), ORIGIN)
+    remedy = "reinstall the package that holds it"
+    assert str(raised.value) == f"{ORIGIN}: damaged manifest: {complaint}; {remedy}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "null", "[]", "3", '"manifest"', b"\xff\xfe", b"\0" * 99, "[" * 100_000, dumps(MANIFEST)[:-20]],
+)
+def test_what_is_no_manifest_is_told_as_such(text):
+    with pytest.raises(ManifestError, match=rf"^{ORIGIN}: not a manifest: .*; reinstall the package"):
+        loads(text, ORIGIN)
+
+
+def test_a_newer_schema_asks_for_a_newer_package():
+    newer = damaged(lambda data: data.update(schema=manifest.SCHEMA + 1, surprise=1))
+    complaint = "written in manifest schema 2, and this cuda-ext reads up to 1; upgrade cuda-ext"
+    with pytest.raises(ManifestError, match=rf"^{ORIGIN}: {complaint}$"):
+        loads(newer, ORIGIN)
+
+
+def test_every_truncation_is_noticed():
+    text = dumps(MANIFEST).rstrip()
+    for size in range(len(text)):
+        with pytest.raises(ManifestError):
+            loads(text[:size], ORIGIN)
+
+
+def test_reading_needs_nothing_but_the_standard_library():
+    script = (
+        "import sys, cuda_ext.manifest\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
+        "assert loaded <= {'cuda_ext', '__main__'}, loaded\n"
+    )
+    subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{script}"],
+        check=True,
+    )
