@@ -177,11 +177,10 @@ def run_script(script: str, directory: Path, *options: str, **variables: str) ->
     """Run Python code that finds the packages in `directory`, in a process of its own."""
     log = directory / "calls"
     log.write_text("")
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "FAKE_", "LD_LIBRARY"))}
     environment = {"PYTHONPATH": os.pathsep.join(map(str, (directory, CHECKOUT))), "FAKE_CUDA_LOG": str(log)}
     done = subprocess.run(
         [sys.executable, *options, "-W", "error", "-c", PRELUDE + textwrap.dedent(script)],
-        env={**inherited, **environment, **variables},
+        env={**os.environ, **environment, **variables},
         capture_output=True,
         text=True,
         timeout=60,
@@ -208,13 +207,13 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def with_driver(fake_driver: Path, tmp_path: Path) -> Callable[..., Run]:
-    """Runs a script under the fake driver; its settings are given without their FAKE_CUDA_.
+def with_driver(fake_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    """Runs a script under the fake driver, whose settings are given without their FAKE_CUDA_.
 
-    The sample module is there, unless the test has put another one into ``tmp_path``.
+    The sample module can be imported, and lies in ``tmp_path``.
     """
-    if not (tmp_path / "sample").exists():
-        write_package(tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    write_package(tmp_path)
 
     def run(script: str, *options: str, **settings: str | int) -> Run:
         variables = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}

@@ -52,8 +52,8 @@ def test_arrows_run_one_way(path):
 
 
 def test_other_programs_are_run_in_one_place():
-    runners = {path for path in MODULES if {"subprocess", "subprocess.run", "os.system"} & set(imports(path))}
-    assert runners == {Path("cuda_ext/compiler/process.py")}
+    runners = [p for p in MODULES if any(name.partition(".")[0] == "subprocess" for name in imports(p))]
+    assert runners == [Path("cuda_ext/compiler/process.py")]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
@@ -74,7 +74,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_else():
-    assert loaded_by("import cuda_ext") == {"cuda_ext"}
+    assert loaded_by("import cuda_ext") - {"__future__"} == {"cuda_ext"}
 
 
 @pytest.mark.parametrize("module", ["build.project", "compiler.module", "compiler.nvrtc", "integrations"])

@@ -89,7 +89,7 @@ class Nvrtc:
         # Without a seed, internal names hold the time and the process id.
         options = [f"--frandom-seed={unit.name}"]
         if unit.options.relaxed_constexpr:
-            # NVRTC has no --expt-relaxed-constexpr. This does more: whatever has no annotation is device code.
+            # NVRTC has no --expt-relaxed-constexpr. This does more: what has no annotation is device code.
             options.append("--device-as-default-execution-space")
         if unit.options.relocatable:
             options.append("--relocatable-device-code=true")

@@ -6,7 +6,6 @@ and what was found.
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 import operator
@@ -20,6 +19,7 @@ from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.runtime.device_memory import HasCudaArrayInterface, HasDataPtr, device_memory
 from cuda_ext.runtime.elements import check_dtype
+from cuda_ext.runtime.hints import did_you_mean
 
 __all__ = ["Pointer", "pack"]
 
@@ -53,8 +53,7 @@ def _in_order(parameters: Sequence[Parameter], named: Mapping[str, object]) -> l
     names = [parameter.name for parameter in parameters]
     for name in named:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, names)
             raise ArgumentError(f"no parameter {name!r} is left to be given by name{hint}")
     if missing := [name for name in names if name not in named]:
         raise ArgumentError(f"missing: {', '.join(missing)}")

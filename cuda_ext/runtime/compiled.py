@@ -46,10 +46,10 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     """Compile `source`, which is CUDA C++ text or the path of a ``.cu`` file.
 
     `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``); by
-    default they are those of the GPUs in this machine, or ``all-major`` where it has none. `instantiate` lists
-    C++ name expressions; kernels that are not templates need no listing. `headers` maps names to the text
-    of headers that the source may include besides those found in `include_dirs`. `report` receives the
-    compiler's warnings.
+    default they are those of the GPUs in this machine, or ``all-major`` where it has none. `instantiate`
+    lists C++ name expressions; kernels that are not templates need no listing. `headers` maps names to
+    the text of headers that the source may include besides those found in `include_dirs`. `report`
+    receives the compiler's warnings.
 
     >>> import cuda_ext
     >>> module = cuda_ext.compile(

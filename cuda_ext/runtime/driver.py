@@ -181,8 +181,6 @@ def _refusal(error: DriverCallError) -> DriverError:
                 "the CUDA library that was found is a stub for linking, not a driver; take the toolkit's "
                 "stubs directory out of LD_LIBRARY_PATH"
             )
-        case 36:  # CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER
-            return DriverTooOldError(f"the NVIDIA driver is too old: {error}; upgrade the driver")
         case 100 | 101:  # CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE
             return NoDeviceError(_no_device())
         case 803:  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH

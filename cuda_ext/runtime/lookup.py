@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.compiler.names import normalise
 from cuda_ext.errors import ArgumentError, KernelNotFoundError
+from cuda_ext.runtime.hints import did_you_mean
 from cuda_ext.runtime.index import plain_name
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.library import Library
@@ -174,10 +174,10 @@ def _not_found(library: Library, name: str) -> KernelNotFoundError:
             f'add "{name}" to `instantiate` and build again'
         )
     known = [*index.expressions, *index.kernels, *index.symbols, *filter(None, index.members)]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
     has = _listed([*index.expressions, *index.symbols])
-    return KernelNotFoundError(f"{module} has no kernel or symbol {name!r}{hint}; it has: {has}")
+    return KernelNotFoundError(
+        f"{module} has no kernel or symbol {name!r}{did_you_mean(name, known)}; it has: {has}"
+    )
 
 
 def _listed(names: Iterable[str], most: int = 20) -> str:
