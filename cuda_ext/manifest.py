@@ -46,8 +46,9 @@ ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum
 class Parameter:
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
-    ``type`` is the C++ type without typedefs; ``size`` and ``offset`` count bytes. ``element`` is a
-    pointer's target type and ``const`` says whether the target is. ``opaque`` parameters come from
+    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` count bytes; the offset is PTX's, and
+    cubins shift what is aligned to more than 16 bytes. ``element`` is a pointer's target type and ``const``
+    says whether the target is. ``opaque`` parameters come from
     images without type information: any value of that size is taken.
     """
 

@@ -132,6 +132,7 @@ ADDRESS = struct.pack("<Q", 0x7F00)
         ("pointer 8 __half2* v", Array("<f2"), ADDRESS),
         ("opaque 8 unsigned_char[8] v", Tensor("float32"), ADDRESS),
         ("opaque 8 unsigned_char[8] v", Array("<f4"), ADDRESS),
+        ("opaque 8 unsigned_char[8] v", Array("<f4", read_only=True), ADDRESS),
         ("opaque 8 unsigned_char[8] v", 0x7F00, ADDRESS),
         ("opaque 8 unsigned_char[8] v", None, bytes(8)),
         ("opaque 8 unsigned_char[8] v", np.float64(2.5), struct.pack("<d", 2.5)),

@@ -44,10 +44,14 @@ _FILE = re.compile(rb'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class PtxParameter:
-    """One ``.param`` of an entry; ``size`` and ``align`` count bytes, ``type`` is PTX's (``u64``, ``b8``)."""
+    """One ``.param`` of an entry: ``size`` and ``align`` count bytes, ``type`` is PTX's (``u64``, ``b8``).
+
+    ``count`` is that of an array.
+    """
 
     name: str
     type: str
+    count: int | None
     size: int
     align: int
     pointer: bool
@@ -126,6 +130,7 @@ def _parameter(match: re.Match[bytes]) -> PtxParameter:
     return PtxParameter(
         name=match["name"].decode(),
         type=match["type"].decode(),
+        count=int(match["count"]) if match["count"] else None,
         size=width * int(match["count"] or 1),
         align=int(match["align"] or width),
         pointer=match["pointer"] is not None,

@@ -141,8 +141,8 @@ def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
     if slot.pointer:
         return Parameter(name, "void*", "pointer", slot.size, offset, element="void")
     kind, spelling = _PTX_KINDS.get(slot.type, ("opaque", f".{slot.type}"))
-    if kind != "opaque" and slot.size * 8 != int(slot.type[1:]):
-        kind, spelling = "opaque", f".{slot.type}[]"
+    if slot.count is not None:
+        kind, spelling = "opaque", f".{slot.type}[{slot.count}]"
     return Parameter(name, spelling, kind, slot.size, offset)
 
 

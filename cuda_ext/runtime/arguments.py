@@ -130,7 +130,7 @@ def _pointer(parameter: Parameter, value: object) -> bytes:
         address: int | None = 0
     elif memory := device_memory(value):
         check_dtype(memory.dtype, parameter.element)
-        if memory.read_only and not parameter.const:
+        if memory.read_only and not parameter.const and parameter.kind == "pointer":
             raise ArgumentError(f"expected writable memory ({parameter.type}), found a read-only array")
         address = memory.address
     else:
