@@ -36,14 +36,15 @@ struct Point { float x, y, z; };
 enum class Level : short { low, high };
 
 namespace ns {
+template <class T> __device__ void put(unsigned char*& out, T value) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
+  for (int i = 0; i < sizeof value; i++) *out++ = bytes[i];
+}
+
 __global__ void store(unsigned char* out, bool b, char c, short s, unsigned int u, long long l, float f,
                       double d, __half h, __nv_bfloat16 g, Point p, Level e) {
-  int at = 0;
-  auto put = [&](auto value) {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
-    for (int i = 0; i < sizeof value; i++) out[at++] = bytes[i];
-  };
-  put(b), put(c), put(s), put(u), put(l), put(f), put(d), put(h), put(g), put(p), put(e);
+  put(out, b), put(out, c), put(out, s), put(out, u), put(out, l), put(out, f);
+  put(out, d), put(out, h), put(out, g), put(out, p), put(out, e);
 }
 }
 

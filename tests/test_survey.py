@@ -158,7 +158,7 @@ def test_offsets_follow_the_alignment():
         "",
         "char a, bool b, double d, short s, float4 f, int i",
         "Narrow n, Plain p, ns::Mode m, Either e, Empty y, bool c, Pair q",
-        "float3 a, char b, double3 c, char d, uchar4 e, longlong2 f, int4 g, short2 h, ns::Box<char> i, int j",
+        "float3 a, char b, double3 c, char d, uchar4 e, longlong2 f, int4 g, short2 h, ns::Box<char> i",
         "const float* x, int n, void (*f)(int), int (*rows)[4], char c, float** p",
     ],
 )
@@ -173,11 +173,9 @@ def test_places_and_sizes_are_those_of_the_cubin(declarations, architecture):
 def test_a_cubin_places_what_is_aligned_to_64_bytes_for_itself():
     source = f'{TYPES}extern "C" __global__ void k(char c, Map map, int i) {{}}'
     assert [p.offset for p in survey(source).kernels["k"].parameters] == [0, 64, 192]
-    built = {a: read_cubin(image(source, a).data).kernels["k"] for a in ("sm_80", "sm_90", "sm_100")}
-    assert {a: [p.size for p in parameters] for a, parameters in built.items()} == dict.fromkeys(
-        built, [1, 128, 4]
-    )
-    assert len({parameters[1].offset for parameters in built.values()}) > 1
+    built = [read_cubin(image(source, a).data).kernels["k"] for a in ("sm_80", "sm_90", "sm_100")]
+    assert all([p.size for p in parameters] == [1, 128, 4] for parameters in built)
+    assert len({parameters[1].offset for parameters in built}) > 1
 
 
 # ---------------------------------------------------------------------------------------------- kernels
@@ -301,7 +299,7 @@ def test_variables_are_described(source, expected):
         "__device__ const int c = 3;",
         "__device__ const int table[2] = {1, 2};",
         "__constant__ const float table[2] = {1, 2};",
-        "#include <cuda/std/functional>",
+        "#include <cuda/std/utility>",
     ],
 )
 def test_what_nobody_can_write_is_no_symbol(source):
@@ -316,7 +314,7 @@ def test_variables_of_project_headers_are_symbols():
 
 
 def test_all_variables_of_an_image_are_seen():
-    source = "#include <cuda/std/functional>\nconstexpr int c = 3; __device__ int d;\n__global__ void k() {}"
+    source = "#include <cuda/std/utility>\nconstexpr int c = 3; __device__ int d;\n__global__ void k() {}"
     assert survey(source).variables >= set(image(source).variables)
 
 

@@ -166,7 +166,27 @@ def _surveyed(unit: TranslationUnit, images: Sequence[CompiledImage], compiler: 
     for image in images[1:]:
         if not (survey.kernels.keys() >= set(image.entries) and survey.variables >= set(image.variables)):
             survey = _merged([survey, compiler.survey(unit, image.architecture)])
+    for image in images:
+        _check_sizes(unit, image, survey)
     return survey
+
+
+def _check_sizes(unit: TranslationUnit, image: CompiledImage, survey: Survey) -> None:
+    """Compare the description with what is in `image`: one name may not stand for different things."""
+    found = _survey_of_images([image])
+    for lowered, kernel in found.kernels.items():
+        known = survey.kernels[lowered]
+        if [p.size for p in kernel.parameters] != [p.size for p in known.parameters]:
+            raise CompilationError(
+                f"{unit.name}: kernel {known.name!r} has other parameters for {image.architecture}; give it "
+                "another name there"
+            )
+    for lowered, symbol in survey.symbols.items():
+        if lowered in found.symbols and found.symbols[lowered].size != symbol.size:
+            raise CompilationError(
+                f"{unit.name}: variable {symbol.name!r} has another size for {image.architecture}; give it "
+                "another name there"
+            )
 
 
 def _merged(surveys: Iterable[Survey]) -> Survey:
