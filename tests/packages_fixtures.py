@@ -100,27 +100,25 @@ def cuda_ext_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def environment_with(
     cuda_ext_wheel: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Environment]:
-    """All that building takes, with the setuptools that a requirement names; made once."""
+) -> Callable[..., Environment]:
+    """All that building takes, with the setuptools that a requirement names and nvcc if wanted; made once."""
 
     @functools.cache
-    def environment_with(setuptools: str) -> Environment:
-        cuda_ext = f"cuda-ext[cu13] @ {cuda_ext_wheel.as_uri()}"
+    def environment_with(setuptools: str, extra: str = "cu13") -> Environment:
+        cuda_ext = f"cuda-ext[{extra}] @ {cuda_ext_wheel.as_uri()}"
         return Environment.make(tmp_path_factory.mktemp("environment"), cuda_ext, setuptools, "build", "pip")
 
     return environment_with
 
 
 @pytest.fixture(scope="session", params=SETUPTOOLS.values(), ids=list(SETUPTOOLS))
-def environment(
-    request: pytest.FixtureRequest, environment_with: Callable[[str], Environment]
-) -> Environment:
+def environment(request: pytest.FixtureRequest, environment_with: Callable[..., Environment]) -> Environment:
     """An environment with the current setuptools, and one with the oldest."""
     return environment_with(request.param)
 
 
 @pytest.fixture(scope="session")
-def current_environment(environment_with: Callable[[str], Environment]) -> Environment:
+def current_environment(environment_with: Callable[..., Environment]) -> Environment:
     """The one with the current setuptools."""
     return environment_with(SETUPTOOLS["current"])
 

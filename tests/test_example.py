@@ -1,28 +1,51 @@
-"""``example_project`` from source to wheel to use: what the README promises, on the package that it shows."""
+"""``example_project`` from source to wheel to use: what the README promises, on the package that it shows.
+
+The same project is built with NVRTC and, where there is a host compiler, with nvcc.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cuda_ext.compiler.fatbin import read_fatbin
-from tests.packages_fixtures import CHECKOUT, EPOCH, Environment
+from tests.packages_fixtures import CHECKOUT, EPOCH, SETUPTOOLS, Environment
 
+PROJECTS = {
+    "nvrtc": CHECKOUT / "example_project",
+    "nvcc": CHECKOUT / "tests" / "packages" / "example_with_nvcc",
+}
 EVERYWHERE = {"sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"}
+UNITS = ("axpy", "clamp", "gemm", "histogram", "reduce", "scan", "softmax", "stencil")
 
 
-def copied(to: Path) -> Path:
+def copied(project: Path, to: Path) -> Path:
     ignored = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__", ".*")
-    return Path(shutil.copytree(CHECKOUT / "example_project", to, ignore=ignored))
+    return Path(shutil.copytree(project, to, ignore=ignored))
+
+
+@pytest.fixture(scope="module", params=["nvrtc", pytest.param("nvcc", marks=pytest.mark.host_compiler)])
+def compiler(request: pytest.FixtureRequest) -> str:
+    if request.param == "nvcc" and not any(map(shutil.which, ("g++", "clang++", "cl"))):
+        pytest.skip("nvcc needs a host compiler, and none is on PATH")
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def wheel(current_environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return current_environment.build(copied(tmp_path_factory.mktemp("example") / "example"), "wheel")
+def builder(compiler: str, environment_with: Callable[..., Environment]) -> Environment:
+    return environment_with(SETUPTOOLS["current"], {"nvrtc": "cu13", "nvcc": "nvcc-cu13"}[compiler])
+
+
+@pytest.fixture(scope="module")
+def wheel(compiler: str, builder: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    project = copied(PROJECTS[compiler], tmp_path_factory.mktemp("example") / "example")
+    # Another nvcc that this machine may have does not count.
+    return builder.build(project, "wheel", CUDA_PATH="", CUDA_HOME="")
 
 
 @pytest.fixture(scope="module")
@@ -42,21 +65,27 @@ def test_the_fatbins_hold_every_architecture_of_their_unit(installed: Path) -> N
         fatbin.stem: {entry.architecture for entry in read_fatbin(fatbin.read_bytes())}
         for fatbin in installed.rglob("*.fatbin")
     }
-    units = ("axpy", "clamp", "gemm", "histogram", "reduce", "scan", "softmax", "stencil")
-    assert found == {**dict.fromkeys(units, EVERYWHERE), "gemm_hopper": {"sm_90a"}}
+    assert found == {**dict.fromkeys(UNITS, EVERYWHERE), "gemm_hopper": {"sm_90a"}}
 
 
-def test_the_demonstration_passes(installed: Path, current_environment: Environment) -> None:
-    printed = current_environment.run("-m", "example_project", PYTHONPATH=str(installed))
+def test_the_manifest_names_the_compiler(installed: Path, compiler: str) -> None:
+    manifests = [json.loads(file.read_bytes()) for file in installed.rglob("manifest.json")]
+    assert {(m["compiler"], m["version"].partition(".")[0]) for m in manifests} == {(compiler, "13")}
+
+
+def test_the_demonstration_passes(installed: Path, builder: Environment) -> None:
+    printed = builder.run("-m", "example_project", PYTHONPATH=str(installed))
     assert "blockwise::reduce<float, 256>(long long n, const float* x, float* partial)" in printed
     assert "weights  float[9]  36 bytes" in printed
     assert "No GPU here: 15 kernels in 57 images" in printed or "against numpy" in printed
 
 
-def test_importing_it_loads_nothing_heavy(installed: Path, current_environment: Environment) -> None:
-    program = "import sys; before = set(sys.modules); from example_project import kernels; import json; "
-    program += "print(json.dumps(sorted(set(sys.modules) - before)))"
-    loaded = json.loads(current_environment.run("-c", program, PYTHONPATH=str(installed)))
+def test_importing_it_loads_nothing_heavy(installed: Path, builder: Environment) -> None:
+    program = (
+        "import sys; before = set(sys.modules); from example_project import kernels; "
+        "loaded = set(sys.modules) - before; import json; print(json.dumps(sorted(loaded)))"
+    )
+    loaded = json.loads(builder.run("-c", program, PYTHONPATH=str(installed)))
     ours = [name for name in loaded if name.partition(".")[0] in ("cuda_ext", "example_project")]
     assert ours == [
         "cuda_ext",
@@ -65,14 +94,16 @@ def test_importing_it_loads_nothing_heavy(installed: Path, current_environment: 
         "example_project",
         "example_project.kernels",
     ]
-    assert not any(name.partition(".")[0] in ("cuda", "numpy", "dataclasses") for name in loaded)
+    assert not {"cuda", "dataclasses", "json", "numpy"}.intersection(loaded)
 
 
-def test_two_directories_give_the_same_wheel(current_environment: Environment, tmp_path: Path) -> None:
+def test_two_directories_give_the_same_wheel(
+    environment_with: Callable[..., Environment], tmp_path: Path
+) -> None:
+    few = {"SOURCE_DATE_EPOCH": EPOCH, "CUDAARCHS": "80-real;90a-real"}
+    builder = environment_with(SETUPTOOLS["current"])
     wheels = [
-        current_environment.build(
-            copied(tmp_path / place), "wheel", SOURCE_DATE_EPOCH=EPOCH, CUDAARCHS="80;90a-real"
-        )
+        builder.build(copied(PROJECTS["nvrtc"], tmp_path / place), "wheel", **few)
         for place in ("here", "elsewhere/ünd da")
     ]
     assert wheels[0].read_bytes() == wheels[1].read_bytes()

@@ -60,7 +60,8 @@ def explain(
         name = match["name"] or match["name2"] or match["name3"]
         if match["by_macro"]:
             notes.append(
-                f'{match["place"]}: an #include whose name is a macro is not followed; write #include "{name}"'
+                f"{match['place']}: an #include whose name is a macro is not followed; write out "
+                f'#include "{name}"'
             )
         elif host_headers:
             notes.append(
@@ -91,8 +92,8 @@ def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
     directories = list(directories)
     if any(Path(place).is_relative_to(directory) for directory in directories):
         return (
-            f"{place}: this header is not for device code, as it includes <{name}>, which only host compilers "
-            'have; leave it out, or set compiler = "nvcc"'
+            f"{place}: this header needs <{name}>, which NVRTC does not have; if it is for host code, leave "
+            'it out or set compiler = "nvcc"; otherwise a package of the tool chain is missing'
         )
     equivalent: Sequence[str] = [f"cuda/std/{name}", f"cuda/std/{name.removesuffix('.h')}"]
     if name.endswith(".h"):

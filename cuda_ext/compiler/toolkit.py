@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -54,7 +55,10 @@ def _roots(major: int) -> Iterator[Path]:
             yield nvidia / f"cu{major}"
         else:
             yield from (nvidia / "cuda_runtime", nvidia / "cuda_cccl")
-            yield from sorted(p for p in nvidia.iterdir() if (p / "include").is_dir())
+            # Before 13, each package has a directory of its own; cu13 is that of the next version.
+            yield from sorted(
+                p for p in nvidia.iterdir() if (p / "include").is_dir() and not re.fullmatch(r"cu\d+", p.name)
+            )
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if value := os.environ.get(variable):
             yield Path(value)
