@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.bindings import binding
 from cuda_ext.errors import BuildError, FatbinError
 from cuda_ext.manifest import ImageKind
 
@@ -41,6 +40,8 @@ def make_fatbin(images: Iterable[FatbinImage], compress: Compression) -> bytes:
     # An entry names a host, by default the one that it is made on. Of the modes, only "size"
     # compresses cubins without being told to.
     options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
+    from cuda_ext.compiler.bindings import binding  # the loader only reads, and starts faster without
+
     nvfatbin = binding("nvfatbin")
     handle = nvfatbin.create(options, len(options))
     try:
