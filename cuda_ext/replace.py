@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import glob
 import os
 import shutil
@@ -26,12 +27,15 @@ def replace_directory(
 ) -> None:
     """Make `directory` hold exactly `files`, by their paths within it. Raises :class:`OSError`.
 
-    `check` may look at what is there, while nobody else writes, and raise to keep it. On Windows, and on
-    file systems that cannot exchange two directories, there is a moment with neither old nor new.
+    Only a directory is ever replaced. `check` may look at what is there, while nobody else writes, and raise
+    to keep it. On Windows, and on file systems that cannot exchange two directories, there is a moment with
+    neither old nor new.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _only_writer(directory.parent) as alone:
         check(directory)
+        if os.path.lexists(directory) and not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
         if alone:
             for remains in directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"):
                 shutil.rmtree(remains, ignore_errors=True)

@@ -138,7 +138,7 @@ def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple
         (directory / "pkg/py.typed").touch()
     (directory / "user.py").write_text(user)
     if tool == "mypy":
-        command = ["mypy", "--strict", f"--cache-dir={ROOT / '.mypy_cache'}", "user.py", "pkg"]
+        command = ["mypy", f"--config-file={ROOT / 'pyproject.toml'}", "user.py", "pkg"]
         environment = {"MYPYPATH": str(ROOT)}
     else:
         settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["user.py", "pkg"]}

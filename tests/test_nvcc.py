@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import pytest
 
-from cuda_ext.compiler import cubin, process, ptx
+from cuda_ext.compiler import process, ptx
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.cubin import read_cubin
 from cuda_ext.compiler.linker import LinkInput, link
 from cuda_ext.compiler.nvcc import Nvcc, find_nvcc
 from cuda_ext.compiler.nvrtc import Nvrtc
@@ -289,8 +290,8 @@ TARGETS = {"90": True, "90a": True, "90f": False, "91": False, "100f": True, "20
 @pytest.mark.host_compiler
 def test_a_cubin_holds_its_kernels_and_variables(nvcc):
     image = nvcc.compile(UNIT, Architecture.parse("sm_90a"))
-    assert cubin.read_cubin(image.data).target == image.architecture
-    assert image.entries == cubin.kernels(image.data)
+    assert read_cubin(image.data).target == image.architecture
+    assert image.entries == tuple(read_cubin(image.data).kernels)
     assert {"plain", "_Z10overloadedi", "_Z10overloadedd"} <= set(image.entries)
     assert {"from_header", "_ZN2ns5inner5tableE", "bytes"} <= set(image.variables)
 
@@ -307,7 +308,7 @@ def test_ptx_holds_its_kernels_and_variables(nvcc):
 def test_lto_ir_links_to_a_cubin_with_the_names_that_were_told(nvcc):
     image = nvcc.compile(UNIT, LTO_90)
     linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
-    assert set(image.names.values()) <= set(cubin.kernels(linked))
+    assert set(image.names.values()) <= set(read_cubin(linked).kernels)
 
 
 @pytest.mark.host_compiler
@@ -374,7 +375,8 @@ def test_relocatable_code_may_call_what_another_unit_defines(nvcc):
     source = "extern __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }"
     other = unit("__device__ int f(int x) { return x; }", relocatable=True)
     objects = [nvcc.compile(u, SM_90).data for u in (unit(source, relocatable=True), other)]
-    assert cubin.kernels(link([LinkInput("o", "cubin", data) for data in objects], SM_90)) == ("_Z1kPi",)
+    linked = link([LinkInput("o", "cubin", data) for data in objects], SM_90)
+    assert list(read_cubin(linked).kernels) == ["_Z1kPi"]
     with pytest.raises(CompilationError, match="_Z1fi"):
         nvcc.compile(unit(source), SM_90)
 
@@ -498,7 +500,7 @@ def test_relocatable_units_of_one_name_in_two_directories_do_not_collide(nvcc):
     source = b"static __global__ void k(float* x) { *x = 1; }"
     units = [TranslationUnit(n, source, options=Options(relocatable=True)) for n in ("a/k.cu", "b/k.cu")]
     objects = [LinkInput(u.name, "cubin", nvcc.compile(u, SM_90).data) for u in units]
-    assert len(cubin.kernels(link(objects, SM_90))) == 2
+    assert len(read_cubin(link(objects, SM_90)).kernels) == 2
 
 
 @pytest.mark.host_compiler

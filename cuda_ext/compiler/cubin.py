@@ -15,7 +15,7 @@ from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedS
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Parameter
 
-__all__ = ["Binding", "Cubin", "kernels", "read_cubin", "survey_of_cubin", "variables"]
+__all__ = ["Binding", "Cubin", "read_cubin", "survey_of_cubin"]
 
 Binding = Literal["local", "global", "weak"]
 
@@ -54,8 +54,7 @@ class Cubin:
 
 def read_cubin(data: bytes) -> Cubin:
     """Read all that is there to know; raise :class:`BuildError` unless `data` is a whole cubin."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
+    from cuda_ext.compiler.elf import ELFError, ELFFile
 
     try:
         elf = ELFFile(io.BytesIO(data))
@@ -64,16 +63,6 @@ def read_cubin(data: bytes) -> Cubin:
     # Damage shows itself anywhere in pyelftools.
     except (ELFError, AttributeError, OverflowError, TypeError, ValueError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
-
-
-def kernels(cubin: bytes) -> tuple[str, ...]:
-    """The lowered names of the kernels in `cubin`, sorted."""
-    return tuple(read_cubin(cubin).kernels)
-
-
-def variables(cubin: bytes) -> Mapping[str, PtxVariable]:
-    """The ``__device__`` and ``__constant__`` variables in `cubin`, by lowered name."""
-    return read_cubin(cubin).variables
 
 
 def survey_of_cubin(cubin: bytes) -> Survey:

@@ -11,6 +11,7 @@ from cuda_ext.compiler import ptx, toolkit
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.cubin import Cubin, read_cubin, survey_of_cubin
 from cuda_ext.compiler.fatbin import read_fatbin
+from cuda_ext.compiler.image import read_image
 from cuda_ext.compiler.linker import LinkInput, link
 from cuda_ext.compiler.survey import survey_of_assembly
 from cuda_ext.compiler.translation_unit import (
@@ -81,7 +82,7 @@ def compile_unit(
             images = [_assembled(unit, a) for a in architectures]
             survey = _survey_of_images(images)
         case "cubin":
-            images = [_described(_target_of_cubin(unit, architectures), unit.source)]
+            images = [read_image(_target_of_cubin(unit, architectures), unit.source)]
             survey = survey_of_cubin(unit.source)
         case "fatbin":
             container = unit.source
@@ -135,7 +136,7 @@ def link_units(
         objects = [objects[index] for objects, _ in found]
         inputs = [LinkInput(u.name, o.architecture.kind, o.data) for u, o in zip(units, objects, strict=True)]
         try:
-            linked = _described(architecture, _link(inputs, architecture, compiler))
+            linked = read_image(architecture, _link(inputs, architecture, compiler))
             _check_linked(linked)
         except CompilationError as error:
             raise CompilationError(f"{name}: linking for {architecture}: {error}") from None
@@ -213,14 +214,14 @@ def _assembled(unit: TranslationUnit, architecture: Architecture) -> CompiledIma
                 "list only architectures that it serves, in an override if other sources serve more"
             )
     if unit.kind == architecture.kind:
-        return _described(architecture, unit.source)
+        return read_image(architecture, unit.source)
     if architecture.kind == "ltoir":
         raise CompilationError(f"{unit.name}: PTX cannot become LTO-IR for {architecture}")
     try:
         data = link([LinkInput(unit.name, unit.kind, unit.source)], architecture)  # type: ignore[arg-type]
     except CompilationError as error:
         raise CompilationError(f"{unit.name}: assembling for {architecture}: {error}") from None
-    return _described(architecture, data)
+    return read_image(architecture, data)
 
 
 def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architecture) -> CompiledImage:
@@ -229,7 +230,7 @@ def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architectu
         target = _cubin(unit).target
         if target is not None and target.number != architecture.number:
             raise CompilationError(f"{unit.name}: is a cubin for {target}, not for {architecture}")
-    return _described(architecture.as_kind(kind), unit.source)
+    return read_image(architecture.as_kind(kind), unit.source)
 
 
 def _cubin(unit: TranslationUnit) -> Cubin:
@@ -253,25 +254,13 @@ def _target_of_cubin(unit: TranslationUnit, architectures: Sequence[Architecture
 def _images_of_fatbin(unit: TranslationUnit) -> list[CompiledImage]:
     try:
         return [
-            _described(
+            read_image(
                 Architecture.parse(entry.architecture), entry.stored if entry.scrambled else entry.payload()
             )
             for entry in read_fatbin(unit.source)
         ]
     except FatbinError as error:
         raise CompilationError(f"{unit.name}: {error}") from None
-
-
-def _described(architecture: Architecture, data: bytes) -> CompiledImage:
-    match architecture.kind:
-        case "cubin":
-            cubin = read_cubin(data)
-            entries, variables = tuple(cubin.kernels), tuple(cubin.variables)
-        case "ptx":
-            entries, variables = tuple(sorted(ptx.kernels(data))), tuple(ptx.variables(data))
-        case "ltoir":
-            entries, variables = (), ()
-    return CompiledImage(architecture, data, {}, entries, tuple(sorted(variables)))
 
 
 def _survey_of_images(images: Iterable[CompiledImage]) -> Survey:

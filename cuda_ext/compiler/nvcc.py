@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.compiler import cubin, process, ptx, toolkit
+from cuda_ext.compiler import process, ptx, toolkit
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.diagnostics import explain
+from cuda_ext.compiler.image import read_image
 from cuda_ext.compiler.survey import survey_of_debug_ptx
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
@@ -125,15 +126,8 @@ class Nvcc:
         source = _with_name_map(unit, "static void* const")
         options = [*_target(architecture), *_options(unit, architecture)]
         data, log = self._run(unit, source, options)
-        match architecture.kind:
-            case "cubin":
-                entries, variables = cubin.kernels(data), tuple(sorted(cubin.variables(data)))
-            case "ptx":
-                entries, variables = tuple(sorted(ptx.kernels(data))), tuple(sorted(ptx.variables(data)))
-            case "ltoir":
-                entries, variables = (), ()
-        names = self._names(unit, architecture, entries)
-        return CompiledImage(architecture, data, names, entries, variables, log)
+        image = read_image(architecture, data, log=log)
+        return dataclasses.replace(image, names=self._names(unit, architecture, image.entries))
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         return self._described(unit, architecture).survey

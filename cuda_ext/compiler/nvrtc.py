@@ -10,10 +10,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.compiler import cubin, ptx, toolkit
+from cuda_ext.compiler import toolkit
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.bindings import binding
 from cuda_ext.compiler.diagnostics import explain
+from cuda_ext.compiler.image import read_image
 from cuda_ext.compiler.survey import survey_of_debug_ptx
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
@@ -67,16 +68,11 @@ class Nvrtc:
         options = [*self._options(unit), *self._target(architecture)]
         if not program.compile(options):
             raise CompilationError(self._explained(program.log, unit))
+        data = program.result({"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}[architecture.kind])
         if architecture.kind == "ptx":
-            data = program.result("PTX").rstrip(b"\0")
-            entries, variables = tuple(sorted(ptx.kernels(data))), tuple(sorted(ptx.variables(data)))
-        elif architecture.kind == "cubin":
-            data = program.result("CUBIN")
-            entries, variables = cubin.kernels(data), tuple(sorted(cubin.variables(data)))
-        else:
-            data, entries, variables = program.result("LTOIR"), (), ()
+            data = data.rstrip(b"\0")
         names = {e: program.lowered_name(e) for e in unit.instantiate}
-        return CompiledImage(architecture, data, names, entries, variables, program.log)
+        return read_image(architecture, data, names, program.log)
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         program = _Program(self._nvrtc, unit)

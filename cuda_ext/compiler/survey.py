@@ -147,7 +147,7 @@ def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
 
 
 def _dwarf(ptx: bytes) -> Any:
-    from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
+    from cuda_ext.compiler.elf import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 
     sections = ptx_text.debug_sections(ptx)
 

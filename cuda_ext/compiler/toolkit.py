@@ -103,6 +103,10 @@ def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
 def _cache_directory() -> Path:
     if configured := os.environ.get("CUDA_EXT_CACHE"):
         return Path(configured)
-    from platformdirs import user_cache_path
-
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise ToolchainError(
+            f'compiling needs platformdirs ({error}); install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+        ) from None
     return user_cache_path("cuda_ext")

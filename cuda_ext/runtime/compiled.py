@@ -80,7 +80,8 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
     """Make `directory` hold `module`, for :func:`load`; an earlier module in it is replaced as a whole.
 
-    Raises :class:`FileExistsError` if there is anything else in it.
+    Raises :class:`FileExistsError` if there is anything else in it, :class:`NotADirectoryError` if it is a
+    file.
     """
     if not isinstance(module, KernelModule):
         raise TypeError(f"expected a module of kernels, found {module!r}")

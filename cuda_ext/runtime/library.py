@@ -53,10 +53,11 @@ class Library:
         """Where `symbol` lies in the current context, which is one of `device`. Raises as :meth:`kernel`."""
         unit = self.manifest.units[symbol.unit]
         image = image_for(self.manifest, unit, device.capability, device.driver.version)
+        lowered = self._lowered_name(symbol, unit, image, device)
         try:
             with cuda.lock:
                 library = self._load(image, device.driver)
-            address, _ = device.driver.call("cuLibraryGetGlobal", library, symbol.lowered.encode())
+            address, _ = device.driver.call("cuLibraryGetGlobal", library, lowered.encode())
         except DriverCallError as error:
             raise self._refusal(unit, image, device, error) from None
         return int(address)
@@ -73,19 +74,24 @@ class Library:
     def _load_kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         unit = self.manifest.units[kernel.unit]
         image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        lowered = self.manifest.lowered_name(kernel, image)
-        if lowered is None:
-            built = [i.architecture for i in unit.images if self.manifest.lowered_name(kernel, i) is not None]
-            raise NoImageError(
-                f"{self.manifest.module}: {kernel.expression} is not built for this GPU: device is {device}, "
-                f"whose image, {image.architecture}, lacks it; built for {', '.join(built) or 'none'}"
-            )
+        lowered = self._lowered_name(kernel, unit, image, device)
         try:
             library = self._load(image, device.driver)
             handle = device.driver.call("cuLibraryGetKernel", library, lowered.encode())
             return LoadedKernel(device, handle)
         except DriverCallError as error:
             raise self._refusal(unit, image, device, error) from None
+
+    def _lowered_name(self, entity: Kernel | Symbol, unit: Unit, image: Image, device: Device) -> str:
+        lowered = self.manifest.lowered_name(entity, image)
+        if lowered is None:
+            name = entity.expression if isinstance(entity, Kernel) else entity.name
+            built = [i.architecture for i in unit.images if self.manifest.lowered_name(entity, i) is not None]
+            raise NoImageError(
+                f"{self.manifest.module}: {name} is not built for this GPU: device is {device}, "
+                f"whose image, {image.architecture}, lacks it; built for {', '.join(built) or 'none'}"
+            )
+        return lowered
 
     def _load(self, image: Image, driver: Driver) -> Any:
         if image.file not in self._loaded:
