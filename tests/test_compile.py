@@ -91,7 +91,7 @@ def test_a_mistake_is_told_with_its_line() -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"none\.cu: cannot be read: No such file"):
+    with pytest.raises(BuildError, match=r"none\.cu: is not a file"):
         cuda_ext.compile(tmp_path / "none.cu", architectures=["sm_90"])
 
 
@@ -110,7 +110,7 @@ def test_saving_again_replaces_the_earlier_module(tmp_path: Path) -> None:
 
 def test_saving_refuses_a_directory_of_other_things(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all of it")
-    with pytest.raises(FileExistsError, match="holds something else"):
+    with pytest.raises(FileExistsError, match=r"thesis\.tex: is no part of a saved module"):
         cuda_ext.save(filled(), tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "all of it"
 
@@ -123,9 +123,48 @@ def test_saving_never_replaces_a_file(tmp_path: Path, kind: str) -> None:
         place.write_text("kept")
     else:
         place.symlink_to(tmp_path / "kept")
-    with pytest.raises(NotADirectoryError):
+    with pytest.raises(FileExistsError, match="place: is no part of a saved module"):
         cuda_ext.save(filled(), place)
     assert place.read_text() == "kept"
+
+
+def test_saving_refuses_a_directory_with_any_other_manifest(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(FileExistsError):
+        cuda_ext.save(filled(), tmp_path)
+    assert (tmp_path / "manifest.json").read_text() == "{}"
+
+
+def test_saving_into_the_working_directory_refuses_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_text("kept")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError):
+        cuda_ext.save(filled(), "")
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"architectures": []}, "architectures: is empty"),
+        ({"architectures": "sm_90"}, r'architectures: expected a list of strings; write \["sm_90"\]'),
+        ({"instantiate": "fill<int>"}, "instantiate: expected a list of strings"),
+        ({"options": "-G"}, "options: expected a list of strings"),
+        ({"compress": "max"}, "compress: expected 'none' or 'speed' or 'balance' or 'size', found 'max'"),
+        ({"include_dirs": ["/nowhere"]}, "include_dirs: '/nowhere' is not a directory"),
+        ({"architectures": ["sm_91"]}, "architectures: nvrtc .* cannot compile for 'sm_91'; did you mean"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError, BuildError), match=message):
+        cuda_ext.compile(FILL, **{"architectures": ["sm_90"], **options})
+
+
+def test_a_path_is_not_taken_for_text() -> None:
+    with pytest.raises(TypeError, match="what looks like a path"):
+        cuda_ext.compile("device/fill.cu", architectures=["sm_90"])
 
 
 def test_what_is_no_module_of_kernels_is_refused(tmp_path: Path) -> None:

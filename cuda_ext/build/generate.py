@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +11,10 @@ from cuda_ext import manifest as manifest_file
 from cuda_ext.build import stubs
 from cuda_ext.compiler.module import CompiledModule
 from cuda_ext.errors import BuildError
+from cuda_ext.generated import foreign
 from cuda_ext.replace import replace_directory
 
-__all__ = ["Package", "generate", "is_generated", "obstacle"]
+__all__ = ["Package", "generate", "obstacle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +47,12 @@ class Package:
             )
 
 
-def is_generated(directory: Path) -> bool:
-    """Whether a build of ours made `directory`, be it an older or a newer version of us."""
-    try:
-        manifest = json.loads((directory / manifest_file.FILE_NAME).read_bytes())
-    except (OSError, ValueError):
-        return False
-    match manifest:
-        case {"schema": int(), "module": str(), "units": list()}:
-            return True
-    return False
-
-
 def obstacle(directory: Path) -> Path | None:
     """What a package in `directory` would replace, or hide from imports, that no build of ours made."""
-    if (module := directory.with_name(f"{directory.name}.py")).exists():
-        return module
-    if not os.path.lexists(directory):
-        return None
-    if not directory.is_dir():
-        return directory
-    ours = {"__pycache__"}
-    if is_generated(directory):
-        ours |= {"__init__.py", "__init__.pyi", manifest_file.FILE_NAME, "sources"}
-        ours |= {p.name for p in directory.iterdir() if p.suffix in _IMAGES or p.name.startswith(".")}
-    return next((p for p in sorted(directory.iterdir()) if p.name not in ours), None)
+    module = directory.with_name(f"{directory.name}.py")
+    return module if module.exists() else foreign(directory)
 
 
-_IMAGES = {".fatbin", ".cubin", ".ptx", ".ltoir"}
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and build again"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "; make it writable"),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cuda_ext.build.config import ModuleConfig
 from cuda_ext.build.files import KINDS, find_sources, include_directories
-from cuda_ext.compiler import architectures, headers
-from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler import headers
+from cuda_ext.compiler.architectures import Architecture, expand
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
 from cuda_ext.compiler.names import normalise, split_template
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
@@ -85,19 +85,7 @@ def _architectures(
     overridden = any("architectures" in o.settings and o.applies_to(source) for o in module.overrides)
     if not overridden and (archs := _from_cmake(os.environ.get("CUDAARCHS", ""))):
         names, where = archs, "CUDAARCHS"
-    found = architectures.expand(
-        names,
-        compiler.capabilities(),
-        compiler=f"{compiler.name} {compiler.version}",
-        where=where,
-        native=native,
-    )
-    for architecture in found:
-        if not compiler.supports(architecture):
-            raise BuildError(
-                f"{where}: {compiler.name} {compiler.version} cannot compile for '{architecture}'; "
-                f"did you mean '{Architecture(architecture.kind, architecture.number)}'?"
-            )
+    found = expand(names, compiler, where, native)
     match module.settings.emit:
         case "ptx":
             return tuple(sorted({a.as_kind("ptx") for a in found}))

@@ -11,9 +11,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import total_ordering
+from typing import TYPE_CHECKING
 
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import ImageKind
+
+if TYPE_CHECKING:
+    from cuda_ext.compiler.translation_unit import Compiler
 
 __all__ = ["GROUPS", "Architecture", "expand"]
 
@@ -80,26 +84,21 @@ class Architecture:
 
 
 def expand(
-    names: Iterable[str],
-    supported: Sequence[int],
-    *,
-    compiler: str,
-    where: str,
-    native: Sequence[int] = (),
+    names: Iterable[str], compiler: Compiler, where: str, native: Sequence[int] = ()
 ) -> tuple[Architecture, ...]:
     """Turn spellings and groups into a sorted list of architectures without duplicates.
 
-    `supported` are the compute capabilities that `compiler` names as its own. ``all`` means each of them
-    and ``all-major`` the lowest of each generation, both with PTX for the newest of them, so that GPUs
-    to come are served. ``native`` means the capabilities in `native`, those of the GPUs in this machine.
+    ``all`` means each capability that `compiler` names as its own and ``all-major`` the lowest of each
+    generation, both with PTX for the newest of them, so that GPUs to come are served. ``native`` means the
+    capabilities in `native`, those of the GPUs in this machine.
 
     Raises :class:`BuildError`, beginning with `where`, for an unknown spelling, for an architecture that
     the compiler lacks, and for ``native`` on a machine without a GPU.
     """
-    capabilities = sorted(supported)
+    capabilities = compiler.capabilities()
     groups = {
         "all": capabilities,
-        "all-major": list({n // 10: n for n in reversed(capabilities)}.values())[::-1],
+        "all-major": tuple({n // 10: n for n in reversed(capabilities)}.values())[::-1],
     }
     found: set[Architecture] = set()
     for name in names:
@@ -112,33 +111,42 @@ def expand(
                     f'{where}: "native" means the GPUs of this machine, and it has none that can be '
                     'asked; name architectures instead, such as "all-major" or "sm_90"'
                 )
-            found.update(Architecture("cubin", n) for n in native)
+            found.update(_checked(f"sm_{n}", compiler, where) for n in native)
         else:
-            found.add(_checked(name, capabilities, compiler, where))
+            found.add(_checked(name, compiler, where))
     return tuple(sorted(found))
 
 
-def _checked(name: str, capabilities: Sequence[int], compiler: str, where: str) -> Architecture:
+def _checked(name: str, compiler: Compiler, where: str) -> Architecture:
     try:
         architecture = Architecture.parse(name)
     except ValueError:
-        raise BuildError(f"{where}: unknown architecture {name!r}{_hint(name, capabilities)}") from None
-    if architecture.number not in capabilities:
+        raise BuildError(f"{where}: unknown architecture {name!r}; {_hint(name, compiler)}") from None
+    if not compiler.supports(architecture):
         raise BuildError(
-            f"{where}: {compiler} cannot compile for {name!r}{_hint(name, capabilities)} "
-            f"(it supports {', '.join(map(str, capabilities))})"
+            f"{where}: {compiler.name} {compiler.version} cannot compile for {name!r}; "
+            f"{_hint(name, compiler)} (it supports {', '.join(map(str, compiler.capabilities()))})"
         )
     return architecture
 
 
-def _hint(name: str, capabilities: Sequence[int]) -> str:
+def _hint(name: str, compiler: Compiler) -> str:
     """Name the nearest valid spelling, by digits when there are any."""
+    capabilities = compiler.capabilities()
     digits = re.search(r"\d+(?:\.\d+)?", name)
     if digits is None:
-        close = difflib.get_close_matches(name, GROUPS, n=1, cutoff=0.4)
-        return f"; did you mean {close[0]!r}?" if close else ""
-    number = int(digits[0].replace(".", ""))
-    nearest = min(capabilities, key=lambda n: (abs(n - number), n))
-    prefix = re.match(r"(sm|compute|lto)", name)
-    suffix = re.search(r"\d([af])$", name) if nearest == number else None
-    return f"; did you mean '{prefix[1] if prefix else 'sm'}_{nearest}{suffix[1] if suffix else ''}'?"
+        close = difflib.get_close_matches(name.lower().replace("_", "-"), GROUPS, n=1, cutoff=0.5)
+        if close:
+            return f"did you mean {close[0]!r}?"
+        return f"expected sm_{capabilities[0]} or the like, compute_..., lto_..., or {', '.join(GROUPS)}"
+    number = digits[0].replace(".", "")
+    begun = [n for n in capabilities if str(n).startswith(number)]
+    nearest = begun[0] if begun else min(capabilities, key=lambda n: (abs(n - int(number)), n))
+    prefix = re.match(r"(sm|compute|lto)", name.lower())
+    suffix = re.search(r"\d([af])$", name)
+    likely = Architecture(
+        _KIND_OF_PREFIX[prefix[1] if prefix else "sm"], nearest, suffix[1] if suffix else ""
+    )
+    if not compiler.supports(likely):
+        likely = Architecture(likely.kind, nearest)
+    return f"did you mean '{likely}'?"

@@ -27,7 +27,6 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.replace import remove_remains
 
 if TYPE_CHECKING:
     from cuda_ext.build.project import Project
@@ -84,7 +83,7 @@ def after_configuration(command: Command, _basename: str, _file: str) -> None:
             f"{named.__module__}.{named.__qualname__}: its sub_commands leave out the kernels; "
             'begin them with *setuptools.command.build.build.sub_commands, or add ("build_cuda", None)'
         )
-    from cuda_ext.build.generate import is_generated
+    from cuda_ext.generated import is_generated
 
     # setuptools finds in the source tree what an in-place build has left there.
     names = distribution.packages or ()
@@ -169,7 +168,8 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     def _remove_generated(self) -> None:
         """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""
-        from cuda_ext.build.generate import is_generated
+        from cuda_ext.generated import is_generated
+        from cuda_ext.replace import remove_remains
 
         wanted = {module.name for module in self.project.modules}
         built = Path(self.build_lib)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Literal, get_args
 
 from cuda_ext import devices
 from cuda_ext import manifest as manifest_file
@@ -20,6 +20,7 @@ from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.module import ModulePlan, UnitPlan, compile_module
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError
+from cuda_ext.generated import foreign
 from cuda_ext.replace import replace_directory
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 
@@ -61,6 +62,18 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the
     compiler's text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
     """
+    for argument, value in {
+        "architectures": architectures,
+        "instantiate": instantiate,
+        "options": options,
+        "include_dirs": include_dirs,
+    }.items():
+        if isinstance(value, str):
+            raise TypeError(f'{argument}: expected a list of strings; write ["{value}"]')
+    if compress not in get_args(Compression):
+        raise ValueError(
+            f"compress: expected {' or '.join(map(repr, get_args(Compression)))}, found {compress!r}"
+        )
     tool = _compiler(compiler)
     options_of_unit = Options(
         std=std,
@@ -80,8 +93,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
 def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
     """Make `directory` hold `module`, for :func:`load`; an earlier module in it is replaced as a whole.
 
-    Raises :class:`FileExistsError` if there is anything else in it, :class:`NotADirectoryError` if it is a
-    file.
+    Raises :class:`FileExistsError` if anything else would be lost.
     """
     if not isinstance(module, KernelModule):
         raise TypeError(f"expected a module of kernels, found {module!r}")
@@ -91,7 +103,7 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
     names = [*sorted(images), *(f"sources/{name}" for name in manifest.embedded or {})]
     files = {name: library.read(name) for name in names}
     files[manifest_file.FILE_NAME] = manifest_file.dumps(manifest).encode()
-    replace_directory(Path(directory), files, _refuse_others)
+    replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)  # noqa: PTH100 - keeps links
 
 
 def load(directory: str | os.PathLike[str]) -> ModuleType:
@@ -109,14 +121,8 @@ def load(directory: str | os.PathLike[str]) -> ModuleType:
 
 
 def _refuse_others(directory: Path) -> None:
-    if (
-        directory.is_dir()
-        and any(directory.iterdir())
-        and not (directory / manifest_file.FILE_NAME).is_file()
-    ):
-        raise FileExistsError(
-            f"{directory}: holds something else than a saved module; choose another directory"
-        )
+    if found := foreign(directory):
+        raise FileExistsError(f"{found}: is no part of a saved module, and would be lost; save elsewhere")
 
 
 def _compiler(name: str) -> Compiler:
@@ -134,13 +140,22 @@ def _gather(
 ) -> tuple[str, bytes, dict[str, bytes]]:
     """The name, text and headers of `source`. Names are relative to the directory that all files share."""
     directories = [Path(os.path.realpath(d)) for d in include_dirs]
+    for directory in directories:
+        if not directory.is_dir():
+            raise BuildError(f"include_dirs: {str(directory)!r} is not a directory")
     if isinstance(source, str):
+        if source.endswith(".cu") and "\n" not in source:
+            raise TypeError(
+                f"source: expected CUDA C++ text, found what looks like a path; pass pathlib.Path({source!r})"
+            )
         place, text = (
             (directories[0] if directories else Path(os.path.realpath(os.curdir))) / name,
             source.encode(),
         )
     else:
         place, text = Path(os.path.realpath(source)), None
+        if not place.is_file():
+            raise BuildError(f"{os.fspath(source)}: is not a file")
     root = Path(os.path.commonpath([place.parent, *directories]))
     if text is not None and not directories:
         return name, text, {}
@@ -150,11 +165,8 @@ def _gather(
 
 def _architectures(names: Sequence[str] | None, compiler: Compiler) -> tuple[Architecture, ...]:
     native = devices.capabilities() if names is None or "native" in names else []
+    if names is not None and not names:
+        raise BuildError('architectures: is empty; name at least one, such as "sm_90" or "all-major"')
     if names is None:
         names = ["native"] if native else ["all-major"]
-    tool = f"{compiler.name} {compiler.version}"
-    found = expand(names, compiler.capabilities(), compiler=tool, where="architectures", native=native)
-    for architecture in found:
-        if not compiler.supports(architecture):
-            raise BuildError(f"architectures: {tool} cannot compile for '{architecture}'")
-    return found
+    return expand(names, compiler, "architectures", native)

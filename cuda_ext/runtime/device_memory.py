@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,9 +50,14 @@ def device_memory(value: object) -> DeviceMemory | None:
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is None:
         return None
-    address, read_only = interface["data"]
-    # The address of an empty array may be anything.
-    return DeviceMemory(address or 0, dtype_of_typestr(interface["typestr"]), read_only)
+    try:
+        address, read_only = interface["data"]
+        # The address of an empty array may be anything.
+        return DeviceMemory(operator.index(address or 0), dtype_of_typestr(interface["typestr"]), read_only)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"expected a __cuda_array_interface__ with data and typestr ({error!r})"
+        ) from None
 
 
 def contiguous_size(value: HasCudaArrayInterface) -> int:

@@ -81,5 +81,11 @@ class Kernel:
                 )
                 raise LaunchError(f"{self.expression}: {error}; launched with {launch}{note}") from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from cuda_ext.runtime.lookup import item
+
+        # By name, since the module may have been built anew when this is loaded.
+        return item, (self._library, "", self.expression)
+
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"

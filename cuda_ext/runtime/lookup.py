@@ -38,6 +38,10 @@ def item(library: Library, namespace: str, expression: str) -> Found:
     name = _qualified(namespace, normalise(expression).removeprefix("::"))
     if kernel := library.index.expressions.get(name):
         return Kernel(library, kernel)
+    if overloads := [
+        k for e, k in library.index.expressions.items() if e.startswith(f"{name}(") and "<" in name
+    ]:
+        return KernelTemplate(library, name, overloads, None)
     return _named(library, name)
 
 
@@ -86,6 +90,9 @@ class Namespace:
     def __getitem__(self, expression: str) -> Any:
         return item(self.__library, self.__name, expression)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Namespace, (self.__library, self.__name)
+
     def __dir__(self) -> list[str]:
         return members(self.__library, self.__name)
 
@@ -119,12 +126,9 @@ class KernelTemplate:
         Of overloaded kernels ``"(int, float*)"`` chooses one by its parameters.
         """
         spelled = ", ".join(map(_spelled, arguments if isinstance(arguments, tuple) else (arguments,)))
-        name = normalise(self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>"))
-        if kernel := self.__library.index.expressions.get(name):
-            return Kernel(self.__library, kernel)
-        if overloads := [k for k in self.__kernels if k.expression.startswith(f"{name}(")]:
-            return KernelTemplate(self.__library, name, overloads, None)
-        raise _not_found(self.__library, name)
+        return item(
+            self.__library, "", self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>")
+        )
 
     def __call__(self, /, *arguments: Any, **launch: Any) -> None:
         """Launch the only kernel of this name, as :meth:`Kernel.__call__` does."""
@@ -141,6 +145,9 @@ class KernelTemplate:
         if self.__namespace is None:
             raise AttributeError(f"kernel {self.__name} has no attribute {name!r}")
         return getattr(self.__namespace, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return item, (self.__library, "", self.__name)
 
     def __dir__(self) -> list[str]:
         return dir(self.__namespace) if self.__namespace is not None else []

@@ -11,7 +11,7 @@ from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from cuda_ext.manifest import Manifest
@@ -42,6 +42,12 @@ class KernelModule(ModuleType):
         from cuda_ext.runtime.lookup import members
 
         return members(library_of(self), "")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dir(self))
+
+    def __contains__(self, name: object) -> bool:
+        return name in dir(self)
 
     __all__ = property(__dir__)  # what * imports
 

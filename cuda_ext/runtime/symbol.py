@@ -98,6 +98,11 @@ class Symbol:
         if read_only:
             raise ArgumentError("expected memory that may be written, found it read-only")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from cuda_ext.runtime.lookup import item
+
+        return item, (self._library, "", self.name)
+
     def __repr__(self) -> str:
         return f"<{self._symbol.space} symbol {self.type} {self.name}>"
 
