@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 needs_mount = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root on Linux can mount a file system"
+    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None,
+    reason="only root on Linux with mount(8) can mount a file system",
 )
 
 

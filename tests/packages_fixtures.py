@@ -138,6 +138,8 @@ def editable_mode() -> str:
 
 def _fixtures_of(folder: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
     def copied(to: Path) -> Path:
+        if any(folder.rglob("*.c")) and not any(map(shutil.which, ("cc", "gcc", "clang", "cl"))):
+            pytest.skip(f"{folder.name} has a C extension, and no C compiler is on PATH")
         return Path(shutil.copytree(folder, to / folder.name))
 
     @pytest.fixture

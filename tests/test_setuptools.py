@@ -458,6 +458,8 @@ def read_only(tree: Path, *command: str | Path, **options: Any) -> str:
     """Run a program in `tree` while nothing can be written there."""
     if os.geteuid() == 0:
         # Permissions do not stop root; a mount in a namespace of its own does.
+        if not (shutil.which("unshare") and shutil.which("mount")):
+            pytest.skip("root needs unshare(1) and mount(8) to make a tree read-only")
         mount = 'mount --bind -o ro "$0" "$0" && cd "$0" && exec "$@"'
         return run("unshare", "--mount", "sh", "-c", mount, tree, *command, **options)
     paths = [tree, *tree.rglob("*")]

@@ -88,8 +88,17 @@ def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
     return text
 
 
+# What nvcc's sources begin with, and NVRTC has built in as far as device code needs it.
+_BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
+
+
 def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
     directories = list(directories)
+    if name in _BUILT_IN:
+        return (
+            f"{place}: NVRTC has built in what device code needs of <{name}>; leave this line out, or put it "
+            "between #ifndef __CUDACC_RTC__ and #endif"
+        )
     if any(Path(place).is_relative_to(directory) for directory in directories):
         return (
             f"{place}: this header needs <{name}>, which NVRTC does not have; if it is for host code, leave "
