@@ -661,7 +661,7 @@ def test_the_survey_names_every_kernel_as_cxx_does(survey):
     ("kernel", "signature"),
     [
         ("plain", ["int n", "const float* x", "float* y"]),
-        ("axpy<float, 4>", ["float a", "float(*)[4] p", "bool on"]),
+        ("axpy<float, 4>", ["float a", "float(*p)[4]", "bool on"]),
         ("ns::inner::deep<double>", ["double* p", "ns::Mode mode", "Pair s", "__half h"]),
         ("internal", ["void* p", "float4 v", "dim3 d"]),
         ("user_types", ["Box box", "Side side", "unsigned char c", "unsigned long long n"]),
