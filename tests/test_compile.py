@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,9 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import BuildError, CompilationError, ManifestError
+from cuda_ext.manifest import loads
+from cuda_ext.runtime.module import module_from
+from tests.projects import build, write_project
 
 FILL = "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }\n"
 
@@ -165,6 +171,33 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
 def test_a_path_is_not_taken_for_text() -> None:
     with pytest.raises(TypeError, match="what looks like a path"):
         cuda_ext.compile("device/fill.cu", architectures=["sm_90"])
+
+
+def test_variables_of_one_name_in_two_units_are_told_apart_by_no_name(tmp_path: Path) -> None:
+    source = "__constant__ float w[3];\n__global__ void {name}(float* x) {{ x[0] = w[1]; }}\n"
+    files = {f"device/{name}.cu": source.format(name=name) for name in ("one", "two")}
+    (package,) = build(write_project(tmp_path, files=files)).values()
+    module: Any = module_from(loads(package.files["manifest.json"], "here"), package.files.__getitem__)
+    with pytest.raises(AttributeError, match=r"device/one\.cu and device/two\.cu each have a variable w"):
+        module.w  # noqa: B018
+
+
+def test_a_kernel_is_pickled_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "__init__.py").touch()
+    signatures = []
+    pickled = None
+    for parameters in ("float* x, int n", "int n, double* x"):
+        source = f'extern "C" __global__ void k({parameters}) {{}}\n'
+        (package,) = build(write_project(tmp_path / "project", files={"device/k.cu": source})).values()
+        package.write(tmp_path / "p" / "kernels")
+        module: Any = importlib.reload(importlib.import_module("p.kernels"))
+        pickled = pickled or pickle.dumps(module.k)
+        signatures.append(pickle.loads(pickled).signature)
+    for name in ("p", "p.kernels"):
+        sys.modules.pop(name)
+    assert signatures == ["k(float* x, int n)", "k(int n, double* x)"]
 
 
 def test_what_is_no_module_of_kernels_is_refused(tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ HAND_WRITTEN = b"""
 def test_ptx_tells_places_sizes_and_plain_types():
     found = survey_of_assembly(HAND_WRITTEN).kernels
     assert [str(p) for p in found["clamp"].parameters] == [
-        *("void* x", "unsigned int n", "long long offset", "float low", ".b8[16] pair", ".u64 handle"),
+        *("void* x", ".u32 n", "long long offset", "float low", ".b8[16] pair", ".u64 handle"),
     ]
     assert [p.offset for p in found["clamp"].parameters] == [0, 8, 16, 24, 32, 48]
     assert found["bare"].parameters == ()

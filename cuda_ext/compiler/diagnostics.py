@@ -116,5 +116,6 @@ def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
                 )
     return (
         f'{place}: "{name}" is neither in the include-dirs nor among the headers of NVRTC; if it is a header '
-        'of the host compiler, keep it out of device code or set compiler = "nvcc"'
+        'of the host compiler, keep it out of device code or set compiler = "nvcc"; if it is of another CUDA '
+        "package, such as nvidia-curand, install that"
     )

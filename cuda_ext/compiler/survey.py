@@ -121,15 +121,12 @@ def _typed(slot: PtxParameter, die: Any, index: int, offset: int) -> Parameter:
     return Parameter(name, spelling, kind, slot.size, offset)
 
 
-# PTX says how wide a value is and whether it is a float; u64 may be an integer or an address.
+# What PTX says for sure. Compilers write u32 for signed integers too, and u64 for addresses.
 _PTX_KINDS: dict[str, tuple[ParameterKind, str]] = {
     "f32": ("float", "float"),
     "f64": ("float", "double"),
-    "u8": ("unsigned", "unsigned char"),
     "s8": ("integer", "signed char"),
-    "u16": ("unsigned", "unsigned short"),
     "s16": ("integer", "short"),
-    "u32": ("unsigned", "unsigned int"),
     "s32": ("integer", "int"),
     "s64": ("integer", "long long"),
 }

@@ -17,13 +17,13 @@ class Index:
     """Names without template arguments and parameters are *plain*: ``ns::reduce``.
 
     ``expressions`` maps whole name expressions to kernels, ``kernels`` plain names to all kernels of that
-    name, ``symbols`` names to symbols. ``members`` maps each namespace, the global one being empty, to the
-    names of its kernels, symbols and namespaces.
+    name, ``symbols`` names to symbols, one of each unit that has a variable of that name. ``members`` maps
+    each namespace, the global one being empty, to the names of its kernels, symbols and namespaces.
     """
 
     expressions: Mapping[str, Kernel]
     kernels: Mapping[str, tuple[Kernel, ...]]
-    symbols: Mapping[str, Symbol]
+    symbols: Mapping[str, tuple[Symbol, ...]]
     members: Mapping[str, tuple[str, ...]]
 
     @classmethod
@@ -31,7 +31,9 @@ class Index:
         kernels: dict[str, list[Kernel]] = {}
         for kernel in manifest.kernels:
             kernels.setdefault(plain_name(kernel.expression), []).append(kernel)
-        symbols = {normalise(symbol.name): symbol for symbol in manifest.symbols}
+        symbols: dict[str, list[Symbol]] = {}
+        for symbol in manifest.symbols:
+            symbols.setdefault(normalise(symbol.name), []).append(symbol)
         members: dict[str, set[str]] = {"": set()}
         for name in (*kernels, *map(plain_name, symbols)):
             for namespace, member in _steps(name):
@@ -39,7 +41,7 @@ class Index:
         return cls(
             {normalise(kernel.expression): kernel for kernel in manifest.kernels},
             {name: tuple(group) for name, group in kernels.items()},
-            symbols,
+            {name: tuple(group) for name, group in symbols.items()},
             {namespace: tuple(sorted(names)) for namespace, names in members.items()},
         )
 

@@ -61,13 +61,23 @@ def _named(library: Library, name: str) -> Found:
         case [kernel] if kernel.expression == name and namespace is None:
             return Kernel(library, kernel)
         case []:
-            if symbol := index.symbols.get(name):
-                return Symbol(library, symbol)
+            if symbols := index.symbols.get(name):
+                return Symbol(library, _only(library, symbols))
             if namespace is not None:
                 return namespace
             raise _not_found(library, name)
         case kernels:
             return KernelTemplate(library, name, kernels, namespace)
+
+
+def _only(library: Library, symbols: tuple[manifest.Symbol, ...]) -> manifest.Symbol:
+    if len(symbols) > 1:
+        units = (library.manifest.units[symbol.unit].sources[0] for symbol in symbols)
+        raise KernelNotFoundError(
+            f"{library.manifest.module}: {' and '.join(units)} each have a variable {symbols[0].name} of "
+            "their own; rename them, or link the units into one library with link = true"
+        )
+    return symbols[0]
 
 
 class Namespace:
