@@ -333,3 +333,16 @@ def test_an_unreadable_source_is_told(tmp_path: Path) -> None:
         assert refusal(tmp_path) == "device/fill.cu: cannot be read: Permission denied"
     else:
         pytest.skip("root may read everything")
+
+
+@pytest.mark.parametrize("setting", ['std = "c++99"', 'options = ["-O3"]', 'pre-include = ["none.cuh"]'])
+def test_options_that_the_compiler_refuses_are_told_with_their_keys(tmp_path: Path, setting: str) -> None:
+    write_project(tmp_path, f"{KERNELS}{setting}")
+    message = refusal(tmp_path)
+    assert setting.partition(" ")[0] in message
+
+
+def test_a_function_of_another_unit_is_told_with_the_remedy(tmp_path: Path) -> None:
+    source = "__device__ float f(float);\n__global__ void k(float* x) { *x = f(*x); }\n"
+    write_project(tmp_path, files={"device/a.cu": source})
+    assert "if another unit defines it, set link = true" in refusal(tmp_path)
