@@ -74,8 +74,8 @@ def explain(
         notes.append("this is about the options: see std, options, define and pre-include of the module")
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
         notes.append(
-            f"no function of this unit is {', '.join(dict.fromkeys(unresolved))}; if another unit defines it, set "
-            "link = true"
+            f"no function of this unit is {', '.join(dict.fromkeys(unresolved))}; if another unit defines it, "
+            "set link = true"
         )
     return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
 
