@@ -73,10 +73,8 @@ def explain(
     if re.match(r"nvrtc: error|Command-line error|nvcc fatal", log.strip()):
         notes.append("this is about the options: see std, options, define and pre-include of the module")
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
-        notes.append(
-            f"no function of this unit is {', '.join(dict.fromkeys(unresolved))}; if another unit defines it, "
-            "set link = true"
-        )
+        missing = ", ".join(dict.fromkeys(unresolved))
+        notes.append(f"this unit does not define {missing}; if another unit defines it, set link = true")
     return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
 
 
