@@ -25,6 +25,6 @@ def capabilities() -> list[int]:
             10 * cuda.cuDeviceGetAttribute(major, device)[1] + cuda.cuDeviceGetAttribute(minor, device)[1]
             for device in range(count)
         }
-    except (ImportError, OSError, RuntimeError):
+    except (ImportError, OSError, RuntimeError, ValueError):
         return []
     return sorted(found)

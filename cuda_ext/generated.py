@@ -10,20 +10,13 @@ from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["foreign", "is_generated"]
 
-_FILES = {"__init__.py", "__init__.pyi", FILE_NAME, "sources"}
-_IMAGES = {".fatbin", ".cubin", ".ptx", ".ltoir"}
+_PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, ".gitignore"}
+_LITTER = (".DS_Store", ".nfs")  # what file managers and network file systems leave everywhere
 
 
 def is_generated(directory: Path) -> bool:
     """Whether we made `directory`, be it an older or a newer version of us."""
-    try:
-        manifest = json.loads((directory / FILE_NAME).read_bytes())
-    except (OSError, ValueError):
-        return False
-    match manifest:
-        case {"schema": int(), "module": str(), "units": list()}:
-            return True
-    return False
+    return _files(directory) is not None
 
 
 def foreign(directory: Path) -> Path | None:
@@ -32,12 +25,26 @@ def foreign(directory: Path) -> Path | None:
         return None
     if not directory.is_dir():
         return directory
-    ours = {"__pycache__"}
-    if is_generated(directory):
-        ours |= _FILES | {p.name for p in directory.iterdir() if p.suffix in _IMAGES or _is_hidden(p)}
-    return next((p for p in sorted(directory.iterdir()) if p.name not in ours), None)
+    ours = _files(directory) or set()
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if name not in ours and not path.name.startswith(_LITTER) and "__pycache__" not in path.parts:
+            if path.is_dir() and any(file.startswith(f"{name}/") for file in ours):
+                continue
+            return path
+    return None
 
 
-def _is_hidden(path: Path) -> bool:
-    """Whether it is what file managers and network file systems leave everywhere."""
-    return path.name.startswith(".") and path.is_file()
+def _files(directory: Path) -> set[str] | None:
+    """The files that the manifest in `directory` tells of; ``None`` if there is no manifest of ours."""
+    try:
+        manifest = json.loads((directory / FILE_NAME).read_bytes())
+    except (OSError, ValueError):
+        return None
+    match manifest:
+        case {"schema": int(), "module": str(), "units": list(units)}:
+            embedded = manifest.get("embedded") or {}
+            images = [i for u in units if isinstance(u, dict) for i in u.get("images") or ()]
+            files = {str(i.get("file")) for i in images if isinstance(i, dict)}
+            return _PACKAGE | files | {f"sources/{name}" for name in embedded}
+    return None

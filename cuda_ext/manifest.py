@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import posixpath
+import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -101,9 +102,9 @@ class Symbol:
 class Image:
     """One translation unit (or linked module) compiled for one architecture.
 
-    ``file`` lies beside the manifest; images of one fatbin share it. ``size`` counts the image's own
-    bytes before compression. ``names`` maps name expressions of kernels and symbols to lowered names where
-    these differ from theirs; what is mapped to ``None`` is not in this image.
+    ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both.
+    ``size`` counts the image's own bytes before compression. ``names`` maps name expressions of kernels and
+    symbols to lowered names where these differ from theirs; what is mapped to ``None`` is not in this image.
     """
 
     architecture: str
@@ -188,6 +189,8 @@ def _check_references(manifest: Manifest) -> None:
     """What types do not tell: that units exist, and that files lie beside the manifest."""
     if manifest.schema != SCHEMA:
         raise _Mismatch(f"manifest.schema is {manifest.schema}")
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", manifest.version):
+        raise _Mismatch(f"manifest.version is {manifest.version!r}")
     everything: dict[str, Sequence[Kernel | Symbol]] = {
         "kernels": manifest.kernels,
         "symbols": manifest.symbols,
@@ -198,8 +201,11 @@ def _check_references(manifest: Manifest) -> None:
                 raise _Mismatch(f"manifest.{where}[{i}].unit is {entity.unit}")
     for i, unit in enumerate(manifest.units):
         for j, image in enumerate(unit.images):
+            where = f"manifest.units[{i}].images[{j}]"
             if image.file != posixpath.basename(image.file) or image.file in ("", ".", ".."):
-                raise _Mismatch(f"manifest.units[{i}].images[{j}].file is {image.file!r}")
+                raise _Mismatch(f"{where}.file is {image.file!r}")
+            if not re.fullmatch(r"(sm|compute|lto)_[0-9]{2,4}[af]?", image.architecture):
+                raise _Mismatch(f"{where}.architecture is {image.architecture!r}")
 
 
 _T = TypeVar("_T")

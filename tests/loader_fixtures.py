@@ -68,7 +68,7 @@ def unit(source: str, *architectures: str, names: Mapping[str, dict[str, str | N
             kinds[architecture.partition("_")[0]],  # type: ignore[arg-type]
             f"{stem}.fatbin",
             1000,
-            "",
+            hashlib.sha256(FILES.get(f"{stem}.fatbin", b"")).hexdigest(),
             (names or {}).get(architecture, {}),
         )
         for architecture in architectures
@@ -95,6 +95,17 @@ LATER = Kernel("later", "later", 2, ())
 WEIGHTS = Symbol("weights", "weights", 0, "constant", "float[9]", 36)
 TABLE = Symbol("ns::table", "_ZN2ns5tableE", 0, "device", "unsigned char[4]", 4)
 
+FILES = {
+    "axpy.fatbin": fatbin(
+        "".join(described(k) for k in (AXPY, AXPY_DOUBLE, FILL, SCALE, *OVERLOADS, PLAIN))
+        + described(PLAIN, "plain_of_sm_80")
+        + described(TILED, static_shared=40 << 10)
+        + "symbol weights 36\nsymbol _ZN2ns5tableE 4\n"
+    ),
+    "gemm.fatbin": fatbin(described(GEMM)),
+    "later.fatbin": fatbin(described(LATER)),
+}
+
 SAMPLE = Manifest(
     schema=manifest.SCHEMA,
     module="sample.kernels",
@@ -115,16 +126,6 @@ SAMPLE = Manifest(
     kernels=(AXPY_DOUBLE, AXPY, GEMM, LATER, FILL, SCALE, *OVERLOADS[::-1], PLAIN, TILED),
     symbols=(TABLE, WEIGHTS),
 )
-FILES = {
-    "axpy.fatbin": fatbin(
-        "".join(described(k) for k in (AXPY, AXPY_DOUBLE, FILL, SCALE, *OVERLOADS, PLAIN))
-        + described(PLAIN, "plain_of_sm_80")
-        + described(TILED, static_shared=40 << 10)
-        + "symbol weights 36\nsymbol _ZN2ns5tableE 4\n"
-    ),
-    "gemm.fatbin": fatbin(described(GEMM)),
-    "later.fatbin": fatbin(described(LATER)),
-}
 
 
 def single_image(text: str, architecture: str, file: str) -> Image:

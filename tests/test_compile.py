@@ -141,6 +141,26 @@ def test_saving_refuses_a_directory_with_any_other_manifest(tmp_path: Path) -> N
     assert (tmp_path / "manifest.json").read_text() == "{}"
 
 
+@pytest.mark.parametrize("name", ["mine.ptx", ".env", "sources/notes.txt", "more/notes.txt"])
+def test_saving_again_keeps_what_is_not_of_the_module(tmp_path: Path, name: str) -> None:
+    cuda_ext.save(filled(), tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("kept")
+    with pytest.raises(FileExistsError):
+        cuda_ext.save(filled(), tmp_path)
+    assert (tmp_path / name).read_text() == "kept"
+
+
+def test_a_loaded_module_does_not_depend_on_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cuda_ext.save(filled(), "saved")
+    module = cuda_ext.load("saved")
+    monkeypatch.chdir("/")
+    cuda_ext.save(module, tmp_path / "again")
+
+
 def test_saving_into_the_working_directory_refuses_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +178,7 @@ def test_saving_into_the_working_directory_refuses_what_is_there(
         ({"architectures": "sm_90"}, r'architectures: expected a list of strings; write \["sm_90"\]'),
         ({"instantiate": "fill<int>"}, "instantiate: expected a list of strings"),
         ({"options": "-G"}, "options: expected a list of strings"),
+        ({"compiler": "clang"}, "compiler: expected 'nvrtc' or 'nvcc', found 'clang'"),
         ({"compress": "max"}, "compress: expected 'none' or 'speed' or 'balance' or 'size', found 'max'"),
         ({"include_dirs": ["/nowhere"]}, "include_dirs: '/nowhere' is not a directory"),
         ({"architectures": ["sm_91"]}, "architectures: nvrtc .* cannot compile for 'sm_91'; did you mean"),

@@ -183,10 +183,20 @@ def test_the_variable_that_hides_devices_is_named(with_driver: WithDriver) -> No
     ("damage", "expected"),
     [
         (Path.unlink, "axpy.fatbin cannot be read: No such file or directory; reinstall"),
-        (lambda file: file.write_bytes(file.read_bytes()[:-9]), "axpy.fatbin is damaged: fatbin, offset"),
-        (lambda file: file.write_bytes(b""), "axpy.fatbin is damaged: fatbin: empty; reinstall"),
+        (
+            lambda file: file.write_bytes(file.read_bytes()[:-9]),
+            "axpy.fatbin is damaged: it is not what the manifest describes; reinstall",
+        ),
+        (
+            lambda file: file.write_bytes(file.read_bytes().replace(b"kernel", b"kerneI", 1)),
+            "axpy.fatbin is damaged: it is not what the manifest describes; reinstall",
+        ),
+        (
+            lambda file: file.write_bytes(b""),
+            "axpy.fatbin is damaged: it is not what the manifest describes; reinstall",
+        ),
     ],
-    ids=["missing", "cut", "empty"],
+    ids=["missing", "cut", "flipped", "empty"],
 )
 def test_a_damaged_image_never_reaches_the_driver(
     with_driver: WithDriver, tmp_path: Path, damage: Callable[[Path], Any], expected: str

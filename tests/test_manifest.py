@@ -82,6 +82,11 @@ def test_a_signature_is_written_as_in_cpp():
         (lambda d: d.pop("module"), "manifest.module is missing"),
         (lambda d: d.update(module=3), "manifest.module is 3"),
         (lambda d: d.update(module=None), "manifest.module is None"),
+        (lambda d: d.update(version="x"), "manifest.version is 'x'"),
+        (
+            lambda d: d["units"][0]["images"][1].update(architecture="sm_x"),
+            "manifest.units[0].images[1].architecture is 'sm_x'",
+        ),
         (lambda d: d.update(schema="1"), "manifest.schema is '1'"),
         (lambda d: d.update(schema=True), "manifest.schema is True"),
         (lambda d: d.update(schema=0), "manifest.schema is 0"),

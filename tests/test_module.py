@@ -59,9 +59,10 @@ def test_every_unit_has_a_fatbin_of_its_own():
 
 
 def test_images_are_told_with_size_and_digest():
-    (found,) = images(module(KERNEL)).values()
-    data = image(KERNEL).data
-    assert (found.size, found.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    compiled = module(KERNEL)
+    (found,) = images(compiled).values()
+    file = compiled.files[found.file]
+    assert (found.size, found.sha256) == (len(image(KERNEL).data), hashlib.sha256(file).hexdigest())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.disks import mounted, needs_mount
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and mounts are those of Unix")
 
-MANIFEST = json.dumps({"schema": 1, "module": "p.kernels", "units": []}).encode()
+MANIFEST = {"schema": 1, "module": "p.kernels"}
 
 
 def package(letter: str = "a", size: int = 100) -> Package:
@@ -25,7 +25,13 @@ def package(letter: str = "a", size: int = 100) -> Package:
         {
             "__init__.py": letter.encode(),
             f"{letter}.fatbin": letter.encode() * size,
-            "manifest.json": MANIFEST,
+            "manifest.json": json.dumps(
+                {
+                    **MANIFEST,
+                    "units": [{"images": [{"file": f"{letter}.fatbin"}]}],
+                    "embedded": {f"device/{letter}.cu": ""},
+                }
+            ).encode(),
             f"sources/device/{letter}.cu": letter.encode(),
         },
     )

@@ -52,7 +52,7 @@ class Settings:
     instantiate: tuple[str, ...] = _key((), "Template instantiations to build, as C++ name expressions.")
     compress: Compression = _key("size", "Compression of the fatbins; balance and size need driver 12.4.")
     emit: Emit = _key("fatbin", "How far to compile.")
-    jit: bool = _key(True, "Embed sources and headers, for compilation on demand.")
+    jit: bool = _key(True, "Embed sources and headers, for compilation on demand, which is to come.")
     link: bool = _key(False, "Compile as relocatable device code and link all units into one library.")
 
 

@@ -116,8 +116,12 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
     assigned: dict[str, list[str]] = {u.name: [] for u in units}
     for unit in units:
         for override in module.overrides:
-            if override.applies_to(unit.name):
-                assigned[unit.name] += override.settings.get("instantiate", ())
+            if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
+                if unit.kind != "cu":
+                    raise ConfigError(
+                        f"{override.where}.instantiate: {unit.name} has no templates; only .cu sources do"
+                    )
+                assigned[unit.name] += wanted
     sources = [u for u in units if u.kind == "cu"]
     where = module.key_path("instantiate")
     for expression in module.settings.instantiate:

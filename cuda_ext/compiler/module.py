@@ -117,7 +117,7 @@ def _describe(library: Library, index: int, plan: ModulePlan, report: Report) ->
                 kind=image.architecture.kind,
                 file=file,
                 size=len(image.data),
-                sha256=hashlib.sha256(image.data).hexdigest(),
+                sha256=hashlib.sha256(files[file]).hexdigest(),
                 names={e: here.get(e) for e, lowered in expected.items() if here.get(e) != lowered}
                 if image.architecture.kind != "ltoir"
                 else {},

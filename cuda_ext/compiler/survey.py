@@ -114,6 +114,8 @@ def _typed(slot: PtxParameter, die: Any, index: int, offset: int) -> Parameter:
             )
         case "DW_TAG_base_type":
             kind = _ENCODINGS.get(_number(type_, "DW_AT_encoding"), "opaque")
+            if kind == "float" and slot.size > 8:
+                kind = "opaque"  # Python has no __float128
         case "DW_TAG_enumeration_type":
             kind = "enum"
         case _:

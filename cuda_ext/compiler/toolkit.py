@@ -102,7 +102,7 @@ def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
 
 def _cache_directory() -> Path:
     if configured := os.environ.get("CUDA_EXT_CACHE"):
-        return Path(configured)
+        return Path(os.path.abspath(configured))  # noqa: PTH100 - links stay
     try:
         from platformdirs import user_cache_path
     except ImportError as error:

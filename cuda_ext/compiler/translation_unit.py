@@ -137,7 +137,7 @@ class Survey:
 class Compiler(Protocol):
     """The pure function: the same unit and architecture give the same image, anywhere.
 
-    Both methods raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
+    ``compile`` and ``survey`` raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
     """
 
     @property

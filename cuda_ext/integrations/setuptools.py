@@ -173,8 +173,11 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
         wanted = {module.name for module in self.project.modules}
         built = Path(self.build_lib)
-        remove_remains(built)
-        for directory in sorted({file.parent for file in built.rglob("__init__.py")}, reverse=True):
+        own = {built / name.partition(".")[0] for name in (*self.distribution.packages, *wanted)}
+        for top in own:
+            remove_remains(top)
+        found = {file.parent for top in own for file in top.rglob("__init__.py")}
+        for directory in sorted(found, reverse=True):
             name = ".".join(directory.relative_to(built).parts)
             source = _source_directory(self.distribution, name)
             if name in wanted or is_generated(directory) or is_generated(source):

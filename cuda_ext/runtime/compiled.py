@@ -70,10 +70,11 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     }.items():
         if isinstance(value, str):
             raise TypeError(f'{argument}: expected a list of strings; write ["{value}"]')
-    if compress not in get_args(Compression):
-        raise ValueError(
-            f"compress: expected {' or '.join(map(repr, get_args(Compression)))}, found {compress!r}"
-        )
+    choices = {"compress": get_args(Compression), "compiler": ("nvrtc", "nvcc")}
+    for argument, chosen in {"compress": compress, "compiler": compiler}.items():
+        if chosen not in choices[argument]:
+            expected = " or ".join(map(repr, choices[argument]))
+            raise ValueError(f"{argument}: expected {expected}, found {chosen!r}")
     tool = _compiler(compiler)
     options_of_unit = Options(
         std=std,
@@ -111,7 +112,7 @@ def load(directory: str | os.PathLike[str]) -> ModuleType:
 
     Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
     """
-    folder = Path(directory)
+    folder = Path(os.path.abspath(directory))  # noqa: PTH100 - the working directory may change, links stay
     file = folder / manifest_file.FILE_NAME
     try:
         text = file.read_bytes()

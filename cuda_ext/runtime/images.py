@@ -57,10 +57,11 @@ def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int
 
 def _needs(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple[int, int], str]]:
     """The drivers that `image` needs, and why."""
-    if not _arrived_compiled(unit, image):
+    if image.kind == "cubin" and not _arrived_compiled(unit, image):
         # Within a major version every driver runs every cubin.
         yield (_version(manifest)[0], 0), f"made by CUDA {manifest.version}"
-    if image.file.endswith(".fatbin") and manifest.compress in ("balance", "size"):
+    ready_made = unit.sources[0].endswith(".fatbin")
+    if image.file.endswith(".fatbin") and not ready_made and manifest.compress in ("balance", "size"):
         yield (12, 4), "compressed with zstd"
 
 

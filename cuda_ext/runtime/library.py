@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from cuda_ext.compiler.fatbin import read_fatbin
-from cuda_ext.errors import DriverCallError, DriverError, FatbinError, LoadError, NoImageError
+from cuda_ext.errors import DriverCallError, DriverError, LoadError, NoImageError
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
 from cuda_ext.runtime import driver as cuda
 from cuda_ext.runtime.driver import Device, Driver
@@ -107,12 +106,7 @@ class Library:
             content = self.read(image.file)
         except OSError as error:
             raise LoadError(f"{where} cannot be read: {error.strerror or error}; {remedy}") from None
-        if image.file.endswith(".fatbin"):
-            try:
-                read_fatbin(content)
-            except FatbinError as error:
-                raise LoadError(f"{where} is damaged: {error}; {remedy}") from None
-        elif hashlib.sha256(content).hexdigest() != image.sha256:
+        if hashlib.sha256(content).hexdigest() != image.sha256:
             raise LoadError(f"{where} is damaged: it is not what the manifest describes; {remedy}")
         # PTX is text, and ends at a zero.
         return content + b"\0" if image.kind == "ptx" else content

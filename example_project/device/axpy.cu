@@ -1,5 +1,3 @@
-#include <cuda_fp16.h>  // so that axpy<__half>, which is not built ahead, can be compiled on demand
-
 // y = a * x + y, one thread per element: with nothing to share between threads, the plainest
 // kernel already runs at the speed of memory. 64-bit indices, as the last block may pass INT_MAX.
 template <class T>
