@@ -628,7 +628,9 @@ def test_a_source_that_breaks_off_is_not_blamed_on_an_instantiation(nvcc, source
 
 @pytest.mark.host_compiler
 def test_an_option_that_nvcc_does_not_know_is_told(nvcc):
-    assert error_of(nvcc, unit("", raw=("--no-such",))) == "nvcc fatal   : Unknown option '--no-such'"
+    fatal, remedy = error_of(nvcc, unit("", raw=("--no-such",))).splitlines()
+    assert fatal == "nvcc fatal   : Unknown option '--no-such'"
+    assert remedy.startswith("this is about the options: see std, options, define")
 
 
 @pytest.mark.host_compiler

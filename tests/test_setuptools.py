@@ -210,9 +210,12 @@ def test_what_an_inplace_build_left_does_not_ship(
     manifest: str, environment: Environment, package_src_layout: Path, wheel_src_layout: Path
 ) -> None:
     (package_src_layout / "MANIFEST.in").write_text(manifest, encoding="utf-8")
+    gone = package_src_layout / "device" / "old.cu"
+    gone.write_text('extern "C" __global__ void old(int* x) { *x = 1; }', encoding="utf-8")
     environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout)
+    gone.unlink()
     left = package_src_layout / "src/src_layout/kernels"
-    (left / "old.fatbin").write_bytes(b"of a source that is gone")
+    assert (left / "old.fatbin").is_file()
     (left / "__init__.py").write_text("raise SystemError('stale')", encoding="utf-8")
     wheel = environment.build(package_src_layout, "wheel", SOURCE_DATE_EPOCH=EPOCH)
     assert contents(wheel) == contents(wheel_src_layout)
