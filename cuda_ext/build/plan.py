@@ -16,7 +16,7 @@ from cuda_ext.build.files import KINDS, find_sources, include_directories
 from cuda_ext.compiler import headers
 from cuda_ext.compiler.architectures import Architecture, expand
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
-from cuda_ext.compiler.names import normalise, split_template
+from cuda_ext.compiler.names import kernel_names, normalise, split_template
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 
@@ -133,7 +133,7 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
                 f"give the instantiation to one of them in [[{module.where}.overrides]]"
             )
         if not owners:
-            known = sorted({name for u in sources for name in _kernel_names(u.source)})
+            known = sorted({name for u in sources for name in kernel_names(u.source)})
             close = difflib.get_close_matches(kernel, known, n=1)
             hint = (
                 f"did you mean {expression.replace(kernel, close[0], 1)!r}?"
@@ -145,26 +145,14 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
     return assigned
 
 
-_KERNEL = re.compile(rb"__global__[^;{}]*?\b(\w+)\s*\(", re.DOTALL)
-_LAUNCH_BOUNDS = re.compile(
-    rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
-)
-_COMMENT = re.compile(rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
-
-
-def _kernel_names(text: bytes) -> set[str]:
-    plain = _LAUNCH_BOUNDS.sub(b"", _COMMENT.sub(rb"\1", text))
-    return {name.decode() for name in _KERNEL.findall(plain)}
-
-
 def _defining(kernel: str, units: Sequence[TranslationUnit]) -> list[TranslationUnit]:
     """The units that define `kernel`: in their own text, else in a header, else through a macro."""
     if len(units) == 1:
         return list(units)
     word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
     return (
-        [u for u in units if kernel in _kernel_names(u.source)]
-        or [u for u in units if any(kernel in _kernel_names(h) for h in u.headers.values())]
+        [u for u in units if kernel in kernel_names(u.source)]
+        or [u for u in units if any(kernel in kernel_names(h) for h in u.headers.values())]
         or [u for u in units if word.search(u.source)]
     )
 

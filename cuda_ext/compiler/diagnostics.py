@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cuda_ext.compiler.names import normalise, split_template
+from cuda_ext.compiler.names import kernel_names, normalise, split_template
 
 __all__ = ["explain"]
 
@@ -23,7 +23,6 @@ _NAME_MAP = re.compile(
     r"^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_KERNEL = re.compile(rb"__global__[^;{]*?\b(\w+)\s*\(", re.DOTALL)
 
 
 def explain(
@@ -81,7 +80,7 @@ def explain(
 def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
     name, _ = split_template(expression)
     plain = name.rpartition("::")[2]
-    kernels = sorted({k.decode() for k in _KERNEL.findall(source)} - {"__launch_bounds__"})
+    kernels = sorted(kernel_names(source))
     close = difflib.get_close_matches(plain, kernels, n=1)
     text = f"instantiation {expression!r} does not exist"
     if match := re.search(r"error: (.*)", reason):

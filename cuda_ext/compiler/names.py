@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["normalise", "scope_of", "split_template"]
+__all__ = ["kernel_names", "normalise", "scope_of", "split_template"]
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long"}
@@ -116,3 +116,20 @@ def scope_of(lowered: str) -> tuple[str, ...]:
         parts.append(lowered[match.end() : end])
         position = end
     return tuple(part for part in parts[:-1] if not part.startswith("_GLOBAL__N_"))
+
+
+_KERNEL = re.compile(rb"__global__[^;{}]*?\b(\w+)\s*\(", re.DOTALL)
+_LAUNCH_BOUNDS = re.compile(
+    rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+)
+_COMMENT = re.compile(rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
+
+
+def kernel_names(text: bytes) -> set[str]:
+    """The kernels that `text` defines, as far as text tells: those that macros make are not seen.
+
+    >>> kernel_names(b"__global__ void __launch_bounds__(256) k(int* x) {} // __global__ void no()")
+    {'k'}
+    """
+    plain = _LAUNCH_BOUNDS.sub(b"", _COMMENT.sub(rb"\1", text))
+    return {name.decode() for name in _KERNEL.findall(plain)}

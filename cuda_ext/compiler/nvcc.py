@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from cuda_ext.compiler import process, ptx, toolkit
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.survey import survey_of_debug_ptx
+from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 
@@ -58,10 +57,10 @@ def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         value = environ.get(variable)
         yield variable, Path(value, "bin", "nvcc") if value else "not set"
-    spec = importlib.util.find_spec("nvidia")
-    packages = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
     # Those for CUDA 12, under other names, hold ptxas and libNVVM but no nvcc.
-    directories = [d for package in packages for d in sorted(package.glob("cu*/bin"), reverse=True)]
+    directories = [
+        d for package in toolkit.nvidia_packages() for d in sorted(package.glob("cu*/bin"), reverse=True)
+    ]
     wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
     yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"
     found = shutil.which("nvcc", path=search_path)
@@ -149,7 +148,7 @@ class Nvcc:
         known = self._known(unit, architecture)
         if architecture.target not in known:
             source = _with_name_map(unit, "static __device__ void* const")
-            options = [o for o in _options(unit, architecture) if o not in _NOT_WITH_DEBUG]
+            options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
             assembly, _ = self._run(unit, source, [*_target(architecture.as_kind("ptx")), "-G", *options])
             lowered = ptx.addresses(assembly, _NAME_MAP)
             known[architecture.target] = _Description(
@@ -218,9 +217,6 @@ class Nvcc:
 _OUTPUT = "cuda_ext.image"
 _HOST_OPTIONS = "cuda_ext.rsp"
 _NAME_MAP = "cuda_ext_name_map"
-
-# Options that debug information excludes, left out of the survey.
-_NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SEARCH = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")

@@ -15,14 +15,11 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.bindings import binding
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.survey import survey_of_debug_ptx
+from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 
 __all__ = ["Nvrtc"]
-
-# Options that debug information excludes, left out of the survey.
-_NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "--dlink-time-opt", "-G"}
 
 
 class Nvrtc:
@@ -76,7 +73,7 @@ class Nvrtc:
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         program = _Program(self._nvrtc, unit)
-        options = [o for o in self._options(unit) if o not in _NOT_WITH_DEBUG]
+        options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
         if not program.compile([*options, f"-arch=compute_{architecture.target}", "-G"]):
             raise CompilationError(self._explained(program.log, unit))
         return survey_of_debug_ptx(program.result("PTX").rstrip(b"\0"), {unit.name, *unit.headers})

@@ -20,7 +20,11 @@ from cuda_ext.compiler.ptx import PtxParameter
 from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedSymbol
 from cuda_ext.manifest import Parameter, ParameterKind
 
-__all__ = ["survey_of_assembly", "survey_of_debug_ptx"]
+__all__ = ["NOT_WITH_DEBUG", "survey_of_assembly", "survey_of_debug_ptx"]
+
+# Options that debug information excludes, left out of the pass that is surveyed.
+NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
+
 
 # DW_AT_encoding, from section 7.8 of the DWARF 2 standard.
 _ENCODINGS: dict[int, ParameterKind] = {

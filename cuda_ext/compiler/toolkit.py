@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cuda_ext.errors import ToolchainError
 
-__all__ = ["bundled_headers", "cudadevrt", "header_directories", "library_directories"]
+__all__ = ["bundled_headers", "cudadevrt", "header_directories", "library_directories", "nvidia_packages"]
 
 
 def header_directories(major: int) -> list[Path]:
@@ -34,7 +34,7 @@ def library_directories(name: str, major: int) -> list[Path]:
     """Where the registry's wheels keep the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...)."""
     roots = [
         nvidia / (f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name))
-        for nvidia in _nvidia_packages()
+        for nvidia in nvidia_packages()
     ]
     found = [root / place for root in roots for place in ("lib", "bin", "bin/x86_64", "bin/x64")]
     return [directory for directory in found if directory.is_dir()]
@@ -50,7 +50,7 @@ def cudadevrt(major: int) -> Path | None:
 
 
 def _roots(major: int) -> Iterator[Path]:
-    for nvidia in _nvidia_packages():
+    for nvidia in nvidia_packages():
         if major >= 13:
             yield nvidia / f"cu{major}"
         else:
@@ -64,7 +64,8 @@ def _roots(major: int) -> Iterator[Path]:
             yield Path(value)
 
 
-def _nvidia_packages() -> list[Path]:
+def nvidia_packages() -> list[Path]:
+    """The directories in which the registry's CUDA packages lie."""
     spec = importlib.util.find_spec("nvidia")
     return [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
 
