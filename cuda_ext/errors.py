@@ -24,6 +24,7 @@ __all__ = [
     "NoDriverError",
     "NoImageError",
     "PtxTooNewError",
+    "StoreError",
     "ToolchainError",
 ]
 
@@ -46,6 +47,10 @@ class ToolchainError(BuildError):
 
 class CompilationError(BuildError):
     """The compiler refused a translation unit; the message holds the compiler's own text."""
+
+
+class StoreError(BuildError):
+    """There is no place, or no room, for the cache."""
 
 
 class FatbinError(CudaExtError):

@@ -20,10 +20,18 @@ from typing import Any, Literal
 
 from cuda_ext.build.values import checked, expect, key_path
 from cuda_ext.compiler.fatbin import Compression
-from cuda_ext.compiler.module import Emit
+from cuda_ext.compiler.packed import Emit
 from cuda_ext.errors import ConfigError
 
-__all__ = ["ModuleConfig", "Override", "Settings", "default_module_name", "parse_table"]
+__all__ = [
+    "BuildSettings",
+    "ModuleConfig",
+    "Override",
+    "Settings",
+    "default_module_name",
+    "parse_settings",
+    "parse_table",
+]
 
 TABLE = "tool.cuda_ext"
 
@@ -43,6 +51,7 @@ class Settings:
     include_dirs: tuple[str, ...] = _key((), "Directories of the project that includes are looked up in.")
     compiler: Literal["nvrtc", "nvcc"] = _key("nvrtc", "Which compiler; nvcc needs a host compiler too.")
     nvcc: str | None = _key(None, "Path of the nvcc to use, before all others.")
+    launcher: str | None = _key(None, "A program that runs nvcc, such as sccache or ccache.")
     std: str = _key("c++17", "The C++ standard.")
     define: Mapping[str, str] = field(default_factory=dict, metadata={"doc": "Macros and their values."})
     options: tuple[str, ...] = _key((), "Further options, passed to the compiler as they are.")
@@ -50,10 +59,22 @@ class Settings:
     fast_math: bool = _key(False, "Faster, less exact floating-point functions.")
     relaxed_constexpr: bool = _key(False, "Lets device code call constexpr functions without __device__.")
     instantiate: tuple[str, ...] = _key((), "Template instantiations to build, as C++ name expressions.")
+    split_instantiations: bool = _key(False, "Compile each instantiation by itself, into its own fatbin.")
     compress: Compression = _key("size", "Compression of the fatbins; balance and size need driver 12.4.")
     emit: Emit = _key("fatbin", "How far to compile.")
     jit: bool = _key(True, "Embed sources and headers, for compilation on demand, which is to come.")
     link: bool = _key(False, "Compile as relocatable device code and link all units into one library.")
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """The keys of ``[tool.cuda_ext]`` that hold for the build as a whole."""
+
+    executor: Literal["local", "dask"] = _key(
+        "local", "Where compilations run: on this machine, or on the cluster of CUDA_EXT_DASK_SCHEDULER."
+    )
+    report: str | None = _key(None, "An HTML page about each build, as a path within the project.")
+    trace: str | None = _key(None, "A Chrome or Perfetto trace of each build, as a path within the project.")
 
 
 # What an override may change: what belongs to a single translation unit.
@@ -66,6 +87,7 @@ OVERRIDABLE = (
     "fast_math",
     "relaxed_constexpr",
     "instantiate",
+    "split_instantiations",
 )
 
 
@@ -130,7 +152,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     modules = expect(
         defaults.get("modules", {}), dict, f"{TABLE}.modules", f"a table for each module, such as {example}"
     )
-    common = _table(defaults, TABLE, also=("modules",))
+    common = _table(defaults, TABLE, also=("modules", *_BUILD_KEYS))
     if not modules:
         if default_name is None:
             raise ConfigError(f"{TABLE}: cannot tell which package the module belongs to; name it: {example}")
@@ -138,6 +160,17 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     parsed = tuple(_module(name, value, common) for name, value in modules.items())
     _check_apart(parsed)
     return parsed
+
+
+def parse_settings(table: Mapping[str, object]) -> BuildSettings:
+    """Read the keys of ``[tool.cuda_ext]`` that are about the build. Raises :class:`ConfigError`."""
+    return BuildSettings(
+        **{
+            name: checked(name, _TYPES[name], table[key], f"{TABLE}.{key}")
+            for key, name in _BUILD_KEYS.items()
+            if key in table
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -256,7 +289,8 @@ def _spelled(setting: str) -> str:
 
 
 _KEYS = {_spelled(f.name): f.name for f in dataclasses.fields(Settings)}
-_TYPES = typing.get_type_hints(Settings)
+_BUILD_KEYS = {_spelled(f.name): f.name for f in dataclasses.fields(BuildSettings)}
+_TYPES = typing.get_type_hints(Settings) | typing.get_type_hints(BuildSettings)
 
 
 def _matches(source: str, pattern: str) -> bool:

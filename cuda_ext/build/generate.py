@@ -19,10 +19,11 @@ __all__ = ["Package", "generate", "obstacle"]
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A generated package: its import name, and its files by path within it."""
+    """A generated package: its import name, its files by path within it, and what compiled it."""
 
     name: str
     files: Mapping[str, bytes]
+    compiler: str = ""
 
     def write(self, directory: Path) -> list[Path]:
         """Make `directory` hold exactly these files; return their paths.
@@ -78,4 +79,9 @@ def generate(module: CompiledModule) -> Package:
         for name in ("__init__.py", "__init__.pyi")
     }
     files[manifest_file.FILE_NAME] = manifest_file.dumps(module.manifest).encode()
-    return Package(module.manifest.module, dict(sorted({**files, **module.files}.items())))
+    manifest = module.manifest
+    return Package(
+        manifest.module,
+        dict(sorted({**files, **module.files}.items())),
+        f"{manifest.compiler} {manifest.version}",
+    )

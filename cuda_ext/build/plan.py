@@ -20,7 +20,7 @@ from cuda_ext.compiler.names import kernel_names, normalise, split_template
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 
-__all__ = ["gather_unit", "plan_module"]
+__all__ = ["gather_unit", "native_capabilities", "plan_module"]
 
 
 def gather_unit(module: ModuleConfig, source: Path, root: Path) -> TranslationUnit:
@@ -68,6 +68,18 @@ def plan_module(
         link=settings.link,
         embed=settings.jit,
     )
+
+
+def native_capabilities(module: ModuleConfig) -> list[int]:
+    """The compute capabilities of the GPUs in this machine, if the module asks for them."""
+    asked = {*module.settings.architectures}
+    for override in module.overrides:
+        asked.update(override.settings.get("architectures", ()))
+    if "native" not in asked and "native" not in os.environ.get("CUDAARCHS", ""):
+        return []
+    from cuda_ext.devices import capabilities
+
+    return capabilities()
 
 
 def _with_instantiations(unit: TranslationUnit, instantiate: Sequence[str]) -> TranslationUnit:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cuda_ext.build.config import ModuleConfig
+    from cuda_ext.build.config import BuildSettings, ModuleConfig
     from cuda_ext.build.generate import Package
-    from cuda_ext.compiler.module import ModulePlan
-    from cuda_ext.compiler.translation_unit import Compiler
+    from cuda_ext.build.progress import Progress
 
 __all__ = ["Project"]
 
@@ -27,6 +28,8 @@ class Project:
 
     root: Path
     modules: tuple[ModuleConfig, ...]
+    settings: BuildSettings
+    name: str
 
     @classmethod
     def load(cls, root: Path, packages: Sequence[str] = ()) -> Project | None:
@@ -49,12 +52,14 @@ class Project:
             return None
         if "cuda_ext" not in tools:
             raise ConfigError("tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?")
-        from cuda_ext.build.config import default_module_name, parse_table
+        from cuda_ext.build.config import default_module_name, parse_settings, parse_table
 
         real = Path(os.path.realpath(root))
         name = project.get("name") if isinstance(project, dict) else None
-        default = default_module_name(real, name if isinstance(name, str) else None, tuple(packages))
-        return cls(real, parse_table(tools["cuda_ext"], default))
+        name = name if isinstance(name, str) else None
+        default = default_module_name(real, name, tuple(packages))
+        table = tools["cuda_ext"]
+        return cls(real, parse_table(table, default), parse_settings(table), name or real.name)
 
     def source_files(self) -> list[Path]:
         """Every device source and header, relative to the root: what an sdist must hold.
@@ -72,43 +77,21 @@ class Project:
                 found.update(map(Path, gather_unit(module, source, self.root).headers))
         return sorted(found)
 
-    def build(self, report: Callable[[str], None] = lambda _: None) -> Iterator[Package]:
+    def build(
+        self, report: Callable[[str], None] = lambda _: None, progress: Progress | None = None
+    ) -> Iterator[Package]:
         """Compile all modules; the generated packages come when nothing can fail any more.
 
-        `report` receives a line for each thing done. Raises :class:`BuildError`: for a mistake in the
-        configuration before the first compilation, and for failed compilations with all of them.
+        `progress` shows the build, or else `report` receives a line for each thing done. Raises
+        :class:`BuildError`: for a mistake in the configuration before the first compilation, and for failed
+        compilations with all of them.
         """
-        from cuda_ext.build.generate import generate
-        from cuda_ext.compiler.module import compile_module
+        from cuda_ext.build.progress import progress_for
+        from cuda_ext.build.session import build
 
-        packages: list[Package] = []
-        failures: list[BuildError] = []
-        for plan, compiler in self._plans():
-            report(f"{plan.name}: with {compiler.name} {compiler.version}")
-            try:
-                packages.append(generate(compile_module(plan, compiler, report)))
-            except BuildError as error:
-                failures.append(type(error)(f"{plan.name}:\n{error}"))
-        if failures:
-            kinds = {type(failure) for failure in failures}
-            kind = kinds.pop() if len(kinds) == 1 else BuildError
-            raise kind("\n\n".join(map(str, failures)))
+        with closing(progress or progress_for(sys.stderr, report)) as shown:
+            packages = build(self, os.environ, shown)
         yield from packages
-
-    def _plans(self) -> list[tuple[ModulePlan, Compiler]]:
-        from cuda_ext.build.files import check_overrides
-        from cuda_ext.build.plan import plan_module
-
-        check_overrides(self.modules, self.root)
-        compilers: dict[tuple[str, str | None], Compiler] = {}
-        plans = []
-        for module in self.modules:
-            chosen = (module.settings.compiler, module.settings.nvcc)
-            if chosen not in compilers:
-                compilers[chosen] = _compiler(module, self.root)
-            plan = plan_module(module, self.root, compilers[chosen], _native(module))
-            plans.append((plan, compilers[chosen]))
-        return plans
 
 
 def _parse(text: bytes) -> dict[str, object]:
@@ -125,26 +108,3 @@ def _parse(text: bytes) -> dict[str, object]:
         line = int(found[1]) if found else len(text.splitlines())
         remedy = "; merge the two or rename one of them" if problem.endswith("twice") else ""
         raise ConfigError(f"pyproject.toml:{line}: {problem}{remedy}") from None
-
-
-def _compiler(module: ModuleConfig, root: Path) -> Compiler:
-    if module.settings.compiler == "nvcc":
-        from cuda_ext.compiler.nvcc import find_nvcc
-
-        configured = module.settings.nvcc
-        return find_nvcc(str(root / configured) if configured else None, os.environ)
-    from cuda_ext.compiler.nvrtc import Nvrtc
-
-    return Nvrtc()
-
-
-def _native(module: ModuleConfig) -> list[int]:
-    """The compute capabilities of the GPUs in this machine, if the module asks for them."""
-    asked = {*module.settings.architectures}
-    for override in module.overrides:
-        asked.update(override.settings.get("architectures", ()))
-    if "native" not in asked and "native" not in os.environ.get("CUDAARCHS", ""):
-        return []
-    from cuda_ext.devices import capabilities
-
-    return capabilities()

@@ -96,7 +96,7 @@ _INCLUDE = re.compile(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", 
 
 
 def _options(options: tuple[str, ...], where: str) -> tuple[str, ...]:
-    for i, (option, following) in enumerate(zip(options, (*options[1:], ""), strict=True)):
+    for i, (option, following) in enumerate(itertools.pairwise((*options, ""))):
         if key := _KEY_OF_OPTION.get(option.partition("=")[0]):
             raise ConfigError(f"{where}[{i}]: {option!r} has a key of its own; set {key} instead")
         include = _INCLUDE.fullmatch(option)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.metadata
 import sys
 from fnmatch import fnmatch
 from functools import cache
@@ -18,7 +19,7 @@ from typing import Any, Literal
 from cuda_ext.compiler import toolkit
 from cuda_ext.errors import ToolchainError
 
-__all__ = ["binding"]
+__all__ = ["binding", "library_files"]
 
 _TITLES = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 
@@ -31,7 +32,7 @@ def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
     """
     try:
         module = importlib.import_module(f"cuda.bindings.{name}")
-        for library in _libraries(name, _major()):
+        for library in library_files(name):
             ctypes.CDLL(str(library))
         module.nvrtcVersion() if name == "nvrtc" else module.version()
     except (ImportError, OSError, RuntimeError) as error:
@@ -43,14 +44,12 @@ def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
     return module
 
 
-def _major() -> int:
-    """The CUDA version that the installed cuda-bindings is made for."""
-    version: str = importlib.import_module("cuda.bindings").__version__
-    return int(version.partition(".")[0])
-
-
-def _libraries(name: str, major: int) -> list[Path]:
-    """The library in the installed wheels, if it is there."""
+def library_files(name: str) -> list[Path]:
+    """The library `name` in the installed wheels, if it is there. Nothing is loaded."""
+    try:
+        major = int(importlib.metadata.version("cuda-bindings").partition(".")[0])
+    except importlib.metadata.PackageNotFoundError:
+        return []
     pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_TITLES[name]}.so.{major}".lower()
     for directory in toolkit.library_directories(name, major):
         for path in sorted(directory.iterdir()):

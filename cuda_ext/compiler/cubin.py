@@ -21,6 +21,7 @@ Binding = Literal["local", "global", "weak"]
 
 _PARAMETER_BANK = ".nv.constant0."
 _KERNEL_INFO = ".nv.info."
+_CODE = ".text."
 # An attribute of .nv.info is a format byte, an attribute byte and 16 bits; this format is followed by as
 # many bytes as those 16 bits say.
 _SIZED = 0x04
@@ -36,12 +37,14 @@ _VARIABLE_TYPES = ("STT_OBJECT", "STT_LOPROC")
 class Cubin:
     """What is in a cubin, by lowered name.
 
-    ``kernels`` have their parameters, of which only place and size are known. ``defined`` are all
+    ``kernels`` have their parameters, of which only place and size are known, and ``code`` the bytes of their
+    instructions. ``defined`` are all
     functions and variables with their visibility, ``undefined`` those that a link has to bring.
     """
 
     target: Architecture | None
     kernels: Mapping[str, tuple[Parameter, ...]]
+    code: Mapping[str, int]
     variables: Mapping[str, PtxVariable]
     defined: Mapping[str, Binding]
     undefined: frozenset[str]
@@ -109,10 +112,16 @@ def _read(elf: Any) -> Cubin:
     return Cubin(
         target=_target(elf),
         kernels={name: _parameters(elf, name) for name in names},
+        code={name: _size(elf, _CODE + name) for name in names},
         variables=variables,
         defined=defined,
         undefined=frozenset(undefined),
     )
+
+
+def _size(elf: Any, section: str) -> int:
+    found = elf.get_section_by_name(section)
+    return int(found["sh_size"]) if found else 0
 
 
 def _binding(symbol: Any) -> Binding:

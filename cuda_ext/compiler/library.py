@@ -1,22 +1,25 @@
-"""What the driver loads as one: the images of a translation unit, or of several that are linked together."""
+"""What the driver loads as one: the images of a translation unit, or of several that are linked together.
+
+Nothing is compiled here: each computation yields the jobs that it needs done.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from cuda_ext.compiler import ptx, toolkit
+from cuda_ext.compiler import ptx
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.cubin import Cubin, read_cubin, survey_of_cubin
 from cuda_ext.compiler.fatbin import read_fatbin
 from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.linker import LinkInput, link
+from cuda_ext.compiler.job import Job, LinkJob, Outcome, Product, Steps, UnitJob
+from cuda_ext.compiler.linker import LinkInput
 from cuda_ext.compiler.survey import survey_of_assembly
 from cuda_ext.compiler.translation_unit import (
     CompiledImage,
-    Compiler,
     Survey,
     SurveyedKernel,
     SurveyedSymbol,
@@ -25,12 +28,9 @@ from cuda_ext.compiler.translation_unit import (
 from cuda_ext.errors import BuildError, CompilationError, FatbinError, ToolchainError
 from cuda_ext.manifest import ImageKind
 
-__all__ = ["Library", "Report", "collect", "compile_unit", "link_units"]
-
-Report = Callable[[str], None]
+__all__ = ["Library", "compile_unit", "gather", "link_units"]
 
 _T = TypeVar("_T")
-_U = TypeVar("_U")
 
 # In the names of what the device runtime library brings along.
 _OF_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"
@@ -40,46 +40,57 @@ _OF_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"
 class Library:
     """The images of one or more units, with a survey of all that is in them.
 
-    ``container`` is set where the images arrived in a fatbin that ships as it is.
+    ``names`` has the name map of each image, ``log`` what the compiler said. ``container`` is set where the
+    images arrived in a fatbin that ships as it is.
     """
 
     stem: str
     units: tuple[TranslationUnit, ...]
     images: tuple[CompiledImage, ...]
     survey: Survey
+    names: tuple[Mapping[str, str], ...]
+    log: tuple[str, ...] = ()
     container: bytes | None = None
 
 
-def collect(function: Callable[[_T], _U], items: Iterable[_T]) -> list[_U]:
-    """Map `function` over all `items`, so that all failures are told together, once each."""
-    results, failures = [], []
-    for item in items:
-        try:
-            results.append(function(item))
-        except ToolchainError:
-            raise
-        except BuildError as error:
-            failures.append(str(error))
+def gather(computations: Sequence[Steps[_T]]) -> Steps[list[_T]]:
+    """Take all `computations` through their steps at once. Their failures are told together, once each."""
+    results: dict[int, _T] = {}
+    failures: dict[int, str] = {}
+    outcomes: dict[int, Sequence[Outcome] | None] = dict.fromkeys(range(len(computations)))
+    while outcomes:
+        wanted: dict[int, Sequence[Job]] = {}
+        for index, outcome in outcomes.items():
+            try:
+                # A computation begins with nothing.
+                wanted[index] = computations[index].send(cast("Sequence[Outcome]", outcome))
+            except StopIteration as stop:
+                results[index] = stop.value
+            except ToolchainError:
+                raise
+            except BuildError as error:
+                failures[index] = str(error)
+        if not wanted:
+            break
+        done = iter((yield [job for jobs in wanted.values() for job in jobs]))
+        outcomes = {index: [next(done) for _ in jobs] for index, jobs in wanted.items()}
     if failures:
-        raise CompilationError("\n\n".join(dict.fromkeys(failures)))
-    return results
+        raise CompilationError("\n\n".join(dict.fromkeys(failures[i] for i in sorted(failures))))
+    return [results[index] for index in sorted(results)]
 
 
-def compile_unit(
-    unit: TranslationUnit, architectures: Sequence[Architecture], compiler: Compiler, report: Report
-) -> Library:
+def compile_unit(unit: TranslationUnit, architectures: Sequence[Architecture]) -> Steps[Library]:
     """Compile `unit`, or take it in as it is, for all `architectures`."""
-    report(f"{unit.name}: {', '.join(map(str, architectures))}")
     container = None
+    names: list[Mapping[str, str]] | None = None
     match unit.kind:
         case "cu":
-            images = [_compiled(unit, a, compiler) for a in architectures]
-            survey = _surveyed(unit, images, compiler)
+            images, survey, names = yield from _compiled(unit, architectures)
         case "ptx":
-            images = [_assembled(unit, a) for a in architectures]
+            images = yield from _assembled(unit, architectures)
             survey = survey_of_assembly(unit.source)
         case "ltoir":
-            images = [_assembled(unit, a) for a in architectures]
+            images = yield from _assembled(unit, architectures)
             survey = _survey_of_images(images)
         case "cubin":
             images = [read_image(_target_of_cubin(unit, architectures), unit.source)]
@@ -88,23 +99,27 @@ def compile_unit(
             container = unit.source
             images = _images_of_fatbin(unit)
             survey = _survey_of_images(images)
-    for log in dict.fromkeys(i.log for i in images if i.log):
-        report(log)
     if not any(i.entries or i.architecture.kind == "ltoir" for i in images):
         raise CompilationError(
             f"{unit.name}: defines no kernel; a unit needs at least one __global__ function (templates only "
             "count when instantiated: list them under instantiate), or set link = true if other units call it"
         )
-    return Library(PurePosixPath(unit.name).stem, (unit,), tuple(images), survey, container)
+    return Library(
+        PurePosixPath(unit.name).stem,
+        (unit,),
+        tuple(images),
+        survey,
+        tuple(names or [{}] * len(images)),
+        _log(images),
+        container,
+    )
 
 
 def link_units(
     name: str,
     units: Sequence[TranslationUnit],
     architectures: Sequence[Architecture],
-    compiler: Compiler,
-    report: Report,
-) -> Library:
+) -> Steps[Library]:
     """Compile `units` as relocatable device code and link them for each of `architectures`.
 
     `name` is the module's.
@@ -112,64 +127,115 @@ def link_units(
     if unlinkable := [str(a) for a in architectures if a.kind == "ltoir"]:
         raise BuildError(f"{name}: link = true makes cubins and PTX; leave out {', '.join(unlinkable)}")
     through_lto = any(unit.kind == "ltoir" for unit in units)
-
-    def objects_of(unit: TranslationUnit) -> tuple[list[CompiledImage], Survey]:
-        report(f"{unit.name}: {', '.join(map(str, architectures))}")
-        match unit.kind:
-            case "cu":
-                # PTX comes out of a link only when LTO-IR goes in, and LTO-IR does not see into cubins.
-                targets = [a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in architectures]
-                objects = [_compiled(unit, a, compiler) for a in targets]
-                survey = _surveyed(unit, objects, compiler)
-            case "fatbin":
-                raise BuildError(f"{unit.name}: a fatbin cannot be device-linked; give its cubins instead")
-            case kind:
-                objects = [_ready_made(unit, kind, a) for a in architectures]
-                survey = _survey_of_images(objects[:1])
-        for log in dict.fromkeys(o.log for o in objects if o.log):
-            report(log)
-        return objects, survey
-
-    found = collect(objects_of, units)
+    # PTX comes out of a link only when LTO-IR goes in, and LTO-IR does not see into cubins.
+    targets = [a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in architectures]
+    found = yield from gather([_objects(unit, targets, architectures) for unit in units])
+    log = _log(image for objects, _ in found for image in objects)
+    jobs = [
+        LinkJob(
+            name,
+            tuple(
+                LinkInput(unit.name, objects[index].architecture.kind, objects[index].data)
+                for unit, (objects, _) in zip(units, found, strict=True)
+            ),
+            architecture,
+        )
+        for index, architecture in enumerate(architectures)
+    ]
+    names = dict(item for _, survey in found for item in survey.names.items())
     images = []
-    for index, architecture in enumerate(architectures):
-        objects = [objects[index] for objects, _ in found]
-        inputs = [LinkInput(u.name, o.architecture.kind, o.data) for u, o in zip(units, objects, strict=True)]
-        try:
-            linked = read_image(architecture, _link(inputs, architecture, compiler))
-            _check_linked(linked)
-        except CompilationError as error:
-            raise CompilationError(f"{name}: linking for {architecture}: {error}") from None
-        names = {expression: lowered for o in objects for expression, lowered in o.names.items()}
+    for linked in _images(jobs, (yield jobs), f"{name}: linking"):
+        _check_linked(name, linked)
         entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
-        images.append(CompiledImage(architecture, linked.data, names, entries, linked.variables))
+        images.append(replace(linked, entries=entries))
     if not any(i.entries for i in images):
         raise CompilationError(f"{name}: none of its units defines a kernel")
     # Kernels out of LTO-IR show only now. The variables are the tool chain's as well, and nobody can tell.
     linked_kernels = Survey(_survey_of_images(images).kernels, {}, frozenset())
     survey = _merged([linked_kernels, *(survey for _, survey in found)])
-    return Library(name.rpartition(".")[2], tuple(units), tuple(images), survey)
+    return Library(name.rpartition(".")[2], tuple(units), tuple(images), survey, (names,) * len(images), log)
 
 
-def _compiled(unit: TranslationUnit, architecture: Architecture, compiler: Compiler) -> CompiledImage:
-    try:
-        return compiler.compile(unit, architecture)
-    except CompilationError as error:
-        raise CompilationError(f"{error}\n(compiling {unit.name} for {architecture})") from None
+def _compiled(
+    unit: TranslationUnit, architectures: Sequence[Architecture]
+) -> Steps[tuple[list[CompiledImage], Survey, list[Mapping[str, str]]]]:
+    """The images of a source, what the compiler tells of them, and the name map of each.
 
-
-def _surveyed(unit: TranslationUnit, images: Sequence[CompiledImage], compiler: Compiler) -> Survey:
-    """Ask the compiler about the unit until all that is in its images is known.
-
-    One architecture suffices unless kernels or variables are compiled conditionally.
+    CUDA forbids signatures and instantiations that depend on the architecture, so one survey serves all
+    images; for code that does so all the same, each image has its own.
     """
-    survey = compiler.survey(unit, images[0].architecture)
-    for image in images[1:]:
-        if not (survey.kernels.keys() >= set(image.entries) and survey.variables >= set(image.variables)):
-            survey = _merged([survey, compiler.survey(unit, image.architecture)])
+    compilations = [UnitJob("compile", unit, a) for a in architectures]
+    surveys = [UnitJob("survey", unit, architectures[0])]
+    *compiled, surveyed = yield [*compilations, *surveys]
+    images = _images(compilations, compiled, "compiling")
+    found = _surveys(surveys, [surveyed])
+    unknown = [image for image in images[1:] if not _describes(found[0], image)]
+    if unknown:
+        surveys = [UnitJob("survey", unit, image.architecture) for image in unknown]
+        found += _surveys(surveys, (yield surveys))
+    merged = _merged(found)
     for image in images:
-        _check_sizes(unit, image, survey)
-    return survey
+        _check_sizes(unit, image, merged)
+    own = {image.architecture: survey for image, survey in zip(unknown, found[1:], strict=True)}
+    return images, merged, [own.get(image.architecture, found[0]).names for image in images]
+
+
+def _describes(survey: Survey, image: CompiledImage) -> bool:
+    """Whether all that is in `image` is known, under the names that it has there. LTO-IR does not tell."""
+    if image.architecture.kind == "ltoir":
+        return True
+    inside = {*image.entries, *image.variables}
+    return (
+        survey.kernels.keys() >= set(image.entries)
+        and survey.variables >= set(image.variables)
+        and inside.issuperset(survey.names.values())
+    )
+
+
+def _images(jobs: Sequence[Job], outcomes: Sequence[Outcome], doing: str) -> list[CompiledImage]:
+    return [cast("CompiledImage", product) for product in _products(jobs, outcomes, doing)]
+
+
+def _surveys(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Survey]:
+    return [cast("Survey", product) for product in _products(jobs, outcomes, "surveying")]
+
+
+def _products(jobs: Sequence[Job], outcomes: Sequence[Outcome], doing: str) -> list[Product]:
+    """The products of `jobs`; or one error, which tells what went wrong for which architectures."""
+    products: list[Product] = []
+    failed: dict[str, list[str]] = {}
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome, CompilationError):
+            failed.setdefault(str(outcome), []).append(str(job.architecture))
+        else:
+            products.append(outcome)
+    if failed:
+        raise CompilationError(
+            "\n\n".join(
+                f"{text}\n({doing} {jobs[0].name} for {', '.join(names)})" for text, names in failed.items()
+            )
+        )
+    return products
+
+
+def _objects(
+    unit: TranslationUnit, targets: Sequence[Architecture], architectures: Sequence[Architecture]
+) -> Steps[tuple[list[CompiledImage], Survey]]:
+    """`unit` as objects to be linked: compiled for `targets`, or as it is for each of `architectures`."""
+    match unit.kind:
+        case "cu":
+            images, survey, names = yield from _compiled(unit, targets)
+            return images, replace(survey, names={k: v for found in names for k, v in found.items()})
+        case "fatbin":
+            raise BuildError(f"{unit.name}: a fatbin cannot be device-linked; give its cubins instead")
+        case kind:
+            images = [_ready_made(unit, kind, a) for a in architectures]
+            return images, _survey_of_images(images[:1])
+
+
+def _log(images: Iterable[CompiledImage]) -> tuple[str, ...]:
+    """What the compiler said about `images`, once."""
+    return tuple(dict.fromkeys(image.log for image in images if image.log))
 
 
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, survey: Survey) -> None:
@@ -202,26 +268,29 @@ def _merged(surveys: Iterable[Survey]) -> Survey:
     return Survey(kernels, symbols, frozenset(variables))
 
 
-def _assembled(unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
-    """An image from PTX or LTO-IR that arrived ready-made."""
+def _assembled(unit: TranslationUnit, architectures: Sequence[Architecture]) -> Steps[list[CompiledImage]]:
+    """The images of PTX or LTO-IR that arrived ready-made."""
     target = ptx.target(unit.source) if unit.kind == "ptx" else None
-    if unit.kind == "ptx":
-        if target is None:
-            raise CompilationError(f"{unit.name}: is not PTX, as it has no .target")
-        if not target.serves(architecture):
-            raise CompilationError(
-                f"{unit.name}: is PTX for sm_{target.target}, which cannot be compiled for {architecture}; "
-                "list only architectures that it serves, in an override if other sources serve more"
-            )
-    if unit.kind == architecture.kind:
-        return read_image(architecture, unit.source)
+    for architecture in architectures:
+        if unit.kind == "ptx":
+            _check_assembles(unit, target, architecture)
+    source = LinkInput(unit.name, cast("ImageKind", unit.kind), unit.source)
+    jobs = [LinkJob(unit.name, (source,), a) for a in architectures if a.kind != unit.kind]
+    made = _images(jobs, (yield jobs), "assembling") if jobs else []
+    made += [read_image(a, unit.source) for a in architectures if a.kind == unit.kind]
+    return sorted(made, key=lambda image: image.architecture)
+
+
+def _check_assembles(unit: TranslationUnit, target: Architecture | None, architecture: Architecture) -> None:
+    if target is None:
+        raise CompilationError(f"{unit.name}: is not PTX, as it has no .target")
+    if not target.serves(architecture):
+        raise CompilationError(
+            f"{unit.name}: is PTX for sm_{target.target}, which cannot be compiled for {architecture}; "
+            "list only architectures that it serves, in an override if other sources serve more"
+        )
     if architecture.kind == "ltoir":
         raise CompilationError(f"{unit.name}: PTX cannot become LTO-IR for {architecture}")
-    try:
-        data = link([LinkInput(unit.name, unit.kind, unit.source)], architecture)  # type: ignore[arg-type]
-    except CompilationError as error:
-        raise CompilationError(f"{unit.name}: assembling for {architecture}: {error}") from None
-    return read_image(architecture, data)
 
 
 def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architecture) -> CompiledImage:
@@ -271,32 +340,19 @@ def _survey_of_images(images: Iterable[CompiledImage]) -> Survey:
     return _merged([*map(survey_of_cubin, by_kind["cubin"]), *map(survey_of_assembly, by_kind["ptx"])])
 
 
-def _link(inputs: Sequence[LinkInput], architecture: Architecture, compiler: Compiler) -> bytes:
-    """Link `inputs`, with the device runtime library where they call for it."""
-    try:
-        return link(inputs, architecture)
-    except CompilationError as error:
-        if "__cuda" not in str(error):
-            raise
-    library = toolkit.cudadevrt(int(compiler.version.partition(".")[0]))
-    if library is None:
-        raise CompilationError(
-            "the code launches kernels from the device, which needs the device runtime library (cudadevrt): "
-            "install nvidia-cuda-runtime"
-        )
-    return link(inputs, architecture, [library])
-
-
-def _check_linked(image: CompiledImage) -> None:
+def _check_linked(name: str, image: CompiledImage) -> None:
+    where = f"{name}: linking for {image.architecture}"
     if image.architecture.kind == "ptx" and (missing := ptx.undefined(image.data)):
         if missing[0].startswith("__cuda"):
             raise CompilationError(
-                "PTX cannot hold the device runtime library, which launches kernels from the device; leave "
-                f"{image.architecture} out of the architectures"
+                f"{where}: PTX cannot hold the device runtime library, which launches kernels from the "
+                f"device; leave {image.architecture} out of the architectures"
             )
-        raise CompilationError(f"no unit defines {', '.join(missing)}")
+        raise CompilationError(f"{where}: no unit defines {', '.join(missing)}")
     # The linker renames a kernel that would hide another.
     for entry in image.entries:
-        name, _, number = entry.rpartition("$")
-        if number.isdigit() and name in image.entries:
-            raise CompilationError(f"two units define {name}; rename one of them or put it into a namespace")
+        hidden, _, number = entry.rpartition("$")
+        if number.isdigit() and hidden in image.entries:
+            raise CompilationError(
+                f"{where}: two units define {hidden}; rename one of them or put it into a namespace"
+            )

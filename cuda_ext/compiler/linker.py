@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_ext.compiler import toolkit
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.bindings import binding
+from cuda_ext.compiler.bindings import binding, library_files
 from cuda_ext.compiler.cubin import read_cubin
 from cuda_ext.errors import CompilationError
 from cuda_ext.manifest import ImageKind
 
-__all__ = ["LinkInput", "link"]
+__all__ = ["LinkInput", "files", "link"]
 
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
@@ -32,12 +33,36 @@ class LinkInput:
     data: bytes
 
 
-def link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Sequence[Path] = ()) -> bytes:
+def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     """Link `inputs` to one image for `architecture`: a cubin, or PTX where all inputs are LTO-IR.
 
-    Raises :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
+    The device runtime library comes in where they call for it. Raises
+    :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
     _check_defined_once(inputs)
+    try:
+        return _link(inputs, architecture)
+    except CompilationError as error:
+        if "__cuda" not in str(error):
+            raise
+    library = toolkit.cudadevrt(binding("nvjitlink").version()[0])
+    if library is None:
+        raise CompilationError(
+            "the code launches kernels from the device, which needs the device runtime library (cudadevrt): "
+            "install nvidia-cuda-runtime"
+        )
+    return _link(inputs, architecture, [library])
+
+
+def files() -> list[Path]:
+    """What decides on the result of a link besides its inputs; empty where nobody knows."""
+    libraries = library_files("nvjitlink")
+    major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
+    runtime = toolkit.cudadevrt(int(major[1] or major[2])) if major else None
+    return [*libraries, *([runtime] if runtime else [])]
+
+
+def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Sequence[Path] = ()) -> bytes:
     nvjitlink = binding("nvjitlink")
     options = [f"-arch=sm_{architecture.target}"]
     if any(i.kind == "ltoir" for i in inputs):

@@ -11,24 +11,32 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from operator import attrgetter
 from pathlib import Path
 
 from cuda_ext.compiler import process, ptx, toolkit
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
+from cuda_ext.compiler.reads import looked_up, make_dependencies
 from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
+from cuda_ext.compiler.trace import NO_TRACE, Span, Trace, read_time_trace
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
+from cuda_ext.compiler.usage import VERBOSE
 from cuda_ext.errors import CompilationError, ToolchainError
 
 __all__ = ["Nvcc", "find_nvcc"]
 
 
-def find_nvcc(configured: str | None, environ: Mapping[str, str]) -> Nvcc:
-    """The nvcc to use: `configured` and no other, or else the first that works.
+def find_nvcc(
+    configured: str | None,
+    environ: Mapping[str, str],
+    launcher: str | None = None,
+    check: Callable[[Nvcc], object] = attrgetter("version"),
+) -> Nvcc:
+    """The nvcc to use: `configured` and no other, or else the first that works, which `check` finds out.
 
     The order is ``CUDA_PATH``, ``CUDA_HOME``, the registry's wheel, ``PATH``. Raises
     :class:`~cuda_ext.errors.ToolchainError` that tells why each of them was passed over.
@@ -37,7 +45,9 @@ def find_nvcc(configured: str | None, environ: Mapping[str, str]) -> Nvcc:
     for origin, candidate in _candidates(configured, environ):
         if isinstance(candidate, Path):
             try:
-                return Nvcc(candidate, environ)
+                found = Nvcc(candidate, environ, launcher)
+                check(found)
+                return found
             except ToolchainError as error:
                 candidate = str(error)
         passed_over.append(f"  {origin}: {candidate}".replace("\n", "\n    "))
@@ -67,48 +77,71 @@ def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[
     yield "PATH", Path(found) if found else "holds no nvcc"
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
-    """What a pass of its own tells of a unit: its survey, and the name map of what it instantiates."""
-
-    survey: Survey
-    names: Mapping[str, str]
-
-
 class Nvcc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that can read the host's C++ headers.
 
-    Of `environ` it heeds where programs are, and nothing that would change an image. Raises
-    :class:`~cuda_ext.errors.ToolchainError` if `executable` does not run, or finds no host compiler.
+    Of `environ` it heeds where programs are, and nothing that would change an image. `launcher` is a program
+    that runs it, such as ``sccache``. It works below `scratch`, or where temporary files go. With `timed` it
+    tells how long it took for what. Raises
+    :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if `executable` does not run, or finds
+    no host compiler.
     """
 
     name = "nvcc"
 
-    def __init__(self, executable: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        executable: Path,
+        environ: Mapping[str, str],
+        launcher: str | None = None,
+        scratch: Path | None = None,
+        timed: bool = False,
+    ) -> None:
         self.executable = executable.absolute()
         self._environ = _environment(environ)
-        self._descriptions: dict[tuple[object, ...], dict[str, _Description]] = {}
+        self.launcher = launcher
+        self._scratch = scratch
+        self._timed = timed
+
+    def remember(self, version: str) -> None:
+        self.__dict__["version"] = version
+
+    @cached_property
+    def version(self) -> str:
+        """Its CUDA version. Raises :class:`~cuda_ext.errors.ToolchainError` if it cannot compile here."""
         version = re.search(r"release (\d+\.\d+)", self._ask("--version").output)
         if version is None:
-            raise ToolchainError(f"{executable} does not tell its version")
-        self.version = version[1]
+            raise ToolchainError(f"{self.executable} does not tell its version")
         # The host compiler preprocesses.
         preprocessed = self._ask("-E", "--allow-unsupported-compiler", "-x", "cu", os.devnull)
         if preprocessed.exit_code != 0:
             reason = preprocessed.output.strip().partition("\n")[0]
             raise ToolchainError(
-                f"{executable} ({self.version}) has no usable host compiler ({reason}); "
+                f"{self.executable} ({version[1]}) has no usable host compiler ({reason}); "
                 "put g++ or clang++ on PATH, or name one in NVCC_CCBIN"
             )
+        return version[1]
+
+    def files(self) -> Sequence[Path]:
+        own = [root / name for root in self._roots[-1:] for name in _PROGRAMS]
+        host = shutil.which(self._environ.get("NVCC_CCBIN", "g++"), path=self._environ.get("PATH"))
+        found = [self.executable, *own, *([Path(host)] if host else [])]
+        return [path.resolve() for path in found if path.is_file()]
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        own = [d for root in self._roots for d in (root / "include", *sorted(root.glob("targets/*/include")))]
+        return [*unit.options.include_directories(), *own, *self._header_directories]
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        """Where its toolkit lies, as it calls it, and really."""
+        return [self.executable.parent.parent, self.executable.resolve().parent.parent]
 
     @cached_property
     def _header_directories(self) -> list[Path]:
         """Where headers are that nvcc does not find by itself."""
-        plan = self._ask("--dryrun", "-x", "cu", "empty.cu").output
-        top = re.search(r"^#\$ TOP=(.+)$", plan, re.MULTILINE)
-        own = Path(top[1] if top else self.executable.parent.parent).resolve()
         found = toolkit.header_directories(int(self.version.partition(".")[0]))
-        return [directory for directory in found if not directory.resolve().is_relative_to(own)]
+        return [d for d in found if not any(d.resolve().is_relative_to(r.resolve()) for r in self._roots)]
 
     @cache  # noqa: B019 - one instance lives as long as the build
     def capabilities(self) -> tuple[int, ...]:
@@ -120,60 +153,54 @@ class Nvcc:
             return architecture.number in self.capabilities()
         return self._ask("--dryrun", *_target(architecture), "-x", "cu", "empty.cu").exit_code == 0
 
-    def compile(self, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
+    def compile(
+        self,
+        unit: TranslationUnit,
+        architectures: Sequence[Architecture],
+        preamble: bytes | None = None,  # noqa: ARG002 - nvcc precompiles nothing
+    ) -> tuple[CompiledImage, ...]:
         # A reference from host code makes nvcc compile an instantiation, and leaves no other trace.
         source = _with_name_map(unit, "static void* const")
-        options = [*_target(architecture), *_options(unit, architecture)]
-        data, log = self._run(unit, source, options)
-        image = read_image(architecture, data, log=log)
-        return dataclasses.replace(image, names=self._names(unit, architecture, image.entries))
+        images = []
+        for architecture in architectures:
+            verbose = VERBOSE if architecture.kind == "cubin" else ()
+            options = [*_target(architecture), *_options(unit, architecture), *verbose]
+            images.append(read_image(architecture, *self._run(unit, source, options)))
+        return tuple(images)
 
-    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
-        return self._described(unit, architecture).survey
+    def survey(
+        self,
+        unit: TranslationUnit,
+        architecture: Architecture,
+        preamble: bytes | None = None,  # noqa: ARG002
+    ) -> Survey:
+        source = _with_name_map(unit, "static __device__ void* const")
+        options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
+        options = [*_target(architecture.as_kind("ptx")), "-G", *options]
+        assembly, _, trace = self._run(unit, source, options)
+        lowered = ptx.addresses(assembly, _NAME_MAP)
+        return dataclasses.replace(
+            survey_of_debug_ptx(assembly, {unit.name, *unit.headers}),
+            names=dict(zip(unit.instantiate, lowered, strict=True)),
+            trace=trace,
+        )
 
-    def _names(
-        self, unit: TranslationUnit, architecture: Architecture, entries: Sequence[str]
-    ) -> Mapping[str, str]:
-        """The name map of the image that holds `entries`."""
-        if not unit.instantiate:
-            return {}
-        # CUDA forbids signatures and instantiations that depend on the architecture, so one description
-        # serves the images of all architectures; for code that does so all the same, each has its own.
-        for known in self._known(unit, architecture).values():
-            if set(known.names.values()) <= set(entries):
-                return known.names
-        return self._described(unit, architecture).names
-
-    def _described(self, unit: TranslationUnit, architecture: Architecture) -> _Description:
-        known = self._known(unit, architecture)
-        if architecture.target not in known:
-            source = _with_name_map(unit, "static __device__ void* const")
-            options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
-            assembly, _ = self._run(unit, source, [*_target(architecture.as_kind("ptx")), "-G", *options])
-            lowered = ptx.addresses(assembly, _NAME_MAP)
-            known[architecture.target] = _Description(
-                survey_of_debug_ptx(assembly, {unit.name, *unit.headers}),
-                dict(zip(unit.instantiate, lowered, strict=True)),
-            )
-        return known[architecture.target]
-
-    def _known(self, unit: TranslationUnit, architecture: Architecture) -> dict[str, _Description]:
-        """The descriptions of `unit` so far, by target."""
-        key = (unit.sha256, repr(unit.options), unit.instantiate, _relocatable(unit, architecture))
-        return self._descriptions.setdefault(key, {})
-
-    def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str]:
-        """Compile `source` in place of the unit's own; the output and the compiler's text."""
+    def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str, Trace]:
+        """Compile `source` in place of the unit's own; the output, the compiler's text, and what it read."""
         try:
-            with tempfile.TemporaryDirectory(prefix="cuda_ext-") as directory:
-                ended = self._run_in(Path(directory), unit, source, options)
-                output = Path(directory, _OUTPUT)
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self._scratch) as name:
+                directory = Path(name)
+                if self._timed:
+                    options = [*options, f"-fdevice-time-trace={_TIMES}"]
+                ended = self._run_in(directory, unit, source, options)
+                output = directory / _OUTPUT
                 data = output.read_bytes() if output.is_file() else None
+                trace = self._trace(directory, unit) if ended.exit_code == 0 else NO_TRACE
         except OSError as error:
             raise ToolchainError(f"{self.executable} cannot be run: {error}") from None
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
         if ended.exit_code == 0 and data is not None:
-            return data, log
+            return data, log, trace
         explained = explain(
             log,
             source=unit.source,
@@ -183,6 +210,16 @@ class Nvcc:
         )
         raise CompilationError(explained or str(ended))
 
+    def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
+        spans: tuple[Span, ...] = ()
+        if self._timed:
+            spans = read_time_trace((directory / f"{_TIMES}.json").read_bytes())
+        opened = (
+            os.path.normpath(directory / path) for path in make_dependencies((directory / _READ).read_text())
+        )
+        names = [path.removeprefix(f"{directory}/") for path in opened]
+        return Trace(looked_up(set(names) - {unit.name}, unit, self.search_path(unit)), spans)
+
     def _run_in(
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
     ) -> process.Completed:
@@ -191,7 +228,9 @@ class Nvcc:
         _write(directory / _HOST_OPTIONS, _host_options(unit, self._header_directories))
         seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
         command = [
+            *([self.launcher] if self.launcher else []),
             str(self.executable),
+            *("-MD", "-MF", _READ),
             "-I.",
             # Names of internal linkage hold a hash of the source's full path, or, in a unit without any
             # other name, the number of the process.
@@ -214,7 +253,11 @@ class Nvcc:
             raise ToolchainError(f"{self.executable} cannot be run: {error.strerror}") from None
 
 
+# What makes images, besides nvcc itself.
+_PROGRAMS = ("bin/ptxas", "bin/nvcc.profile", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc")
 _OUTPUT = "cuda_ext.image"
+_READ = "cuda_ext.d"
+_TIMES = "cuda_ext.times"
 _HOST_OPTIONS = "cuda_ext.rsp"
 _NAME_MAP = "cuda_ext_name_map"
 

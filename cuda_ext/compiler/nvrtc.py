@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from cuda_ext.compiler import toolkit
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.bindings import binding
+from cuda_ext.compiler.bindings import binding, library_files
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
+from cuda_ext.compiler.reads import looked_up
 from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
+from cuda_ext.compiler.trace import Span, Trace, headers_of, read_time_trace
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
+from cuda_ext.compiler.usage import VERBOSE
 from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.manifest import ImageKind
 
 __all__ = ["Nvrtc"]
 
@@ -25,29 +31,49 @@ __all__ = ["Nvrtc"]
 class Nvrtc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that needs nothing but wheels.
 
-    Raises :class:`~cuda_ext.errors.ToolchainError` if NVRTC cannot be loaded.
+    With a `scratch` directory it tells which headers it read, keeps there what it precompiles, and with
+    `timed` how long it took for what. Raises :class:`~cuda_ext.errors.ToolchainError`, when it is first
+    needed, if NVRTC cannot be loaded.
     """
 
     name = "nvrtc"
 
-    def __init__(self) -> None:
-        self._nvrtc = binding("nvrtc")
+    def __init__(self, scratch: Path | None = None, timed: bool = False) -> None:
+        self._scratch = scratch
+        self._timed = timed
+        self._known: dict[tuple[str | bytes, ...], list[_Precompiled]] = {}
+
+    @cached_property
+    def _nvrtc(self) -> Any:
+        nvrtc = binding("nvrtc")
+        if self._scratch and hasattr(nvrtc, "nvrtcSetPCHHeapSize"):  # from 12.8 on
+            nvrtc.nvrtcSetPCHHeapSize(_PRECOMPILED_HEAP)
+        return nvrtc
+
+    def remember(self, version: str) -> None:
+        self.__dict__["version"] = version
+
+    @cached_property
+    def version(self) -> str:
         _, major, minor = self._nvrtc.nvrtcVersion()
-        self._major = major
-        # NVRTC can since 13.3; cuda-bindings may be older.
-        self._bundles_headers = (major, minor) >= (13, 3) and hasattr(
-            self._nvrtc, "nvrtcInstallBundledHeaders"
-        )
-        self.version = f"{major}.{minor}"
+        return f"{major}.{minor}"
+
+    def files(self) -> Sequence[Path]:
+        return library_files("nvrtc")
 
     @cached_property
     def header_directories(self) -> list[Path]:
         """Where CUDA's and CCCL's headers are, and those of other CUDA libraries from the registry."""
-        found = []
-        if self._bundles_headers:
-            bundled = toolkit.bundled_headers(self.version, self._unpack_headers)
-            found = [bundled, bundled / "cccl"]
-        return found + toolkit.header_directories(self._major)
+        major, minor = map(int, self.version.split("."))
+        bundled = toolkit.unpacked_headers(self.version)
+        # NVRTC can since 13.3; cuda-bindings may be older.
+        if not bundled and (major, minor) >= (13, 3) and hasattr(self._nvrtc, "nvrtcInstallBundledHeaders"):
+            bundled = toolkit.unpack_headers(self.version, self._unpack_headers)
+        own = [bundled, bundled / "cccl"] if bundled else []
+        return own + toolkit.header_directories(major)
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        return [*unit.options.include_directories(), *self.header_directories]
 
     def capabilities(self) -> tuple[int, ...]:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
@@ -60,23 +86,83 @@ class Nvrtc:
         program = _Program(self._nvrtc, TranslationUnit("empty.cu", b""))
         return program.compile([f"-arch=compute_{architecture.target}"])
 
-    def compile(self, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
-        program = _Program(self._nvrtc, unit)
-        options = [*self._options(unit), *self._target(architecture)]
-        if not program.compile(options):
-            raise CompilationError(self._explained(program.log, unit))
-        data = program.result({"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}[architecture.kind])
-        if architecture.kind == "ptx":
-            data = data.rstrip(b"\0")
-        names = {e: program.lowered_name(e) for e in unit.instantiate}
-        return read_image(architecture, data, names, program.log)
+    def compile(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture], preamble: bytes | None = None
+    ) -> tuple[CompiledImage, ...]:
+        # On the way to a cubin comes the PTX of its virtual architecture.
+        last = min(architectures)
+        options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
+        program, trace = self._run(unit, options, preamble)
+        return tuple(
+            read_image(a, program.image(a.kind), program.log if a == last else "", trace)
+            for a in architectures
+        )
 
-    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
-        program = _Program(self._nvrtc, unit)
+    def survey(
+        self, unit: TranslationUnit, architecture: Architecture, preamble: bytes | None = None
+    ) -> Survey:
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
-        if not program.compile([*options, f"-arch=compute_{architecture.target}", "-G"]):
-            raise CompilationError(self._explained(program.log, unit))
-        return survey_of_debug_ptx(program.result("PTX").rstrip(b"\0"), {unit.name, *unit.headers})
+        program, trace = self._run(unit, [*options, f"-arch=compute_{architecture.target}", "-G"], preamble)
+        survey = survey_of_debug_ptx(program.image("ptx"), {unit.name, *unit.headers})
+        names = {expression: program.lowered_name(expression) for expression in unit.instantiate}
+        return replace(survey, names=names, trace=trace)
+
+    def _run(
+        self, unit: TranslationUnit, options: list[str], preamble: bytes | None
+    ) -> tuple[_Program, Trace]:
+        """Compile `unit`; the program, and its own account of how it came about."""
+        program = _Program(self._nvrtc, unit)
+        opened: frozenset[str] = frozenset()
+        if self._scratch and preamble is not None:
+            made = self._precompiled(self._scratch, unit, options, preamble)
+            options = [*options, f"--use-pch={made.path}"]
+            opened = made.opened
+        with self._time_trace(unit) as (tracing, spans):
+            succeeded = program.compile([*options, *tracing])
+        if not succeeded:
+            raise CompilationError(
+                explain(
+                    program.log,
+                    source=unit.source,
+                    header_directories=self.header_directories,
+                    host_headers=False,
+                )
+            )
+        opened = opened.union(headers_of(spans))
+        reads = looked_up(opened, unit, self.search_path(unit)) if self._scratch else opened
+        return program, Trace(reads, tuple(spans) if self._timed else ())
+
+    def _precompiled(
+        self, directory: Path, unit: TranslationUnit, options: list[str], preamble: bytes
+    ) -> _Precompiled:
+        """`preamble`, which `unit` begins with, precompiled for `options` in `directory`."""
+        known = self._known.setdefault((*options, preamble), [])
+        for made in known:
+            # It may have been made from other headers of the same names.
+            if all(made.headers.get(n, b"") == unit.headers.get(n, b"") for n in made.opened):
+                return made
+        path = directory / f"{sum(map(len, self._known.values()))}.pch"
+        head = replace(unit, source=preamble, instantiate=())
+        with self._time_trace(head) as (tracing, spans):
+            # If it fails, the source that begins so fails too, and says why.
+            _Program(self._nvrtc, head).compile([*options, *tracing, f"--create-pch={path}"])
+        known.append(_Precompiled(path, frozenset(headers_of(spans)), unit.headers))
+        return known[-1]
+
+    @contextmanager
+    def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
+        """The options that make NVRTC keep account, and what it wrote at the end."""
+        spans: list[Span] = []
+        # A source without a directive reads nothing, and keeping account takes time.
+        silent = not (self._timed or _INCLUDES.search(unit.source) or unit.options.pre_include)
+        if self._scratch is None or silent:
+            yield [], spans
+            return
+        yield [f"-fdevice-time-trace={self._scratch / 'trace'}"], spans
+        file = self._scratch / "trace.json"
+        with suppress(FileNotFoundError):
+            spans += read_time_trace(file.read_bytes())
+            file.unlink()  # or NVRTC adds to it
 
     def _options(self, unit: TranslationUnit) -> list[str]:
         # Without a seed, internal names hold the time and the process id.
@@ -89,25 +175,36 @@ class Nvrtc:
         options += unit.options.spelled()
         return [*options, *(f"-I{directory}" for directory in self.header_directories)]
 
-    def _target(self, architecture: Architecture) -> list[str]:
-        if architecture.kind == "ltoir":
-            return [f"-arch=compute_{architecture.target}", "-dlto"]
-        return [f"-arch={architecture}"]
-
-    def _explained(self, log: str, unit: TranslationUnit) -> str:
-        return explain(
-            log,
-            source=unit.source,
-            header_directories=self.header_directories,
-            host_headers=False,
-        )
-
     def _unpack_headers(self, directory: str) -> None:
         status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
         if int(status) != 0:
             raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Precompiled:
+    """A precompiled beginning: where it is, what it ``opened``, and the ``headers`` that there were."""
+
+    path: Path
+    opened: frozenset[str]
+    headers: Mapping[str, bytes]
+
+
+def _target(architecture: Architecture) -> list[str]:
+    if architecture.kind == "ltoir":
+        return [f"-arch=compute_{architecture.target}", "-dlto"]
+    return [f"-arch={architecture}"]
+
+
+_INCLUDES = re.compile(rb"#\s*include|__has_include")
+# What NVRTC says of precompiled headers, used or passed over.
+_ABOUT_PRECOMPILED = re.compile(
+    r'^"[^"\n]*": (?:using|creating) precompiled header file ".*"$\n?'
+    r"|^.*Warning #\d+-D: .*precompiled header file.*$\n+(?:Remark: The warnings can be suppressed.*$\n*)?",
+    re.MULTILINE,
+)
+# Virtual memory; CUB takes 700 MB of it.
+_PRECOMPILED_HEAP = 1 << 30
 _WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 _environment = threading.Lock()
 
@@ -152,9 +249,14 @@ class _Program:
 
     @property
     def log(self) -> str:
-        return self.result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
+        text = self._result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
+        return _ABOUT_PRECOMPILED.sub("", text)
 
-    def result(self, kind: str) -> bytes:
+    def image(self, kind: ImageKind) -> bytes:
+        data = self._result(kind.upper())
+        return data.rstrip(b"\0") if kind == "ptx" else data
+
+    def _result(self, kind: str) -> bytes:
         """The program's ``PTX``, ``CUBIN``, ``LTOIR`` or ``ProgramLog``."""
         status, size = getattr(self._nvrtc, f"nvrtcGet{kind}Size")(self._handle)
         self._check(status)

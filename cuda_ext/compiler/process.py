@@ -9,12 +9,15 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Completed", "run"]
+__all__ = ["Completed", "end_all", "run", "start_python"]
+
+_running: set[subprocess.Popen[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ def run(command: Sequence[str], *, environ: Mapping[str, str], directory: Path |
     """
     # In a process group of its own, so that the compilers behind a compiler driver can be ended with it.
     with subprocess.Popen(  # noqa: S603
-        command,
+        list(command),
         cwd=directory,
         env=environ,
         stdin=subprocess.DEVNULL,
@@ -47,10 +50,33 @@ def run(command: Sequence[str], *, environ: Mapping[str, str], directory: Path |
         errors="replace",
         process_group=0 if os.name == "posix" else None,
     ) as process:
+        _running.add(process)
         try:
             output, _ = process.communicate()
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
+            _end(process)
             raise
+        finally:
+            _running.discard(process)
     return Completed(tuple(command), process.returncode, output)
+
+
+def end_all() -> None:
+    """End every program that :func:`run` waits for, in whichever thread."""
+    for process in list(_running):
+        _end(process)
+
+
+def start_python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start this interpreter with `code`, its standard input and output pipes; Ctrl-C does not reach it."""
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        process_group=0 if os.name == "posix" else None,
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()

@@ -16,8 +16,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cuda_ext.errors import ToolchainError
+from cuda_ext.store import local_directory
 
-__all__ = ["bundled_headers", "cudadevrt", "header_directories", "library_directories", "nvidia_packages"]
+__all__ = [
+    "cudadevrt",
+    "header_directories",
+    "library_directories",
+    "nvidia_packages",
+    "unpack_headers",
+    "unpacked_headers",
+]
 
 
 def header_directories(major: int) -> list[Path]:
@@ -70,15 +78,19 @@ def nvidia_packages() -> list[Path]:
     return [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
 
 
-def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
-    """The directory of NVRTC's own headers, unpacked by `unpack` if this is the first use.
+def unpacked_headers(version: str) -> Path | None:
+    """The directory of NVRTC's own headers, if they were unpacked before."""
+    directory = local_directory(os.environ) / f"nvrtc-headers-{version}"
+    return directory if directory.is_dir() else None
 
-    Several processes may arrive at once: each unpacks aside and one renames its copy into place.
+
+def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
+    """Have `unpack` put NVRTC's own headers into a directory of the cache.
+
+    Several processes may do it at once: each unpacks aside and one renames its copy into place.
     """
-    cache = _cache_directory()
+    cache = local_directory(os.environ)
     target = cache / f"nvrtc-headers-{version}"
-    if target.is_dir():
-        return target
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         aside = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=cache))
@@ -99,15 +111,3 @@ def bundled_headers(version: str, unpack: Callable[[str], None]) -> Path:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return target
-
-
-def _cache_directory() -> Path:
-    if configured := os.environ.get("CUDA_EXT_CACHE"):
-        return Path(os.path.abspath(configured))  # noqa: PTH100 - links stay
-    try:
-        from platformdirs import user_cache_path
-    except ImportError as error:
-        raise ToolchainError(
-            f'compiling needs platformdirs ({error}); install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
-        ) from None
-    return user_cache_path("cuda_ext")

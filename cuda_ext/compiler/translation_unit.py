@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Literal, Protocol
 
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.trace import NO_TRACE, Trace
 from cuda_ext.manifest import Parameter
 
 __all__ = [
@@ -19,6 +24,7 @@ __all__ = [
     "SurveyedKernel",
     "SurveyedSymbol",
     "TranslationUnit",
+    "Usage",
 ]
 
 SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
@@ -46,6 +52,14 @@ class Options:
             f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())
         )
 
+    def include_directories(self) -> tuple[Path, ...]:
+        """The directories, outside the project, that raw options tell the compiler to search."""
+        named = []
+        for option, following in itertools.pairwise((*self.raw, "")):
+            if match := re.fullmatch(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", option, re.S):
+                named.append(Path(match[1] or following))
+        return tuple(named)
+
     def spelled(self) -> tuple[str, ...]:
         """The options as both compilers spell them, sorted where order has no meaning."""
         return (
@@ -57,7 +71,7 @@ class Options:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class TranslationUnit:
     """One device source with everything of the project that it includes.
 
@@ -73,7 +87,7 @@ class TranslationUnit:
     options: Options = field(default_factory=Options)
     instantiate: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The digest of the source and its headers, names included."""
         digest = hashlib.sha256()
@@ -83,22 +97,49 @@ class TranslationUnit:
                 digest.update(part)
         return digest.hexdigest()
 
+    @cached_property
+    def header_digests(self) -> Mapping[str, str]:
+        """The SHA-256 of each header."""
+        return {name: _sha256(content) for name, content in self.headers.items()}
+
+
+@lru_cache(maxsize=10_000)
+def _sha256(content: bytes) -> str:
+    """Units share their headers."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a kernel takes of a GPU: registers, and bytes of all else.
+
+    ``code`` is its machine code; the rest is what ptxas tells, and ``None`` where it was not asked.
+    """
+
+    code: int
+    registers: int | None = None
+    stack: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    shared: int | None = None
+    constant: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledImage:
     """A translation unit compiled for one architecture.
 
     ``entries`` are the lowered names of the kernels that the image really holds, ``variables`` those of
-    its ``__device__`` and ``__constant__`` variables; ``names`` maps each requested name expression to
-    its lowered name.
+    its ``__device__`` and ``__constant__`` variables. ``usage`` is known of the kernels of a cubin.
     """
 
     architecture: Architecture
     data: bytes
-    names: Mapping[str, str]
     entries: tuple[str, ...]
     variables: tuple[str, ...]
     log: str = ""
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    trace: Trace = field(default=NO_TRACE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +167,21 @@ class Survey:
     """The kernels and variables of a translation unit, by lowered name.
 
     ``variables`` are the names of all variables that were seen: besides ``symbols``, those that are
-    nobody's business.
+    nobody's business. ``names`` is the name map: each requested name expression with its lowered name.
     """
 
     kernels: Mapping[str, SurveyedKernel]
     symbols: Mapping[str, SurveyedSymbol]
     variables: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+    trace: Trace = field(default=NO_TRACE, compare=False)
 
 
 class Compiler(Protocol):
     """The pure function: the same unit and architecture give the same image, anywhere.
 
     ``compile`` and ``survey`` raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
+    Making an instance is cheap; what it says or does first may load libraries and run programs.
     """
 
     @property
@@ -148,14 +192,34 @@ class Compiler(Protocol):
     def version(self) -> str:
         """Its CUDA version, ``13.5``."""
 
+    def remember(self, version: str) -> None:
+        """Take its version from whoever asked it before, so that it need not be loaded for that."""
+
+    def files(self) -> Sequence[Path]:
+        """The programs and libraries that it consists of: two compilers with the same files are the same.
+
+        Empty where nobody knows; then ``version`` has to do.
+        """
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        """The directories in which it looks up the headers of others, in order."""
+
     def capabilities(self) -> tuple[int, ...]:
         """The compute capabilities that it compiles for, ``(75, 80, ...)``."""
 
     def supports(self, architecture: Architecture) -> bool:
         """Whether it compiles for exactly this architecture, suffix included."""
 
-    def compile(self, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
-        """Compile `unit` to an image for `architecture`."""
+    def compile(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture], preamble: bytes | None = None
+    ) -> tuple[CompiledImage, ...]:
+        """Compile `unit` for each of `architectures`: one, or a cubin and the PTX on the way to it.
 
-    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
+        `preamble` is a beginning of the source that other units have too (see
+        :mod:`cuda_ext.compiler.preamble`). It may be precompiled, which changes no byte of the image.
+        """
+
+    def survey(
+        self, unit: TranslationUnit, architecture: Architecture, preamble: bytes | None = None
+    ) -> Survey:
         """Ask the compiler for names and types, in a pass of its own that ships nothing."""

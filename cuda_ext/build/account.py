@@ -1,0 +1,108 @@
+"""What a build tells of itself when it is over: the report and the trace, where they are asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda_ext.build.generate import Package
+from cuda_ext.build.record import BuildRecord, ImageRecord, JobRecord, KernelRecord
+from cuda_ext.compiler.packed import PackedLibrary
+from cuda_ext.errors import BuildError
+
+if TYPE_CHECKING:
+    from cuda_ext.build.project import Project
+
+__all__ = ["Account"]
+
+
+class Account:
+    """The files about one build, which begins now. ``CUDA_EXT_REPORT`` and ``CUDA_EXT_TRACE`` go before keys.
+
+    ``wanted`` says whether there will be any.
+    """
+
+    def __init__(self, project: Project, environ: Mapping[str, str], workers: int) -> None:
+        self._project = project
+        self._workers = workers
+        self._report = self._path(environ.get("CUDA_EXT_REPORT") or project.settings.report)
+        self._trace = self._path(environ.get("CUDA_EXT_TRACE") or project.settings.trace)
+        self._started = datetime.now().astimezone()
+        self._clock = time.perf_counter()
+        self.wanted = bool(self._report or self._trace)
+
+    def write(
+        self,
+        jobs: Sequence[JobRecord],
+        modules: Sequence[Sequence[PackedLibrary]],
+        packages: Sequence[Package],
+    ) -> None:
+        """Write what is wanted. Raises :class:`BuildError` if that fails."""
+        if not self.wanted:
+            return
+        record = self._record(jobs, modules, packages)
+        if self._trace:
+            from cuda_ext.build.trace import chrome_trace
+
+            _write(self._trace, chrome_trace(record))
+        if self._report:
+            from cuda_ext.build.report import html_report, previous_record
+
+            previous = None
+            with suppress(OSError, UnicodeDecodeError):
+                previous = previous_record(self._report.read_text(encoding="utf-8"))
+            _write(self._report, html_report(record, previous).encode(errors="replace"))
+
+    def _path(self, text: str | None) -> Path | None:
+        return self._project.root / text if text else None
+
+    def _record(
+        self,
+        jobs: Sequence[JobRecord],
+        modules: Sequence[Sequence[PackedLibrary]],
+        packages: Sequence[Package],
+    ) -> BuildRecord:
+        images, kernels = [], []
+        for package, libraries in zip(packages, modules, strict=True):
+            for library in libraries:
+                name = library.unit.sources[0] if len(library.unit.sources) == 1 else package.name
+                for image, used in zip(library.unit.images, library.usage, strict=True):
+                    images.append(ImageRecord(package.name, name, image.architecture, image.size))
+                    kernels += [
+                        KernelRecord(
+                            *(package.name, name, expression, image.architecture, usage.code),
+                            *(usage.registers, usage.spill_stores, usage.spill_loads),
+                            *(usage.stack, usage.shared, usage.constant),
+                        )
+                        for expression, usage in used.items()
+                    ]
+        return BuildRecord(
+            project=self._project.name,
+            started=self._started.isoformat(timespec="seconds"),
+            duration=time.perf_counter() - self._clock,
+            workers=self._workers,
+            compilers=tuple(dict.fromkeys(package.compiler for package in packages)),
+            jobs=tuple(jobs),
+            images=tuple(images),
+            kernels=tuple(kernels),
+            fatbins={
+                f"{package.name}/{name}": len(content)
+                for package in packages
+                for name, content in package.files.items()
+                if name.endswith(".fatbin")
+            },
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    aside = path.with_name(f".{path.name}.cuda_ext")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(content)
+        aside.replace(path)
+    except OSError as error:
+        raise BuildError(f"{path}: cannot be written: {error.strerror}") from None

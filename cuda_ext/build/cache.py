@@ -1,0 +1,113 @@
+"""What was compiled before, found again by all that it depends on.
+
+A key names what is known before a compilation: source, options, compiler. What it read shows only afterwards.
+So an entry has two steps: under the key lie the *names* that were looked up, and under the key together with
+what these names lead to lies the content. It is found again when an edit is taken back, on another machine,
+and after everything was touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from cuda_ext.store import Store
+
+__all__ = ["Cache", "FileDigests", "Resolve", "key_of"]
+
+# Part of every key: entries of other versions of this package are not found.
+SCHEMA = "1"
+# How many sets of names are kept under one key.
+_SETS = 8
+
+Resolve = Callable[[str], str | None]
+
+
+def key_of(*fields: str | bytes | None) -> str:
+    """The key that stands for `fields`, in their order; nothing else has it."""
+    digest = hashlib.sha256()
+    for field in (SCHEMA, *fields):
+        data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
+        # A length tells where a field ends, and an absent one from an empty one.
+        digest.update(b"-" if data is None else b"%d:" % len(data))
+        digest.update(data or b"")
+    return digest.hexdigest()
+
+
+class Cache:
+    """Contents by key and by what was read."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def find(self, key: str, resolve: Resolve) -> tuple[bytes, frozenset[str]] | None:
+        """The content, and the names that it depends on; `resolve` tells what a name leads to."""
+        for names in self._sets(key):
+            if (content := self.store.get(_with(key, names, resolve))) is not None:
+                return content, frozenset(names)
+        return None
+
+    def keep(self, key: str, reads: Iterable[str], resolve: Resolve, content: bytes) -> str:
+        """Keep `content`, which depends on the names in `reads`; the key under which the store has it."""
+        names = sorted(reads)
+        known = self._sets(key)
+        if known[:1] != [names]:
+            sets = [names, *(other for other in known if other != names)][:_SETS]
+            self.store.put(key, json.dumps(sets).encode())
+        place = _with(key, names, resolve)
+        self.store.put(place, content)
+        return place
+
+    def _sets(self, key: str) -> list[list[str]]:
+        content = self.store.get(key)
+        return json.loads(content) if content is not None else []
+
+
+def _with(key: str, names: Iterable[str], resolve: Resolve) -> str:
+    return key_of(key, *(field for name in names for field in (name, resolve(name))))
+
+
+class FileDigests:
+    """The SHA-256 of files, remembered by what the file system says of them.
+
+    A file counts as unchanged while its size, its inode, and its times of modification and of change are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._key = key_of("files")
+        self._known: dict[str, list[int | str]] = {}
+        self._seen: dict[Path, str | None] = {}
+        with suppress(ValueError, TypeError):
+            self._known = json.loads(store.get(self._key) or b"{}")
+        self._changed = False
+
+    def __call__(self, path: Path) -> str | None:
+        """The digest of the file at `path` as of now; ``None`` if there is none that can be read."""
+        if path not in self._seen:
+            self._seen[path] = self._digest(path)
+        return self._seen[path]
+
+    def _digest(self, path: Path) -> str | None:
+        try:
+            status = path.stat()
+            state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+            known = self._known.get(str(path))
+            if known and known[:-1] == state:
+                return str(known[-1])
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return None
+        self._known[str(path)] = [*state, digest]
+        self._changed = True
+        return digest
+
+    def save(self) -> None:
+        """Keep what was learned for the next build."""
+        if self._changed:
+            self._store.put(self._key, json.dumps(self._known).encode())
+            self._changed = False

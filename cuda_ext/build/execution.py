@@ -1,0 +1,220 @@
+"""All compilations of a build at once: what is known comes from the cache, the rest from an executor.
+
+Libraries are computations that yield jobs. Each goes on as soon as its own jobs are done, and the executor
+knows all jobs that wait.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from cuda_ext.build.cache import Cache, Resolve
+from cuda_ext.build.durations import Durations
+from cuda_ext.build.progress import Outcome as Ending
+from cuda_ext.build.progress import Progress
+from cuda_ext.build.record import JobRecord
+from cuda_ext.build.sharing import share_headers
+from cuda_ext.build.spool import Place, Spool
+from cuda_ext.build.task import Done, Task
+from cuda_ext.build.toolchain import Toolchain
+from cuda_ext.compiler.job import Job, Steps, decode, together
+from cuda_ext.compiler.packed import PackedLibrary
+from cuda_ext.errors import BuildError, CompilationError, ToolchainError
+
+__all__ = ["Execution", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A library of `module` to be made: by taking ``steps``, unless the cache has it under ``key``.
+
+    ``resolve`` tells what the headers that it depends on lead to, by name.
+    """
+
+    module: str
+    toolchain: Toolchain
+    key: str
+    resolve: Resolve
+    steps: Steps[PackedLibrary]
+
+
+@dataclass(slots=True)
+class _Library:
+    """A library on its way: the jobs that it waits for, their outcomes so far, and what they read."""
+
+    index: int
+    work: Work
+    steps: Steps[PackedLibrary]
+    jobs: Sequence[Job] = ()
+    outcomes: list[Place | CompilationError | None] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+
+
+class _Wish(NamedTuple):
+    """Whoever wants a job done, and at which place among its jobs."""
+
+    library: _Library
+    position: int
+
+
+class Execution:
+    """One build's compilations, all told to `progress`; ``records`` has each as it ended."""
+
+    def __init__(self, cache: Cache, durations: Durations, progress: Progress, timed: bool) -> None:
+        self._cache = cache
+        self._durations = durations
+        self._progress = progress
+        self._timed = timed
+        self._began = time.perf_counter()
+        self._workers: dict[str, str] = {}
+        self._results: dict[int, PackedLibrary | BuildError] = {}
+        # By key, so that what several libraries need is compiled once.
+        self._wishes: dict[str, list[_Wish]] = {}
+        self._unsent: dict[str, _Wish] = {}
+        self._ended: queue.SimpleQueue[tuple[Task, Future[Done]]] = queue.SimpleQueue()
+        self.records: list[JobRecord] = []
+
+    def run(
+        self, works: Sequence[Work], open_executor: Callable[[], Executor]
+    ) -> list[PackedLibrary | BuildError]:
+        """Make the library of each of `works`, or the error that says why there is none.
+
+        The executor is opened if anything is to be compiled. Raises :class:`BuildError` for what ends the
+        whole build. However it ends, the executor has ended, and what was compiled is in the cache.
+        """
+        with closing(Spool()) as self._spool:
+            for index, work in enumerate(works):
+                self._begin(index, work)
+            if self._unsent:
+                executor = open_executor()
+                try:
+                    self._compile(executor)
+                except BaseException:
+                    executor.shutdown(cancel_futures=True)
+                    raise
+                executor.shutdown()
+        return [self._results[index] for index in range(len(works))]
+
+    def _begin(self, index: int, work: Work) -> None:
+        if known := self._cache.find(work.key, work.resolve):
+            self._results[index] = PackedLibrary.decode(known[0])
+            return
+        self._advance(_Library(index, work, work.steps))
+
+    def _advance(self, library: _Library) -> None:
+        """Take `library`, whose jobs are all done, as far as it comes."""
+        while None not in library.outcomes:
+            outcomes = [
+                decode(self._spool.get(o)) if isinstance(o, Place) else cast("CompilationError", o)
+                for o in library.outcomes
+            ]
+            try:
+                # A generator begins with nothing.
+                library.jobs = library.steps.send(outcomes or cast("list[CompilationError]", None))
+            except StopIteration as stop:
+                packed: PackedLibrary = stop.value
+                work = library.work
+                self._cache.keep(work.key, library.reads, work.resolve, packed.encode())
+                self._results[library.index] = packed
+                return
+            except ToolchainError:
+                raise
+            except BuildError as error:
+                self._results[library.index] = error
+                return
+            library.outcomes = [None] * len(library.jobs)
+            self._progress.plan(len(library.jobs))
+            for position, job in enumerate(library.jobs):
+                self._look_up(job, _Wish(library, position))
+
+    def _look_up(self, job: Job, wish: _Wish) -> None:
+        toolchain = wish.library.work.toolchain
+        key = toolchain.key(job)
+        if known := self._cache.find(key, toolchain.resolver(job.units)):
+            content, reads = known
+            self._fulfil([wish], self._spool.put(content), reads)
+            self._tell(wish.library.work.module, [job], "cached")
+        elif key in self._wishes:
+            self._wishes[key].append(wish)
+        else:
+            self._wishes[key] = [wish]
+            self._unsent[key] = wish
+
+    def _fulfil(
+        self, wishes: Iterable[_Wish], outcome: Place | CompilationError, reads: Iterable[str] = ()
+    ) -> None:
+        for library, position in wishes:
+            library.outcomes[position] = outcome
+            library.reads.update(reads)
+
+    def _compile(self, executor: Executor) -> None:
+        """Have all jobs done that are wanted, and those that libraries want next."""
+        running = self._send(executor)
+        while running:
+            task, future = self._ended.get()
+            running -= 1
+            for library in self._receive(task, future):
+                self._advance(library)
+            running += self._send(executor)
+
+    def _send(self, executor: Executor) -> int:
+        """Hand over what nobody has yet; how many tasks that makes."""
+        tasks = share_headers(list(self._tasks()))
+        self._unsent.clear()
+        for task in sorted(tasks, key=lambda t: -t.expected):
+            future = executor.submit(task)
+            future.add_done_callback(lambda f, task=task: self._ended.put((task, f)))  # type: ignore[misc]
+        return len(tasks)
+
+    def _tasks(self) -> Iterable[Task]:
+        keys: dict[Job, str] = {}
+        by_module: dict[tuple[Toolchain, str], list[Job]] = {}
+        for key, (library, position) in self._unsent.items():
+            work, job = library.work, library.jobs[position]
+            keys[job] = key
+            by_module.setdefault((work.toolchain, work.module), []).append(job)
+        for (toolchain, module), jobs in by_module.items():
+            for group in together(jobs):
+                expected = max(self._durations.expected(module, job) for job in group)
+                names = tuple(keys[job] for job in group)
+                yield Task(tuple(group), names, module, toolchain.spec, expected, self._timed)
+
+    def _receive(self, task: Task, future: Future[Done]) -> list[_Library]:
+        """Take in what came out of `task`; the libraries that can go on now."""
+        wishes = [self._wishes.pop(key) for key in task.keys]
+        try:
+            done = future.result()
+        except CompilationError as error:
+            for waiting in wishes:
+                self._fulfil(waiting, error)
+            self._tell(task.module, task.jobs, "failed")
+        else:
+            for job, key, waiting, content in zip(task.jobs, task.keys, wishes, done.products, strict=True):
+                resolve = waiting[0].library.work.toolchain.resolver(job.units)
+                self._cache.keep(key, done.reads, resolve, content)
+                self._fulfil(waiting, self._spool.put(content), done.reads)
+                self._durations.measured(task.module, job, done.seconds)
+            self._tell(task.module, task.jobs, "compiled", done)
+        libraries = {id(w.library): w.library for waiting in wishes for w in waiting}
+        return [library for library in libraries.values() if None not in library.outcomes]
+
+    def _tell(self, module: str, jobs: Sequence[Job], ending: Ending, done: Done | None = None) -> None:
+        """Show and record how `jobs` ended, all of them in one task."""
+        seconds = done.seconds if done else 0.0
+        for job in jobs:
+            self._progress.finished(str(job), ending, seconds / len(jobs), self._durations.known(module, job))
+        worker = self._workers.setdefault(done.worker, str(len(self._workers) + 1)) if done else ""
+        start = max(0.0, time.perf_counter() - self._began - seconds)
+        architectures = ", ".join(str(job.architecture) for job in jobs)
+        self.records.append(
+            JobRecord(
+                *(module, jobs[0].name, architectures, jobs[0].action, ending, worker, start, seconds),
+                done.spans if done else (),
+            )
+        )

@@ -1,0 +1,102 @@
+"""Jobs on their way to a compiler: what is sent to another process, and what comes back."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import platform
+import shutil
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from cuda_ext.build.cache import FileDigests
+from cuda_ext.build.toolchain import CompilerSpec, identity
+from cuda_ext.compiler.job import Job, encode, perform
+from cuda_ext.compiler.trace import Span
+from cuda_ext.compiler.translation_unit import Compiler
+from cuda_ext.errors import ToolchainError
+from cuda_ext.store import open_store
+
+__all__ = ["Done", "Task", "remove_scratch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came out of a task: a product for each job, encoded, and how that came about.
+
+    ``worker`` names the process that did it; ``seconds`` is how long it took there.
+    """
+
+    products: tuple[bytes, ...]
+    reads: frozenset[str]
+    spans: tuple[Span, ...]
+    worker: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Jobs that one pass of a compiler does. Called, in whatever process, it does them.
+
+    ``keys`` name the product of each job. ``expected`` is how long the task will take, in seconds. With
+    ``timed`` the compiler keeps account of itself. Tasks of one ``affinity`` begin with the same
+    ``preamble``, and are faster one after the other in one process.
+    """
+
+    jobs: tuple[Job, ...]
+    keys: tuple[str, ...]
+    module: str
+    compiler: CompilerSpec
+    expected: float = 0.0
+    timed: bool = False
+    preamble: bytes | None = None
+    affinity: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.jobs[0].name} {', '.join(str(job.architecture) for job in self.jobs)}"
+
+    def __call__(self) -> Done:
+        """Raises :class:`~cuda_ext.errors.BuildError`."""
+        begin = time.perf_counter()
+        compiler = _compiler(self.compiler, self.timed)
+        products = perform(self.jobs, compiler, self.preamble)
+        return Done(
+            tuple(map(encode, products)),
+            products[0].trace.reads,
+            products[0].trace.spans,
+            f"{platform.node()}:{os.getpid()}",
+            time.perf_counter() - begin,
+        )
+
+
+@cache
+def _compiler(spec: CompilerSpec, timed: bool) -> Compiler:
+    """This process's compiler. Raises :class:`ToolchainError` if it is not the one that was asked for."""
+    compiler = spec.open(_scratch(), timed)
+    files = compiler.files()
+    with closing(open_store(os.environ, lambda _: None)) as store:
+        digests = FileDigests(store)
+        found = identity(spec.name, files, digests, "" if files else compiler.version)
+        digests.save()
+    if found != spec.identity:
+        raise ToolchainError(
+            f"{platform.node()}: has another {spec.name} ({compiler.version}) than the build; "
+            "install the same packages on every machine"
+        )
+    return compiler
+
+
+@cache
+def _scratch() -> Path:
+    atexit.register(remove_scratch)
+    return Path(tempfile.mkdtemp(prefix="cuda_ext-"))
+
+
+def remove_scratch() -> None:
+    """Remove what compiling here has left on disk, before the process ends."""
+    if _scratch.cache_info().currsize:
+        shutil.rmtree(_scratch(), ignore_errors=True)

@@ -1,0 +1,149 @@
+"""A compiler as a build knows it: what it said once is remembered, and not asked again.
+
+Loading NVRTC or running nvcc takes longer than finding all images in the cache. So a compiler is told by the
+contents of its files, and its answers are kept in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from cuda_ext.build.cache import FileDigests, Resolve, key_of
+from cuda_ext.compiler import linker
+from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.job import Job, LinkJob
+from cuda_ext.compiler.module import UnitPlan
+from cuda_ext.compiler.reads import Resolver
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.store import Store
+
+__all__ = ["CompilerSpec", "Toolchain", "identity"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSpec:
+    """How another process gets the same compiler; ``identity`` tells whether it did.
+
+    ``precompiles`` says whether it can precompile headers.
+    """
+
+    name: str
+    executable: str | None
+    launcher: str | None
+    identity: str
+    precompiles: bool
+
+    def open(self, scratch: Path, timed: bool) -> Compiler:
+        """The compiler. Raises :class:`ToolchainError` if this machine has another one."""
+        if self.name == "nvrtc":
+            from cuda_ext.compiler.nvrtc import Nvrtc
+
+            return Nvrtc(scratch=scratch, timed=timed)
+        from cuda_ext.compiler.nvcc import Nvcc
+
+        return Nvcc(Path(self.executable or "nvcc"), os.environ, self.launcher, scratch, timed)
+
+
+def identity(name: str, files: Sequence[Path], digest: Callable[[Path], str | None], version: str) -> str:
+    """What tells one tool from another: the contents of its files, or else its version."""
+    return key_of("tool", name, *(digest(file) for file in files)) if files else key_of("tool", name, version)
+
+
+class Toolchain:
+    """A compiler, and the linker beside it, for planning; :attr:`spec` is for those who compile.
+
+    It has the planning half of :class:`~cuda_ext.compiler.translation_unit.Compiler`.
+    """
+
+    def __init__(self, compiler: Compiler, store: Store, digests: FileDigests) -> None:
+        self._compiler = compiler
+        self._store = store
+        self._digests = digests
+        self._resolvers: dict[tuple[Path, ...], Resolver] = {}
+        self.name = compiler.name
+
+    @cached_property
+    def identity(self) -> str:
+        files = self._compiler.files()
+        return identity(self.name, files, self._digests, "" if files else self._compiler.version)
+
+    @cached_property
+    def linker_identity(self) -> str:
+        files = linker.files()
+        return identity("nvjitlink", files, self._digests, self.version)
+
+    @cached_property
+    def version(self) -> str:
+        version = str(self._ask("version", lambda: self._compiler.version))
+        self._compiler.remember(version)
+        return version
+
+    @cached_property
+    def spec(self) -> CompilerSpec:
+        executable = getattr(self._compiler, "executable", None)
+        launcher = getattr(self._compiler, "launcher", None)
+        # NVRTC can since 12.8.
+        precompiles = self.name == "nvrtc" and tuple(map(int, self.version.split("."))) >= (12, 8)
+        return CompilerSpec(
+            self.name, str(executable) if executable else None, launcher, self.identity, precompiles
+        )
+
+    @cache  # noqa: B019 - one instance lives as long as the build
+    def capabilities(self) -> tuple[int, ...]:
+        return tuple(self._ask("capabilities", self._compiler.capabilities))
+
+    @cache  # noqa: B019
+    def supports(self, architecture: Architecture) -> bool:
+        return bool(self._ask(f"supports {architecture}", lambda: self._compiler.supports(architecture)))
+
+    def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
+        """What the names that compilations of `units` look up lead to now."""
+        own: dict[str, str] = {}
+        outside: list[Resolver] = []
+        for unit in units:
+            own |= unit.header_digests
+            path = tuple(self._compiler.search_path(unit))
+            outside.append(self._resolvers.setdefault(path, Resolver(path, self._digests)))
+        return lambda name: own.get(name) or next(filter(None, (find(name) for find in outside)), None)
+
+    def key(self, job: Job) -> str:
+        """The key of `job`: all that decides on its product, but the headers that it reads."""
+        if isinstance(job, LinkJob):
+            inputs = (f for i in job.inputs for f in (i.name, i.kind, hashlib.sha256(i.data).digest()))
+            return key_of("link", self.linker_identity, str(job.architecture), *inputs)
+        return key_of(job.action, str(job.architecture), self._key_of_source(job.unit))
+
+    def key_of_library(self, units: Iterable[UnitPlan], *how: str) -> str:
+        """The key of what is made of all of `units`, headers included, in a way that `how` describes."""
+        fields: list[str] = []
+        for plan in units:
+            headers = sorted(plan.unit.header_digests.items())
+            targets = (f"{plan.part} {len(headers)}", *map(str, plan.architectures))
+            fields += [self._key_of_source(plan.unit), " ".join(targets), *(f for h in headers for f in h)]
+        return key_of("library", self.linker_identity, *how, *fields)
+
+    @cache  # noqa: B019
+    def _key_of_source(self, unit: TranslationUnit) -> str:
+        o = unit.options
+        defined = (f for item in sorted(o.define.items()) for f in item)
+        flags = (o.std, repr((o.fast_math, o.relaxed_constexpr, o.relocatable)))
+        counts = repr([len(o.define), len(o.raw), len(o.pre_include), len(unit.instantiate)])
+        return key_of(
+            *("source", self.identity, unit.name, unit.kind, unit.source, *flags, counts),
+            *(*defined, *o.raw, *o.pre_include, *unit.instantiate),
+        )
+
+    def _ask(self, question: str, ask: Callable[[], Any]) -> Any:
+        key = key_of("answer", self.identity, question)
+        known = self._store.get(key)
+        if known is None:
+            known = json.dumps(ask()).encode()
+            self._store.put(key, known)
+        return json.loads(known)

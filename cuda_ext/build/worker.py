@@ -1,0 +1,66 @@
+"""The other end of :mod:`cuda_ext.build.workers`: a process that compiles until its input ends.
+
+Messages are pickles, each after its length in 8 bytes, between a process and the one that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from typing import IO, Any
+
+from cuda_ext.compiler import process
+from cuda_ext.errors import BuildError
+
+__all__ = ["receive", "send", "serve"]
+
+
+def serve() -> None:
+    """Call what arrives, and answer with what it returns or raises."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints is no answer.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
+    while True:
+        function = arrived.get()
+        answer: tuple[Any, BuildError | None]
+        try:
+            answer = function(), None
+        except BuildError as error:
+            answer = None, error
+        send(answers, answer)
+
+
+def _read(requests: IO[bytes], arrived: queue.SimpleQueue[Any]) -> None:
+    """Pass requests on. At their end nobody waits for an answer: leave at once, and leave nothing behind."""
+    while (message := receive(requests)) is not None:
+        arrived.put(pickle.loads(message))  # noqa: S301 - from the process that started this one
+    process.end_all()
+    from cuda_ext.build import task
+
+    task.remove_scratch()
+    os._exit(0)
+
+
+def send(stream: IO[bytes], message: object) -> None:
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(8, "little") + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes | None:
+    """The next message; ``None`` at the end."""
+    size = int.from_bytes(stream.read(8), "little")
+    data = stream.read(size) if size else b""
+    return data if size and len(data) == size else None
+
+
+if __name__ == "__main__":
+    sys.exit("started by cuda_ext.build.workers")

@@ -1,0 +1,223 @@
+"""Processes of this machine that compile, and who does what next.
+
+A worker stays alive between tasks: loading NVRTC and precompiling headers are paid for once. One that dies is
+replaced. When this process ends, in whichever way, so do its workers, and the programs that they run.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from cuda_ext.build import worker
+from cuda_ext.build.task import Task
+from cuda_ext.compiler import process
+from cuda_ext.errors import CompilationError, ConfigError
+
+__all__ = ["WorkerPool", "worker_count"]
+
+# Seconds from which on a task's own length counts for more than what it shares with others.
+_LONG = 10.0
+# What CUB and precompiled headers take.
+_MEMORY_OF_A_WORKER = 1 << 30
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from cuda_ext.build.worker import serve; serve()"
+)
+
+
+def worker_count(environ: Mapping[str, str]) -> int:
+    """``MAX_JOBS``, or else as many as there are cores, and memory for."""
+    if text := environ.get("MAX_JOBS", "").strip():
+        if not text.isdigit() or int(text) < 1:
+            raise ConfigError(f"MAX_JOBS: {text!r} is not a number of processes; write 1 or more")
+        return int(text)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _available_memory() // _MEMORY_OF_A_WORKER))
+
+
+def _available_memory() -> int:
+    """Bytes that this machine, or the container that this process is in, has left."""
+    available = sys.maxsize
+    with suppress(OSError, ValueError, IndexError):
+        kilobytes = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]
+        available = int(kilobytes) << 10
+    with suppress(OSError, ValueError):
+        available = min(available, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return available
+
+
+class WorkerPool(Executor):
+    """Calls tasks in `count` processes of their own, which begin when they are needed.
+
+    `started` is told of each task when its turn has come, in some thread.
+    """
+
+    def __init__(self, count: int, started: Callable[[Task], None] = lambda _: None) -> None:
+        self._count = count
+        self._started = started
+        self._queue = _Queue()
+        self._threads: list[threading.Thread] = []
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if args or kwargs or not isinstance(fn, Task):
+            raise TypeError("a worker does tasks")
+        future: Future[Any] = Future()
+        self._queue.put(fn, future)
+        with self._lock:
+            if len(self._threads) < self._count:
+                number = len(self._threads)
+                self._threads.append(threading.Thread(target=self._drive, args=(number,), daemon=True))
+                self._threads[-1].start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the workers. With `cancel_futures` at once, whatever they are doing."""
+        if cancel_futures:
+            for _, future in self._queue.clear():
+                future.cancel()
+        self._queue.close()
+        if cancel_futures:
+            with self._lock:
+                self._ended = True
+                children = list(self._processes.values())
+            for child in children:
+                _end(child)
+        if wait:
+            for thread in self._threads:
+                thread.join()
+
+    def _drive(self, number: int) -> None:
+        """Have one worker do one task after the other."""
+        affinity: str | None = None
+        while item := self._queue.take(affinity):
+            task, future = item
+            affinity = task.affinity
+            if not future.set_running_or_notify_cancel():
+                continue
+            self._started(task)
+            try:
+                future.set_result(self._ask(number, task))
+            except BaseException as error:
+                future.set_exception(error)
+        with self._lock:
+            child = self._processes.pop(number, None)
+        if child:
+            _end(child)
+
+    def _ask(self, number: int, task: Task) -> Any:
+        """The worker's answer. A task in which two workers died is at fault itself."""
+        for _ in range(2):
+            requests, answers = self._worker(number)
+            with suppress(OSError):
+                worker.send(requests, task)
+                if (answer := worker.receive(answers)) is not None:
+                    result, error = pickle.loads(answer)  # noqa: S301 - from a process of ours
+                    if error:
+                        raise error
+                    return result
+            if self._ended:
+                break
+            with self._lock:
+                ended = self._processes.pop(number).wait()
+        raise CompilationError(f"{task}: the compiler's process {_how(ended)}, twice")
+
+    def _worker(self, number: int) -> tuple[IO[bytes], IO[bytes]]:
+        """The pipes to a worker and from it."""
+        with self._lock:
+            if number not in self._processes:
+                self._processes[number] = process.start_python(_START, json.dumps(sys.path))
+            child = self._processes[number]
+        return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Tell a worker to end, and wait until it has; at the end of its input it ends what it runs."""
+    with suppress(OSError):
+        cast("IO[bytes]", child.stdin).close()
+    try:
+        child.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    cast("IO[bytes]", child.stdout).close()
+
+
+def _how(exit_code: int) -> str:
+    return f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+
+
+_Item = tuple[Task, "Future[Any]"]
+
+
+class _Queue:
+    """Tasks, in an order that keeps what shares precompiled headers together and ends everywhere at once."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[_Item]] = {}
+        self._busy: Counter[str] = Counter()
+        self._condition = threading.Condition()
+        self._closed = False
+
+    def put(self, task: Task, future: Future[Any]) -> None:
+        with self._condition:
+            bisect.insort(self._waiting.setdefault(task.affinity, []), (task, future), key=_by_length)
+            self._condition.notify()
+
+    def take(self, last: str | None) -> _Item | None:
+        """The next task for a worker whose last one was of the affinity `last`; ``None`` at the end."""
+        with self._condition:
+            if last is not None:
+                self._busy[last] -= 1
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._condition.wait()
+            affinity = self._choose(last)
+            self._busy[affinity] += 1
+            items = self._waiting[affinity]
+            item = items.pop()
+            if not items:
+                del self._waiting[affinity]
+            return item
+
+    def _choose(self, last: str | None) -> str:
+        longest = max(self._waiting, key=lambda affinity: self._waiting[affinity][-1][0].expected)
+        if self._waiting[longest][-1][0].expected >= _LONG:
+            return longest
+        if last in self._waiting:
+            return last
+        # Whose headers nobody has precompiled yet; then where the most is left to be done.
+        return max(self._waiting, key=lambda affinity: (not self._busy[affinity], self._left(affinity)))
+
+    def _left(self, affinity: str) -> float:
+        return sum(task.expected for task, _ in self._waiting[affinity])
+
+    def clear(self) -> list[_Item]:
+        with self._condition:
+            items = [item for items in self._waiting.values() for item in items]
+            self._waiting.clear()
+            return items
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+
+def _by_length(item: _Item) -> float:
+    return item[0].expected

@@ -1,0 +1,42 @@
+"""What a build tool does in its process, measured from within.
+
+``_child.py build ROOT OUTPUT`` or ``_child.py plan ROOT``, in a process of its own, because its start is part
+of what is measured. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+from cuda_ext.build.project import Project
+
+
+def build(root: Path, output: Path) -> None:
+    """As ``cuda_ext.integrations.setuptools`` does, after its options are read."""
+    project = Project.load(root)
+    assert project is not None
+    for package in project.build():
+        package.write(output.joinpath(*package.name.split(".")))
+
+
+def plan(root: Path) -> None:
+    """All that comes before the first compilation or look into the cache."""
+    project = Project.load(root)
+    assert project is not None
+    project._plans()
+
+
+def main(action: str, *paths: str) -> None:
+    began = time.perf_counter()
+    {"build": build, "plan": plan}[action](*map(Path, paths))
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(json.dumps({"seconds": seconds, "peak_bytes": peak}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,107 @@
+"""What was measured, as text of at most 110 columns and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from bench._bounds import Measured, bounds
+from bench._measuring import Result, Series
+from bench._others import REFERENCE
+from bench._scale import Planning
+
+__all__ = ["as_json", "as_text"]
+
+WIDTH = 110
+
+
+def as_text(machine: Mapping[str, str], notes: Sequence[str], measured: Measured) -> str:
+    parts = [_pairs(machine), *(textwrap.fill(note, WIDTH) for note in notes)]
+    parts += [_competition(result) for result in measured.results.values()]
+    if measured.planning:
+        parts.append(_planning(measured.planning))
+    if measured.memory:
+        peaks = [(s.label, _time(s.seconds), f"{(s.peak_bytes or 0) / 1e6:.0f} MB") for s in measured.memory]
+        parts.append("Many units\n" + _table(("build", "wall", "peak memory"), peaks))
+    rows = [
+        (b.what, f"{'>=' if b.at_least else '<='} {b.limit:g} {b.unit}", _figure(b.figure, b.unit), b.verdict)
+        for b in bounds(measured)
+    ]
+    parts.append("Bounds\n" + _table(("what", "bound", "measured", ""), rows))
+    return "\n\n".join(parts)
+
+
+def as_json(machine: Mapping[str, str], notes: Sequence[str], measured: Measured) -> dict[str, object]:
+    return {
+        "machine": dict(machine),
+        "notes": list(notes),
+        "workloads": {
+            key: {
+                "title": result.workload.title,
+                "samples": {
+                    label: [asdict(sample) for sample in series.samples]
+                    for label, series in result.series.items()
+                },
+                "left_out": dict(result.left_out),
+            }
+            for key, result in measured.results.items()
+        },
+        "planning_seconds": dict(measured.planning.seconds) if measured.planning else {},
+        "memory": [asdict(sample) for sample in measured.memory],
+        "bounds": [asdict(bound) | {"verdict": bound.verdict} for bound in bounds(measured)],
+    }
+
+
+def _competition(result: Result) -> str:
+    workload, series = result.workload, result.series
+    reference = series.get(REFERENCE.label)
+    rows = [(label, *_row(s, reference)) for label, s in series.items()]
+    head = ("", "median", "least .. most", "inside ours", f"/ {REFERENCE.label}")
+    lines = [f"({workload.key}) {workload.title}: {workload.images} images", _table(head, rows)]
+    for name, why in result.left_out.items():
+        reason = "\n".join(why.strip().splitlines()[:12])
+        lines.append(textwrap.indent(f"left out: {name}: {reason}", "  "))
+    return "\n".join(lines)
+
+
+def _row(series: Series, reference: Series | None) -> tuple[str, ...]:
+    return (
+        _time(series.seconds),
+        f"{_time(series.least)} .. {_time(series.most)}",
+        "" if series.inside is None else _time(series.inside),
+        f"{series.seconds / reference.seconds:.3f} x" if reference else "",
+    )
+
+
+def _planning(planning: Planning) -> str:
+    rows = [
+        (f"{count:,}", _time(planning.seconds[count]), f"{seconds * 1000:.3f} ms")
+        for count, seconds in planning.per_unit.items()
+    ]
+    return "Planning\n" + _table(("units", "all", "per unit"), rows)
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    width = max(map(len, pairs))
+    return "\n".join(f"{name:{width}}  {value}" for name, value in pairs.items())
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as their content: the first to the left, the others to the right."""
+    rows = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        f"  {first:{widths[0]}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True))
+        for first, *rest in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.3g} {unit}"
