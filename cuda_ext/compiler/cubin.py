@@ -1,15 +1,15 @@
-"""What a cubin says of itself, read with pyelftools: its target, kernels, parameters and variables."""
+"""What a cubin says of itself: its target, kernels, parameters and variables."""
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.elf import Elf, Section, read_elf
 from cuda_ext.compiler.ptx import PtxVariable
 from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedSymbol
 from cuda_ext.errors import BuildError
@@ -29,8 +29,11 @@ _KPARAM_INFO = 0x17
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
 _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
-# The types of symbols for variables; the second is CUDA's own, in relocatable code.
-_VARIABLE_TYPES = ("STT_OBJECT", "STT_LOPROC")
+# Types and bindings of symbols, from the ELF standard; the second type of variables is CUDA's own, in
+# relocatable code.
+_FUNCTION = 2
+_VARIABLE_TYPES = (1, 13)
+_BINDINGS: dict[int, Binding] = {0: "local", 2: "weak"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +60,9 @@ class Cubin:
 
 def read_cubin(data: bytes) -> Cubin:
     """Read all that is there to know; raise :class:`BuildError` unless `data` is a whole cubin."""
-    from cuda_ext.compiler.elf import ELFError, ELFFile
-
     try:
-        elf = ELFFile(io.BytesIO(data))
-        _check_whole(elf, len(data))
-        return _read(elf)
-    # Damage shows itself anywhere in pyelftools.
-    except (ELFError, AttributeError, OverflowError, TypeError, ValueError, struct.error) as error:
+        return _read(read_elf(data))
+    except (ValueError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
 
 
@@ -80,86 +78,51 @@ def survey_of_cubin(cubin: bytes) -> Survey:
     )
 
 
-def _check_whole(elf: Any, size: int) -> None:
-    header = elf.header
-    ends = [
-        header["e_shoff"] + header["e_shnum"] * header["e_shentsize"],
-        header["e_phoff"] + header["e_phnum"] * header["e_phentsize"],
-        *(s["sh_offset"] + s["sh_size"] for s in elf.iter_sections() if s["sh_type"] != "SHT_NOBITS"),
-        *(s["p_offset"] + s["p_filesz"] for s in elf.iter_segments()),
-    ]
-    if max(ends) > size:
-        raise ValueError(f"it ends after {size} of {max(ends)} bytes")
-
-
-def _read(elf: Any) -> Cubin:
+def _read(elf: Elf) -> Cubin:
+    by_name = {section.name: section for section in elf.sections}
     # Kernels are what has a bank of parameters.
-    names = sorted(
-        section.name.removeprefix(_PARAMETER_BANK)
-        for section in elf.iter_sections()
-        if section.name.startswith(_PARAMETER_BANK)
-    )
+    names = sorted(n.removeprefix(_PARAMETER_BANK) for n in by_name if n.startswith(_PARAMETER_BANK))
     variables: dict[str, PtxVariable] = {}
     defined: dict[str, Binding] = {}
     undefined: set[str] = set()
-    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
-        if symbol["st_shndx"] == "SHN_UNDEF":
+    for symbol in elf.symbols():
+        if symbol.section == 0:
             undefined.add(symbol.name)
-        elif symbol["st_info"]["type"] in ("STT_FUNC", *_VARIABLE_TYPES):
-            defined[symbol.name] = _binding(symbol)
-            if variable := _variable(elf, symbol):
-                variables[symbol.name] = variable
+        elif symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
+            defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
+            place = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
+            if symbol.type in _VARIABLE_TYPES and (space := _space(place)):
+                variables[symbol.name] = PtxVariable(symbol.name, space, symbol.size)
     return Cubin(
         target=_target(elf),
-        kernels={name: _parameters(elf, name) for name in names},
-        code={name: _size(elf, _CODE + name) for name in names},
+        kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},
+        code={name: by_name[_CODE + name].size for name in names if _CODE + name in by_name},
         variables=variables,
         defined=defined,
         undefined=frozenset(undefined),
     )
 
 
-def _size(elf: Any, section: str) -> int:
-    found = elf.get_section_by_name(section)
-    return int(found["sh_size"]) if found else 0
-
-
-def _binding(symbol: Any) -> Binding:
-    match symbol["st_info"]["bind"]:
-        case "STB_LOCAL":
-            return "local"
-        case "STB_WEAK":
-            return "weak"
-        case _:
-            return "global"
-
-
-def _variable(elf: Any, symbol: Any) -> PtxVariable | None:
-    if symbol["st_info"]["type"] not in _VARIABLE_TYPES or not isinstance(symbol["st_shndx"], int):
-        return None
-    section = elf.get_section(symbol["st_shndx"]).name
+def _space(section: str) -> Literal["constant", "device"] | None:
     if section == ".nv.constant3":
-        return PtxVariable(symbol.name, "constant", symbol["st_size"])
-    if section.startswith(".nv.global"):
-        return PtxVariable(symbol.name, "device", symbol["st_size"])
-    return None
+        return "constant"
+    return "device" if section.startswith(".nv.global") else None
 
 
-def _target(elf: Any) -> Architecture | None:
+def _target(elf: Elf) -> Architecture | None:
     """From the note that ptxas leaves, or from the ELF flags, where there is none."""
-    if note := elf.get_section_by_name(".note.nv.tkinfo"):
-        match = re.search(rb"-arch[= ]+sm_(\d+)([af]?)", note.data())
+    if note := elf.section(".note.nv.tkinfo"):
+        match = re.search(rb"-arch[= ]+sm_(\d+)([af]?)", note.data)
         return Architecture("cubin", int(match[1]), match[2].decode()) if match else None
-    if elf.header["e_ident"]["EI_ABIVERSION"] < _ABI_WITH_NOTES:
-        flags = elf.header["e_flags"]
-        return Architecture("cubin", flags & 0xFF, "a" if flags & _FLAG_A else "")
+    if elf.abi < _ABI_WITH_NOTES:
+        return Architecture("cubin", elf.flags & 0xFF, "a" if elf.flags & _FLAG_A else "")
     return None
 
 
-def _parameters(elf: Any, kernel: str) -> tuple[Parameter, ...]:
-    section = elf.get_section_by_name(_KERNEL_INFO + kernel)
+def _parameters(info: Section | None) -> tuple[Parameter, ...]:
+    """The parameters of the kernel that the section `info` is about."""
     slots = []
-    for attribute, payload in _attributes(section.data() if section else b""):
+    for attribute, payload in _attributes(bytes(info.data) if info else b""):
         if attribute == _KPARAM_INFO:
             _, ordinal, offset, packed = struct.unpack_from("<IHHI", payload)
             slots.append((ordinal, offset, packed >> 18))

@@ -1,16 +1,89 @@
-"""pyelftools, which reads ELF and DWARF. Importing this module says what to install where it is missing."""
+"""The sections and symbols of an ELF file, as far as cubins have them: 64 bits, little endian.
+
+pyelftools reads them too, in a quarter of the time that compiling a small kernel takes.
+"""
 
 from __future__ import annotations
 
-from cuda_ext.errors import ToolchainError
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-try:
-    from elftools.common.exceptions import ELFError
-    from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
-    from elftools.elf.elffile import ELFFile
-except ImportError as error:
-    raise ToolchainError(
-        f'compiling needs pyelftools ({error}); install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
-    ) from None
+__all__ = ["Elf", "Section", "Symbol", "read_elf"]
 
-__all__ = ["DWARFInfo", "DebugSectionDescriptor", "DwarfConfig", "ELFError", "ELFFile"]
+_HEADER = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_WITHOUT_DATA = 8
+
+
+class Section(NamedTuple):
+    """A section: its name and size, and its data if it has any in the file."""
+
+    name: str
+    size: int
+    data: memoryview
+
+
+class Symbol(NamedTuple):
+    """A symbol. ``section`` is a number, 0 where it is not defined; the highest numbers are no sections."""
+
+    name: str
+    binding: int
+    type: int
+    section: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """An ELF file. ``abi`` is the version of what ``flags`` and sections mean."""
+
+    abi: int
+    flags: int
+    sections: Sequence[Section]
+
+    def section(self, name: str) -> Section | None:
+        return next((section for section in self.sections if section.name == name), None)
+
+    def symbols(self) -> Iterator[Symbol]:
+        """What ``.symtab`` holds. Raises :class:`ValueError` if it is damaged."""
+        table, strings = self.section(".symtab"), self.section(".strtab")
+        if table is None or strings is None:
+            raise ValueError("it has no symbols")
+        names = bytes(strings.data)
+        for name, info, _, section, _, size in _SYMBOL.iter_unpack(table.data):
+            yield Symbol(_text(names, name), info >> 4, info & 0xF, section, size)
+
+
+def read_elf(data: bytes) -> Elf:
+    """Raises :class:`ValueError` or :class:`struct.error` unless `data` is a whole ELF file."""
+    magic, bits, order, _, _, abi, *rest = _HEADER.unpack_from(data)
+    _, _, _, _, segments, sections, flags, _, _, segment_count, size, count, names = rest
+    if (magic, bits, order, size) != (b"\x7fELF", 2, 1, _SECTION.size):
+        raise ValueError("it does not begin as one")
+    headers = [_SECTION.unpack_from(data, sections + index * size) for index in range(count)]
+    ends = [offset + length for _, kind, _, _, offset, length, *_ in headers if kind != _WITHOUT_DATA]
+    for index in range(segment_count):
+        _, _, offset, _, _, length, *_ = _SEGMENT.unpack_from(data, segments + index * _SEGMENT.size)
+        ends.append(offset + length)
+    if max(ends, default=0) > len(data):
+        raise ValueError(f"it ends after {len(data)} of {max(ends)} bytes")
+    if names >= count:
+        raise ValueError("its sections have no names")
+    _, _, _, _, start, length, *_ = headers[names]
+    texts, view = data[start : start + length], memoryview(data)
+    return Elf(
+        abi,
+        flags,
+        [
+            Section(_text(texts, name), length, view[offset : offset + (kind != _WITHOUT_DATA) * length])
+            for name, kind, _, _, offset, length, *_ in headers
+        ],
+    )
+
+
+def _text(strings: bytes, offset: int) -> str:
+    return strings[offset : strings.index(b"\0", offset)].decode()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from cuda_ext.compiler import ptx
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.cubin import read_cubin
+from cuda_ext.compiler.ptx import PtxParameter, PtxVariable
 from cuda_ext.compiler.trace import NO_TRACE, Trace
 from cuda_ext.compiler.translation_unit import CompiledImage
 from cuda_ext.compiler.usage import split_usage
+from cuda_ext.manifest import Parameter
 
 __all__ = ["read_image"]
 
@@ -21,18 +23,17 @@ def read_image(
 
     Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
     """
-    entries: Iterable[str]
-    variables: Iterable[str]
+    kernels: Mapping[str, Sequence[PtxParameter | Parameter]] = {}
+    variables: Mapping[str, PtxVariable] = {}
     code: Mapping[str, int] = {}
     match architecture.kind:
         case "cubin":
             cubin = read_cubin(data)
-            entries, variables, code = cubin.kernels, cubin.variables, cubin.code
+            kernels, variables, code = cubin.kernels, cubin.variables, cubin.code
         case "ptx":
-            entries, variables = ptx.kernels(data), ptx.variables(data)
-        case "ltoir":
-            entries, variables = (), ()
+            kernels, variables = ptx.kernels(data), ptx.variables(data)
+    sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}
+    sizes |= {name: (variable.size,) for name, variable in variables.items()}
     text, usage = split_usage(log, code)
-    return CompiledImage(
-        architecture, data, tuple(sorted(entries)), tuple(sorted(variables)), text, usage, trace
-    )
+    entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
+    return CompiledImage(architecture, data, entries, names, sizes, text, usage, trace)

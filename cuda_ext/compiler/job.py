@@ -139,6 +139,7 @@ def encode(product: Product) -> bytes:
         "architecture": str(product.architecture),
         "entries": product.entries,
         "variables": product.variables,
+        "sizes": product.sizes,
         "log": product.log,
         "usage": {name: dataclasses.astuple(usage) for name, usage in product.usage.items()},
     }
@@ -167,6 +168,7 @@ def decode(content: bytes) -> Product:
             data,
             tuple(fields["entries"]),
             tuple(fields["variables"]),
+            {name: tuple(sizes) for name, sizes in fields["sizes"].items()},
             fields["log"],
             usage,
         )

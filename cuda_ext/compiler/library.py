@@ -150,9 +150,10 @@ def link_units(
         images.append(replace(linked, entries=entries))
     if not any(i.entries for i in images):
         raise CompilationError(f"{name}: none of its units defines a kernel")
-    # Kernels out of LTO-IR show only now. The variables are the tool chain's as well, and nobody can tell.
-    linked_kernels = Survey(_survey_of_images(images).kernels, {}, frozenset())
-    survey = _merged([linked_kernels, *(survey for _, survey in found)])
+    survey = _merged(survey for _, survey in found)
+    if new := [image for image in images if not survey.kernels.keys() >= set(image.entries)]:
+        # Kernels out of LTO-IR show only now. The variables are the tool chain's too, and nobody can tell.
+        survey = _merged([Survey(_survey_of_images(new).kernels, {}), survey])
     return Library(name.rpartition(".")[2], tuple(units), tuple(images), survey, (names,) * len(images), log)
 
 
@@ -240,16 +241,15 @@ def _log(images: Iterable[CompiledImage]) -> tuple[str, ...]:
 
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, survey: Survey) -> None:
     """Compare the description with what is in `image`: one name may not stand for different things."""
-    found = _survey_of_images([image])
-    for lowered, kernel in found.kernels.items():
+    for lowered in image.entries:
         known = survey.kernels[lowered]
-        if [p.size for p in kernel.parameters] != [p.size for p in known.parameters]:
+        if image.sizes[lowered] != tuple(p.size for p in known.parameters):
             raise CompilationError(
                 f"{unit.name}: kernel {known.name!r} has other parameters for {image.architecture}; give it "
                 "another name there"
             )
     for lowered, symbol in survey.symbols.items():
-        if lowered in found.symbols and found.symbols[lowered].size != symbol.size:
+        if image.sizes.get(lowered, (symbol.size,)) != (symbol.size,):
             raise CompilationError(
                 f"{unit.name}: variable {symbol.name!r} has another size for {image.architecture}; give it "
                 "another name there"

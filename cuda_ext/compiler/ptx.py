@@ -13,7 +13,7 @@ __all__ = [
     "PtxParameter",
     "PtxVariable",
     "addresses",
-    "debug_sections",
+    "debug_section",
     "files",
     "kernels",
     "target",
@@ -37,7 +37,6 @@ _UNDEFINED = re.compile(rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
 # What the driver brings when it compiles PTX.
 _BROUGHT_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_SECTION = re.compile(rb"\.section\s+(\.debug_\w+)\s*\{(.*?)\n\s*\}", re.DOTALL)
 _DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
 _FILE = re.compile(rb'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
@@ -107,12 +106,10 @@ def addresses(ptx: bytes, table: str) -> tuple[str, ...]:
     return tuple(name.strip().decode() for name in match[1].split(b",")) if match else ()
 
 
-def debug_sections(ptx: bytes) -> dict[str, bytes]:
-    """The DWARF sections by name, turned from data directives into bytes.
-
-    Addresses of symbols become zero.
-    """
-    return {name.decode(): _assemble(body) for name, body in _SECTION.findall(ptx)}
+def debug_section(ptx: bytes, name: str) -> bytes:
+    """The DWARF section `name`, turned from data directives into bytes. Addresses of symbols become zero."""
+    body = re.search(rb"\.section\s+%s\s*\{(.*?)\n\s*\}" % re.escape(name.encode()), ptx, re.DOTALL)
+    return _assemble(body[1]) if body else b""
 
 
 def files(ptx: bytes) -> dict[int, str]:
@@ -146,6 +143,9 @@ def _assemble(directives: bytes) -> bytes:
     out = bytearray()
     for width, operands in _DATA.findall(directives):
         size = int(width) // 8
+        if size == 1:  # most of them, decimal numbers all
+            out += bytes(map(int, operands.split(b",")))
+            continue
         for operand in operands.split(b","):
             operand = operand.strip()
             value = int(operand, 0) if operand[:1].isdigit() or operand[:1] == b"-" else 0

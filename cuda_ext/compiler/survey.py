@@ -150,12 +150,10 @@ def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
 
 
 def _dwarf(ptx: bytes) -> Any:
-    from cuda_ext.compiler.elf import DebugSectionDescriptor, DwarfConfig, DWARFInfo
-
-    sections = ptx_text.debug_sections(ptx)
+    from cuda_ext.compiler.dwarf import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 
     def section(name: str) -> Any:
-        data = sections.get(name, b"")
+        data = ptx_text.debug_section(ptx, name)
         return DebugSectionDescriptor(io.BytesIO(data), name, 0, len(data), 0)
 
     absent = (

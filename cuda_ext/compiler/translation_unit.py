@@ -130,13 +130,15 @@ class CompiledImage:
     """A translation unit compiled for one architecture.
 
     ``entries`` are the lowered names of the kernels that the image really holds, ``variables`` those of
-    its ``__device__`` and ``__constant__`` variables. ``usage`` is known of the kernels of a cubin.
+    its ``__device__`` and ``__constant__`` variables. ``sizes`` counts the bytes of each kernel's parameters,
+    and of each variable. ``usage`` is known of the kernels of a cubin.
     """
 
     architecture: Architecture
     data: bytes
     entries: tuple[str, ...]
     variables: tuple[str, ...]
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     log: str = ""
     usage: Mapping[str, Usage] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
