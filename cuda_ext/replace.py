@@ -34,6 +34,8 @@ def replace_directory(
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _only_writer(directory.parent) as alone:
         check(directory)
+        if _holds(directory, files):
+            return
         if os.path.lexists(directory) and not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
         if alone:
@@ -54,6 +56,16 @@ def remove_remains(directory: Path) -> None:
     """Remove what killed writers have left anywhere below `directory`, where nobody writes now."""
     for remains in list(directory.rglob(f".*{_SUFFIX}")):
         shutil.rmtree(remains, ignore_errors=True)
+
+
+def _holds(directory: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether `directory` holds exactly `files` already."""
+    try:
+        if sum(len(names) for _, _, names in os.walk(directory)) != len(files):
+            return False
+        return all(Path(directory, name).read_bytes() == content for name, content in files.items())
+    except OSError:
+        return False
 
 
 def _publish(fresh: Path, directory: Path, old: Path) -> None:

@@ -35,7 +35,8 @@ def unit(
 
 def image(source: TranslationUnit | str, architecture: str = "sm_90") -> CompiledImage:
     source = unit(source) if isinstance(source, str) else source
-    return nvrtc().compile(source, Architecture.parse(architecture))
+    (compiled,) = nvrtc().compile(source, [Architecture.parse(architecture)])
+    return compiled
 
 
 def ptx(source: TranslationUnit | str, architecture: str = "compute_90") -> str:

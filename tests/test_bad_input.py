@@ -115,6 +115,20 @@ def test_a_warning_is_reported_and_no_failure(tmp_path: Path) -> None:
     assert any(line.startswith("device/a.cu(2): warning ") for line in log)
 
 
+def test_every_compilation_is_reported(tmp_path: Path, empty_cache: Path) -> None:
+    write_project(tmp_path, KERNELS.replace('"sm_90"', '"sm_80", "sm_90"'))
+    log: list[str] = []
+    build(tmp_path, log)
+    lines = [re.sub(r"[\d.]+ s$", "", line) for line in log]
+    assert re.fullmatch(r"p\.kernels: with nvrtc \d+\.\d+", lines[0])
+    assert sorted(re.sub(r"^\[\d/3\] ", "", line) for line in lines[1:-1]) == [
+        "device/fill.cu names ",
+        "device/fill.cu sm_80 ",
+        "device/fill.cu sm_90 ",
+    ]
+    assert lines[-1] == "3 compilations: 3 compiled, in "
+
+
 # Headers.
 
 

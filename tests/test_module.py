@@ -273,12 +273,19 @@ def test_an_error_names_the_architecture_that_it_is_for():
         module(source, architectures=["sm_80", "sm_90"])
 
 
-def test_progress_and_warnings_are_reported():
+def test_warnings_are_reported_once():
     reports: list[str] = []
     module("__global__ void k() { int unused; }", architectures=["sm_80", "sm_90"], reports=reports)
-    assert reports[0] == "device/unit.cu: sm_80, sm_90"
-    assert len(reports) == 2
-    assert "never referenced" in reports[1]
+    (warning,) = reports
+    assert "never referenced" in warning
+    assert "(1): warning" in warning
+
+
+def test_the_architectures_for_which_a_unit_fails_are_named_together():
+    with pytest.raises(CompilationError) as raised:
+        module("__global__ void k() { oops; }", architectures=["sm_80", "sm_90", "compute_90"])
+    assert str(raised.value).count("oops") == 2  # the message and the line
+    assert str(raised.value).endswith("(compiling device/unit.cu for sm_80, sm_90, compute_90)")
 
 
 # ----------------------------------------------------------------------------------- what arrives compiled

@@ -18,10 +18,12 @@ import pytest
 from cuda_ext.compiler import process, ptx
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.cubin import read_cubin
+from cuda_ext.compiler.job import run_here
+from cuda_ext.compiler.library import compile_unit
 from cuda_ext.compiler.linker import LinkInput, link
 from cuda_ext.compiler.nvcc import Nvcc, find_nvcc
 from cuda_ext.compiler.nvrtc import Nvrtc
-from cuda_ext.compiler.translation_unit import Options, Survey, TranslationUnit
+from cuda_ext.compiler.translation_unit import CompiledImage, Compiler, Options, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 
 T = TypeVar("T")
@@ -110,17 +112,18 @@ def nvcc() -> Nvcc:
 
 
 @pytest.fixture(scope="session")
-def nvrtc(tmp_path_factory) -> Nvrtc:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_EXT_CACHE", str(tmp_path_factory.mktemp("headers")))
-        compiler = Nvrtc()
-        _ = compiler.header_directories
-    return compiler
+def nvrtc() -> Nvrtc:
+    return Nvrtc()
 
 
 @pytest.fixture(scope="session")
 def survey(nvcc: Nvcc) -> Survey:
     return nvcc.survey(UNIT, SM_90)
+
+
+def compiled(compiler: Compiler, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
+    (image,) = compiler.compile(unit, [architecture])
+    return image
 
 
 def parameters(survey: Survey, kernel: str) -> list[str]:
@@ -130,7 +133,7 @@ def parameters(survey: Survey, kernel: str) -> list[str]:
 
 def error_of(nvcc: Nvcc, unit: TranslationUnit, architecture: Architecture = COMPUTE_90) -> str:
     with pytest.raises(CompilationError) as caught:
-        nvcc.compile(unit, architecture)
+        compiled(nvcc, unit, architecture)
     return str(caught.value)
 
 
@@ -289,7 +292,7 @@ TARGETS = {"90": True, "90a": True, "90f": False, "91": False, "100f": True, "20
 
 @pytest.mark.host_compiler
 def test_a_cubin_holds_its_kernels_and_variables(nvcc):
-    image = nvcc.compile(UNIT, Architecture.parse("sm_90a"))
+    image = compiled(nvcc, UNIT, Architecture.parse("sm_90a"))
     assert read_cubin(image.data).target == image.architecture
     assert image.entries == tuple(read_cubin(image.data).kernels)
     assert {"plain", "_Z10overloadedi", "_Z10overloadedd"} <= set(image.entries)
@@ -298,22 +301,24 @@ def test_a_cubin_holds_its_kernels_and_variables(nvcc):
 
 @pytest.mark.host_compiler
 def test_ptx_holds_its_kernels_and_variables(nvcc):
-    image = nvcc.compile(UNIT, COMPUTE_90)
+    image = compiled(nvcc, UNIT, COMPUTE_90)
     assert ptx.target(image.data) == COMPUTE_90
-    assert image.entries == nvcc.compile(UNIT, SM_90).entries
-    assert image.variables == nvcc.compile(UNIT, SM_90).variables
+    assert image.entries == compiled(nvcc, UNIT, SM_90).entries
+    assert image.variables == compiled(nvcc, UNIT, SM_90).variables
 
 
 @pytest.mark.host_compiler
 def test_lto_ir_links_to_a_cubin_with_the_names_that_were_told(nvcc):
-    image = nvcc.compile(UNIT, LTO_90)
+    image = compiled(nvcc, UNIT, LTO_90)
     linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
-    assert set(image.names.values()) <= set(read_cubin(linked).kernels)
+    names = nvcc.survey(UNIT, LTO_90).names
+    assert tuple(names) == UNIT.instantiate
+    assert set(names.values()) <= set(read_cubin(linked).kernels)
 
 
 @pytest.mark.host_compiler
 def test_host_headers_can_be_read(nvcc):
-    image = nvcc.compile(unit("#include <cstdint>\n__global__ void k(std::int64_t* x) {}"), COMPUTE_90)
+    image = compiled(nvcc, unit("#include <cstdint>\n__global__ void k(std::int64_t* x) {}"), COMPUTE_90)
     assert image.entries == ("_Z1kPl",)
 
 
@@ -324,7 +329,7 @@ def test_host_headers_can_be_read(nvcc):
 def test_a_definition_arrives_as_it_is_written(nvcc, value):
     # The preprocessor's own spelling of what arrived.
     source = "#define TEXT_(x) #x\n#define TEXT(x) TEXT_((x))\n__device__ const char* text = TEXT(VALUE);"
-    image = nvcc.compile(unit(source, define={"VALUE": value}), COMPUTE_90)
+    image = compiled(nvcc, unit(source, define={"VALUE": value}), COMPUTE_90)
     (literal,) = re.findall(rb"\.b8 \$str\[\d+\] = \{([^}]*)\}", image.data)
     spelled = re.sub(r'([\\"])', lambda m: m[0], value)
     assert bytes(map(int, literal.split(b","))).decode() == f"({spelled})"
@@ -339,34 +344,34 @@ def test_headers_of_other_installed_packages_come_after_nvcc_s_own(nvcc, tmp_pat
     monkeypatch.setenv("CUDA_HOME", str(include.parent))
     ours = Nvcc(nvcc.executable, os.environ)
     source = "#include <cuda_fp16.h>\n#include <library.h>\n__global__ void k(T* x) {}"
-    assert ours.compile(unit(source), COMPUTE_90).entries == ("_Z1kPs",)
+    assert compiled(ours, unit(source), COMPUTE_90).entries == ("_Z1kPs",)
 
 
 @pytest.mark.host_compiler
 def test_the_standard_is_the_one_asked_for(nvcc):
     source = "static_assert(__cplusplus >= 202002L);\n__global__ void k() {}"
-    assert nvcc.compile(unit(source, std="c++20"), COMPUTE_90).entries == ("_Z1kv",)
+    assert compiled(nvcc, unit(source, std="c++20"), COMPUTE_90).entries == ("_Z1kv",)
     assert "static assertion" in error_of(nvcc, unit(source, std="c++17"))
 
 
 @pytest.mark.host_compiler
 def test_a_pre_included_header_comes_first(nvcc):
     plain = unit("__global__ void k(T* x) {}", pre_include=("device/types.h",))
-    image = nvcc.compile(replace(plain, headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
+    image = compiled(nvcc, replace(plain, headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
     assert image.entries == ("_Z1kPd",)
 
 
 @pytest.mark.host_compiler
 def test_fast_math_makes_approximations(nvcc):
     source = "__global__ void k(float* x) { *x = sinf(*x); }"
-    assert b"sin.approx" in nvcc.compile(unit(source, fast_math=True), COMPUTE_90).data
-    assert b"sin.approx" not in nvcc.compile(unit(source), COMPUTE_90).data
+    assert b"sin.approx" in compiled(nvcc, unit(source, fast_math=True), COMPUTE_90).data
+    assert b"sin.approx" not in compiled(nvcc, unit(source), COMPUTE_90).data
 
 
 @pytest.mark.host_compiler
 def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(nvcc):
     source = "constexpr int f(int x) { return x; }\n__global__ void k(int* x) { *x = f(*x); }"
-    assert nvcc.compile(unit(source, relaxed_constexpr=True), COMPUTE_90).log == ""
+    assert compiled(nvcc, unit(source, relaxed_constexpr=True), COMPUTE_90).log == ""
     assert "calling a constexpr __host__ function" in error_of(nvcc, unit(source))
 
 
@@ -374,17 +379,46 @@ def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(nvcc):
 def test_relocatable_code_may_call_what_another_unit_defines(nvcc):
     source = "extern __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }"
     other = unit("__device__ int f(int x) { return x; }", relocatable=True)
-    objects = [nvcc.compile(u, SM_90).data for u in (unit(source, relocatable=True), other)]
+    objects = [compiled(nvcc, u, SM_90).data for u in (unit(source, relocatable=True), other)]
     linked = link([LinkInput("o", "cubin", data) for data in objects], SM_90)
     assert list(read_cubin(linked).kernels) == ["_Z1kPi"]
     with pytest.raises(CompilationError, match="_Z1fi"):
-        nvcc.compile(unit(source), SM_90)
+        compiled(nvcc, unit(source), SM_90)
 
 
 @pytest.mark.host_compiler
 def test_raw_options_are_passed_on(nvcc):
-    source = "__global__ void __launch_bounds__(128) k(int* x) { *x = 1; }"
-    assert "Used" in nvcc.compile(unit(source, raw=("-Xptxas", "-v")), SM_90).log
+    source = "__global__ void k(float* p) { *p = p[1] * p[2] + p[3]; }"
+    assert b"fma.rn" in compiled(nvcc, unit(source), COMPUTE_90).data
+    assert b"fma.rn" not in compiled(nvcc, unit(source, raw=("--fmad=false",)), COMPUTE_90).data
+
+
+LOCAL_ARRAY = "__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }"
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("-Xptxas=-v",)], ids=str)
+def test_what_kernels_take_is_told_apart_from_the_text(nvcc, raw):
+    image = compiled(nvcc, unit(LOCAL_ARRAY, raw=raw), SM_90)
+    (usage,) = image.usage.values()
+    assert tuple(image.usage) == image.entries
+    assert usage.registers
+    assert usage.stack == 400
+    assert image.log == ""
+
+
+@pytest.mark.host_compiler
+def test_raw_options_reach_the_assembler(nvcc):
+    log = compiled(nvcc, unit(LOCAL_ARRAY, raw=("-Xptxas", "-warn-lmem-usage")), SM_90).log
+    assert "Local memory used" in log
+
+
+@pytest.mark.host_compiler
+def test_images_made_together_are_those_made_alone(nvcc):
+    assert nvcc.compile(UNIT, [SM_90, COMPUTE_90]) == (
+        compiled(nvcc, UNIT, SM_90),
+        compiled(nvcc, UNIT, COMPUTE_90),
+    )
 
 
 @pytest.mark.host_compiler
@@ -394,7 +428,7 @@ def test_warnings_are_kept_with_paths_of_the_project(nvcc):
         b'#include "device/h.cuh"\n__global__ void k(int* x) { int unused; *x = f(); }',
         headers={"device/h.cuh": b"__device__ inline int f() { int lost; return 1; }"},
     )
-    log = nvcc.compile(source, COMPUTE_90).log
+    log = compiled(nvcc, source, COMPUTE_90).log
     assert re.search(r'^device/k\.cu\(2\): warning .*"unused" was declared', log, re.MULTILINE)
     assert re.search(r'^device/h\.cuh\(1\): warning .*"lost" was declared', log, re.MULTILINE)
 
@@ -406,11 +440,12 @@ def test_warnings_are_kept_with_paths_of_the_project(nvcc):
 @pytest.mark.parametrize("relocatable", [False, True])
 @pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90], ids=str)
 def test_each_expression_is_mapped_to_an_entry_of_the_image(nvcc, architecture, relocatable):
-    image = nvcc.compile(replace(UNIT, options=Options(relocatable=relocatable)), architecture)
-    assert tuple(image.names) == UNIT.instantiate
-    assert image.names["axpy<float, 4>"] == "_Z4axpyIfLi4EEvT_PAT0__S0_b"
-    assert set(image.names.values()) <= set(image.entries)
-    assert len(set(image.names.values())) == len(UNIT.instantiate)
+    source = replace(UNIT, options=Options(relocatable=relocatable))
+    image, names = compiled(nvcc, source, architecture), nvcc.survey(source, architecture).names
+    assert tuple(names) == UNIT.instantiate
+    assert names["axpy<float, 4>"] == "_Z4axpyIfLi4EEvT_PAT0__S0_b"
+    assert set(names.values()) <= set(image.entries)
+    assert len(set(names.values())) == len(UNIT.instantiate)
 
 
 @pytest.mark.host_compiler
@@ -418,17 +453,18 @@ def test_an_expression_may_use_anything_that_the_source_knows(nvcc):
     source = (
         "using real = float;\nconstexpr int SIZE = 2;\ntemplate <class T, int N> __global__ void k(T* x) {}"
     )
-    image = nvcc.compile(unit(source, "k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>"), COMPUTE_90)
-    assert image.names == dict.fromkeys(["k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>"], "_Z1kIfLi7EEvPT_")
-    assert image.entries == ("_Z1kIfLi7EEvPT_",)
+    expressions = ("k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>")
+    instantiated = unit(source, *expressions)
+    assert nvcc.survey(instantiated, COMPUTE_90).names == dict.fromkeys(expressions, "_Z1kIfLi7EEvPT_")
+    assert compiled(nvcc, instantiated, COMPUTE_90).entries == ("_Z1kIfLi7EEvPT_",)
 
 
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90, LTO_90], ids=str)
 def test_asking_for_names_leaves_no_trace_in_the_image(nvcc, architecture):
     source = unit('extern "C" __global__ void k(float* x) { *x = 1; }\n__device__ int v;')
-    plain = nvcc.compile(source, architecture).data
-    assert nvcc.compile(replace(source, instantiate=("k",)), architecture).data == plain
+    plain = compiled(nvcc, source, architecture).data
+    assert compiled(nvcc, replace(source, instantiate=("k",)), architecture).data == plain
 
 
 @pytest.mark.host_compiler
@@ -441,9 +477,12 @@ def test_names_hold_for_an_architecture_with_kernels_of_its_own(nvcc):
         #endif
         template <class T> __global__ void k(T* x) {}
     """
-    assert nvcc.compile(unit(source, "k<T>"), COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
-    older = Architecture.parse("compute_80")
-    assert nvcc.compile(unit(source, "k<T>"), older).names == {"k<T>": "_Z1kIdEvPT_"}
+    older, instantiated = Architecture.parse("compute_80"), unit(source, "k<T>")
+    assert nvcc.survey(instantiated, COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
+    assert nvcc.survey(instantiated, older).names == {"k<T>": "_Z1kIdEvPT_"}
+    library = run_here(compile_unit(instantiated, [older, COMPUTE_90]), nvcc)
+    assert library.names == ({"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"})
+    assert [image.entries for image in library.images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
 
 
 @pytest.mark.host_compiler
@@ -451,9 +490,10 @@ def test_one_pass_describes_a_unit_for_all_architectures(nvcc, fake, tmp_path):
     fake("bin/nvcc").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\nexec {nvcc.executable} "$@"\n')
     counted = find_nvcc(str(tmp_path / "bin/nvcc"), os.environ)
     source = unit("template <class T> __global__ void k(T* x) {}", "k<float>")
-    images = [counted.compile(source, Architecture.parse(a)) for a in ("sm_80", "sm_90", "compute_90")]
-    counted.survey(source, images[0].architecture)
-    assert len({image.names["k<float>"] for image in images}) == 1
+    architectures = [Architecture.parse(a) for a in ("sm_80", "sm_90", "compute_90")]
+    library = run_here(compile_unit(source, architectures), counted)
+    assert library.names == ({"k<float>": "_Z1kIfEvPT_"},) * 3
+    assert [image.entries for image in library.images] == [("_Z1kIfEvPT_",)] * 3
     passes = [line for line in (tmp_path / "calls").read_text().splitlines() if "device/k.cu" in line]
     assert len(passes) == 4
     assert sum(" -G " in line for line in passes) == 1
@@ -483,15 +523,18 @@ def test_the_same_input_gives_the_same_bytes_anywhere(nvcc, tmp_path, monkeypatc
         options=Options(raw=raw),
         instantiate=("anonymous", "internal"),
     )
-    images = []
+    images, surveys = [], []
     for place, zone in (("a", "UTC"), ("b/c", "Asia/Tokyo")):
         (tmp_path / place).mkdir(parents=True)
         monkeypatch.setenv("TMPDIR", str(tmp_path / place))
         monkeypatch.setattr("tempfile.tempdir", None)
         monkeypatch.setenv("TZ", zone)
         monkeypatch.chdir(tmp_path / place)
-        images.append(Nvcc(nvcc.executable, os.environ).compile(source, architecture))
+        ours = Nvcc(nvcc.executable, os.environ)
+        images.append(compiled(ours, source, architecture))
+        surveys.append(ours.survey(source, architecture))
     assert images[0] == images[1]
+    assert surveys[0] == surveys[1]
     assert str(tmp_path).encode() not in images[0].data
 
 
@@ -499,7 +542,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(nvcc, tmp_path, monkeypatc
 def test_relocatable_units_of_one_name_in_two_directories_do_not_collide(nvcc):
     source = b"static __global__ void k(float* x) { *x = 1; }"
     units = [TranslationUnit(n, source, options=Options(relocatable=True)) for n in ("a/k.cu", "b/k.cu")]
-    objects = [LinkInput(u.name, "cubin", nvcc.compile(u, SM_90).data) for u in units]
+    objects = [LinkInput(u.name, "cubin", compiled(nvcc, u, SM_90).data) for u in units]
     assert len(read_cubin(link(objects, SM_90)).kernels) == 2
 
 
@@ -511,7 +554,7 @@ def test_files_are_named_as_the_project_names_them(nvcc):
         headers={"device/h.cuh": b"#define HERE here()\n__device__ const char* in_header = __FILE__;"},
     )
     source = replace(source, source=source.source.replace(b", HERE", b""))
-    text = nvcc.compile(source, COMPUTE_90).data
+    text = compiled(nvcc, source, COMPUTE_90).data
     strings = {
         bytes(map(int, literal.split(b","))) for literal in re.findall(rb"\$str\S* = \{([^}]*)\}", text)
     }
@@ -523,7 +566,7 @@ def test_files_are_named_as_the_project_names_them(nvcc):
 def test_flags_from_the_environment_do_not_reach_the_image(nvcc, variable):
     source = unit("#ifdef SURPRISE\n#error surprise\n#endif\n__global__ void k() {}")
     surprised = Nvcc(nvcc.executable, {**os.environ, variable: "-DSURPRISE -lineinfo"})
-    assert surprised.compile(source, COMPUTE_90) == nvcc.compile(source, COMPUTE_90)
+    assert compiled(surprised, source, COMPUTE_90) == compiled(nvcc, source, COMPUTE_90)
 
 
 @pytest.mark.host_compiler
@@ -532,7 +575,7 @@ def test_the_host_compiler_that_the_flags_name_is_used(nvcc, tmp_path, flags):
     host = tmp_path / "g++"
     host.write_text(f'#!/bin/sh\ntouch {tmp_path}/used\nexec /usr/bin/env g++ "$@"\n')
     host.chmod(0o755)
-    Nvcc(nvcc.executable, {**os.environ, "NVCC_PREPEND_FLAGS": flags.format(host)})
+    _ = Nvcc(nvcc.executable, {**os.environ, "NVCC_PREPEND_FLAGS": flags.format(host)}).version
     assert (tmp_path / "used").exists()
 
 
@@ -690,8 +733,9 @@ def test_the_survey_tells_the_project_s_variables_and_no_others(survey):
 @pytest.mark.parametrize("architecture", [SM_90, LTO_90], ids=str)
 def test_the_survey_and_the_image_use_the_same_lowered_names(nvcc, architecture):
     relocatable = replace(UNIT, options=Options(relocatable=True))
-    image, survey = nvcc.compile(relocatable, architecture), nvcc.survey(relocatable, architecture)
-    assert set(image.names.values()) <= set(survey.kernels)
+    image, survey = compiled(nvcc, relocatable, architecture), nvcc.survey(relocatable, architecture)
+    assert tuple(survey.names) == UNIT.instantiate
+    assert set(survey.names.values()) <= set(survey.kernels)
     assert set(image.entries) <= set(survey.kernels)
 
 
@@ -709,8 +753,9 @@ def test_the_survey_is_the_one_that_nvrtc_gives(nvcc, nvrtc, relocatable):
 def test_int64_is_another_type_under_nvrtc(nvcc, nvrtc):
     # The host's <cstdint> says long, libcu++ without a host says long long: the name map of each differs.
     source = unit("#include <cuda/std/cstdint>\n__global__ void k(cuda::std::int64_t* x) {}", "k")
-    assert nvcc.compile(source, COMPUTE_90).names == {"k": "_Z1kPl"}
-    assert nvrtc.compile(source, COMPUTE_90).names == {"k": "_Z1kPx"}
+    for compiler, lowered in ((nvcc, "_Z1kPl"), (nvrtc, "_Z1kPx")):
+        assert compiler.survey(source, COMPUTE_90).names == {"k": lowered}
+        assert compiled(compiler, source, COMPUTE_90).entries == (lowered,)
 
 
 @pytest.mark.host_compiler
@@ -729,14 +774,14 @@ def test_the_survey_does_without_options_that_exclude_debug_information(nvcc, ra
 def test_nothing_is_left_in_the_temporary_directory(nvcc, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ours = Nvcc(nvcc.executable, {**os.environ, "TMPDIR": str(tmp_path)})
-    ours.compile(unit("__global__ void k() {}"), SM_90)
+    compiled(ours, unit("__global__ void k() {}"), SM_90)
     error_of(ours, unit("broken"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_ends_the_compiler_with_everything_it_started(fake, tmp_path):
     slow = fake(
-        "slow/nvcc", script=f"case $1 in -E) exit;; -I.) sleep 77 & echo $! >{tmp_path}/pid; wait;; esac"
+        "slow/nvcc", script=f"case $1 in -E) exit;; -MD) sleep 77 & echo $! >{tmp_path}/pid; wait;; esac"
     )
     (tmp_path / "temporary").mkdir()
     script = f"""
@@ -744,7 +789,7 @@ import os
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.nvcc import find_nvcc
 from cuda_ext.compiler.translation_unit import TranslationUnit
-find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), Architecture.parse("sm_90"))
+find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), [Architecture.parse("sm_90")])
 """
     environ = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": str(ROOT)}
     build = subprocess.Popen([sys.executable, "-c", script], env=environ, stderr=subprocess.DEVNULL)
@@ -756,7 +801,7 @@ find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), Archi
 
 
 def test_a_program_that_fails_in_silence_is_told(fake):
-    silent = fake("silent/nvcc", script="[ $1 = -I. ] && exit 3; exit 0")
+    silent = fake("silent/nvcc", script="[ $1 = -MD ] && exit 3; exit 0")
     text = error_of(find_nvcc(str(silent), os.environ), unit(""))
-    assert "silent/nvcc -I. " in text
+    assert "silent/nvcc -MD " in text
     assert text.endswith("ended with exit code 3: it said nothing")

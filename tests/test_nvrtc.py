@@ -15,7 +15,7 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.cubin import read_cubin
 from cuda_ext.compiler.nvrtc import Nvrtc
 from cuda_ext.errors import CompilationError, ToolchainError
-from tests.device_code import KERNEL, image, nvrtc, ptx, unit
+from tests.device_code import KERNEL, image, nvrtc, ptx, survey, unit
 
 ROOT = Path(__file__).parent.parent
 
@@ -178,16 +178,15 @@ def test_a_template_that_nobody_instantiates_is_no_kernel():
     ],
 )
 def test_name_expressions_are_instantiated_and_lowered(source, expression, lowered):
-    compiled = image(unit(source, expression))
-    assert compiled.names == {expression: lowered}
-    assert lowered in compiled.entries
+    instantiated = unit(source, expression)
+    assert survey(instantiated).names == {expression: lowered}
+    assert lowered in image(instantiated).entries
 
 
 def test_expressions_may_name_one_kernel_in_several_ways():
-    compiled = image(
-        unit("using real = float; template <class T> __global__ void k(T) {}", "k<float>", "k<real>")
-    )
-    assert compiled.names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
+    source = unit("using real = float; template <class T> __global__ void k(T) {}", "k<float>", "k<real>")
+    assert survey(source).names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
+    assert image(source).entries == ("_Z1kIfEvT_",)
 
 
 @pytest.mark.parametrize(
@@ -253,8 +252,9 @@ def test_ptx_is_for_its_architecture_and_ends_with_its_text(architecture):
 
 
 def test_lto_ir_has_names_and_no_entries():
-    compiled = image(unit("template <class T> __global__ void k(T) {}", "k<int>"), "lto_90")
-    assert compiled.names == {"k<int>": "_Z1kIiEvT_"}
+    source = unit("template <class T> __global__ void k(T) {}", "k<int>")
+    compiled = image(source, "lto_90")
+    assert survey(source, "lto_90").names == {"k<int>": "_Z1kIiEvT_"}
     assert compiled.entries == ()
     assert compiled.data
 
@@ -391,7 +391,7 @@ def test_a_missing_nvrtc_is_told_with_the_remedy():
         "from cuda_ext.errors import ToolchainError\n"
         "sys.modules['cuda.bindings.nvrtc'] = None\n"
         "try:\n"
-        "    Nvrtc()\n"
+        "    Nvrtc().version\n"
         "except ToolchainError as error:\n"
         "    print(error)\n"
     )

@@ -38,13 +38,12 @@ class Account:
     def write(
         self,
         jobs: Sequence[JobRecord],
-        modules: Sequence[Sequence[PackedLibrary]],
-        packages: Sequence[Package],
+        made: Sequence[tuple[Package, Sequence[PackedLibrary]]],
     ) -> None:
-        """Write what is wanted. Raises :class:`BuildError` if that fails."""
+        """Write what is wanted about `jobs` and what they `made`. Raises :class:`BuildError`."""
         if not self.wanted:
             return
-        record = self._record(jobs, modules, packages)
+        record = self._record(jobs, made)
         if self._trace:
             from cuda_ext.build.trace import chrome_trace
 
@@ -63,11 +62,10 @@ class Account:
     def _record(
         self,
         jobs: Sequence[JobRecord],
-        modules: Sequence[Sequence[PackedLibrary]],
-        packages: Sequence[Package],
+        made: Sequence[tuple[Package, Sequence[PackedLibrary]]],
     ) -> BuildRecord:
         images, kernels = [], []
-        for package, libraries in zip(packages, modules, strict=True):
+        for package, libraries in made:
             for library in libraries:
                 name = library.unit.sources[0] if len(library.unit.sources) == 1 else package.name
                 for image, used in zip(library.unit.images, library.usage, strict=True):
@@ -85,13 +83,13 @@ class Account:
             started=self._started.isoformat(timespec="seconds"),
             duration=time.perf_counter() - self._clock,
             workers=self._workers,
-            compilers=tuple(dict.fromkeys(package.compiler for package in packages)),
+            compilers=tuple(dict.fromkeys(package.compiler for package, _ in made)),
             jobs=tuple(jobs),
             images=tuple(images),
             kernels=tuple(kernels),
             fatbins={
                 f"{package.name}/{name}": len(content)
-                for package in packages
+                for package, _ in made
                 for name, content in package.files.items()
                 if name.endswith(".fatbin")
             },

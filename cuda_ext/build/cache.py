@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
+from typing import NamedTuple
 
 from cuda_ext.store import Store
 
-__all__ = ["Cache", "FileDigests", "Resolve", "key_of"]
+__all__ = ["Cache", "FileDigests", "Known", "Resolve", "key_of"]
 
 # Part of every key: entries of other versions of this package are not found.
-SCHEMA = "1"
+_SCHEMA = b"1 "
 # How many sets of names are kept under one key.
 _SETS = 8
 
@@ -28,13 +29,19 @@ Resolve = Callable[[str], str | None]
 
 def key_of(*fields: str | bytes | None) -> str:
     """The key that stands for `fields`, in their order; nothing else has it."""
-    digest = hashlib.sha256()
-    for field in (SCHEMA, *fields):
+    parts = [_SCHEMA]
+    for field in fields:
         data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
         # A length tells where a field ends, and an absent one from an empty one.
-        digest.update(b"-" if data is None else b"%d:" % len(data))
-        digest.update(data or b"")
-    return digest.hexdigest()
+        parts += (b"-",) if data is None else (b"%d:" % len(data), data)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+class Known(NamedTuple):
+    """What the cache has: the content, and the names of headers that it depends on."""
+
+    content: bytes
+    reads: frozenset[str]
 
 
 class Cache:
@@ -43,23 +50,21 @@ class Cache:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def find(self, key: str, resolve: Resolve) -> tuple[bytes, frozenset[str]] | None:
-        """The content, and the names that it depends on; `resolve` tells what a name leads to."""
+    def find(self, key: str, resolve: Resolve) -> Known | None:
+        """What is known under `key`; `resolve` tells what a name leads to."""
         for names in self._sets(key):
             if (content := self.store.get(_with(key, names, resolve))) is not None:
-                return content, frozenset(names)
+                return Known(content, frozenset(names))
         return None
 
-    def keep(self, key: str, reads: Iterable[str], resolve: Resolve, content: bytes) -> str:
-        """Keep `content`, which depends on the names in `reads`; the key under which the store has it."""
+    def keep(self, key: str, reads: Iterable[str], resolve: Resolve, content: bytes) -> None:
+        """Keep `content`, which depends on the names in `reads`."""
         names = sorted(reads)
         known = self._sets(key)
         if known[:1] != [names]:
             sets = [names, *(other for other in known if other != names)][:_SETS]
             self.store.put(key, json.dumps(sets).encode())
-        place = _with(key, names, resolve)
-        self.store.put(place, content)
-        return place
+        self.store.put(_with(key, names, resolve), content)
 
     def _sets(self, key: str) -> list[list[str]]:
         content = self.store.get(key)
@@ -80,29 +85,29 @@ class FileDigests:
         self._store = store
         self._key = key_of("files")
         self._known: dict[str, list[int | str]] = {}
-        self._seen: dict[Path, str | None] = {}
+        self._seen: dict[str, str | None] = {}
         with suppress(ValueError, TypeError):
             self._known = json.loads(store.get(self._key) or b"{}")
         self._changed = False
 
-    def __call__(self, path: Path) -> str | None:
+    def __call__(self, path: str) -> str | None:
         """The digest of the file at `path` as of now; ``None`` if there is none that can be read."""
         if path not in self._seen:
             self._seen[path] = self._digest(path)
         return self._seen[path]
 
-    def _digest(self, path: Path) -> str | None:
+    def _digest(self, path: str) -> str | None:
         try:
-            status = path.stat()
+            status = os.stat(path)
             state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-            known = self._known.get(str(path))
+            known = self._known.get(path)
             if known and known[:-1] == state:
                 return str(known[-1])
-            with path.open("rb") as file:
+            with open(path, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             return None
-        self._known[str(path)] = [*state, digest]
+        self._known[path] = [*state, digest]
         self._changed = True
         return digest
 

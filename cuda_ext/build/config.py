@@ -40,7 +40,7 @@ def _key(default: Any, doc: str) -> Any:
     return field(default=default, metadata={"doc": doc})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settings:
     """The keys of a module's table. In ``[tool.cuda_ext]`` itself they are defaults for all modules."""
 

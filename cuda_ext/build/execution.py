@@ -25,23 +25,35 @@ from cuda_ext.build.task import Done, Task
 from cuda_ext.build.toolchain import Toolchain
 from cuda_ext.compiler.job import Job, Steps, decode, together
 from cuda_ext.compiler.packed import PackedLibrary
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 
-__all__ = ["Execution", "Work"]
+__all__ = ["Execution", "Made", "Work"]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """A library of `module` to be made: by taking ``steps``, unless the cache has it under ``key``.
 
-    ``resolve`` tells what the headers that it depends on lead to, by name.
+    It is made of ``units``, and depends on the headers that these read.
     """
 
     module: str
     toolchain: Toolchain
     key: str
-    resolve: Resolve
+    units: tuple[TranslationUnit, ...]
     steps: Steps[PackedLibrary]
+
+    @property
+    def resolve(self) -> Resolve:
+        return self.toolchain.resolver(self.units)
+
+
+class Made(NamedTuple):
+    """A library, and the names of the headers that it depends on."""
+
+    library: PackedLibrary
+    reads: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -73,16 +85,14 @@ class Execution:
         self._timed = timed
         self._began = time.perf_counter()
         self._workers: dict[str, str] = {}
-        self._results: dict[int, PackedLibrary | BuildError] = {}
+        self._results: dict[int, Made | BuildError] = {}
         # By key, so that what several libraries need is compiled once.
         self._wishes: dict[str, list[_Wish]] = {}
         self._unsent: dict[str, _Wish] = {}
         self._ended: queue.SimpleQueue[tuple[Task, Future[Done]]] = queue.SimpleQueue()
         self.records: list[JobRecord] = []
 
-    def run(
-        self, works: Sequence[Work], open_executor: Callable[[], Executor]
-    ) -> list[PackedLibrary | BuildError]:
+    def run(self, works: Sequence[Work], open_executor: Callable[[], Executor]) -> list[Made | BuildError]:
         """Make the library of each of `works`, or the error that says why there is none.
 
         The executor is opened if anything is to be compiled. Raises :class:`BuildError` for what ends the
@@ -103,7 +113,7 @@ class Execution:
 
     def _begin(self, index: int, work: Work) -> None:
         if known := self._cache.find(work.key, work.resolve):
-            self._results[index] = PackedLibrary.decode(known[0])
+            self._results[index] = Made(PackedLibrary.decode(known.content), known.reads)
             return
         self._advance(_Library(index, work, work.steps))
 
@@ -118,10 +128,10 @@ class Execution:
                 # A generator begins with nothing.
                 library.jobs = library.steps.send(outcomes or cast("list[CompilationError]", None))
             except StopIteration as stop:
-                packed: PackedLibrary = stop.value
+                made = Made(stop.value, frozenset(library.reads))
                 work = library.work
-                self._cache.keep(work.key, library.reads, work.resolve, packed.encode())
-                self._results[library.index] = packed
+                self._cache.keep(work.key, made.reads, work.resolve, made.library.encode())
+                self._results[library.index] = made
                 return
             except ToolchainError:
                 raise
@@ -137,8 +147,7 @@ class Execution:
         toolchain = wish.library.work.toolchain
         key = toolchain.key(job)
         if known := self._cache.find(key, toolchain.resolver(job.units)):
-            content, reads = known
-            self._fulfil([wish], self._spool.put(content), reads)
+            self._fulfil([wish], self._spool.put(known.content), known.reads)
             self._tell(wish.library.work.module, [job], "cached")
         elif key in self._wishes:
             self._wishes[key].append(wish)

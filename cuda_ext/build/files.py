@@ -6,9 +6,11 @@ Paths stay within the project, and its files are named by their path within it, 
 from __future__ import annotations
 
 import difflib
+import glob
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.build.config import ModuleConfig
@@ -27,33 +29,39 @@ KINDS: dict[str, SourceKind] = {
 }
 
 
-def find_sources(module: ModuleConfig, root: Path) -> list[Path]:
-    """The module's sources as absolute paths, in the order of their names within the project."""
+def find_sources(module: ModuleConfig, root: Path) -> list[str]:
+    """The module's sources by their names within the project, in order."""
     where = module.key_path("sources")
-    found: dict[str, Path] = {}
+    found: set[str] = set()
     for pattern in module.settings.sources:
-        for match in _glob(pattern, root, where):
-            name = match.relative_to(root).as_posix()
-            _check_source(name, match, root, where)
-            found[name] = match
+        for name in _glob(pattern, root, where):
+            _check_source(name, root, where)
+            found.add(name)
+    names = sorted(found)
     by_stem: dict[str, str] = {}
-    for name in sorted(found):
+    for name in names:
         # Some file systems hold a.fatbin and A.fatbin to be one file.
-        other = by_stem.setdefault(PurePosixPath(name).stem.casefold(), name)
+        other = by_stem.setdefault(_stem(name).casefold(), name)
         if other != name:
             raise ConfigError(
                 f"{where}: {other} and {name} have one basename, and fatbins are named after it; "
                 "rename one of them"
             )
-    return [found[name] for name in sorted(found)]
+    return names
 
 
-def check_overrides(modules: Iterable[ModuleConfig], root: Path) -> None:
+_real = lru_cache(maxsize=1000)(os.path.realpath)
+
+
+def _stem(name: str) -> str:
+    return os.path.splitext(os.path.basename(name))[0]
+
+
+def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) -> None:
     """Every pattern of every override is for a source of a module. Raises :class:`ConfigError`."""
     names: dict[str, list[str]] = {}
     overrides = {}
-    for module in modules:
-        sources = [p.relative_to(root).as_posix() for p in find_sources(module, root)]
+    for module, sources in sources_of:
         for override in module.overrides:
             overrides[override.where] = override
             names.setdefault(override.where, []).extend(sources)
@@ -83,26 +91,29 @@ def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
     return directories
 
 
-def _glob(pattern: str, root: Path, where: str) -> list[Path]:
-    """The files that `pattern` names; as in a shell, wildcards pass over hidden ones."""
+def _glob(pattern: str, root: Path, where: str) -> list[str]:
+    """The names of the files that `pattern` leads to; as in a shell, wildcards pass over hidden ones."""
     _check_inside(pattern, where)
     if os.path.lexists(literal := root / pattern) and not literal.is_dir():
-        return [literal]
+        return [PurePosixPath(pattern).as_posix()]
     parts = PurePosixPath(pattern).parts
     if any("**" in part and part != "**" for part in parts):
         raise ConfigError(f"{where}: {pattern!r}: ** stands between slashes, as in device/**/*.cu")
-    found = root.glob(pattern) if parts else []
-    matches = [p for p in found if not (p.is_dir() or _passed_over(p, root))]
+    # Files only, links that lead nowhere among them.
+    found = glob.glob(pattern, root_dir=root, recursive=True) if parts else []
+    names = [name.replace(os.sep, "/") for name in found if not os.path.isdir(root / name)]
+    matches = [name for name in names if not _is_embedded(name, root)]
     if not matches:
         raise ConfigError(f"{where}: {_nothing_matches(pattern, root)}")
     return matches
 
 
-def _passed_over(path: Path, root: Path) -> bool:
-    """Whether `path` is hidden, or what an earlier build embedded in a generated package."""
-    within = path.relative_to(root)
-    return any(part.startswith(".") for part in within.parts) or any(
-        parent.name == "sources" and (root / parent.parent / FILE_NAME).is_file() for parent in within.parents
+def _is_embedded(name: str, root: Path) -> bool:
+    """Whether an earlier build put that file into a generated package."""
+    within = f"/{name}"
+    return "/sources/" in within and any(
+        parent.name == "sources" and (root / parent.parent / FILE_NAME).is_file()
+        for parent in PurePosixPath(name).parents
     )
 
 
@@ -124,11 +135,13 @@ def _check_real(name: str, path: Path, root: Path, where: str) -> None:
         )
 
 
-def _check_source(name: str, path: Path, root: Path, where: str) -> None:
-    _check_real(name, path, root, where)
-    if not path.exists():
+def _check_source(name: str, root: Path, where: str) -> None:
+    path = f"{root}{os.sep}{name}"
+    if os.path.islink(path) or _real(os.path.dirname(path)) != os.path.dirname(path):
+        _check_real(name, Path(path), root, where)
+    if not os.path.exists(path):
         raise ConfigError(f"{where}: {name!r} is a link that leads nowhere; mend or remove it")
-    if path.suffix not in KINDS:
+    if os.path.splitext(name)[1] not in KINDS:
         raise ConfigError(
             f"{where}: {name!r} is not a device source; sources end in {', '.join(KINDS)}, and headers are "
             "found by themselves"

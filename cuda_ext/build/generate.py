@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,35 @@ __all__ = ["Package", "generate", "obstacle"]
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A generated package: its import name, its files by path within it, and what compiled it."""
+    """A generated package: its import name, and its files by path within it.
+
+    ``compiler`` is what compiled it (``nvrtc 13.5``), and ``log`` what that said.
+    """
 
     name: str
     files: Mapping[str, bytes]
     compiler: str = ""
+    log: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """All of it as bytes: a line of JSON, then the files."""
+        sizes = {name: len(content) for name, content in self.files.items()}
+        head = json.dumps([self.name, sizes, self.compiler, self.log])
+        return b"".join([head.encode(), b"\n", *self.files.values()])
+
+    @classmethod
+    def decode(cls, content: bytes) -> Package:
+        """What :meth:`encode` wrote. Raises :class:`BuildError` for anything else."""
+        head, _, data = content.partition(b"\n")
+        try:
+            name, sizes, compiler, log = json.loads(head)
+            files, position = {}, 0
+            for file, size in sizes.items():
+                files[file] = data[position : position + size]
+                position += size
+            return cls(name, files, compiler, tuple(log))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BuildError(f"not the record of a package: {error}") from None
 
     def write(self, directory: Path) -> list[Path]:
         """Make `directory` hold exactly these files; return their paths.
@@ -61,8 +86,11 @@ _REMEDIES = {
 }
 
 
-def generate(module: CompiledModule) -> Package:
-    """Render the package of `module`. The same module gives the same bytes."""
+def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
+    """Render the package of `module`, about which the compiler said `log`.
+
+    The same module gives the same bytes.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -84,4 +112,5 @@ def generate(module: CompiledModule) -> Package:
         manifest.module,
         dict(sorted({**files, **module.files}.items())),
         f"{manifest.compiler} {manifest.version}",
+        log,
     )

@@ -9,56 +9,82 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.build.config import ModuleConfig
+from cuda_ext.build.config import ModuleConfig, Settings
 from cuda_ext.build.files import KINDS, find_sources, include_directories
-from cuda_ext.compiler import headers
 from cuda_ext.compiler.architectures import Architecture, expand
+from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
 from cuda_ext.compiler.names import kernel_names, normalise, split_template
-from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
+from cuda_ext.compiler.translation_unit import Described, Options, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 
-__all__ = ["gather_unit", "native_capabilities", "plan_module"]
+__all__ = ["Sources", "native_capabilities", "plan_module"]
 
 
-def gather_unit(module: ModuleConfig, source: Path, root: Path) -> TranslationUnit:
-    """Read one source and its headers. Instantiations are the override's own; see :func:`plan_module`."""
-    name = source.relative_to(root).as_posix()
-    settings = module.for_source(name)
-    kind = KINDS[source.suffix]
-    if kind != "cu":
-        return TranslationUnit(name, _read(source, name), kind)
-    include_dirs = include_directories(module, root)
-    text, found = headers.gather(source, root, include_dirs, settings.pre_include)
-    options = Options(
-        std=settings.std,
-        define=settings.define,
-        raw=settings.options,
-        pre_include=tuple(headers.resolve(h, root, include_dirs) for h in settings.pre_include),
-        fast_math=settings.fast_math,
-        relaxed_constexpr=settings.relaxed_constexpr,
-        relocatable=settings.link,
-    )
-    return TranslationUnit(name, text, kind, found, options)
+class Sources:
+    """The sources of a module by name, read with their headers. Each header is read once."""
+
+    def __init__(self, module: ModuleConfig, root: Path) -> None:
+        self.names = find_sources(module, root)
+        self._root = root
+        self._module = module
+        self._headers = Headers(root, include_directories(module, root))
+        self._settings: dict[tuple[int, ...], Settings] = {}
+        self._options: dict[Settings, Options] = {}
+
+    def units(self) -> list[TranslationUnit]:
+        """Each source as a unit without instantiations. Raises :class:`BuildError` for what is no text."""
+        return [self._unit(name) for name in self.names]
+
+    def settings(self, name: str) -> Settings:
+        """The settings of a source; the same object for all sources that share overrides."""
+        overrides = enumerate(self._module.overrides)
+        applying = tuple(index for index, override in overrides if override.applies_to(name))
+        if applying not in self._settings:
+            self._settings[applying] = self._module.for_source(name)
+        return self._settings[applying]
+
+    def _unit(self, name: str) -> TranslationUnit:
+        kind = KINDS[os.path.splitext(name)[1]]
+        if kind != "cu":
+            return TranslationUnit(name, _read(self._root / name, name), kind)
+        settings = self.settings(name)
+        text, headers = self._headers.gather(name, settings.pre_include)
+        if settings not in self._options:
+            self._options[settings] = Options(
+                std=settings.std,
+                define=settings.define,
+                raw=settings.options,
+                pre_include=tuple(map(self._headers.resolve, settings.pre_include)),
+                fast_math=settings.fast_math,
+                relaxed_constexpr=settings.relaxed_constexpr,
+                relocatable=settings.link,
+            )
+        return TranslationUnit(name, text, kind, headers, self._options[settings])
 
 
 def plan_module(
-    module: ModuleConfig, root: Path, compiler: Compiler, native: Sequence[int] = ()
+    module: ModuleConfig, sources: Sources, compiler: Described, native: Sequence[int] = ()
 ) -> ModulePlan:
     """Everything that decides the module's bytes. Raises :class:`BuildError` for what cannot work."""
-    units = [gather_unit(module, source, root) for source in find_sources(module, root)]
+    units = sources.units()
     assigned = _assign_instantiations(module, units)
+    targets: dict[Settings, tuple[Architecture, ...]] = {}
     plans: list[UnitPlan] = []
     for unit in units:
-        targets = _architectures(module, unit.name, compiler, native)
-        if module.settings.link and plans and targets != plans[0].architectures:
+        settings = sources.settings(unit.name)
+        if settings not in targets:
+            targets[settings] = _architectures(module, unit.name, compiler, native)
+        if module.settings.link and targets[settings] != next(iter(targets.values())):
             raise ConfigError(
                 f"{module.key_path('architectures', unit.name)}: a module with link = true is linked as a "
                 "whole; take the key out of the override"
             )
-        plans.append(UnitPlan(_with_instantiations(unit, assigned[unit.name]), targets))
+        plans += _parts(unit, assigned[unit.name], targets[settings], settings)
     settings = module.settings
     return ModulePlan(
         name=module.name,
@@ -68,6 +94,22 @@ def plan_module(
         link=settings.link,
         embed=settings.jit,
     )
+
+
+def _parts(
+    unit: TranslationUnit,
+    instantiate: Sequence[str],
+    architectures: tuple[Architecture, ...],
+    settings: Settings,
+) -> list[UnitPlan]:
+    """`unit` with its instantiations, or with one of them at a time."""
+    unique = tuple({normalise(expression): expression for expression in instantiate}.values())
+    if not settings.split_instantiations or len(unique) < 2 or settings.link:
+        return [UnitPlan(replace(unit, instantiate=unique) if unique else unit, architectures)]
+    return [
+        UnitPlan(replace(unit, instantiate=(expression,)), architectures, part)
+        for part, expression in enumerate(unique)
+    ]
 
 
 def native_capabilities(module: ModuleConfig) -> list[int]:
@@ -82,15 +124,8 @@ def native_capabilities(module: ModuleConfig) -> list[int]:
     return capabilities()
 
 
-def _with_instantiations(unit: TranslationUnit, instantiate: Sequence[str]) -> TranslationUnit:
-    unique = {normalise(expression): expression for expression in instantiate}
-    return TranslationUnit(
-        unit.name, unit.source, unit.kind, unit.headers, unit.options, tuple(unique.values())
-    )
-
-
 def _architectures(
-    module: ModuleConfig, source: str, compiler: Compiler, native: Sequence[int]
+    module: ModuleConfig, source: str, compiler: Described, native: Sequence[int]
 ) -> tuple[Architecture, ...]:
     names: Sequence[str] = module.for_source(source).architectures
     where = module.key_path("architectures", source)
@@ -134,39 +169,63 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
                         f"{override.where}.instantiate: {unit.name} has no templates; only .cu sources do"
                     )
                 assigned[unit.name] += wanted
-    sources = [u for u in units if u.kind == "cu"]
-    where = module.key_path("instantiate")
-    for expression in module.settings.instantiate:
-        kernel = split_template(normalise(expression))[0].rpartition("::")[2]
-        owners = _defining(kernel, sources)
-        if len(owners) > 1:
-            raise ConfigError(
-                f"{where}: {expression!r}: {' and '.join(u.name for u in owners)} each define {kernel!r}; "
-                f"give the instantiation to one of them in [[{module.where}.overrides]]"
-            )
-        if not owners:
-            known = sorted({name for u in sources for name in kernel_names(u.source)})
-            close = difflib.get_close_matches(kernel, known, n=1)
-            hint = (
-                f"did you mean {expression.replace(kernel, close[0], 1)!r}?"
-                if close
-                else f"they define {', '.join(known) or 'none'}"
-            )
-            raise ConfigError(f"{where}: {expression!r}: no source defines a kernel {kernel!r}; {hint}")
-        assigned[owners[0].name].append(expression)
+    if module.settings.instantiate:
+        owners = _Owners([u for u in units if u.kind == "cu"])
+        where = module.key_path("instantiate")
+        for expression in module.settings.instantiate:
+            assigned[_owner(expression, owners, module, where)].append(expression)
     return assigned
 
 
-def _defining(kernel: str, units: Sequence[TranslationUnit]) -> list[TranslationUnit]:
-    """The units that define `kernel`: in their own text, else in a header, else through a macro."""
-    if len(units) == 1:
-        return list(units)
-    word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
-    return (
-        [u for u in units if kernel in kernel_names(u.source)]
-        or [u for u in units if any(kernel in kernel_names(h) for h in u.headers.values())]
-        or [u for u in units if word.search(u.source)]
-    )
+def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
+    """The name of the unit that defines the kernel of `expression`."""
+    kernel = split_template(normalise(expression))[0].rpartition("::")[2]
+    found = owners.of(kernel)
+    if len(found) > 1:
+        raise ConfigError(
+            f"{where}: {expression!r}: {' and '.join(found)} each define {kernel!r}; "
+            f"give the instantiation to one of them in [[{module.where}.overrides]]"
+        )
+    if not found:
+        close = difflib.get_close_matches(kernel, owners.kernels, n=1)
+        hint = (
+            f"did you mean {expression.replace(kernel, close[0], 1)!r}?"
+            if close
+            else f"they define {', '.join(owners.kernels) or 'none'}"
+        )
+        raise ConfigError(f"{where}: {expression!r}: no source defines a kernel {kernel!r}; {hint}")
+    return found[0]
+
+
+class _Owners:
+    """Which units define a kernel, as far as text tells."""
+
+    def __init__(self, units: Sequence[TranslationUnit]) -> None:
+        self._units = units
+
+    @cached_property
+    def _in_sources(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for unit in self._units:
+            for kernel in kernel_names(unit.source):
+                found.setdefault(kernel, []).append(unit.name)
+        return found
+
+    @property
+    def kernels(self) -> list[str]:
+        return sorted(self._in_sources)
+
+    def of(self, kernel: str) -> list[str]:
+        """The names of the units that have `kernel` in their own text, else in a header, else in a macro."""
+        if len(self._units) == 1:
+            return [self._units[0].name]
+        if kernel in self._in_sources:
+            return self._in_sources[kernel]
+        in_header = cache(lambda header: kernel in kernel_names(header))
+        word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
+        return [u.name for u in self._units if any(map(in_header, u.headers.values()))] or [
+            u.name for u in self._units if word.search(u.source)
+        ]
 
 
 def _read(path: Path, name: str) -> bytes:

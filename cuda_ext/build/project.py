@@ -66,16 +66,13 @@ class Project:
 
         No compiler is needed. Raises :class:`BuildError` for what cannot be found or read.
         """
-        from cuda_ext.build.files import check_overrides, find_sources
-        from cuda_ext.build.plan import gather_unit
+        from cuda_ext.build.files import check_overrides
+        from cuda_ext.build.plan import Sources
 
-        check_overrides(self.modules, self.root)
-        found: set[Path] = set()
-        for module in self.modules:
-            for source in find_sources(module, self.root):
-                found.add(source.relative_to(self.root))
-                found.update(map(Path, gather_unit(module, source, self.root).headers))
-        return sorted(found)
+        sources = [(module, Sources(module, self.root)) for module in self.modules]
+        check_overrides((module, own.names) for module, own in sources)
+        units = [unit for _, own in sources for unit in own.units()]
+        return sorted({Path(name) for unit in units for name in (unit.name, *unit.headers)})
 
     def build(
         self, report: Callable[[str], None] = lambda _: None, progress: Progress | None = None

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuda_ext import __version__
 from cuda_ext.build.account import Account
-from cuda_ext.build.cache import Cache, FileDigests
+from cuda_ext.build.cache import Cache, FileDigests, Resolve, key_of
 from cuda_ext.build.durations import Durations
-from cuda_ext.build.execution import Execution, Work
+from cuda_ext.build.execution import Execution, Made, Work
 from cuda_ext.build.files import check_overrides
 from cuda_ext.build.generate import Package, generate
-from cuda_ext.build.plan import native_capabilities, plan_module
+from cuda_ext.build.plan import Sources, native_capabilities, plan_module
 from cuda_ext.build.progress import Progress
 from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import Toolchain
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from cuda_ext.build.project import Project
 
 __all__ = ["build"]
+
+# Bytes of a package that the cache keeps as a whole; a larger one is put together from its libraries again.
+_LARGEST_KEPT = 64 << 20
 
 
 def build(project: Project, environ: Mapping[str, str], progress: Progress) -> list[Package]:
@@ -47,26 +51,34 @@ def build(project: Project, environ: Mapping[str, str], progress: Progress) -> l
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A module with the compiler that makes it."""
+    """A module with the compiler that makes it, and its libraries. ``key`` names its whole package."""
 
     plan: ModulePlan
     toolchain: Toolchain
+    works: tuple[Work, ...]
+    key: str
 
-    def works(self) -> list[Work]:
-        """Its libraries. What decides on one are its units, and how they are put together."""
-        plan = self.plan
+    @classmethod
+    def of(cls, plan: ModulePlan, toolchain: Toolchain) -> _Planned:
+        # What decides on a library are its units, and how they are put together.
         groups = [plan.units] if plan.link else [(unit_plan,) for unit_plan in plan.units]
         how = (plan.name if plan.link else "", plan.compress, plan.emit)
-        return [
+        works = tuple(
             Work(
                 plan.name,
-                self.toolchain,
-                self.toolchain.key_of_library(group, *how),
-                self.toolchain.resolver([unit_plan.unit for unit_plan in group]),
+                toolchain,
+                toolchain.key_of_library(group, *how),
+                tuple(unit_plan.unit for unit_plan in group),
                 steps,
             )
             for group, steps in zip(groups, libraries(plan), strict=True)
-        ]
+        )
+        key = key_of("package", __version__, plan.name, str(plan.embed), *(work.key for work in works))
+        return cls(plan, toolchain, works, key)
+
+    @property
+    def resolve(self) -> Resolve:
+        return self.toolchain.resolver([unit_plan.unit for unit_plan in self.plan.units])
 
 
 class _Session:
@@ -82,21 +94,29 @@ class _Session:
         self._toolchains: dict[tuple[str | None, ...], Toolchain] = {}
 
     def packages(self) -> list[Package]:
-        project = self._project
+        project, cache = self._project, Cache(self._store)
         account = Account(project, self._environ, worker_count(self._environ))
-        check_overrides(project.modules, project.root)
-        planned = [self._plan(module) for module in project.modules]
-        execution = Execution(Cache(self._store), self._durations, self._progress, account.wanted)
-        works = [module.works() for module in planned]
-        made = execution.run([work for own in works for work in own], self._open_executor)
-        packed = _grouped(planned, works, made)
-        for log in dict.fromkeys(log for own in packed for library in own for log in library.log):
+        planned = self.plan()
+        # Whoever wants an account of the build wants it of every kernel.
+        known = {} if account.wanted else _known(planned, cache)
+        unknown = [module for module in planned if module.key not in known]
+        execution = Execution(cache, self._durations, self._progress, account.wanted)
+        works = [work for module in unknown for work in module.works]
+        results = iter(execution.run(works, self._open_executor))
+        made: list[tuple[Package, list[PackedLibrary]]] = []
+        failures: list[BuildError] = []
+        for module in unknown:
+            try:
+                own = _all([next(results) for _ in module.works])
+                known[module.key] = _assembled(module, own, cache)
+                made.append((known[module.key], [result.library for result in own]))
+            except BuildError as error:
+                failures.append(type(error)(f"{module.plan.name}:\n{error}"))
+        _raise(failures)
+        packages = [known[module.key] for module in planned]
+        for log in dict.fromkeys(log for package in packages for log in package.log):
             self._progress.message(log)
-        packages = [
-            generate(assemble(module.plan, own, module.toolchain.name, module.toolchain.version))
-            for module, own in zip(planned, packed, strict=True)
-        ]
-        account.write(execution.records, packed, packages)
+        account.write(execution.records, made)
         return packages
 
     def remember(self) -> None:
@@ -105,11 +125,17 @@ class _Session:
         self._durations.save()
         self._store.prune()
 
-    def _plan(self, module: ModuleConfig) -> _Planned:
+    def plan(self) -> list[_Planned]:
+        """All that decides on the modules. Nothing is compiled, and only what is unknown is asked."""
+        modules = self._project.modules
+        sources = [Sources(module, self._project.root) for module in modules]
+        check_overrides((m, own.names) for m, own in zip(modules, sources, strict=True))
+        return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
+
+    def _plan(self, module: ModuleConfig, sources: Sources) -> _Planned:
         toolchain = self._toolchain(module)
         self._progress.message(f"{module.name}: with {toolchain.name} {toolchain.version}")
-        native = native_capabilities(module)
-        return _Planned(plan_module(module, self._project.root, toolchain, native), toolchain)
+        return _Planned.of(plan_module(module, sources, toolchain, native_capabilities(module)), toolchain)
 
     def _toolchain(self, module: ModuleConfig) -> Toolchain:
         settings = module.settings
@@ -145,28 +171,33 @@ class _Session:
         return WorkerPool(worker_count(self._environ), started)
 
 
-def _grouped(
-    planned: Sequence[_Planned], works: Sequence[Sequence[Work]], made: Sequence[PackedLibrary | BuildError]
-) -> list[list[PackedLibrary]]:
-    """The libraries by module. Raises :class:`BuildError` with all that failed, once each, by module."""
-    results: Iterator[PackedLibrary | BuildError] = iter(made)
-    grouped: list[list[PackedLibrary]] = []
-    failures: list[BuildError] = []
-    for module, own in zip(planned, works, strict=True):
-        found = [next(results) for _ in own]
-        errors = [result for result in found if isinstance(result, BuildError)]
-        if errors:
-            texts = dict.fromkeys(map(str, errors))
-            failures.append(
-                _common(errors)("\n\n".join([f"{module.plan.name}:", *texts]).replace("\n\n", "\n", 1))
-            )
-        grouped.append([result for result in found if isinstance(result, PackedLibrary)])
+def _known(planned: Sequence[_Planned], cache: Cache) -> dict[str, Package]:
+    """The packages that the cache has, whole, by the keys of their modules."""
+    found = {module.key: cache.find(module.key, module.resolve) for module in planned}
+    return {key: Package.decode(known.content) for key, known in found.items() if known}
+
+
+def _assembled(module: _Planned, results: Sequence[Made], cache: Cache) -> Package:
+    """The package of `module`, of its libraries."""
+    packed = [result.library for result in results]
+    log = tuple(dict.fromkeys(text for library in packed for text in library.log))
+    compiled = assemble(module.plan, packed, module.toolchain.name, module.toolchain.version)
+    package = generate(compiled, log)
+    if sum(map(len, package.files.values())) <= _LARGEST_KEPT:
+        reads = {name for result in results for name in result.reads}
+        cache.keep(module.key, reads, module.resolve, package.encode())
+    return package
+
+
+def _all(results: Sequence[Made | BuildError]) -> list[Made]:
+    """The libraries. Raises :class:`BuildError` with all that failed, once each."""
+    _raise([result for result in results if isinstance(result, BuildError)])
+    return [result for result in results if isinstance(result, Made)]
+
+
+def _raise(failures: Sequence[BuildError]) -> None:
+    """Raise all `failures` as one, if there are any."""
     if failures:
-        raise _common(failures)("\n\n".join(map(str, failures)))
-    return grouped
-
-
-def _common(errors: Sequence[BuildError]) -> type[BuildError]:
-    """The class of all `errors`."""
-    kinds = {type(error) for error in errors}
-    return kinds.pop() if len(kinds) == 1 else BuildError
+        kinds = {type(failure) for failure in failures}
+        kind = kinds.pop() if len(kinds) == 1 else BuildError
+        raise kind("\n\n".join(dict.fromkeys(map(str, failures))))

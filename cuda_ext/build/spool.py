@@ -21,7 +21,7 @@ class Spool:
     """Bytes in a file without a name, which is gone with the process."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="cuda_ext-", buffering=0)  # noqa: SIM115 - close() closes
+        self._file = tempfile.TemporaryFile(prefix="cuda_ext-")  # noqa: SIM115 - close() closes
         self._end = 0
 
     def put(self, content: bytes) -> Place:
@@ -29,6 +29,7 @@ class Spool:
         place = Place(self._end, len(content))
         try:
             self._file.write(content)
+            self._file.flush()
         except OSError as error:
             raise BuildError(
                 f"{tempfile.gettempdir()}: cannot be written: {error.strerror}; free some space, or set "
@@ -41,7 +42,7 @@ class Spool:
         self._file.seek(place.offset)
         content = self._file.read(place.size)
         self._file.seek(self._end)
-        return bytes(content or b"")
+        return content
 
     def close(self) -> None:
         self._file.close()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.job import Job, LinkJob
 from cuda_ext.compiler.module import UnitPlan
 from cuda_ext.compiler.reads import Resolver
-from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
 from cuda_ext.store import Store
 
 __all__ = ["CompilerSpec", "Toolchain", "identity"]
@@ -51,9 +51,13 @@ class CompilerSpec:
         return Nvcc(Path(self.executable or "nvcc"), os.environ, self.launcher, scratch, timed)
 
 
-def identity(name: str, files: Sequence[Path], digest: Callable[[Path], str | None], version: str) -> str:
+def identity(name: str, files: Sequence[Path], digest: Callable[[str], str | None], version: str) -> str:
     """What tells one tool from another: the contents of its files, or else its version."""
-    return key_of("tool", name, *(digest(file) for file in files)) if files else key_of("tool", name, version)
+    return (
+        key_of("tool", name, *(digest(str(file)) for file in files))
+        if files
+        else key_of("tool", name, version)
+    )
 
 
 class Toolchain:
@@ -106,11 +110,13 @@ class Toolchain:
     def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
         """What the names that compilations of `units` look up lead to now."""
         own: dict[str, str] = {}
-        outside: list[Resolver] = []
+        outside: dict[Resolver, None] = {}
         for unit in units:
             own |= unit.header_digests
             path = tuple(self._compiler.search_path(unit))
-            outside.append(self._resolvers.setdefault(path, Resolver(path, self._digests)))
+            if path not in self._resolvers:
+                self._resolvers[path] = Resolver(path, self._digests)
+            outside[self._resolvers[path]] = None
         return lambda name: own.get(name) or next(filter(None, (find(name) for find in outside)), None)
 
     def key(self, job: Job) -> str:
@@ -131,14 +137,13 @@ class Toolchain:
 
     @cache  # noqa: B019
     def _key_of_source(self, unit: TranslationUnit) -> str:
-        o = unit.options
-        defined = (f for item in sorted(o.define.items()) for f in item)
-        flags = (o.std, repr((o.fast_math, o.relaxed_constexpr, o.relocatable)))
-        counts = repr([len(o.define), len(o.raw), len(o.pre_include), len(unit.instantiate)])
-        return key_of(
-            *("source", self.identity, unit.name, unit.kind, unit.source, *flags, counts),
-            *(*defined, *o.raw, *o.pre_include, *unit.instantiate),
-        )
+        options = self._key_of_options(unit.options)
+        return key_of("source", options, unit.name, unit.kind, unit.source, *unit.instantiate)
+
+    @cache  # noqa: B019
+    def _key_of_options(self, options: Options) -> str:
+        fields = asdict(options) | {"define": sorted(options.define.items())}
+        return key_of("options", self.identity, json.dumps(fields))
 
     def _ask(self, question: str, ask: Callable[[], Any]) -> Any:
         key = key_of("answer", self.identity, question)

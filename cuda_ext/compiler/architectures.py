@@ -17,7 +17,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.manifest import ImageKind
 
 if TYPE_CHECKING:
-    from cuda_ext.compiler.translation_unit import Compiler
+    from cuda_ext.compiler.translation_unit import Described
 
 __all__ = ["GROUPS", "Architecture", "expand"]
 
@@ -84,7 +84,7 @@ class Architecture:
 
 
 def expand(
-    names: Iterable[str], compiler: Compiler, where: str, native: Sequence[int] = ()
+    names: Iterable[str], compiler: Described, where: str, native: Sequence[int] = ()
 ) -> tuple[Architecture, ...]:
     """Turn spellings and groups into a sorted list of architectures without duplicates.
 
@@ -117,7 +117,7 @@ def expand(
     return tuple(sorted(found))
 
 
-def _checked(name: str, compiler: Compiler, where: str) -> Architecture:
+def _checked(name: str, compiler: Described, where: str) -> Architecture:
     try:
         architecture = Architecture.parse(name)
     except ValueError:
@@ -130,7 +130,7 @@ def _checked(name: str, compiler: Compiler, where: str) -> Architecture:
     return architecture
 
 
-def _hint(name: str, compiler: Compiler) -> str:
+def _hint(name: str, compiler: Described) -> str:
     """Name the nearest valid spelling, by digits when there are any."""
     capabilities = compiler.capabilities()
     digits = re.search(r"\d+(?:\.\d+)?", name)

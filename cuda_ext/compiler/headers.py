@@ -1,8 +1,8 @@
 """The project's own headers: found, gathered, and named the same on every machine.
 
-:func:`gather` follows ``#include`` directives from a source through the project's include roots, and
-rewrites each one that leads to a project file to that file's *canonical name*, its path within the
-project. A compiler that is given the gathered headers by name needs no search path of the project and
+``#include`` directives are followed from a source through the project's include roots, and each one that
+leads to a project file is rewritten to that file's *canonical name*, its path within the project, with
+forward slashes. A compiler that is given the gathered headers by name needs no search path of the project and
 no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
 
 The closure is what could be read under any condition: a superset of what one compilation reads.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from cuda_ext.errors import BuildError
 
-__all__ = ["canonical_name", "gather", "resolve"]
+__all__ = ["Headers", "gather"]
 
 # Comments and literals are matched too, so that a directive within one is passed over. What stands between
 # the words of a directive may be spaces, comments and continued lines.
@@ -34,12 +34,8 @@ _DIRECTIVE = re.compile(
     """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*"),
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
+_STOP = re.compile(rb"[\0\xff]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def canonical_name(path: Path, root: Path) -> str:
-    """`path` relative to the project's `root`, with forward slashes."""
-    return path.relative_to(root).as_posix()
 
 
 def gather(
@@ -49,62 +45,93 @@ def gather(
     pre_include: Iterable[str] = (),
     text: bytes | None = None,
 ) -> tuple[bytes, dict[str, bytes]]:
-    """Read `source` and every header of the project that it can reach.
+    """Read one `source` and every header that it can reach, as :meth:`Headers.gather` does."""
+    return Headers(root, include_dirs).gather(source.relative_to(root).as_posix(), pre_include, text)
 
-    All paths are absolute and real; only files below `root` count as the project's. `text` stands for
-    the content of a `source` that is not on disk. Returns the source and the headers by canonical
-    name, include directives rewritten. Raises :class:`BuildError` for a file that cannot be read or is
-    not text.
+
+class Headers:
+    """The headers of a project, as one list of include directories leads to them. Each is read once.
+
+    All paths are absolute and real; only files below `root` count as the project's.
     """
-    headers: dict[str, bytes] = {}
-    rewritten, pending = _rewrite(source, root, include_dirs, text)
-    pending += filter(None, (_find(name, root, include_dirs) for name in pre_include))
-    while pending:
-        path = pending.pop()
-        name = canonical_name(path, root)
-        if name not in headers:
-            headers[name], more = _rewrite(path, root, include_dirs)
-            pending += more
-    return rewritten, dict(sorted(headers.items()))
+
+    def __init__(self, root: Path, include_dirs: Sequence[Path]) -> None:
+        self._root = f"{root}{os.sep}"
+        self._include_dirs = tuple(map(str, include_dirs))
+        self._texts: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
+        self._closures: dict[tuple[str, ...], dict[str, bytes]] = {}
+
+    def gather(
+        self, source: str, pre_include: Iterable[str] = (), text: bytes | None = None
+    ) -> tuple[bytes, dict[str, bytes]]:
+        """Read the source of that canonical name, or take its `text`, and all headers that it can reach.
+
+        Returns the source and the headers by canonical name, include directives rewritten. Raises
+        :class:`BuildError` for a file that cannot be read or is not text.
+        """
+        rewritten, direct = self._rewrite(source, text)
+        before = filter(None, (self._find(name, self._include_dirs) for name in pre_include))
+        return rewritten, self._closure((*direct, *before))
+
+    def resolve(self, name: str) -> str:
+        """The canonical name that an include of `name` leads to, or `name` itself if none."""
+        return self._find(name, self._include_dirs) or name
+
+    def _closure(self, names: tuple[str, ...]) -> dict[str, bytes]:
+        """The headers of these names, and all that they can reach. Sources that begin alike share them."""
+        if names not in self._closures:
+            found: dict[str, bytes] = {}
+            pending = list(names)
+            while pending:
+                name = pending.pop()
+                if name not in found:
+                    if name not in self._texts:
+                        self._texts[name] = self._rewrite(name)
+                    found[name], more = self._texts[name]
+                    pending += more
+            self._closures[names] = dict(sorted(found.items()))
+        return self._closures[names]
+
+    def _rewrite(self, name: str, text: bytes | None = None) -> tuple[bytes, tuple[str, ...]]:
+        """The text of a file with canonical includes, and the names that these lead to."""
+        found: list[str] = []
+        path = self._root + name
+
+        def replace(match: re.Match[bytes]) -> bytes:
+            spelled = match["quoted"] or match["angled"]
+            if spelled is None:
+                return match[0]
+            beside = (os.path.dirname(path),) if match["quoted"] else ()
+            target = self._find(os.fsdecode(spelled), beside + self._include_dirs)
+            if target is None:
+                return match["head"] + b"<" + spelled + b">"
+            found.append(target)
+            return match["head"] + b'"' + os.fsencode(target) + b'"'
+
+        try:
+            text = _read(path) if text is None else text
+        except OSError as error:
+            raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
+        if stop := _STOP.search(text):
+            # A compiler would take it for the end.
+            byte = stop[0].hex()
+            raise BuildError(f"{name}: is not UTF-8 text, as it holds a byte 0x{byte}; save it as UTF-8")
+        return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), tuple(found)
+
+    def _find(self, name: str, directories: Iterable[str]) -> str | None:
+        """The canonical name of the first file of the project that `name` leads to."""
+        return next(filter(None, (self._find_in(directory, name) for directory in directories)), None)
+
+    def _find_in(self, directory: str, name: str) -> str | None:
+        if (directory, name) not in self._found:
+            path = os.path.realpath(os.path.join(directory, name))
+            inside = path.startswith(self._root) and os.path.isfile(path)
+            canonical = path.removeprefix(self._root).replace(os.sep, "/")
+            self._found[directory, name] = canonical if inside else None
+        return self._found[directory, name]
 
 
-def resolve(name: str, root: Path, include_dirs: Sequence[Path]) -> str:
-    """The canonical name that an include of `name` leads to, or `name` itself if none."""
-    found = _find(name, root, include_dirs)
-    return canonical_name(found, root) if found else name
-
-
-def _rewrite(
-    path: Path, root: Path, include_dirs: Sequence[Path], text: bytes | None = None
-) -> tuple[bytes, list[Path]]:
-    """The text of `path` with canonical includes, and the files that these lead to."""
-    found: list[Path] = []
-
-    def replace(match: re.Match[bytes]) -> bytes:
-        spelled = match["quoted"] or match["angled"]
-        if spelled is None:
-            return match[0]
-        directories = [path.parent, *include_dirs] if match["quoted"] else include_dirs
-        target = _find(os.fsdecode(spelled), root, directories)
-        if target is None:
-            return match["head"] + b"<" + spelled + b">"
-        found.append(target)
-        return match["head"] + b'"' + os.fsencode(canonical_name(target, root)) + b'"'
-
-    name = canonical_name(path, root)
-    try:
-        text = path.read_bytes() if text is None else text
-    except OSError as error:
-        raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
-    if stop := re.search(rb"[\0\xff]", text):
-        # A compiler would take it for the end.
-        raise BuildError(f"{name}: is not UTF-8 text, as it holds a byte 0x{stop[0].hex()}; save it as UTF-8")
-    return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), found
-
-
-def _find(name: str, root: Path, directories: Sequence[Path]) -> Path | None:
-    for directory in directories:
-        candidate = Path(os.path.realpath(directory / name))
-        if candidate.is_relative_to(root) and candidate.is_file():
-            return candidate
-    return None
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

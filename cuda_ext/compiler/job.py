@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.image import read_image
@@ -109,9 +109,11 @@ def perform(jobs: Sequence[Job], compiler: Compiler, preamble: bytes | None = No
 
 def run_here(steps: Steps[_T], compiler: Compiler) -> _T:
     """Drive `steps` to their end in this process, one job after the other."""
-    jobs = next(steps)
+    outcomes: Sequence[Outcome] | None = None
     try:
         while True:
+            # A generator begins with nothing.
+            jobs = steps.send(cast("Sequence[Outcome]", outcomes))
             done: dict[int, Outcome] = {}
             for group in together(jobs):
                 try:
@@ -119,7 +121,7 @@ def run_here(steps: Steps[_T], compiler: Compiler) -> _T:
                 except CompilationError as error:
                     products = [error] * len(group)
                 done.update(zip(map(id, group), products, strict=True))
-            jobs = steps.send([done[id(job)] for job in jobs])
+            outcomes = [done[id(job)] for job in jobs]
     except StopIteration as stop:
         result: _T = stop.value
         return result

@@ -79,8 +79,13 @@ def gather(computations: Sequence[Steps[_T]]) -> Steps[list[_T]]:
     return [results[index] for index in sorted(results)]
 
 
-def compile_unit(unit: TranslationUnit, architectures: Sequence[Architecture]) -> Steps[Library]:
-    """Compile `unit`, or take it in as it is, for all `architectures`."""
+def compile_unit(
+    unit: TranslationUnit, architectures: Sequence[Architecture], part: int | None = None
+) -> Steps[Library]:
+    """Compile `unit`, or take it in as it is, for all `architectures`.
+
+    `part` is the number of its instantiation, where each of them has a library of its own.
+    """
     container = None
     names: list[Mapping[str, str]] | None = None
     match unit.kind:
@@ -104,7 +109,7 @@ def compile_unit(unit: TranslationUnit, architectures: Sequence[Architecture]) -
             f"{unit.name}: defines no kernel; a unit needs at least one __global__ function (templates only "
             "count when instantiated: list them under instantiate), or set link = true if other units call it"
         )
-    return Library(
+    library = Library(
         PurePosixPath(unit.name).stem,
         (unit,),
         tuple(images),
@@ -113,6 +118,28 @@ def compile_unit(unit: TranslationUnit, architectures: Sequence[Architecture]) -
         _log(images),
         container,
     )
+    return library if part is None else _part(library, part)
+
+
+def _part(library: Library, number: int) -> Library:
+    """`library`, named by its number, with one instantiation; what needs none is in the first part alone.
+
+    Raises :class:`CompilationError` for variables, of which each part would have its own.
+    """
+    unit = library.units[0]
+    if library.survey.symbols:
+        name = min(symbol.name for symbol in library.survey.symbols.values())
+        raise CompilationError(
+            f"{unit.name}: its kernels share the variable {name!r}, and with split-instantiations each "
+            "would have its own; take split-instantiations away, or the variable"
+        )
+    images = library.images
+    if number:
+        images = tuple(
+            replace(image, entries=tuple(e for e in image.entries if e in names.values()))
+            for image, names in zip(images, library.names, strict=True)
+        )
+    return replace(library, stem=f"{library.stem}-{number}", images=images)
 
 
 def link_units(
@@ -144,7 +171,7 @@ def link_units(
     ]
     names = dict(item for _, survey in found for item in survey.names.items())
     images = []
-    for linked in _images(jobs, (yield jobs), f"{name}: linking"):
+    for linked in _images(jobs, (yield jobs)):
         _check_linked(name, linked)
         entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
         images.append(replace(linked, entries=entries))
@@ -168,7 +195,7 @@ def _compiled(
     compilations = [UnitJob("compile", unit, a) for a in architectures]
     surveys = [UnitJob("survey", unit, architectures[0])]
     *compiled, surveyed = yield [*compilations, *surveys]
-    images = _images(compilations, compiled, "compiling")
+    images = _images(compilations, compiled)
     found = _surveys(surveys, [surveyed])
     unknown = [image for image in images[1:] if not _describes(found[0], image)]
     if unknown:
@@ -193,30 +220,35 @@ def _describes(survey: Survey, image: CompiledImage) -> bool:
     )
 
 
-def _images(jobs: Sequence[Job], outcomes: Sequence[Outcome], doing: str) -> list[CompiledImage]:
-    return [cast("CompiledImage", product) for product in _products(jobs, outcomes, doing)]
+def _images(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[CompiledImage]:
+    return [cast("CompiledImage", product) for product in _products(jobs, outcomes)]
 
 
 def _surveys(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Survey]:
-    return [cast("Survey", product) for product in _products(jobs, outcomes, "surveying")]
+    return [cast("Survey", product) for product in _products(jobs, outcomes)]
 
 
-def _products(jobs: Sequence[Job], outcomes: Sequence[Outcome], doing: str) -> list[Product]:
+def _products(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Product]:
     """The products of `jobs`; or one error, which tells what went wrong for which architectures."""
     products: list[Product] = []
-    failed: dict[str, list[str]] = {}
+    failed: dict[str, list[Job]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, CompilationError):
-            failed.setdefault(str(outcome), []).append(str(job.architecture))
+            failed.setdefault(str(outcome), []).append(job)
         else:
             products.append(outcome)
     if failed:
-        raise CompilationError(
-            "\n\n".join(
-                f"{text}\n({doing} {jobs[0].name} for {', '.join(names)})" for text, names in failed.items()
-            )
-        )
+        raise CompilationError("\n\n".join(_told(text, jobs) for text, jobs in failed.items()))
     return products
+
+
+def _told(text: str, jobs: Sequence[Job]) -> str:
+    """The `text` of a compiler names its files; that of the linker does not."""
+    targets = ", ".join(str(job.architecture) for job in jobs)
+    if isinstance(jobs[0], LinkJob):
+        doing = "linking" if len(jobs[0].inputs) > 1 else "assembling"
+        return f"{jobs[0].name}: {doing} for {targets}: {text}"
+    return f"{text}\n(compiling {jobs[0].name} for {targets})"
 
 
 def _objects(
@@ -276,7 +308,7 @@ def _assembled(unit: TranslationUnit, architectures: Sequence[Architecture]) -> 
             _check_assembles(unit, target, architecture)
     source = LinkInput(unit.name, cast("ImageKind", unit.kind), unit.source)
     jobs = [LinkJob(unit.name, (source,), a) for a in architectures if a.kind != unit.kind]
-    made = _images(jobs, (yield jobs), "assembling") if jobs else []
+    made = _images(jobs, (yield jobs)) if jobs else []
     made += [read_image(a, unit.source) for a in architectures if a.kind == unit.kind]
     return sorted(made, key=lambda image: image.architecture)
 

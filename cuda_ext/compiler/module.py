@@ -79,7 +79,7 @@ def libraries(plan: ModulePlan) -> list[Steps[PackedLibrary]]:
         units = [unit_plan.unit for unit_plan in plan.units]
         architectures = sorted({a for unit_plan in plan.units for a in unit_plan.architectures})
         return [_packed(link_units(plan.name, units, architectures), plan)]
-    return [_packed(compile_unit(p.unit, p.architectures), plan) for p in plan.units]
+    return [_packed(compile_unit(p.unit, p.architectures, p.part), plan) for p in plan.units]
 
 
 def _packed(making: Steps[Library], plan: ModulePlan) -> Steps[PackedLibrary]:
@@ -103,7 +103,11 @@ def assemble(
         symbols=tuple(replace(s, unit=index) for index, lib in enumerate(packed) for s in lib.symbols),
         embedded={n: hashlib.sha256(c).hexdigest() for n, c in embedded.items()} if plan.embed else None,
     )
-    files = {name: content for library in packed for name, content in library.files.items()}
+    files: dict[str, bytes] = {}
+    for library in packed:
+        if taken := files.keys() & library.files.keys():
+            raise BuildError(f"{library.unit.sources[0]}: another source makes {min(taken)} too; rename it")
+        files |= library.files
     return CompiledModule(manifest, files | {f"sources/{name}": c for name, c in embedded.items()})
 
 

@@ -136,6 +136,8 @@ class Nvrtc:
         self, directory: Path, unit: TranslationUnit, options: list[str], preamble: bytes
     ) -> _Precompiled:
         """`preamble`, which `unit` begins with, precompiled for `options` in `directory`."""
+        # The seed is for what has no name outside its source, which a header has not.
+        options = [option for option in options if not option.startswith(_SEED)]
         known = self._known.setdefault((*options, preamble), [])
         for made in known:
             # It may have been made from other headers of the same names.
@@ -153,8 +155,9 @@ class Nvrtc:
     def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
         """The options that make NVRTC keep account, and what it wrote at the end."""
         spans: list[Span] = []
-        # A source without a directive reads nothing, and keeping account takes time.
-        silent = not (self._timed or _INCLUDES.search(unit.source) or unit.options.pre_include)
+        # What includes nothing reads nothing, and keeping account takes time.
+        including = b"include" in unit.source or unit.options.pre_include or unit.options.raw
+        silent = not (self._timed or including)
         if self._scratch is None or silent:
             yield [], spans
             return
@@ -166,7 +169,7 @@ class Nvrtc:
 
     def _options(self, unit: TranslationUnit) -> list[str]:
         # Without a seed, internal names hold the time and the process id.
-        options = [f"--frandom-seed={unit.name}"]
+        options = [f"{_SEED}{unit.name}"]
         if unit.options.relaxed_constexpr:
             # NVRTC has no --expt-relaxed-constexpr. This does more: what has no annotation is device code.
             options.append("--device-as-default-execution-space")
@@ -196,7 +199,7 @@ def _target(architecture: Architecture) -> list[str]:
     return [f"-arch={architecture}"]
 
 
-_INCLUDES = re.compile(rb"#\s*include|__has_include")
+_SEED = "--frandom-seed="
 # What NVRTC says of precompiled headers, used or passed over.
 _ABOUT_PRECOMPILED = re.compile(
     r'^"[^"\n]*": (?:using|creating) precompiled header file ".*"$\n?'

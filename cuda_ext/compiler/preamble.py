@@ -6,11 +6,12 @@ import re
 
 __all__ = ["preambles"]
 
+# Possessive, since comments and blank lines could be taken apart in countless ways.
 _LINE = re.compile(
     rb"""
-    (?: \s+ | //[^\n]* | /\*.*?\*/ | \#[ \t]*pragma[ \t]+once\b[^\n]* )*
-    (\#[ \t]*include[ \t]*(?:"[^"\n]+"|<[^>\n]+>)) [ \t]* (?://[^\n]*|/\*[^\n]*?\*/[ \t]*)? (?:\n|$)
-    """,
+    (?: \s++ | COMMENT | \#[ \t]*pragma[ \t]+once\b[^\n]*+ )*+
+    (\#[ \t]*include[ \t]*(?:"[^"\n]+"|<[^>\n]+>)) [ \t]*+ (?:COMMENT)?+ [ \t]*+ (?:\r?\n|$)
+    """.replace(b"COMMENT", rb"(?>//(?:\\\r?\n|[^\r\n])*+|/\*.*?\*/)"),
     re.VERBOSE | re.DOTALL,
 )
 

@@ -18,6 +18,7 @@ from cuda_ext.manifest import Parameter
 __all__ = [
     "CompiledImage",
     "Compiler",
+    "Described",
     "Options",
     "SourceKind",
     "Survey",
@@ -30,7 +31,7 @@ __all__ = [
 SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Options:
     """How a translation unit is compiled, in words that mean the same to every compiler.
 
@@ -179,12 +180,8 @@ class Survey:
     trace: Trace = field(default=NO_TRACE, compare=False)
 
 
-class Compiler(Protocol):
-    """The pure function: the same unit and architecture give the same image, anywhere.
-
-    ``compile`` and ``survey`` raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
-    Making an instance is cheap; what it says or does first may load libraries and run programs.
-    """
+class Described(Protocol):
+    """What planning asks of a compiler."""
 
     @property
     def name(self) -> str:
@@ -193,6 +190,20 @@ class Compiler(Protocol):
     @property
     def version(self) -> str:
         """Its CUDA version, ``13.5``."""
+
+    def capabilities(self) -> tuple[int, ...]:
+        """The compute capabilities that it compiles for, ``(75, 80, ...)``."""
+
+    def supports(self, architecture: Architecture) -> bool:
+        """Whether it compiles for exactly this architecture, suffix included."""
+
+
+class Compiler(Described, Protocol):
+    """The pure function: the same unit and architecture give the same image, anywhere.
+
+    ``compile`` and ``survey`` raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
+    Making an instance is cheap; what it says or does first may load libraries and run programs.
+    """
 
     def remember(self, version: str) -> None:
         """Take its version from whoever asked it before, so that it need not be loaded for that."""
@@ -205,12 +216,6 @@ class Compiler(Protocol):
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         """The directories in which it looks up the headers of others, in order."""
-
-    def capabilities(self) -> tuple[int, ...]:
-        """The compute capabilities that it compiles for, ``(75, 80, ...)``."""
-
-    def supports(self, architecture: Architecture) -> bool:
-        """Whether it compiles for exactly this architecture, suffix included."""
 
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture], preamble: bytes | None = None
