@@ -25,6 +25,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGES = CHECKOUT / "tests" / "packages"
 SETUPTOOLS = {"current": "setuptools", "oldest": "setuptools==77.*"}
+NO_CACHE = {"CUDA_EXT_CACHE_SIZE": "0"}  # everything is compiled
 EPOCH = "1700000000"  # for SOURCE_DATE_EPOCH, without which a wheel holds the time at which it was made
 
 

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.build.config import ModuleConfig, Settings, default_module_name, parse_table
+from cuda_ext.build.config import (
+    BuildSettings,
+    ModuleConfig,
+    Settings,
+    default_module_name,
+    parse_settings,
+    parse_table,
+)
 from cuda_ext.build.project import Project
 from cuda_ext.errors import ConfigError
 from tests.projects import write_project
@@ -51,6 +58,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "include-dirs": ('["device", "third party"]', ("device", "third party")),
     "compiler": ('"nvcc"', "nvcc"),
     "nvcc": ('"/opt/cuda/bin/nvcc"', "/opt/cuda/bin/nvcc"),
+    "launcher": ('"sccache"', "sccache"),
     "std": ('"c++20"', "c++20"),
     "define": ('{ FAST = "1", WIDTH = 4, FLAG = "" }', {"FAST": "1", "WIDTH": "4", "FLAG": ""}),
     "options": ('["--maxrregcount=32", "-I/opt/include"]', ("--maxrregcount=32", "-I/opt/include")),
@@ -58,6 +66,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "fast-math": ("true", True),
     "relaxed-constexpr": ("true", True),
     "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
+    "split-instantiations": ("true", True),
     "compress": ('"none"', "none"),
     "emit": ('"cubin"', "cubin"),
     "jit": ("false", False),
@@ -85,6 +94,10 @@ WRONG = {
         ("true", "expected a string, found true"),
         ('""', "is empty; give it a value or leave it out"),
     ],
+    "launcher": [
+        ('["sccache"]', "expected a string, found an array"),
+        ('""', "is empty; give it a value or leave it out"),
+    ],
     "std": [
         ("17", 'expected a string such as "c++17", found 17'),
         ('"17"', "'17' is not a C++ standard; did you mean 'c++17'?"),
@@ -101,6 +114,7 @@ WRONG = {
         ('"f<int>"', 'expected an array of name expressions; write ["f<int>"]'),
         ("{ kernel = 'f' }", "expected an array of name expressions, found a table"),
     ],
+    "split-instantiations": [('["f<int>"]', "expected true or false, found an array")],
     "compress": [
         ("true", "expected 'none' or 'speed' or 'balance' or 'size', found true"),
         (
@@ -151,22 +165,67 @@ def test_a_zero_byte_is_refused() -> None:
     assert refused_key(r'sources = ["a\u0000.cu"]') == r"sources[0]: 'a\x00.cu' has a zero byte; take it out"
 
 
+# What holds for the build as a whole.
+
+BUILD_RIGHT = {
+    "executor": ('"dask"', "dask"),
+    "report": ('"out/report.html"', "out/report.html"),
+    "trace": ('"out/trace.json"', "out/trace.json"),
+}
+BUILD_WRONG = [
+    ("executor", '"dsk"', "expected 'local' or 'dask', found \"dsk\"; did you mean 'dask'?"),
+    ("executor", "4", "expected 'local' or 'dask', found 4"),
+    ("report", "true", "expected a string, found true"),
+    ("report", '""', "is empty; give it a value or leave it out"),
+    ("trace", '["a.json"]', "expected a string, found an array"),
+]
+
+
+def test_every_key_of_the_build_is_tested_here() -> None:
+    assert list(BUILD_RIGHT) == [f.name.replace("_", "-") for f in dataclasses.fields(BuildSettings)]
+
+
+@pytest.mark.parametrize("key", BUILD_RIGHT)
+def test_a_key_of_the_build_takes_its_value(tmp_path: Path, key: str) -> None:
+    toml, value = BUILD_RIGHT[key]
+    project = Project.load(write_project(tmp_path, f"[tool.cuda_ext]\n{key} = {toml}"), ["p"])
+    assert project is not None
+    assert project.settings == BuildSettings(**{key.replace("-", "_"): value})
+
+
+@pytest.mark.parametrize(("key", "toml", "answer"), BUILD_WRONG)
+def test_a_wrong_value_for_the_build_is_answered(tmp_path: Path, key: str, toml: str, answer: str) -> None:
+    write_project(tmp_path, f"[tool.cuda_ext]\n{key} = {toml}")
+    with pytest.raises(ConfigError) as caught:
+        Project.load(tmp_path, ["p"])
+    assert str(caught.value) == f"tool.cuda_ext.{key}: {answer}"
+
+
+@pytest.mark.parametrize("key", BUILD_RIGHT)
+def test_a_key_of_the_build_is_no_key_of_a_module(key: str) -> None:
+    assert refused_key(f"{key} = 1").startswith(f"{key}: ")
+
+
 # The defaults, and who inherits what.
 
 
 def test_an_empty_table_has_the_documented_defaults() -> None:
     (module,) = parse("").values()
-    assert module == ModuleConfig("p.kernels", WHERE, Settings(), (), {})
-    assert module.settings == Settings(
+    default = ModuleConfig("p.kernels", WHERE, Settings(), (), {})
+    documented = Settings(
         sources=("device/*.cu",),
         architectures=("all-major",),
         compiler="nvrtc",
+        launcher=None,
         std="c++17",
+        split_instantiations=False,
         compress="size",
         emit="fatbin",
         jit=True,
         link=False,
     )
+    assert dataclasses.asdict(module) == dataclasses.asdict(default)
+    assert dataclasses.asdict(module.settings) == dataclasses.asdict(documented)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -228,6 +287,8 @@ def test_a_key_path_leads_to_where_the_value_was_written() -> None:
         ("defines", "define"),
         ("fast_math", "fast-math"),
         ("instantiations", "instantiate"),
+        ("split_instantiations", "split-instantiations"),
+        ("launch", "launcher"),
     ],
 )
 def test_an_unknown_key_is_answered_with_the_nearest(key: str, meant: str) -> None:
@@ -560,6 +621,7 @@ def test_whatever_toml_can_say_is_answered_in_one_line() -> None:
     chance = random.Random(0)
     words = [
         *KEYS,
+        *BUILD_RIGHT,
         "overrides",
         "modules",
         "kernel",
@@ -588,6 +650,7 @@ def test_whatever_toml_can_say_is_answered_in_one_line() -> None:
     def answer(table: object) -> str:
         try:
             parse_table(table, "p.kernels")
+            parse_settings(table)  # type: ignore[arg-type]
         except ConfigError as error:
             return str(error)
         return "tool.cuda_ext"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.compiler.fatbin import read_fatbin
-from tests.packages_fixtures import CHECKOUT, EPOCH, SETUPTOOLS, Environment
+from tests.packages_fixtures import CHECKOUT, EPOCH, NO_CACHE, SETUPTOOLS, Environment
 
 PROJECTS = {
     "nvrtc": CHECKOUT / "example_project",
@@ -100,7 +100,7 @@ def test_importing_it_loads_nothing_heavy(installed: Path, builder: Environment)
 def test_two_directories_give_the_same_wheel(
     environment_with: Callable[..., Environment], tmp_path: Path
 ) -> None:
-    few = {"SOURCE_DATE_EPOCH": EPOCH, "CUDAARCHS": "80-real;90a-real"}
+    few = {"SOURCE_DATE_EPOCH": EPOCH, "CUDAARCHS": "80-real;90a-real", **NO_CACHE}
     builder = environment_with(SETUPTOOLS["current"])
     wheels = [
         builder.build(copied(PROJECTS["nvrtc"], tmp_path / place), "wheel", **few)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.compiler.headers import gather, resolve
+from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import Options, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from tests.device_code import ptx
@@ -36,10 +37,10 @@ def write(root: Path) -> Write:
 
 
 def gathered(root: Path, *include_dirs: str, pre_include: Sequence[str] = ()) -> TranslationUnit:
-    directories = [root / name for name in include_dirs]
-    text, headers = gather(root / "device/a.cu", root, directories, pre_include)
-    options = Options(pre_include=tuple(resolve(name, root, directories) for name in pre_include))
-    return TranslationUnit("device/a.cu", text, headers=headers, options=options)
+    headers = Headers(root, [root / name for name in include_dirs])
+    text, found = headers.gather("device/a.cu", pre_include)
+    options = Options(pre_include=tuple(map(headers.resolve, pre_include)))
+    return TranslationUnit("device/a.cu", text, headers=found, options=options)
 
 
 def value(unit: TranslationUnit) -> int:
@@ -287,7 +288,9 @@ def test_the_same_project_elsewhere_is_the_same_unit(root, write):
             (root / name / path).write_text(content)
         return gathered(root / name, "include")
 
-    assert write_and_gather("here") == write_and_gather("there")
+    here, there = write_and_gather("here"), write_and_gather("there")
+    assert dataclasses.asdict(here) == dataclasses.asdict(there)
+    assert here.sha256 == there.sha256
 
 
 def test_file_is_the_path_within_the_project(root, write):

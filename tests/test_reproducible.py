@@ -30,6 +30,9 @@ extern "C" __global__ void seen(float* x) { check(*x); }
 """
 FILES = {"include/deep/check.cuh": CHECK, "device/local.cu": LOCAL, "device/fill.cu": FILL}
 
+# What was compiled in one place is compiled again in another.
+pytestmark = pytest.mark.usefixtures("no_cache")
+
 
 def built(root: Path, table: str = TABLE) -> Mapping[str, bytes]:
     return build(write_project(root, table, FILES))["p.kernels"].files

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.packages_fixtures import EPOCH, SETUPTOOLS, Environment, run, uv
+from tests.packages_fixtures import EPOCH, NO_CACHE, SETUPTOOLS, Environment, run, uv
 
 # What each sample project makes: its modules and their kernels.
 MODULES = {
@@ -106,7 +106,7 @@ def test_the_same_project_gives_the_same_bytes(
     environment: Environment, wheel_src_layout: Path, package_src_layout: Path
 ) -> None:
     # wheel_src_layout was built in another directory, at another time.
-    again = environment.build(package_src_layout, "wheel", SOURCE_DATE_EPOCH=EPOCH)
+    again = environment.build(package_src_layout, "wheel", SOURCE_DATE_EPOCH=EPOCH, **NO_CACHE)
     assert again.read_bytes() == wheel_src_layout.read_bytes()
 
 
@@ -168,7 +168,7 @@ def test_a_wheel_from_the_sdist_equals_one_from_the_tree(
     sdist, wheel = (request.getfixturevalue(f"{kind}_{package}") for kind in ("sdist", "wheel"))
     shutil.unpack_archive(sdist, tmp_path, filter="data")
     (tree,) = tmp_path.iterdir()
-    rebuilt = environment.build(tree, "wheel", SOURCE_DATE_EPOCH=EPOCH)
+    rebuilt = environment.build(tree, "wheel", SOURCE_DATE_EPOCH=EPOCH, **NO_CACHE)
     assert rebuilt.read_bytes() == wheel.read_bytes()
 
 
@@ -285,7 +285,7 @@ def test_the_command_knows_its_outputs(environment: Environment, package_flat: P
 
 
 def test_build_ext_inplace(environment: Environment, package_flat: Path, wheel_flat: Path) -> None:
-    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_flat)
+    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_flat, **NO_CACHE)
     shipped = {n: content for n, content in contents(wheel_flat).items() if n.startswith("flat/kernels/")}
     assert {name: (package_flat / name).read_bytes() for name in shipped} == shipped
 
@@ -484,7 +484,7 @@ def test_a_read_only_tree_builds_where_setuptools_can(
     elsewhere.mkdir()
     setup = (environment.python, "-c", SETUP, "egg_info", "--egg-base", elsewhere, "build", "-b", elsewhere)
     wheel = ("bdist_wheel", "-b", elsewhere / "bdist", "-d", elsewhere / "dist")
-    read_only(package_flat, *setup, *wheel, SOURCE_DATE_EPOCH=EPOCH)
+    read_only(package_flat, *setup, *wheel, SOURCE_DATE_EPOCH=EPOCH, **NO_CACHE)
     (built,) = (elsewhere / "dist").iterdir()
     assert built.read_bytes() == wheel_flat.read_bytes()
 

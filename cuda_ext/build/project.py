@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from cuda_ext.errors import ConfigError
 if TYPE_CHECKING:
     from cuda_ext.build.config import BuildSettings, ModuleConfig
     from cuda_ext.build.generate import Package
-    from cuda_ext.build.progress import Progress
 
 __all__ = ["Project"]
 
@@ -75,19 +74,20 @@ class Project:
         return sorted({Path(name) for unit in units for name in (unit.name, *unit.headers)})
 
     def build(
-        self, report: Callable[[str], None] = lambda _: None, progress: Progress | None = None
+        self, report: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ
     ) -> Iterator[Package]:
         """Compile all modules; the generated packages come when nothing can fail any more.
 
-        `progress` shows the build, or else `report` receives a line for each thing done. Raises
-        :class:`BuildError`: for a mistake in the configuration before the first compilation, and for failed
-        compilations with all of them.
+        A terminal shows the build as it goes on; elsewhere `report` receives a line for each thing done.
+        `environ` has what says how to build (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises :class:`BuildError`:
+        for a mistake in the configuration before the first compilation, and for failed compilations with all
+        of them.
         """
         from cuda_ext.build.progress import progress_for
         from cuda_ext.build.session import build
 
-        with closing(progress or progress_for(sys.stderr, report)) as shown:
-            packages = build(self, os.environ, shown)
+        with closing(progress_for(sys.stderr, report)) as progress:
+            packages = build(self, environ, progress)
         yield from packages
 
 

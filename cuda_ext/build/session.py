@@ -100,6 +100,9 @@ class _Session:
         # Whoever wants an account of the build wants it of every kernel.
         known = {} if account.wanted else _known(planned, cache)
         unknown = [module for module in planned if module.key not in known]
+        for module in planned:
+            if module.key in known:
+                self._progress.message(f"{module.plan.name}: nothing has changed since it was compiled")
         execution = Execution(cache, self._durations, self._progress, account.wanted)
         works = [work for module in unknown for work in module.works]
         results = iter(execution.run(works, self._open_executor))

@@ -10,7 +10,9 @@ import pickle
 import queue
 import signal
 import sys
+import tempfile
 import threading
+from contextlib import suppress
 from typing import IO, Any
 
 from cuda_ext.compiler import process
@@ -19,17 +21,18 @@ from cuda_ext.errors import BuildError
 __all__ = ["receive", "send", "serve"]
 
 
-def serve() -> None:
-    """Call what arrives, and answer with what it returns or raises."""
+def serve(scratch: str) -> None:
+    """Call what arrives, and answer with what it returns or raises. Temporary files go below `scratch`."""
+    tempfile.tempdir = scratch
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever a library prints is no answer.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
     while True:
-        function = arrived.get()
+        function = pickle.loads(arrived.get())  # noqa: S301 - from the process that started this one
         answer: tuple[Any, BuildError | None]
         try:
             answer = function(), None
@@ -38,14 +41,17 @@ def serve() -> None:
         send(answers, answer)
 
 
-def _read(requests: IO[bytes], arrived: queue.SimpleQueue[Any]) -> None:
+def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes]) -> None:
     """Pass requests on. At their end nobody waits for an answer: leave at once, and leave nothing behind."""
     while (message := receive(requests)) is not None:
-        arrived.put(pickle.loads(message))  # noqa: S301 - from the process that started this one
+        arrived.put(message)
     process.end_all()
     from cuda_ext.build import task
 
     task.remove_scratch()
+    # The last one, where there is nobody else to do it.
+    with suppress(OSError):
+        os.rmdir(tempfile.gettempdir())  # noqa: PTH106
     os._exit(0)
 
 

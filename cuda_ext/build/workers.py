@@ -10,8 +10,9 @@ import bisect
 import json
 import os
 import pickle
-import subprocess
+import shutil
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ _LONG = 10.0
 _MEMORY_OF_A_WORKER = 1 << 30
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from cuda_ext.build.worker import serve; serve()"
+    "from cuda_ext.build.worker import serve; serve(sys.argv[2])"
 )
 
 
@@ -69,9 +70,10 @@ class WorkerPool(Executor):
         self._started = started
         self._queue = _Queue()
         self._threads: list[threading.Thread] = []
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, process.Child] = {}
         self._lock = threading.Lock()
         self._ended = False
+        self._scratch = tempfile.mkdtemp(prefix="cuda_ext-")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if args or kwargs or not isinstance(fn, Task):
@@ -96,10 +98,11 @@ class WorkerPool(Executor):
                 self._ended = True
                 children = list(self._processes.values())
             for child in children:
-                _end(child)
+                process.end(child)
         if wait:
             for thread in self._threads:
                 thread.join()
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _drive(self, number: int) -> None:
         """Have one worker do one task after the other."""
@@ -117,7 +120,7 @@ class WorkerPool(Executor):
         with self._lock:
             child = self._processes.pop(number, None)
         if child:
-            _end(child)
+            process.end(child)
 
     def _ask(self, number: int, task: Task) -> Any:
         """The worker's answer. A task in which two workers died is at fault itself."""
@@ -140,21 +143,9 @@ class WorkerPool(Executor):
         """The pipes to a worker and from it."""
         with self._lock:
             if number not in self._processes:
-                self._processes[number] = process.start_python(_START, json.dumps(sys.path))
+                self._processes[number] = process.start_python(_START, json.dumps(sys.path), self._scratch)
             child = self._processes[number]
         return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Tell a worker to end, and wait until it has; at the end of its input it ends what it runs."""
-    with suppress(OSError):
-        cast("IO[bytes]", child.stdin).close()
-    try:
-        child.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-    cast("IO[bytes]", child.stdout).close()
 
 
 def _how(exit_code: int) -> str:

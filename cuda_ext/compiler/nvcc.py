@@ -195,11 +195,12 @@ class Nvcc:
                 ended = self._run_in(directory, unit, source, options)
                 output = directory / _OUTPUT
                 data = output.read_bytes() if output.is_file() else None
-                trace = self._trace(directory, unit) if ended.exit_code == 0 else NO_TRACE
+                done = ended.exit_code == 0 and data is not None
+                trace = self._trace(directory, unit) if done else NO_TRACE
         except OSError as error:
             raise ToolchainError(f"{self.executable} cannot be run: {error}") from None
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
-        if ended.exit_code == 0 and data is not None:
+        if data is not None and ended.exit_code == 0:
             return data, log, trace
         explained = explain(
             log,

@@ -10,12 +10,16 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
-__all__ = ["Completed", "end_all", "run", "start_python"]
+__all__ = ["Child", "Completed", "end", "end_all", "ending_in_order", "run", "start_python"]
+
+Child = subprocess.Popen[bytes]
 
 _running: set[subprocess.Popen[str]] = set()
 
@@ -67,7 +71,7 @@ def end_all() -> None:
         _end(process)
 
 
-def start_python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
+def start_python(code: str, *arguments: str) -> Child:
     """Start this interpreter with `code`, its standard input and output pipes; Ctrl-C does not reach it."""
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", code, *arguments],
@@ -75,6 +79,31 @@ def start_python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         process_group=0 if os.name == "posix" else None,
     )
+
+
+def end(child: Child) -> None:
+    """End what :func:`start_python` started: its input ends, and if it goes on all the same, so does it."""
+    with suppress(OSError):
+        cast("IO[bytes]", child.stdin).close()
+    try:
+        child.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    cast("IO[bytes]", child.stdout).close()
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let SIGTERM end this process as an exception does, with everything that it started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

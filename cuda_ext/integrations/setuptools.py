@@ -26,6 +26,7 @@ from setuptools import Command, Distribution
 from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
+from cuda_ext.compiler.process import ending_in_order
 from cuda_ext.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
@@ -103,15 +104,22 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     user_options: ClassVar = [
         ("build-lib=", "b", "directory to put the packages in"),
         ("inplace", "i", "put the packages into the source tree too, among the Python modules"),
+        ("jobs=", "j", "compile in so many processes (MAX_JOBS)"),
+        ("report=", None, "write an HTML page about the build (CUDA_EXT_REPORT)"),
+        ("trace=", None, "write a Chrome or Perfetto trace of the build (CUDA_EXT_TRACE)"),
     ]
     boolean_options: ClassVar = ["inplace"]
 
     build_lib: str
     inplace: bool
+    jobs: str | None
+    report: str | None
+    trace: str | None
     project: Project
 
     def initialize_options(self) -> None:
         self.build_lib = self.inplace = None  # type: ignore[assignment]  # None is "not given"
+        self.jobs = self.report = self.trace = None
         self.editable_mode = False
         self._outputs: dict[str, str] = {}
 
@@ -132,7 +140,11 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     @_one_message()
     def run(self) -> None:
         self._remove_generated()
-        for package in self.project.build(lambda line: self.announce(line, logging.INFO)):
+        said = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
+        environ = os.environ | {name: value for name, value in said.items() if value}
+        with ending_in_order():
+            packages = list(self.project.build(lambda line: self.announce(line, logging.INFO), environ))
+        for package in packages:
             built = Path(self.build_lib, *package.name.split("."))
             source = _source_directory(self.distribution, package.name)
             package.write(built)
