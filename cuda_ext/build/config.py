@@ -198,6 +198,11 @@ def _module(name: str, value: object, common: _Table) -> ModuleConfig:
         raise ConfigError(
             f'{module.key_path("emit")}: "ltoir" is what others link; with link = true choose another'
         )
+    if settings.launcher and settings.compiler == "nvrtc":
+        raise ConfigError(
+            f"{module.key_path('launcher')}: runs nvcc, and this module is compiled by NVRTC; "
+            'remove it, or choose compiler = "nvcc"'
+        )
     return module
 
 
@@ -272,11 +277,16 @@ def _override(value: object, where: str) -> Override:
 
 def _check_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     for key in table:
-        if key not in known:
-            plain = key.replace("_", "-").lower()
-            close = [k for k in known if k.startswith(plain)] or difflib.get_close_matches(plain, known)
-            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}"
-            raise ConfigError(f"{key_path(where, key)}: unknown key; {hint}")
+        if key in known:
+            continue
+        if key in _BUILD_KEYS:
+            raise ConfigError(f"{where}.{key}: holds for the build as a whole; move it to [{TABLE}]")
+        plain = key.replace("_", "-").lower()
+        close = [k for k in known if k.startswith(plain)] or difflib.get_close_matches(plain, known)
+        # What begins alike is meant sooner than what contains it.
+        close.sort(key=lambda k: k[:3] != plain[:3])
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}"
+        raise ConfigError(f"{key_path(where, key)}: unknown key; {hint}")
 
 
 def _value(key: str, value: object, where: str) -> Any:

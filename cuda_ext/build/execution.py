@@ -139,18 +139,19 @@ class Execution:
                 self._results[library.index] = error
                 return
             library.outcomes = [None] * len(library.jobs)
-            self._progress.plan(len(library.jobs))
             for position, job in enumerate(library.jobs):
                 self._look_up(job, _Wish(library, position))
 
     def _look_up(self, job: Job, wish: _Wish) -> None:
         toolchain = wish.library.work.toolchain
         key = toolchain.key(job)
+        if key in self._wishes:
+            self._wishes[key].append(wish)
+            return
+        self._progress.plan(1)
         if known := self._cache.find(key, toolchain.resolver(job.units)):
             self._fulfil([wish], self._spool.put(known.content), known.reads)
             self._tell(wish.library.work.module, [job], "cached")
-        elif key in self._wishes:
-            self._wishes[key].append(wish)
         else:
             self._wishes[key] = [wish]
             self._unsent[key] = wish

@@ -10,6 +10,7 @@ import bisect
 import json
 import os
 import pickle
+import re
 import shutil
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from typing import IO, Any, cast
 from cuda_ext.build import worker
 from cuda_ext.build.task import Task
 from cuda_ext.compiler import process
-from cuda_ext.errors import CompilationError, ConfigError
+from cuda_ext.errors import BuildError, CompilationError, ConfigError
 
 __all__ = ["WorkerPool", "worker_count"]
 
@@ -32,6 +33,8 @@ __all__ = ["WorkerPool", "worker_count"]
 _LONG = 10.0
 # What CUB and precompiled headers take.
 _MEMORY_OF_A_WORKER = 1 << 30
+# Bytes below which a compiler cannot work.
+_SPACE = 1 << 20
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from cuda_ext.build.worker import serve; serve(sys.argv[2])"
@@ -41,7 +44,7 @@ _START = (
 def worker_count(environ: Mapping[str, str]) -> int:
     """``MAX_JOBS``, or else as many as there are cores, and memory for."""
     if text := environ.get("MAX_JOBS", "").strip():
-        if not text.isdigit() or int(text) < 1:
+        if not re.fullmatch("0*[1-9][0-9]{0,3}", text):
             raise ConfigError(f"MAX_JOBS: {text!r} is not a number of processes; write 1 or more")
         return int(text)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -73,6 +76,8 @@ class WorkerPool(Executor):
         self._processes: dict[int, process.Child] = {}
         self._lock = threading.Lock()
         self._ended = False
+        # Tasks in a row in which workers died.
+        self._lost = 0
         self._scratch = tempfile.mkdtemp(prefix="cuda_ext-")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -124,11 +129,13 @@ class WorkerPool(Executor):
 
     def _ask(self, number: int, task: Task) -> Any:
         """The worker's answer. A task in which two workers died is at fault itself."""
+        how = "was ended"
         for _ in range(2):
             requests, answers = self._worker(number)
             with suppress(OSError):
                 worker.send(requests, task)
                 if (answer := worker.receive(answers)) is not None:
+                    self._lost = 0
                     result, error = pickle.loads(answer)  # noqa: S301 - from a process of ours
                     if error:
                         raise error
@@ -136,8 +143,18 @@ class WorkerPool(Executor):
             if self._ended:
                 break
             with self._lock:
-                ended = self._processes.pop(number).wait()
-        raise CompilationError(f"{task}: the compiler's process {_how(ended)}, twice")
+                how = _how(self._processes.pop(number).wait())
+        self._lost += 1
+        if shutil.disk_usage(self._scratch).free < _SPACE:
+            raise BuildError(
+                f"{self._scratch}: is full; free some space, or set TMPDIR to a directory with more"
+            )
+        if self._lost > 2:
+            raise BuildError(
+                f"the processes that compile end at once ({how}); is there too little memory for {self._count}? "
+                "Set MAX_JOBS to fewer"
+            )
+        raise CompilationError(f"{task}: the compiler's process {how}, twice")
 
     def _worker(self, number: int) -> tuple[IO[bytes], IO[bytes]]:
         """The pipes to a worker and from it."""

@@ -198,7 +198,9 @@ class Nvcc:
                 done = ended.exit_code == 0 and data is not None
                 trace = self._trace(directory, unit) if done else NO_TRACE
         except OSError as error:
-            raise ToolchainError(f"{self.executable} cannot be run: {error}") from None
+            raise ToolchainError(self._why_not_run(error)) from None
+        if self.launcher and (ended.exit_code != 0 or data is None):
+            self._check_launcher(ended)
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
         if data is not None and ended.exit_code == 0:
             return data, log, trace
@@ -213,8 +215,9 @@ class Nvcc:
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
         spans: tuple[Span, ...] = ()
-        if self._timed:
-            spans = read_time_trace((directory / f"{_TIMES}.json").read_bytes())
+        times = directory / f"{_TIMES}.json"
+        if times.is_file():  # which a launcher does not give back
+            spans = read_time_trace(times.read_bytes())
         opened = (
             os.path.normpath(directory / path) for path in make_dependencies((directory / _READ).read_text())
         )
@@ -226,11 +229,11 @@ class Nvcc:
     ) -> process.Completed:
         for name, content in {**unit.headers, unit.name: source}.items():
             _write(directory / name, content)
-        _write(directory / _HOST_OPTIONS, _host_options(unit, self._header_directories))
         seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
         command = [
             *([self.launcher] if self.launcher else []),
             str(self.executable),
+            *(["-c"] if self._launched_by_ccache else []),
             *("-MD", "-MF", _READ),
             "-I.",
             # Names of internal linkage hold a hash of the source's full path, or, in a unit without any
@@ -239,13 +242,35 @@ class Nvcc:
             f"-frandom-seed={seed}",
             # Otherwise intermediate files have random names, and debug information tells them.
             "--keep",
-            f"-Xcompiler=@{_HOST_OPTIONS}",
+            *_host_options(unit, self._header_directories),
             *options,
             *("-x", "cu", unit.name, "-o", _OUTPUT),
         ]
         # What a killed compiler leaves behind goes with the directory.
         environ = {**self._environ, "TMPDIR": str(directory)}
         return process.run(command, environ=environ, directory=directory)
+
+    def _why_not_run(self, error: OSError) -> str:
+        if self.launcher and shutil.which(self.launcher, path=self._environ.get("PATH")) is None:
+            return f"launcher: {self.launcher!r} is not on PATH; install it, or remove the key"
+        return f"{self.executable} cannot be run: {error}"
+
+    def _check_launcher(self, ended: process.Completed) -> None:
+        """Raise :class:`ToolchainError` if it was not nvcc that failed."""
+        name = Path(str(self.launcher)).stem
+        if ended.exit_code == 0:
+            raise ToolchainError(
+                f"launcher: {self.launcher!r} ended with exit code 0 and made nothing of a call of nvcc "
+                f"{self.version}; sccache before 0.18 cannot run nvcc 13.3 or later: update it, use "
+                "ccache, or remove the key"
+            )
+        if told := re.search(rf"^{re.escape(name)}: (?:error|fatal|caused by)\b.*", ended.output, re.M):
+            raise ToolchainError(f"launcher: {self.launcher!r} failed: {told[0]}; mend it, or remove the key")
+
+    @property
+    def _launched_by_ccache(self) -> bool:
+        """Whether the launcher takes a call without ``-c`` for linking; nvcc lets the phase after it win."""
+        return self.launcher is not None and Path(self.launcher).stem == "ccache"
 
     def _ask(self, *arguments: str) -> process.Completed:
         try:
@@ -259,7 +284,6 @@ _PROGRAMS = ("bin/ptxas", "bin/nvcc.profile", "nvvm/bin/cicc", "nvvm/libdevice/l
 _OUTPUT = "cuda_ext.image"
 _READ = "cuda_ext.d"
 _TIMES = "cuda_ext.times"
-_HOST_OPTIONS = "cuda_ext.rsp"
 _NAME_MAP = "cuda_ext_name_map"
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -307,11 +331,8 @@ def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:
     ]
 
 
-def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> bytes:
-    """A response file for the host compiler, which preprocesses.
-
-    nvcc gives options to a shell, unquoted; what is in a file stays as it is.
-    """
+def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> list[str]:
+    """Options for the host compiler, which preprocesses."""
     options = [
         *unit.options.definitions(),
         # Headers are found below "-I.", and are to be named as the project names them.
@@ -319,7 +340,9 @@ def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> 
         # After the headers of nvcc's own toolkit: they must be of its version.
         *(f"-idirafter{directory}" for directory in header_directories),
     ]
-    return "\n".join(re.sub(r"([\s\\'\"])", r"\\\1", option) for option in options).encode()
+    # Not in a response file, which launchers do not read. nvcc takes a comma for the end of an option, and
+    # one backslash from each pair; what is left goes to a shell, unquoted.
+    return ["-Xcompiler=" + re.sub(r"([^\w@%+=:./-])", r"\\\\\\\1", option) for option in options]
 
 
 def _with_name_map(unit: TranslationUnit, declaration: str) -> bytes:

@@ -72,9 +72,12 @@ def end_all() -> None:
 
 
 def start_python(code: str, *arguments: str) -> Child:
-    """Start this interpreter with `code`, its standard input and output pipes; Ctrl-C does not reach it."""
+    """Start this interpreter with `code`, its standard input and output pipes; Ctrl-C does not reach it.
+
+    Nothing is imported from the working directory.
+    """
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-P", "-c", code, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         process_group=0 if os.name == "posix" else None,

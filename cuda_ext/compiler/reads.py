@@ -80,7 +80,8 @@ def make_dependencies(rule: str) -> list[str]:
     >>> make_dependencies("a.o : a.cu \\\\\\n    with\\\\ space.h\\n")
     ['a.cu', 'with space.h']
     """
-    _, _, prerequisites = rule.replace("\\\n", " ").partition(" : ")
+    # ccache leaves no space before the colon.
+    _, prerequisites = re.split(r"\s*:\s", rule.replace("\\\n", " "), maxsplit=1)
     return [re.sub(r"\\(.)", r"\1", name) for name in re.findall(r"(?:\\.|\S)+", prerequisites)]
 
 

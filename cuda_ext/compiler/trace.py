@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from cuda_ext.errors import CompilationError
+
 __all__ = ["HEADER", "NO_TRACE", "Span", "Trace", "headers_of", "read_time_trace"]
 
 # The name of the spans in which NVRTC and nvcc read a header.
@@ -42,13 +44,22 @@ NO_TRACE = Trace()
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
-    """The spans of what ``-fdevice-time-trace`` writes, which is Chrome's trace format in microseconds."""
+    """The spans of what ``-fdevice-time-trace`` writes, which is Chrome's trace format in microseconds.
+
+    Raises :class:`~cuda_ext.errors.CompilationError` for what the compiler could not write properly.
+    """
     spans = []
-    for event in json.loads(content)["traceEvents"]:
-        if event.get("ph") == "X":
-            about = event.get("args", {})
-            detail = about.get("detail") or about.get("name") or ""
-            spans.append(Span(event["name"], detail, event["ts"] / 1e6, event["dur"] / 1e6))
+    try:
+        for event in json.loads(content, strict=False)["traceEvents"]:
+            if event.get("ph") == "X":
+                about = event.get("args", {})
+                detail = about.get("detail") or about.get("name") or ""
+                spans.append(Span(event["name"], detail, event["ts"] / 1e6, event["dur"] / 1e6))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CompilationError(
+            f"the compiler's account of what it read is damaged ({error}); is the disk full, or has a header "
+            "a name that is no text?"
+        ) from None
     return tuple(spans)
 
 
