@@ -45,7 +45,8 @@ def run(*command: str | Path, status: int = 0, cwd: Path | None = None, **variab
     return done.stdout
 
 
-uv = functools.partial(run, sys.executable, "-m", "uv")
+# Left alone, uv breaks the lines of longer messages.
+uv = functools.partial(run, sys.executable, "-m", "uv", UV_NO_WRAP="1")
 
 
 @dataclass(frozen=True)

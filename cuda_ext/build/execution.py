@@ -18,13 +18,14 @@ from cuda_ext.build.cache import Cache, Resolve
 from cuda_ext.build.durations import Durations
 from cuda_ext.build.progress import Outcome as Ending
 from cuda_ext.build.progress import Progress
-from cuda_ext.build.record import JobRecord
+from cuda_ext.build.record import Action, JobRecord
 from cuda_ext.build.sharing import share_headers
 from cuda_ext.build.spool import Place, Spool
 from cuda_ext.build.task import Done, Task
 from cuda_ext.build.toolchain import Toolchain
 from cuda_ext.compiler.job import Job, Steps, decode, together
 from cuda_ext.compiler.packed import PackedLibrary
+from cuda_ext.compiler.trace import NO_TRACE
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 
@@ -83,7 +84,7 @@ class Execution:
         self._durations = durations
         self._progress = progress
         self._timed = timed
-        self._began = time.perf_counter()
+        self._began = time.time()
         self._workers: dict[str, str] = {}
         self._results: dict[int, Made | BuildError] = {}
         # By key, so that what several libraries need is compiled once.
@@ -113,7 +114,10 @@ class Execution:
 
     def _begin(self, index: int, work: Work) -> None:
         if known := self._cache.find(work.key, work.resolve):
-            self._results[index] = Made(PackedLibrary.decode(known.content), known.reads)
+            library = PackedLibrary.decode(known.content)
+            self._results[index] = Made(library, known.reads)
+            for image in library.unit.images:
+                self._record(work.module, library.unit.sources[0], image.architecture, "compile", "cached")
             return
         self._advance(_Library(index, work, work.steps))
 
@@ -219,12 +223,24 @@ class Execution:
         seconds = done.seconds if done else 0.0
         for job in jobs:
             self._progress.finished(str(job), ending, seconds / len(jobs), self._durations.known(module, job))
-        worker = self._workers.setdefault(done.worker, str(len(self._workers) + 1)) if done else ""
-        start = max(0.0, time.perf_counter() - self._began - seconds)
         architectures = ", ".join(str(job.architecture) for job in jobs)
+        self._record(module, jobs[0].name, architectures, jobs[0].action, ending, done)
+
+    def _record(
+        self,
+        module: str,
+        unit: str,
+        architecture: str,
+        action: Action,
+        ending: Ending,
+        done: Done | None = None,
+    ) -> None:
+        lane, start, seconds, spans = "", time.time() - self._began, 0.0, NO_TRACE.spans
+        if done:
+            lane = self._workers.setdefault(done.worker, str(len(self._workers) + 1))
+            # Another machine's clock may be set otherwise.
+            start, seconds, spans = done.began - self._began, done.seconds, done.spans
+        start = max(0.0, start)
         self.records.append(
-            JobRecord(
-                *(module, jobs[0].name, architectures, jobs[0].action, ending, worker, start, seconds),
-                done.spans if done else (),
-            )
+            JobRecord(module, unit, architecture, action, ending, lane, start, seconds, spans)
         )

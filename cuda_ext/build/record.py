@@ -16,9 +16,11 @@ from typing import Any, Literal, TypeVar
 
 from cuda_ext.compiler.trace import Span
 
-__all__ = ["BuildRecord", "ImageRecord", "JobRecord", "KernelRecord", "Span", "dumps", "loads"]
+__all__ = ["Action", "BuildRecord", "ImageRecord", "JobRecord", "KernelRecord", "Span", "dumps", "loads"]
 
 SCHEMA = 1
+
+Action = Literal["compile", "survey", "link"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class JobRecord:
     module: str
     unit: str
     architecture: str
-    action: Literal["compile", "survey", "link"]
+    action: Action
     outcome: Literal["compiled", "cached", "failed"]
     worker: str
     start: float

@@ -28,13 +28,15 @@ __all__ = ["Done", "Task", "remove_scratch"]
 class Done:
     """What came out of a task: a product for each job, encoded, and how that came about.
 
-    ``worker`` names the process that did it; ``seconds`` is how long it took there.
+    ``worker`` names the process that did it, ``began`` is when, in seconds since the epoch, and ``seconds`` how
+    long it took there.
     """
 
     products: tuple[bytes, ...]
     reads: frozenset[str]
     spans: tuple[Span, ...]
     worker: str
+    began: float
     seconds: float
 
 
@@ -61,7 +63,7 @@ class Task:
 
     def __call__(self) -> Done:
         """Raises :class:`~cuda_ext.errors.BuildError`."""
-        begin = time.perf_counter()
+        began, clock = time.time(), time.perf_counter()
         compiler = _compiler(self.compiler, self.timed)
         products = perform(self.jobs, compiler, self.preamble)
         return Done(
@@ -69,7 +71,8 @@ class Task:
             products[0].trace.reads,
             products[0].trace.spans,
             f"{platform.node()}:{os.getpid()}",
-            time.perf_counter() - begin,
+            began,
+            time.perf_counter() - clock,
         )
 
 

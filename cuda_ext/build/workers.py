@@ -151,8 +151,8 @@ class WorkerPool(Executor):
             )
         if self._lost > 2:
             raise BuildError(
-                f"the processes that compile end at once ({how}); is there too little memory for {self._count}? "
-                "Set MAX_JOBS to fewer"
+                f"the processes that compile end at once ({how}); if there is too little memory for "
+                f"{self._count} of them, set MAX_JOBS to fewer"
             )
         raise CompilationError(f"{task}: the compiler's process {how}, twice")
 

@@ -26,7 +26,6 @@ from setuptools import Command, Distribution
 from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
-from cuda_ext.compiler.process import ending_in_order
 from cuda_ext.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
@@ -140,6 +139,8 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     @_one_message()
     def run(self) -> None:
         self._remove_generated()
+        from cuda_ext.compiler.process import ending_in_order
+
         said = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
         environ = os.environ | {name: value for name, value in said.items() if value}
         with ending_in_order():
