@@ -72,6 +72,8 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "jit": ("false", False),
     "link": ("true", True),
 }
+# What must stand beside a key.
+BESIDE = {"launcher": 'compiler = "nvcc"'}
 # What each key does not take, and the answer.
 WRONG = {
     "sources": [
@@ -141,7 +143,8 @@ def test_every_key_is_tested_here() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_takes_its_value(key: str) -> None:
     toml, value = RIGHT[key]
-    assert getattr(settings(f"{key} = {toml}"), key.replace("-", "_")) == value
+    found = settings(f"{BESIDE.get(key, '')}\n{key} = {toml}")
+    assert getattr(found, key.replace("-", "_")) == value
 
 
 @pytest.mark.parametrize(
@@ -231,7 +234,8 @@ def test_an_empty_table_has_the_documented_defaults() -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_every_key_of_the_table_is_a_default_that_modules_inherit(key: str) -> None:
     toml, value = RIGHT[key]
-    modules = parse(f'{key} = {toml}\n[tool.cuda_ext.modules."p.a"]\n[tool.cuda_ext.modules."p.b"]')
+    beside = BESIDE.get(key, "")
+    modules = parse(f'{beside}\n{key} = {toml}\n[tool.cuda_ext.modules."p.a"]\n[tool.cuda_ext.modules."p.b"]')
     assert [getattr(m.settings, key.replace("-", "_")) for m in modules.values()] == [value, value]
 
 
@@ -608,6 +612,13 @@ def test_a_module_that_nobody_can_name_is_asked_for() -> None:
     assert refused("", default_name=None) == (
         "tool.cuda_ext: cannot tell which package the module belongs to; name it: "
         '[tool.cuda_ext.modules."your_package.kernels"]'
+    )
+
+
+def test_a_launcher_runs_nvcc() -> None:
+    assert refused(f'launcher = "sccache"\n[{WHERE}]') == (
+        "tool.cuda_ext.launcher: runs nvcc, and this module is compiled by NVRTC; "
+        'remove it, or choose compiler = "nvcc"'
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -158,7 +160,11 @@ def test_an_edit_that_is_taken_back_is_found_again(project: Path) -> None:
     ("old", "new", "expected"),
     [
         ('"sm_80", "sm_90"', '"sm_80", "sm_90", "sm_100"', everything_of(*UNITS, architectures="sm_100")),
-        ('"sm_80", "sm_90"', '"sm_80", "sm_90", "compute_90"', everything_of(*UNITS, architectures="compute_90")),
+        (
+            '"sm_80", "sm_90"',
+            '"sm_80", "sm_90", "compute_90"',
+            everything_of(*UNITS, architectures="compute_90"),
+        ),
         ('"sm_80", "sm_90"', '"sm_90", "sm_80"', set()),
         ('"sm_80", "sm_90"', '"sm_80"', set()),
         ('"scale<float>"', '"scale<float>", "scale<double>"', everything_of("scale")),
@@ -191,9 +197,10 @@ def test_a_source_that_appears_or_goes_is_all_that_changes(project: Path) -> Non
 
 
 def test_a_header_of_the_project_that_appears_earlier_on_the_path(project: Path) -> None:
-    edited(project, "first/deep.cuh", lambda _: "__device__ inline float twice(float x) { return x + x; }\n")
+    edited(project, "first/common.cuh", lambda _: FILES["include/deep.cuh"])
     assert compiled(project) == everything_of(*SHARING)
-    assert "sources/first/deep.cuh" in build(project)["p.kernels"].files
+    (project / "first/common.cuh").unlink()
+    assert compiled(project) == set()
 
 
 def test_two_modules_compile_what_they_share_once(project: Path) -> None:
@@ -214,9 +221,8 @@ def using(root: Path, *directories: str, source: str = "#include <x.h>\n", optio
     """A project whose kernel needs ``V``, with `directories` below `root` on the search path."""
     named = "".join(f'"-I{root / directory}", ' for directory in directories)
     table = f'[tool.cuda_ext]\narchitectures = ["sm_90"]\noptions = [{named}{options}]\n'
-    kernel = 'extern "C" __global__ void kernel(int* x) { *x = V; }\n'
     module = '[tool.cuda_ext.modules."p.kernels"]\ninclude-dirs = ["include"]\n'
-    files = {"device/u.cu": f"{source}{kernel}", "include/other.cuh": ""}
+    files = {"device/u.cu": source + SETS_V, "include/other.cuh": ""}
     return write_project(root / "project", f"{table}{module}", files)
 
 
@@ -225,27 +231,28 @@ def written(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-ALL = {"device/u.cu sm_90", "device/u.cu names"}
+SETS_V = 'extern "C" __global__ void kernel(int* x) { *x = V; }\n'
+ALL = everything_of("u", architectures="sm_90 names")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "#include <x.h>\n",
-        '#include "x.h"\n',
-        "#/* */include <x.h>\n",
-        "# \\\n include <x.h>\n",
-        "%:include <x.h>\n",
-        "#define HEADER <x.h>\n#include HEADER\n",
-        "#include_next <x.h>\n",
-    ],
-)
-def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path, source: str) -> None:
+def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path) -> None:
+    directives = [
+        "#include <x.h>",
+        '#include "x.h"',
+        "#/* */include <x.h>",
+        "# \\\n include <x.h>",
+        "%:include <x.h>",
+        "#define HEADER <x.h>\n#include HEADER",
+    ]
     written(tmp_path / "lib/x.h", "#define V 1\n")
-    root = using(tmp_path, "lib", source=source)
-    assert compiled(root) == ALL
+    root = using(tmp_path, "lib")
+    for number, directive in enumerate(directives):
+        text = f"{directive}\n{SETS_V.replace('kernel', f'kernel{number}')}"
+        edited(root, f"device/u{number}.cu", lambda _, text=text: text)
+    units = ["u", *(f"u{number}" for number in range(len(directives)))]
+    build(root)
     written(tmp_path / "lib/x.h", "#define V 2\n")
-    assert compiled(root) == ALL
+    assert compiled(root) == everything_of(*units, architectures="sm_90 names")
     os.utime(tmp_path / "lib/x.h", (1, 1))
     assert compiled(root) == set()
 
@@ -297,48 +304,55 @@ def test_a_header_that_appears_beside_the_one_that_includes_it(own_cache: None, 
     assert compiled(root) == ALL
 
 
-@pytest.mark.parametrize("asked", ["__has_include(<y.h>)", "__has_include(NAME)", '__has_include("y.h")'])
-@pytest.mark.parametrize("place", ["lib/y.h", "project/include/y.h"])
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [
+        ("<y.h>", "lib/y.h"),
+        ('"y.h"', "lib/y.h"),
+        ("NAME", "lib/y.h"),
+        ("<y.h>", "project/include/y.h"),
+        ('"y.h"', "project/device/y.h"),
+    ],
+)
 def test_a_header_that_is_asked_for_and_appears(
     own_cache: None, tmp_path: Path, asked: str, place: str
 ) -> None:
-    if "NAME" in asked and place.startswith("project"):
-        pytest.skip("names of the project's headers are no macros")
-    written(
-        tmp_path / "lib/x.h", f"#define NAME <y.h>\n#if {asked}\n#define V 2\n#else\n#define V 1\n#endif\n"
+    name = "#define NAME <y.h>\n"
+    root = using(
+        tmp_path, "lib", source=f"{name}#if __has_include({asked})\n#define V 2\n#else\n#define V 1\n#endif\n"
     )
-    root = using(tmp_path, "lib", source=(tmp_path / "lib/x.h").read_text())
     assert compiled(root) == ALL
     written(tmp_path / place, "")
     assert compiled(root) == ALL
 
 
 def test_a_header_of_others_asks_for_another_that_appears(own_cache: None, tmp_path: Path) -> None:
-    asking = "#if __has_include(<y.h>)\n#define V 2\n#else\n#define V 1\n#endif\n"
-    written(tmp_path / "lib/x.h", asking)
+    written(tmp_path / "lib/x.h", "#if __has_include(<y.h>)\n#define V 2\n#else\n#define V 1\n#endif\n")
     root = using(tmp_path, "lib")
     assert compiled(root) == ALL
     written(tmp_path / "lib/y.h", "")
     assert compiled(root) == ALL
 
 
-@pytest.mark.parametrize("name", ["größe.h", "a b.h", "it's.h", "a#b.h", "a$b.h", "a\\b.h", "a%b.h"])
-def test_headers_with_odd_names(own_cache: None, tmp_path: Path, name: str) -> None:
-    written(tmp_path / "lib" / name, "#define V 1\n")
-    root = using(tmp_path, "lib", source=f'#include <{name}>\n#include "own {name}"\n')
-    written(root / "device" / f"own {name}", "")
-    assert compiled(root) == ALL
-    written(tmp_path / "lib" / name, "#define V 2\n")
-    assert compiled(root) == ALL
-    written(root / "device" / f"own {name}", "// A comment.\n")
-    assert compiled(root) == ALL
+def test_headers_with_odd_names(own_cache: None, tmp_path: Path) -> None:
+    names = ["größe.h", "a b.h", "it's.h", "a#b.h", "a$b.h", "a\\b.h", "a%b.h"]
+    source = "".join(f'#include <{name}>\n#include "own {name}"\n' for name in names)
+    root = using(tmp_path, "lib", source=f"{source}#define V 1\n")
+    for name in names:
+        written(tmp_path / "lib" / name, "")
+        written(root / "device" / f"own {name}", "")
+    build(root)
+    places = [
+        *(tmp_path / "lib" / name for name in names),
+        *(root / "device" / f"own {name}" for name in names),
+    ]
+    for place in places[::3]:
+        place.write_text("// A comment.\n")
+        assert compiled(root) == ALL, place
 
 
 def test_a_header_of_others_that_changes_while_it_is_compiled(own_cache: None, tmp_path: Path) -> None:
     """Nobody can tell which of the two was compiled, so the next build compiles again."""
-    import threading
-    import time
-
     header = tmp_path / "lib/x.h"
     written(header, "#define V 1\n")
     os.utime(header, ns=(0, header.stat().st_mtime_ns))
@@ -363,32 +377,28 @@ def test_a_header_of_others_that_changes_while_it_is_compiled(own_cache: None, t
 
 
 @pytest.mark.host_compiler
-class TestNvcc:
-    @pytest.fixture
-    def root(self, own_cache: None, tmp_path: Path) -> Path:
-        written(tmp_path / "lib/x y$z.h", "#define V 1\n")
-        source = '#include <x y$z.h>\n#include "own.cuh"\n#if 0\n#include "unread.cuh"\n#endif\n'
-        root = using(tmp_path, "early", "lib", source=source)
-        text = (root / "pyproject.toml").read_text()
-        (root / "pyproject.toml").write_text(text.replace("[tool.cuda_ext]", '[tool.cuda_ext]\ncompiler = "nvcc"'))
-        edited(root, "include/own.cuh", with_comment)
-        edited(root, "include/unread.cuh", with_comment)
-        edited(root, "device/other.cu", lambda _: FILES["device/alone.cu"])
-        assert compiled(root) == ALL | {"device/other.cu sm_90", "device/other.cu names"}
-        return root
-
-    def test_what_is_not_read_compiles_nothing(self, root: Path) -> None:
-        edited(root, "include/unread.cuh", with_comment)
-        for path in root.rglob("*"):
-            os.utime(path, (1, 1))
-        assert compiled(root.rename(root.with_name("moved"))) == set()
-
-    @pytest.mark.parametrize("place", ["project/include/own.cuh", "lib/x y$z.h", "early/x y$z.h"])
-    def test_an_edit_compiles_what_reads_it(self, root: Path, tmp_path: Path, place: str) -> None:
-        written(tmp_path / place, "#define V 2\n")
-        assert compiled(root) == ALL
-
-    def test_an_architecture_compiles_only_itself(self, root: Path) -> None:
-        text = (root / "pyproject.toml").read_text()
-        (root / "pyproject.toml").write_text(text.replace('"sm_90"', '"sm_90", "sm_100"'))
-        assert compiled(root) == {"device/u.cu sm_100", "device/other.cu sm_100"}
+def test_nvcc_compiles_what_reads_what_has_changed(own_cache: None, tmp_path: Path) -> None:
+    written(tmp_path / "lib/x y$z.h", "#define V 1\n")
+    source = '#include <x y$z.h>\n#include "own.cuh"\n#if 0\n#include "unread.cuh"\n#endif\n'
+    root = using(tmp_path, "early", "lib", source=source)
+    table = (root / "pyproject.toml").read_text() + 'compiler = "nvcc"\n'
+    (root / "pyproject.toml").write_text(table)
+    for name in ("include/own.cuh", "include/unread.cuh"):
+        edited(root, name, with_comment)
+    edited(root, "device/alone.cu", lambda _: FILES["device/alone.cu"])
+    assert compiled(root) == ALL | everything_of("alone", architectures="sm_90 names")
+    edited(root, "include/unread.cuh", with_comment)
+    for path in root.rglob("*"):
+        os.utime(path, (1, 1))
+    root = root.rename(root.with_name("moved"))
+    assert compiled(root) == set()
+    edited(root, "include/own.cuh", with_comment)
+    assert compiled(root) == ALL
+    for directory in ("lib", "early"):
+        written(
+            tmp_path / directory / "x y$z.h",
+            "#define V 2 // Changed.\n" if directory == "lib" else "#define V 3\n",
+        )
+        assert compiled(root) == ALL, directory
+    (root / "pyproject.toml").write_text(table.replace('"sm_90"', '"sm_90", "sm_100"'))
+    assert compiled(root) == everything_of("u", "alone", architectures="sm_100")

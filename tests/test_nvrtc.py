@@ -259,6 +259,27 @@ def test_lto_ir_has_names_and_no_entries():
     assert compiled.data
 
 
+@pytest.mark.parametrize("suffix", ["", "a"])
+def test_a_cubin_and_the_ptx_on_the_way_to_it_are_those_made_alone(suffix):
+    source = unit("template <class T> __global__ void k(T* x) { *x = T(1); }", "k<int>", "k<double>")
+    architectures = [Architecture.parse(f"{kind}_90{suffix}") for kind in ("sm", "compute")]
+    together = nvrtc().compile(source, architectures)
+    assert together == tuple(image(source, str(a)) for a in architectures)
+    assert [str(i.architecture) for i in together] == list(map(str, architectures))
+
+
+@pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("--ptxas-options=-v",)], ids=str)
+def test_what_kernels_take_is_told_apart_from_the_text(raw):
+    compiled = image(
+        unit("__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }", raw=raw)
+    )
+    (usage,) = compiled.usage.values()
+    assert tuple(compiled.usage) == compiled.entries
+    assert usage.registers
+    assert usage.stack == 400
+    assert compiled.log == ""
+
+
 def test_warnings_are_kept():
     compiled = image("__global__ void k(int* p) { int unused; *p = 1; }")
     assert re.search(
@@ -409,8 +430,10 @@ def test_headers_that_cannot_be_unpacked_are_told_with_the_place(tmp_path, monke
         _ = compiler.header_directories
 
 
-def test_importing_the_compiler_loads_no_library():
+@pytest.mark.parametrize("statement", ["", "cuda_ext.compiler.nvrtc.Nvrtc()"], ids=["import", "instance"])
+def test_importing_the_compiler_loads_no_library(statement):
     script = (
-        "import sys, cuda_ext.compiler.nvrtc\nassert not [m for m in sys.modules if m.startswith('cuda.')]"
+        f"import sys, cuda_ext.compiler.nvrtc\n{statement}\n"
+        "assert not [m for m in sys.modules if m.startswith('cuda.')]"
     )
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)

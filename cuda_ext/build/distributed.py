@@ -10,12 +10,13 @@ import asyncio
 import logging
 import pickle
 import re
+import threading
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, cast
 from uuid import uuid4
@@ -55,52 +56,75 @@ class DaskExecutor(Executor):
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self._distributed = _distributed()
         self._failure: ToolchainError | None = None
         self._outcomes: set[asyncio.Task[Done]] = set()
-        with ExitStack() as stack:
-            self._distributed = _distributed()
-            stack.enter_context(_silence())
-            self._client = self._connect()
-            stack.callback(self._close)
-            self._loop: asyncio.AbstractEventLoop = self._client.loop.asyncio_loop
-            self._run(self._check_versions()).result()
-            self._watch_over = self._run(self._watch())
-            self._open = stack.pop_all()
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        self._opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._talk, name="dask", daemon=True)
+        self._thread.start()
+        try:
+            self._opened.result()
+        except BaseException:
+            self.shutdown(cancel_futures=True)
+            raise
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if args or kwargs or not isinstance(fn, Task):
             raise TypeError("a worker does tasks")
         errand = zlib.compress(pickle.dumps(fn, pickle.HIGHEST_PROTOCOL), level=1)
-        message = pickle.dumps(_Call(_perform, (cuda_ext.__version__, errand)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of messages that Dask finds large
-            # The scheduler reads what a worker is to call. This it knows, whatever is installed there.
-            future = self._client.submit(
-                pickle.loads, message, key=f"cuda_ext-{uuid4()}", pure=False, priority=fn.expected
-            )
-        return self._run(self._outcome(fn, future))
+        call = pickle.dumps(_Call(_perform, (cuda_ext.__version__, errand)), pickle.HIGHEST_PROTOCOL)
+        return asyncio.run_coroutine_threadsafe(self._outcome(fn, call), self._loop)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the cluster, when all is done or, with `cancel_futures`, at once."""
-        if wait and not cancel_futures:
-            self._run(self._all_done()).result()
-        self._open.close()
+        """Leave the cluster: when all is done or, with `cancel_futures`, at once."""
+        with suppress(RuntimeError):  # it has ended before
+            if wait and not cancel_futures:
+                asyncio.run_coroutine_threadsafe(self._all_done(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._closing.set)
+        if wait:
+            self._thread.join()
 
-    def _connect(self) -> Any:
+    def _talk(self) -> None:
+        """What one thread does until the end: talk to the cluster."""
+        with _silence(), asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self._serve())
+            except BaseException as error:
+                self._opened.set_exception(error)
+
+    async def _serve(self) -> None:
+        client = await self._connect()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of versions, which are checked
-                return self._distributed.Client(self._address, timeout=_CONNECT, set_as_default=False)
-        # Whatever else may listen there.
+            self._client = client
+            await self._check_versions()
+            watch = asyncio.create_task(self._watch())
+            self._opened.set_result(None)
+            await self._closing.wait()
+            watch.cancel()
+            for outcome in self._outcomes:
+                outcome.cancel()
+            await self._all_done()
+        finally:
+            await _leave(client)
+
+    async def _connect(self) -> Any:
+        client = None
+        try:
+            client = self._distributed.Client(
+                self._address, asynchronous=True, timeout=_CONNECT, set_as_default=False
+            )
+            # Dask itself waits without end for the first word of whatever else may listen there.
+            return await asyncio.wait_for(client, _CONNECT + 1)
         except Exception as error:
-            reason = str(error).partition("\n")[0] or type(error).__name__
+            if client:
+                await _leave(client)
+            reason = str(error).partition("\n")[0] or "it says nothing that Dask would"
             raise ToolchainError(
                 f"no Dask scheduler answers at {self._address} within {_CONNECT} seconds ({reason}); "
                 f"start one with `dask scheduler`, or correct {_VARIABLE}"
             ) from None
-
-    def _run(self, coroutine: Any) -> Future[Any]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _check_versions(self) -> None:
         """Raise :class:`ToolchainError` where the cluster has other versions of what must be the same."""
@@ -120,11 +144,16 @@ class DaskExecutor(Executor):
                         "install the same on every machine of the cluster"
                     )
 
-    async def _outcome(self, task: Task, future: Any) -> Done:
-        """What became of `task`; nothing of it stays on the cluster."""
+    async def _outcome(self, task: Task, call: bytes) -> Done:
+        """What became of `task` on some worker; nothing of it stays on the cluster."""
         waiting = cast("asyncio.Task[Done]", asyncio.current_task())
         self._outcomes.add(waiting)
+        future = None
         try:
+            # The scheduler reads what a worker is to call. This it knows, whatever is installed there.
+            future = self._client.submit(
+                pickle.loads, call, key=f"cuda_ext-{uuid4()}", pure=False, priority=task.expected
+            )
             answer = await future
         except self._distributed.KilledWorker as error:
             raise CompilationError(
@@ -132,7 +161,9 @@ class DaskExecutor(Executor):
                 f"at last {error.last_worker.address}; their logs may tell why, such as a lack of memory"
             ) from None
         except asyncio.CancelledError:
-            raise self._failure or CancelledError from None
+            if self._failure:
+                raise self._failure from None
+            raise
         except CancelledError:
             raise ToolchainError(
                 f"the Dask scheduler {self._address} was lost, or gave up the build; build again, which goes "
@@ -145,7 +176,8 @@ class DaskExecutor(Executor):
             ) from None
         finally:
             self._outcomes.discard(waiting)
-            future.release()
+            if future:
+                future.release()
         if isinstance(answer, BuildError):
             raise answer
         return cast("Done", answer)
@@ -174,11 +206,11 @@ class DaskExecutor(Executor):
                     outcome.cancel()
             await asyncio.sleep(min(1, _WORKER / 10))
 
-    def _close(self) -> None:
-        """Take back what is not done, and leave."""
-        self._watch_over.cancel()
-        with suppress(Exception):  # it is over, in whichever state the cluster is
-            self._client.close(timeout=_CONNECT)
+
+async def _leave(client: Any) -> None:
+    """Close `client`, in whichever state it and the cluster are."""
+    with suppress(Exception):
+        await asyncio.wait_for(client.close(), _CONNECT)
 
 
 def _distributed() -> Any:
@@ -195,7 +227,7 @@ def _distributed() -> Any:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what Dask logs, be it for debugging, out of what users see."""
+    """Keep out of what users see what Dask logs and warns of, such as versions, which are checked."""
     loggers = [
         logger
         for name, logger in logging.root.manager.loggerDict.items()
@@ -205,7 +237,9 @@ def _silence() -> Iterator[None]:
     for logger, _ in levels:
         logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="distributed")
+            yield
     finally:
         for logger, level in levels:
             logger.setLevel(level)

@@ -186,7 +186,7 @@ class Execution:
             future.add_done_callback(lambda f, task=task: self._ended.put((task, f)))  # type: ignore[misc]
         return len(tasks)
 
-    def _tasks(self) -> Iterable[Task]:
+    def _tasks(self) -> Iterable[tuple[Task, bytes | None]]:
         keys: dict[Job, str] = {}
         by_module: dict[tuple[Toolchain, str], list[Job]] = {}
         for key, (library, position) in self._unsent.items():
@@ -197,7 +197,8 @@ class Execution:
             for group in together(jobs):
                 expected = max(self._durations.expected(module, job) for job in group)
                 names = tuple(keys[job] for job in group)
-                yield Task(tuple(group), names, module, toolchain.spec, expected, self._timed)
+                task = Task(tuple(group), names, module, toolchain.spec, expected, self._timed)
+                yield task, toolchain.shareable(group[0])
 
     def _receive(self, task: Task, future: Future[Done]) -> list[_Library]:
         """Take in what came out of `task`; the libraries that can go on now."""

@@ -9,6 +9,7 @@ import difflib
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["KINDS", "check_overrides", "find_sources", "include_directories"]
+__all__ = ["check_overrides", "find_sources", "include_directories", "kind_of"]
 
 KINDS: dict[str, SourceKind] = {
     ".cu": "cu",
@@ -55,6 +56,15 @@ _real = lru_cache(maxsize=1000)(os.path.realpath)
 
 def _stem(name: str) -> str:
     return os.path.splitext(os.path.basename(name))[0]
+
+
+def kind_of(name: str) -> SourceKind:
+    """What a source is, by its suffix."""
+    return KINDS[_suffix(name)]
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1]
 
 
 def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) -> None:
@@ -101,7 +111,7 @@ def _glob(pattern: str, root: Path, where: str) -> list[str]:
         raise ConfigError(f"{where}: {pattern!r}: ** stands between slashes, as in device/**/*.cu")
     # Files only, links that lead nowhere among them.
     found = glob.glob(pattern, root_dir=root, recursive=True) if parts else []
-    names = [name.replace(os.sep, "/") for name in found if not os.path.isdir(root / name)]
+    names = [name.replace(os.sep, "/") for name in found if not os.path.isdir(f"{root}{os.sep}{name}")]
     matches = [name for name in names if not _is_embedded(name, root)]
     if not matches:
         raise ConfigError(f"{where}: {_nothing_matches(pattern, root)}")
@@ -137,11 +147,12 @@ def _check_real(name: str, path: Path, root: Path, where: str) -> None:
 
 def _check_source(name: str, root: Path, where: str) -> None:
     path = f"{root}{os.sep}{name}"
-    if os.path.islink(path) or _real(os.path.dirname(path)) != os.path.dirname(path):
+    directory = os.path.dirname(path)
+    if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
         _check_real(name, Path(path), root, where)
-    if not os.path.exists(path):
-        raise ConfigError(f"{where}: {name!r} is a link that leads nowhere; mend or remove it")
-    if os.path.splitext(name)[1] not in KINDS:
+        if not os.path.exists(path):
+            raise ConfigError(f"{where}: {name!r} is a link that leads nowhere; mend or remove it")
+    if _suffix(name) not in KINDS:
         raise ConfigError(
             f"{where}: {name!r} is not a device source; sources end in {', '.join(KINDS)}, and headers are "
             "found by themselves"

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.build.config import ModuleConfig, Settings
-from cuda_ext.build.files import KINDS, find_sources, include_directories
+from cuda_ext.build.files import find_sources, include_directories, kind_of
 from cuda_ext.compiler.architectures import Architecture, expand
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
@@ -49,7 +49,7 @@ class Sources:
         return self._settings[applying]
 
     def _unit(self, name: str) -> TranslationUnit:
-        kind = KINDS[os.path.splitext(name)[1]]
+        kind = kind_of(name)
         if kind != "cu":
             return TranslationUnit(name, _read(self._root / name, name), kind)
         settings = self.settings(name)

@@ -17,6 +17,7 @@ from cuda_ext.errors import ConfigError
 if TYPE_CHECKING:
     from cuda_ext.build.config import BuildSettings, ModuleConfig
     from cuda_ext.build.generate import Package
+    from cuda_ext.compiler.module import ModulePlan
 
 __all__ = ["Project"]
 
@@ -72,6 +73,12 @@ class Project:
         check_overrides((module, own.names) for module, own in sources)
         units = [unit for _, own in sources for unit in own.units()]
         return sorted({Path(name) for unit in units for name in (unit.name, *unit.headers)})
+
+    def plan(self, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
+        """What :meth:`build` would make. Nothing is compiled. Raises :class:`BuildError`."""
+        from cuda_ext.build.session import plan
+
+        return plan(self, environ)
 
     def build(
         self, report: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ

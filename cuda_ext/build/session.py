@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
@@ -16,7 +17,7 @@ from cuda_ext.build.execution import Execution, Made, Work
 from cuda_ext.build.files import check_overrides
 from cuda_ext.build.generate import Package, generate
 from cuda_ext.build.plan import Sources, native_capabilities, plan_module
-from cuda_ext.build.progress import Progress
+from cuda_ext.build.progress import Progress, progress_for
 from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import Toolchain
 from cuda_ext.build.workers import WorkerPool, worker_count
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cuda_ext.build.config import ModuleConfig
     from cuda_ext.build.project import Project
 
-__all__ = ["build"]
+__all__ = ["build", "plan"]
 
 # Bytes of a package that the cache keeps as a whole; a larger one is put together from its libraries again.
 _LARGEST_KEPT = 64 << 20
@@ -47,6 +48,16 @@ def build(project: Project, environ: Mapping[str, str], progress: Progress) -> l
             return session.packages()
         finally:
             session.remember()
+
+
+def plan(project: Project, environ: Mapping[str, str]) -> list[ModulePlan]:
+    """What :func:`build` would make. Nothing is compiled. Raises :class:`BuildError` for what cannot work."""
+    nobody = progress_for(io.StringIO(), lambda _: None)
+    with closing(open_store(environ, nobody.message)) as store:
+        session = _Session(project, environ, nobody, store)
+        planned = session.plan()
+        session.remember()
+    return [module.plan for module in planned]
 
 
 @dataclass(frozen=True, slots=True)

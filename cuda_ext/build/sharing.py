@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from cuda_ext.build.task import Task
 from cuda_ext.compiler.job import UnitJob
-from cuda_ext.compiler.preamble import preambles
+from cuda_ext.compiler.preamble import beginnings
+from cuda_ext.compiler.translation_unit import Options
 
 __all__ = ["share_headers"]
 
@@ -18,23 +20,31 @@ _WORTH = 3
 _WORTH_BUILT_IN = 12
 
 
-def share_headers(tasks: Sequence[Task]) -> list[Task]:
-    """`tasks`, each with the longest beginning of its source that it is worthwhile to precompile."""
-    beginnings = [_beginnings(task) for task in tasks]
-    counts = Counter(beginning for of_task in beginnings for beginning in of_task)
+def share_headers(tasks: Sequence[tuple[Task, bytes | None]]) -> list[Task]:
+    """The tasks, each with the longest beginning of its source that it is worthwhile to precompile.
+
+    Each comes with its source as the compiler gets it, or ``None`` if it does not precompile.
+    """
+    found = [_beginnings(task, source) for task, source in tasks]
+    counts = Counter(beginning for of_task in found for beginning in of_task)
     shared = []
-    for task, of_task in zip(tasks, beginnings, strict=True):
+    for (task, _), of_task in zip(tasks, found, strict=True):
         worth = [b for b in of_task if counts[b] >= (_WORTH if b[1] else _WORTH_BUILT_IN)]
-        affinity, preamble = worth[-1] if worth else ("", None)
-        name = f"{affinity} {preamble!r}" if preamble is not None else ""
-        shared.append(replace(task, preamble=preamble, affinity=name))
+        setting, preamble = worth[-1] if worth else ("", None)
+        affinity = f"{setting} {preamble!r}" if preamble is not None else ""
+        shared.append(replace(task, preamble=preamble, affinity=affinity))
     return shared
 
 
-def _beginnings(task: Task) -> Iterable[tuple[str, bytes]]:
-    """The beginnings of `task`'s source, from none to all its leading includes, with what they are for."""
+def _beginnings(task: Task, source: bytes | None) -> list[tuple[str, bytes]]:
+    """What `task` may begin with, from nothing to all its leading includes, and what it is compiled for."""
     job = task.jobs[0]
-    if not isinstance(job, UnitJob) or not task.compiler.precompiles:
+    if not isinstance(job, UnitJob) or source is None:
         return []
-    setting = f"{task.compiler.identity} {job.action} {job.architecture} {job.unit.options}"
-    return [(setting, preamble) for preamble in preambles(job.unit.source)]
+    setting = f"{task.compiler.identity} {job.action} {job.architecture} {_spelled(job.unit.options)}"
+    return [(setting, beginning) for beginning in beginnings(source)]
+
+
+@cache
+def _spelled(options: Options) -> str:
+    return repr(options)

@@ -7,8 +7,9 @@ import os
 import platform
 import shutil
 import tempfile
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,8 +29,8 @@ __all__ = ["Done", "Task", "remove_scratch"]
 class Done:
     """What came out of a task: a product for each job, encoded, and how that came about.
 
-    ``worker`` names the process that did it, ``began`` is when, in seconds since the epoch, and ``seconds`` how
-    long it took there.
+    ``worker`` names the process that did it, ``began`` is when, in seconds since the epoch, and ``seconds``
+    how long it took there.
     """
 
     products: tuple[bytes, ...]
@@ -63,9 +64,11 @@ class Task:
 
     def __call__(self) -> Done:
         """Raises :class:`~cuda_ext.errors.BuildError`."""
-        began, clock = time.time(), time.perf_counter()
-        compiler = _compiler(self.compiler, self.timed)
-        products = perform(self.jobs, compiler, self.preamble)
+        with _lock:
+            compiler = _compiler(self.compiler, self.timed)
+        with _lock if self.compiler.name == "nvrtc" else nullcontext():
+            began, clock = time.time(), time.perf_counter()
+            products = perform(self.jobs, compiler, self.preamble)
         return Done(
             tuple(map(encode, products)),
             products[0].trace.reads,
@@ -74,6 +77,11 @@ class Task:
             began,
             time.perf_counter() - clock,
         )
+
+
+# For those who call tasks in several threads. NVRTC's front end does one at a time anyway, and the files that
+# this process's Nvrtc keeps in its scratch directory are for one.
+_lock = threading.Lock()
 
 
 @cache

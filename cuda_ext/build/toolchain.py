@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from cuda_ext.build.cache import FileDigests, Resolve, key_of
 from cuda_ext.compiler import linker
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.job import Job, LinkJob
+from cuda_ext.compiler.job import Job, LinkJob, UnitJob
 from cuda_ext.compiler.module import UnitPlan
 from cuda_ext.compiler.reads import Resolver
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
@@ -29,16 +29,12 @@ __all__ = ["CompilerSpec", "Toolchain", "identity"]
 
 @dataclass(frozen=True, slots=True)
 class CompilerSpec:
-    """How another process gets the same compiler; ``identity`` tells whether it did.
-
-    ``precompiles`` says whether it can precompile headers.
-    """
+    """How another process gets the same compiler; ``identity`` tells whether it did."""
 
     name: str
     executable: str | None
     launcher: str | None
     identity: str
-    precompiles: bool
 
     def open(self, scratch: Path, timed: bool) -> Compiler:
         """The compiler. Raises :class:`ToolchainError` if this machine has another one."""
@@ -71,6 +67,7 @@ class Toolchain:
         self._store = store
         self._digests = digests
         self._resolvers: dict[tuple[Path, ...], Resolver] = {}
+        self._headers: dict[int, tuple[Mapping[str, bytes], str]] = {}
         self.name = compiler.name
 
     @cached_property
@@ -93,11 +90,7 @@ class Toolchain:
     def spec(self) -> CompilerSpec:
         executable = getattr(self._compiler, "executable", None)
         launcher = getattr(self._compiler, "launcher", None)
-        # NVRTC can since 12.8.
-        precompiles = self.name == "nvrtc" and tuple(map(int, self.version.split("."))) >= (12, 8)
-        return CompilerSpec(
-            self.name, str(executable) if executable else None, launcher, self.identity, precompiles
-        )
+        return CompilerSpec(self.name, str(executable) if executable else None, launcher, self.identity)
 
     @cache  # noqa: B019 - one instance lives as long as the build
     def capabilities(self) -> tuple[int, ...]:
@@ -119,6 +112,17 @@ class Toolchain:
             outside[self._resolvers[path]] = None
         return lambda name: own.get(name) or next(filter(None, (find(name) for find in outside)), None)
 
+    def shareable(self, job: Job) -> bytes | None:
+        """The source of `job` as the compiler gets it, if that can precompile what it begins with."""
+        # NVRTC can since 12.8.
+        if not isinstance(job, UnitJob) or self.name != "nvrtc" or self._release < (12, 8):
+            return None
+        return self._compiler.led_source(job.unit)
+
+    @cached_property
+    def _release(self) -> tuple[int, ...]:
+        return tuple(map(int, self.version.split(".")))
+
     def key(self, job: Job) -> str:
         """The key of `job`: all that decides on its product, but the headers that it reads."""
         if isinstance(job, LinkJob):
@@ -128,12 +132,26 @@ class Toolchain:
 
     def key_of_library(self, units: Iterable[UnitPlan], *how: str) -> str:
         """The key of what is made of all of `units`, headers included, in a way that `how` describes."""
-        fields: list[str] = []
-        for plan in units:
-            headers = sorted(plan.unit.header_digests.items())
-            targets = (f"{plan.part} {len(headers)}", *map(str, plan.architectures))
-            fields += [self._key_of_source(plan.unit), " ".join(targets), *(f for h in headers for f in h)]
+        fields = [
+            field
+            for plan in units
+            for field in (
+                self._key_of_source(plan.unit),
+                self._key_of_headers(plan.unit),
+                _spelled(plan.architectures),
+                str(plan.part),
+            )
+        ]
         return key_of("library", self.linker_identity, *how, *fields)
+
+    def _key_of_headers(self, unit: TranslationUnit) -> str:
+        # Units that begin alike have the same object, and there may be many of them.
+        known = self._headers.get(id(unit.headers))
+        if known is None or known[0] is not unit.headers:
+            digests = sorted(unit.header_digests.items())
+            known = unit.headers, key_of("headers", *(field for item in digests for field in item))
+            self._headers[id(unit.headers)] = known
+        return known[1]
 
     @cache  # noqa: B019
     def _key_of_source(self, unit: TranslationUnit) -> str:
@@ -152,3 +170,8 @@ class Toolchain:
             known = json.dumps(ask()).encode()
             self._store.put(key, known)
         return json.loads(known)
+
+
+@cache
+def _spelled(architectures: tuple[Architecture, ...]) -> str:
+    return " ".join(map(str, architectures))

@@ -132,6 +132,9 @@ class Nvcc:
         own = [d for root in self._roots for d in (root / "include", *sorted(root.glob("targets/*/include")))]
         return [*unit.options.include_directories(), *own, *self._header_directories]
 
+    def led_source(self, unit: TranslationUnit) -> bytes:
+        return unit.source
+
     @cached_property
     def _roots(self) -> list[Path]:
         """Where its toolkit lies, as it calls it, and really."""
@@ -246,8 +249,9 @@ class Nvcc:
             *options,
             *("-x", "cu", unit.name, "-o", _OUTPUT),
         ]
-        # What a killed compiler leaves behind goes with the directory.
-        environ = {**self._environ, "TMPDIR": str(directory)}
+        # What a killed compiler leaves behind goes with the directory; the server that sccache leaves running
+        # needs a lasting one.
+        environ = self._environ if self.launcher else {**self._environ, "TMPDIR": str(directory)}
         return process.run(command, environ=environ, directory=directory)
 
     def _why_not_run(self, error: OSError) -> str:

@@ -17,6 +17,7 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.bindings import binding, library_files
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
+from cuda_ext.compiler.preamble import led
 from cuda_ext.compiler.reads import looked_up
 from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
 from cuda_ext.compiler.trace import Span, Trace, headers_of, read_time_trace
@@ -75,6 +76,13 @@ class Nvrtc:
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         return [*unit.options.include_directories(), *self.header_directories]
 
+    def led_source(self, unit: TranslationUnit) -> bytes:
+        """The source as NVRTC gets it. It depends on nothing but the unit and the headers that it reads."""
+        if unit.options.pre_include or any("include" in option for option in unit.options.raw):
+            return unit.source  # it begins with something else
+        directories = tuple(map(str, self.search_path(unit)))
+        return led(unit.source, lambda name: unit.headers.get(name) or _text(name, directories))
+
     def capabilities(self) -> tuple[int, ...]:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
         return tuple(sorted(architectures))
@@ -111,6 +119,7 @@ class Nvrtc:
         self, unit: TranslationUnit, options: list[str], preamble: bytes | None
     ) -> tuple[_Program, Trace]:
         """Compile `unit`; the program, and its own account of how it came about."""
+        unit = replace(unit, source=self.led_source(unit))
         program = _Program(self._nvrtc, unit)
         opened: frozenset[str] = frozenset()
         if self._scratch and preamble is not None:
@@ -144,7 +153,7 @@ class Nvrtc:
             if all(made.headers.get(n, b"") == unit.headers.get(n, b"") for n in made.opened):
                 return made
         path = directory / f"{sum(map(len, self._known.values()))}.pch"
-        head = replace(unit, source=preamble, instantiate=())
+        head = replace(unit, name="preamble", source=preamble, instantiate=())
         with self._time_trace(head) as (tracing, spans):
             # If it fails, the source that begins so fails too, and says why.
             _Program(self._nvrtc, head).compile([*options, *tracing, f"--create-pch={path}"])
@@ -182,6 +191,14 @@ class Nvrtc:
         status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
         if int(status) != 0:
             raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
+
+
+@cache
+def _text(name: str, directories: tuple[str, ...]) -> bytes | None:
+    for directory in directories:
+        with suppress(OSError):
+            return Path(directory, name).read_bytes()
+    return None
 
 
 @dataclass(frozen=True, slots=True)

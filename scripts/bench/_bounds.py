@@ -63,8 +63,10 @@ def bounds(measured: Measured) -> Iterator[Bound]:
     yield Bound("(b) new clone, warm cache / cold", 5, "%", _scaled(_ratio(clone, b_cold), 100))
     most = max(planning.seconds) if planning else 20_000
     per_unit = planning.per_unit[most] if planning else None
-    yield Bound(f"planning, per unit of {most:,}", 0.1, "ms", _scaled(per_unit, 1000))
-    yield Bound("the same / per unit of the fewest", 1.1, "x", planning.growth if planning else None)
+    yield Bound(f"planning, each further unit up to {most:,}", 0.1, "ms", _scaled(per_unit, 1000))
+    yield Bound(
+        "the same / each further unit among the fewest", 1.1, "x", planning.growth if planning else None
+    )
     yield Bound("(c) one Dask worker / two", 1.7, "x", _ratio(one, two), at_least=True)
     yield Bound("peak memory of the driver process", 300, "MB", _scaled(peak, 1e-6))
 

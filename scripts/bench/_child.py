@@ -27,7 +27,7 @@ def plan(root: Path) -> None:
     """All that comes before the first compilation or look into the cache."""
     project = Project.load(root)
     assert project is not None
-    project._plans()
+    project.plan()
 
 
 def main(action: str, *paths: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,13 +16,18 @@ __all__ = ["Planning", "driver_memory", "planning"]
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """Seconds that planning so many units took, at best, and per unit."""
+    """Seconds that planning so many units took, at best."""
 
     seconds: Mapping[int, float]
 
     @property
     def per_unit(self) -> dict[int, float]:
-        return {count: seconds / count for count, seconds in self.seconds.items()}
+        """Seconds for each unit more, up to a number of units: what starting costs is left out."""
+        counts = sorted(self.seconds)
+        return {
+            more: (self.seconds[more] - self.seconds[fewer]) / (more - fewer)
+            for fewer, more in itertools.pairwise(counts)
+        }
 
     @property
     def growth(self) -> float:

@@ -111,21 +111,15 @@ def _activate(name: str, rng: random.Random) -> tuple[str, int]:
         f"""\
 #include "common.cuh"
 
-// An activation, in place, and the same of the sum of two tensors.
-extern "C" __global__ void {name}(long long n, float* x) {{
-  for (long long i = common::global_index(); i < n; i += common::grid_stride()) {{
-    x[i] = {_activation(rng, "x[i]")};
-  }}
-}}
-
-extern "C" __global__ void {name}_sum(long long n, const float* a, const float* b, float* y) {{
+// An activation of the sum of two tensors.
+extern "C" __global__ void {name}(long long n, const float* a, const float* b, float* y) {{
   for (long long i = common::global_index(); i < n; i += common::grid_stride()) {{
     const float x = a[i] + b[i];
     y[i] = {_activation(rng, "x")};
   }}
 }}
 """,
-        2,
+        1,
     )
 
 
@@ -186,10 +180,7 @@ extern "C" __global__ void {name}(int width, int height, const float* x, float* 
 
 
 def _clamp(name: str, rng: random.Random) -> tuple[str, int]:
-    types = rng.sample(["float", "double", "int", "short", "unsigned char"], 2)
-    instances = "\n".join(
-        f"template __global__ void {name}<{t}>(long long, const {t}*, {t}, {t}, {t}*);" for t in types
-    )
+    chosen = rng.choice(["float", "double", "int", "short", "unsigned char"])
     return (
         f"""\
 #include "common.cuh"
@@ -203,9 +194,9 @@ __global__ void {name}(long long n, const T* x, T low, T high, T* y) {{
   }}
 }}
 
-{instances}
+template __global__ void {name}<{chosen}>(long long, const {chosen}*, {chosen}, {chosen}, {chosen}*);
 """,
-        2,
+        1,
     )
 
 
@@ -216,7 +207,7 @@ def _gather(name: str, rng: random.Random) -> tuple[str, int]:
         f"""\
 constexpr int COLUMNS = {columns};
 
-// Rows of a table by their numbers; the other kernel adds them back.
+// Rows of a table by their numbers.
 extern "C" __global__ void {name}(int n, const {index}* rows, const float* table, float* out) {{
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
@@ -225,26 +216,15 @@ extern "C" __global__ void {name}(int n, const {index}* rows, const float* table
 #pragma unroll
   for (int column = 0; column < COLUMNS; ++column) to[column] = {_number(rng)} * from[column];
 }}
-
-extern "C" __global__ void {name}_add(int n, const {index}* rows, const float* in, float* table) {{
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  float* row = table + static_cast<long long>(rows[i]) * COLUMNS;
-#pragma unroll
-  for (int column = 0; column < COLUMNS; ++column) atomicAdd(row + column, in[1ll * i * COLUMNS + column]);
-}}
 """,
-        2,
+        1,
     )
 
 
 def _reduce(name: str, rng: random.Random) -> tuple[str, int]:
-    types = rng.sample(["float", "double", "int", "unsigned int"], 2)
+    chosen = rng.choice(["float", "double", "int", "unsigned int"])
     block = rng.choice([64, 128, 256, 512])
     term = rng.choice(["x[i]", "x[i] * x[i]", "x[i] * y[i]", "(x[i] - y[i]) * (x[i] - y[i])"])
-    instances = "\n".join(
-        f"template __global__ void {name}<{t}>(long long, const {t}*, const {t}*, {t}*);" for t in types
-    )
     return (
         f"""\
 #include "common.cuh"
@@ -260,9 +240,9 @@ __global__ void __launch_bounds__(BLOCK) {name}(long long n, const T* x, const T
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }}
 
-{instances}
+template __global__ void {name}<{chosen}>(long long, const {chosen}*, const {chosen}*, {chosen}*);
 """,
-        2,
+        1,
     )
 
 

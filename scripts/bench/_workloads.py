@@ -131,7 +131,7 @@ def _workload(key: str, title: str, root: Path, kernels: dict[str, int]) -> Work
     assert project is not None
     modules: dict[str, tuple[tuple[str, ...], ...]] = {}
     units: list[Unit] = []
-    for module, _ in project._plans():
+    for module in project.plan():
         targets = [tuple(map(str, planned.architectures)) for planned in module.units]
         # A linked module is one library.
         modules[module.name] = tuple(targets[:1] if module.link else targets)
