@@ -42,8 +42,9 @@ def sources(root: Path) -> list[str]:
 def planned(root: Path, nvrtc: Nvrtc) -> ModulePlan:
     """The plan of the only module."""
     (module,) = load(root).modules
-    files.check_overrides([module], root)
-    return plan.plan_module(module, root, nvrtc)
+    found = plan.Sources(module, root)
+    files.check_overrides([(module, found.names)])
+    return plan.plan_module(module, found, nvrtc)
 
 
 def unit(root: Path, nvrtc: Nvrtc) -> TranslationUnit:
@@ -316,7 +317,7 @@ def test_an_override_among_the_defaults_is_for_a_source_of_any_module(tmp_path: 
     sources = ["b.cu"]
     """
     write_project(tmp_path, table, {"a.cu": "", "b.cu": ""})
-    files.check_overrides(load(tmp_path).modules, tmp_path)
+    files.check_overrides((m, files.find_sources(m, tmp_path)) for m in load(tmp_path).modules)
 
 
 def test_an_override_among_the_defaults_for_no_source_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
@@ -374,7 +375,8 @@ def test_all_major_is_the_default(tmp_path: Path, nvrtc: Nvrtc) -> None:
 def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, f'{TABLE}architectures = ["native", "sm_80"]')
     (module,) = load(tmp_path).modules
-    targets = plan.plan_module(module, tmp_path, nvrtc, native=[90, 100, 90]).units[0].architectures
+    native = plan.plan_module(module, plan.Sources(module, tmp_path), nvrtc, native=[90, 100, 90])
+    targets = native.units[0].architectures
     assert [str(a) for a in targets] == ["sm_80", "sm_90", "sm_100"]
 
 

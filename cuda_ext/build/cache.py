@@ -14,15 +14,18 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
+from cuda_ext import __version__
+from cuda_ext.errors import BuildError
 from cuda_ext.store import Store
 
 __all__ = ["Cache", "FileDigests", "Known", "Resolve", "key_of"]
 
 # Part of every key: entries of other versions of this package are not found.
-_SCHEMA = b"1 "
+_SCHEMA = f"{__version__} ".encode()
 # How many sets of names are kept under one key.
 _SETS = 8
 # Nanoseconds in which a file may change twice without a trace in its times.
@@ -31,6 +34,8 @@ _TICK = 2_000_000_000
 _new_digest = partial(hashlib.blake2b, digest_size=32)
 
 Resolve = Callable[[str], str | None]
+
+_T = TypeVar("_T")
 
 
 def key_of(*fields: str | bytes | None) -> str:
@@ -43,11 +48,19 @@ def key_of(*fields: str | bytes | None) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-class Known(NamedTuple):
-    """What the cache has: the content, and the names of headers that it depends on."""
+@dataclass(frozen=True, slots=True)
+class Known(Generic[_T]):
+    """What the cache has: the content, decoded, and the names of headers that it depends on."""
 
-    content: bytes
+    content: _T
     reads: frozenset[str]
+
+
+def _json(content: bytes | None) -> object:
+    """What an entry says; nothing where there is none, or one that others wrote and that says nothing."""
+    with suppress(ValueError):
+        return json.loads(content or b"null")
+    return None
 
 
 class Cache:
@@ -56,11 +69,16 @@ class Cache:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def find(self, key: str, resolve: Resolve) -> Known | None:
-        """What is known under `key`; `resolve` tells what a name leads to."""
+    def find(self, key: str, resolve: Resolve, decode: Callable[[bytes], _T]) -> Known[_T] | None:
+        """What is known under `key`; `resolve` tells what a name leads to.
+
+        What `decode` refuses with a :class:`BuildError` is not known.
+        """
         for names in self._sets(key):
-            if (content := self.store.get(_with(key, names, resolve))) is not None:
-                return Known(content, frozenset(names))
+            content = self.store.get(_with(key, names, resolve))
+            with suppress(BuildError):
+                if content is not None:
+                    return Known(decode(content), frozenset(names))
         return None
 
     def keep(self, key: str, reads: Iterable[str], resolve: Resolve, content: bytes) -> None:
@@ -73,8 +91,10 @@ class Cache:
         self.store.put(_with(key, names, resolve), content)
 
     def _sets(self, key: str) -> list[list[str]]:
-        content = self.store.get(key)
-        return json.loads(content) if content is not None else []
+        match _json(self.store.get(key)):
+            case list(sets) if all(isinstance(s, list) and all(isinstance(n, str) for n in s) for s in sets):
+                return sets
+        return []
 
 
 def _with(key: str, names: Iterable[str], resolve: Resolve) -> str:
@@ -92,10 +112,9 @@ class FileDigests:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._key = key_of("files")
-        self._known: dict[str, list[int | str]] = {}
         self._seen: dict[str, str | None] = {}
-        with suppress(ValueError, TypeError):
-            self._known = json.loads(store.get(self._key) or b"{}")
+        found = _json(store.get(self._key))
+        self._known: dict[str, list[int | str]] = found if isinstance(found, dict) else {}
         self._changed = False
         self._began = time.time_ns()
 
@@ -109,9 +128,9 @@ class FileDigests:
         try:
             status = os.stat(path)
             state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-            known = self._known.get(path)
-            if known and known[:-1] == state:
-                return str(known[-1])
+            match self._known.get(path):
+                case [*before, str(digest)] if before == state:
+                    return digest
             with open(path, "rb") as file:
                 digest = hashlib.file_digest(file, _new_digest).hexdigest()
         except OSError:

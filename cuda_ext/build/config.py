@@ -198,7 +198,7 @@ def _module(name: str, value: object, common: _Table) -> ModuleConfig:
         raise ConfigError(
             f'{module.key_path("emit")}: "ltoir" is what others link; with link = true choose another'
         )
-    if settings.launcher and settings.compiler == "nvrtc":
+    if "launcher" in own.settings and settings.compiler == "nvrtc":
         raise ConfigError(
             f"{module.key_path('launcher')}: runs nvcc, and this module is compiled by NVRTC; "
             'remove it, or choose compiler = "nvcc"'

@@ -19,8 +19,9 @@ class Durations:
         self._store = store
         self._key = key_of("durations", *modules)
         self._known: dict[str, float] = {}
-        with suppress(ValueError):
-            self._known = json.loads(store.get(self._key) or b"{}")
+        with suppress(ValueError, TypeError, AttributeError):
+            found = json.loads(store.get(self._key) or b"{}")
+            self._known = {str(name): float(seconds) for name, seconds in found.items()}
         self._measured: dict[str, float] = {}
 
     def known(self, module: str, job: Job) -> float | None:

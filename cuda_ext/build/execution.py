@@ -76,6 +76,11 @@ class _Wish(NamedTuple):
     position: int
 
 
+def _checked(content: bytes) -> bytes:
+    decode(content)
+    return content
+
+
 class Execution:
     """One build's compilations, all told to `progress`; ``records`` has each as it ended."""
 
@@ -113,8 +118,8 @@ class Execution:
         return [self._results[index] for index in range(len(works))]
 
     def _begin(self, index: int, work: Work) -> None:
-        if known := self._cache.find(work.key, work.resolve):
-            library = PackedLibrary.decode(known.content)
+        if known := self._cache.find(work.key, work.resolve, PackedLibrary.decode):
+            library = known.content
             self._results[index] = Made(library, known.reads)
             for image in library.unit.images:
                 self._record(work.module, library.unit.sources[0], image.architecture, "compile", "cached")
@@ -153,7 +158,7 @@ class Execution:
             self._wishes[key].append(wish)
             return
         self._progress.plan(1)
-        if known := self._cache.find(key, toolchain.resolver(job.units)):
+        if known := self._cache.find(key, toolchain.resolver(job.units), _checked):
             self._fulfil([wish], self._spool.put(known.content), known.reads)
             self._tell(wish.library.work.module, [job], "cached")
         else:

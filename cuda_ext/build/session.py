@@ -187,8 +187,8 @@ class _Session:
 
 def _known(planned: Sequence[_Planned], cache: Cache) -> dict[str, Package]:
     """The packages that the cache has, whole, by the keys of their modules."""
-    found = {module.key: cache.find(module.key, module.resolve) for module in planned}
-    return {key: Package.decode(known.content) for key, known in found.items() if known}
+    found = {module.key: cache.find(module.key, module.resolve, Package.decode) for module in planned}
+    return {key: known.content for key, known in found.items() if known}
 
 
 def _assembled(module: _Planned, results: Sequence[Made], cache: Cache) -> Package:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from cuda_ext.build.cache import FileDigests, Resolve, key_of
 from cuda_ext.compiler import linker
@@ -25,6 +27,9 @@ from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUni
 from cuda_ext.store import Store
 
 __all__ = ["CompilerSpec", "Toolchain", "identity"]
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class Toolchain:
 
     @cached_property
     def version(self) -> str:
-        version = str(self._ask("version", lambda: self._compiler.version))
+        version = self._ask("version", lambda: self._compiler.version, _version)
         self._compiler.remember(version)
         return version
 
@@ -94,11 +99,11 @@ class Toolchain:
 
     @cache  # noqa: B019 - one instance lives as long as the build
     def capabilities(self) -> tuple[int, ...]:
-        return tuple(self._ask("capabilities", self._compiler.capabilities))
+        return self._ask("capabilities", self._compiler.capabilities, _numbers)
 
     @cache  # noqa: B019
     def supports(self, architecture: Architecture) -> bool:
-        return bool(self._ask(f"supports {architecture}", lambda: self._compiler.supports(architecture)))
+        return self._ask(f"supports {architecture}", lambda: self._compiler.supports(architecture), _truth)
 
     def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
         """What the names that compilations of `units` look up lead to now."""
@@ -163,13 +168,29 @@ class Toolchain:
         fields = asdict(options) | {"define": sorted(options.define.items())}
         return key_of("options", self.identity, json.dumps(fields))
 
-    def _ask(self, question: str, ask: Callable[[], Any]) -> Any:
+    def _ask(self, question: str, ask: Callable[[], _T], valid: Callable[[object], _T | None]) -> _T:
+        """What the compiler says; from the store, if `valid` takes it for an answer."""
         key = key_of("answer", self.identity, question)
-        known = self._store.get(key)
-        if known is None:
-            known = json.dumps(ask()).encode()
-            self._store.put(key, known)
-        return json.loads(known)
+        with suppress(ValueError, TypeError):
+            known = valid(json.loads(self._store.get(key) or b"null"))
+            if known is not None:
+                return known
+        answer = ask()
+        self._store.put(key, json.dumps(answer).encode())
+        return answer
+
+
+def _version(value: object) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value) else None
+
+
+def _numbers(value: object) -> tuple[int, ...] | None:
+    right = isinstance(value, list) and all(type(number) is int for number in value)
+    return tuple(value) if isinstance(value, list) and right else None
+
+
+def _truth(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 @cache

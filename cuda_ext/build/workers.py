@@ -143,7 +143,7 @@ class WorkerPool(Executor):
             if self._ended:
                 break
             with self._lock:
-                how = _how(self._processes.pop(number).wait())
+                how = _how(process.end(self._processes.pop(number)))
         self._lost += 1
         if shutil.disk_usage(self._scratch).free < _SPACE:
             raise BuildError(

@@ -84,16 +84,21 @@ def start_python(code: str, *arguments: str) -> Child:
     )
 
 
-def end(child: Child) -> None:
-    """End what :func:`start_python` started: its input ends, and if it goes on all the same, so does it."""
-    with suppress(OSError):
-        cast("IO[bytes]", child.stdin).close()
+def end(child: Child) -> int:
+    """End what :func:`start_python` started, and return its exit code.
+
+    Its input ends, and if it goes on all the same, so does it.
+    """
+    pipes = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+    for _ in range(2):  # what was not sent fails the first time
+        with suppress(OSError):
+            pipes[0].close()
     try:
         child.wait(timeout=10)
     except subprocess.TimeoutExpired:
         child.kill()
-        child.wait()
-    cast("IO[bytes]", child.stdout).close()
+    pipes[1].close()
+    return child.wait()
 
 
 @contextmanager

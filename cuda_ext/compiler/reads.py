@@ -82,6 +82,7 @@ def make_dependencies(rule: str) -> list[str]:
     """
     # ccache leaves no space before the colon.
     _, prerequisites = re.split(r"\s*:\s", rule.replace("\\\n", " "), maxsplit=1)
+    prerequisites = prerequisites.replace("$$", "$")
     return [re.sub(r"\\(.)", r"\1", name) for name in re.findall(r"(?:\\.|\S)+", prerequisites)]
 
 
