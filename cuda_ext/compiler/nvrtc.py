@@ -81,7 +81,7 @@ class Nvrtc:
         if unit.options.pre_include or any("include" in option for option in unit.options.raw):
             return unit.source  # it begins with something else
         directories = tuple(map(str, self.search_path(unit)))
-        return led(unit.source, lambda name: unit.headers.get(name) or _text(name, directories))
+        return led(unit.source, lambda name: unit.headers.get(name) or _text(name, directories), unit.headers)
 
     def capabilities(self) -> tuple[int, ...]:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
@@ -123,9 +123,9 @@ class Nvrtc:
         program = _Program(self._nvrtc, unit)
         opened: frozenset[str] = frozenset()
         if self._scratch and preamble is not None:
-            made = self._precompiled(self._scratch, unit, options, preamble)
-            options = [*options, f"--use-pch={made.path}"]
-            opened = made.opened
+            if made := self._precompiled(self._scratch, unit, options, preamble):
+                options = [*options, f"--use-pch={made.path}"]
+                opened = made.opened
         with self._time_trace(unit) as (tracing, spans):
             succeeded = program.compile([*options, *tracing])
         if not succeeded:
@@ -143,8 +143,11 @@ class Nvrtc:
 
     def _precompiled(
         self, directory: Path, unit: TranslationUnit, options: list[str], preamble: bytes
-    ) -> _Precompiled:
-        """`preamble`, which `unit` begins with, precompiled for `options` in `directory`."""
+    ) -> _Precompiled | None:
+        """`preamble`, which `unit` begins with, precompiled for `options` in `directory`.
+
+        ``None`` if it has a mistake, which is then the source's own.
+        """
         # The seed is for what has no name outside its source, which a header has not.
         options = [option for option in options if not option.startswith(_SEED)]
         known = self._known.setdefault((*options, preamble), [])
@@ -155,8 +158,9 @@ class Nvrtc:
         path = directory / f"{sum(map(len, self._known.values()))}.pch"
         head = replace(unit, name="preamble", source=preamble, instantiate=())
         with self._time_trace(head) as (tracing, spans):
-            # If it fails, the source that begins so fails too, and says why.
             _Program(self._nvrtc, head).compile([*options, *tracing, f"--create-pch={path}"])
+        if not path.is_file():
+            return None
         known.append(_Precompiled(path, frozenset(headers_of(spans)), unit.headers))
         return known[-1]
 

@@ -9,7 +9,7 @@ the same order.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 __all__ = ["beginnings", "led"]
 
@@ -22,11 +22,8 @@ _LINE = re.compile(
     rb"GAP (?: \#[ \t]*pragma[ \t]+once\b[^\n]*+ GAP )?+".replace(b"GAP", _GAP) + _INCLUDE + _END, _FLAGS
 )
 _ONCE = re.compile(
-    rb"GAP \#[ \t]*pragma[ \t]+once\b[^\n]*+ GAP".replace(b"GAP", _GAP) + _INCLUDE + _END, _FLAGS
-)
-_GUARDED = re.compile(
-    rb"GAP (?: \#[ \t]*pragma[ \t]+once\b | \#[ \t]*ifndef[ \t]+(\w+) GAP \#[ \t]*define[ \t]+\1\b )".replace(
-        b"GAP", _GAP
+    rb"GAP \#[ \t]*pragma[ \t]+once\b[^\n]*+ GAP (?: INCLUDE )?".replace(b"GAP", _GAP).replace(
+        b"INCLUDE", _INCLUDE + _END
     ),
     _FLAGS,
 )
@@ -34,27 +31,30 @@ _GUARDED = re.compile(
 _FIRST_LINE = b"#line 1\n"
 
 
-def led(source: bytes, find: Callable[[str], bytes | None]) -> bytes:
+def led(source: bytes, find: Callable[[str], bytes | None], own: Container[str] = ()) -> bytes:
     """`source`, with the headers in front that its first include would come to before anything else.
 
-    `find` gives the text of a header by name. One is followed as long as nothing but ``#pragma once`` stands
-    before its own first include, and put in front if including it again does nothing.
+    `find` gives the text of a header by name, and `own` has the names of the project's. A header is followed, and
+    put in front, if ``#pragma once`` is all that stands before its own first include.
 
-    >>> texts = {"x.h": b"#pragma once\\n#include <y.h>\\n", "y.h": b"#ifndef Y\\n#define Y\\n#endif\\n"}
+    >>> texts = {"x.h": b"#pragma once\\n#include <y.h>\\n", "y.h": b"#pragma once\\nint y;\\n"}
     >>> led(b"#include <x.h>\\nint x;\\n", texts.get)
     b'#include <y.h>\\n#line 1\\n#include <x.h>\\nint x;\\n'
     """
-    found: list[bytes] = []
-    here = _LINE.match(source)
-    while here and (text := find(_name(here[1]))) is not None:
-        here = _ONCE.match(text)
-        inner = find(_name(here[1])) if here else None
-        if here is None or inner is None or not _GUARDED.match(inner) or here[1] in found:
+    first = _LINE.match(source)
+    chain: list[bytes] = []
+    directive = first[1] if first else None
+    while directive and directive not in chain:
+        here = _ONCE.match(find(_name(directive)) or b"")
+        if here is None:
             break
-        found.append(here[1])
-    if not found:
+        chain.append(directive)
+        # Others' headers look beside themselves for what they quote, and their names do not tell where.
+        quoted = here[1] and b'"' in here[1]
+        directive = None if quoted and _name(directive) not in own else here[1]
+    if len(chain) < 2:
         return source
-    return b"".join([*(line + b"\n" for line in reversed(found)), _FIRST_LINE, source])
+    return b"".join([*(line + b"\n" for line in reversed(chain[1:])), _FIRST_LINE, source])
 
 
 def beginnings(source: bytes) -> list[bytes]:
