@@ -40,11 +40,21 @@ def fresh(directory: Path) -> Path:
     return directory
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = fresh(tmp_path / "cache")
-    monkeypatch.setenv("CUDA_EXT_CACHE", str(directory))
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that was built, with the cache of that build."""
+    directory = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_EXT_CACHE", str(fresh(directory / "cache")))
+        build(write_project(directory / "project", TABLE, FILES))
     return directory
+
+
+@pytest.fixture
+def cache(built_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that has all of the project."""
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+    return shutil.copytree(built_once / "cache", tmp_path / "cache", symlinks=True)
 
 
 @pytest.fixture
@@ -146,6 +156,7 @@ def test_a_read_only_cache_is_used_no_more_and_costs_one_line(
 
 
 def test_a_cache_that_is_removed_during_a_build(project: Path, cache: Path) -> None:
+    shutil.rmtree(cache / "objects")
     removed = []
 
     def remove(line: str) -> None:
@@ -216,6 +227,7 @@ def test_two_users_of_a_full_cache_get_one_error_each_and_no_damage(project: Pat
 def test_a_full_temporary_directory_is_one_error_and_spoils_nothing(
     project: Path, cache: Path, tmp_path: Path, room: int
 ) -> None:
+    shutil.rmtree(cache / "objects")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=256k", "none") as disk:
         (disk / "filler").write_bytes(bytes((256 - room) << 10))
         one = user(project, TMPDIR=str(disk))

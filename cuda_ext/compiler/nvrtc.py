@@ -122,10 +122,9 @@ class Nvrtc:
         unit = replace(unit, source=self.led_source(unit))
         program = _Program(self._nvrtc, unit)
         opened: frozenset[str] = frozenset()
-        if self._scratch and preamble is not None:
-            if made := self._precompiled(self._scratch, unit, options, preamble):
-                options = [*options, f"--use-pch={made.path}"]
-                opened = made.opened
+        if made := self._precompiled(unit, options, preamble):
+            options = [*options, f"--use-pch={made.path}"]
+            opened = made.opened
         with self._time_trace(unit) as (tracing, spans):
             succeeded = program.compile([*options, *tracing])
         if not succeeded:
@@ -142,12 +141,14 @@ class Nvrtc:
         return program, Trace(reads, tuple(spans) if self._timed else ())
 
     def _precompiled(
-        self, directory: Path, unit: TranslationUnit, options: list[str], preamble: bytes
+        self, unit: TranslationUnit, options: list[str], preamble: bytes | None
     ) -> _Precompiled | None:
-        """`preamble`, which `unit` begins with, precompiled for `options` in `directory`.
+        """`preamble`, which `unit` begins with, precompiled for `options`.
 
-        ``None`` if it has a mistake, which is then the source's own.
+        ``None`` if it has a mistake, which is then the source's own, or if there is none or no place for it.
         """
+        if self._scratch is None or preamble is None:
+            return None
         # The seed is for what has no name outside its source, which a header has not.
         options = [option for option in options if not option.startswith(_SEED)]
         known = self._known.setdefault((*options, preamble), [])
@@ -155,7 +156,7 @@ class Nvrtc:
             # It may have been made from other headers of the same names.
             if all(made.headers.get(n, b"") == unit.headers.get(n, b"") for n in made.opened):
                 return made
-        path = directory / f"{sum(map(len, self._known.values()))}.pch"
+        path = self._scratch / f"{sum(map(len, self._known.values()))}.pch"
         head = replace(unit, name="preamble", source=preamble, instantiate=())
         with self._time_trace(head) as (tracing, spans):
             _Program(self._nvrtc, head).compile([*options, *tracing, f"--create-pch={path}"])

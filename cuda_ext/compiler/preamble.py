@@ -34,8 +34,8 @@ _FIRST_LINE = b"#line 1\n"
 def led(source: bytes, find: Callable[[str], bytes | None], own: Container[str] = ()) -> bytes:
     """`source`, with the headers in front that its first include would come to before anything else.
 
-    `find` gives the text of a header by name, and `own` has the names of the project's. A header is followed, and
-    put in front, if ``#pragma once`` is all that stands before its own first include.
+    `find` gives the text of a header by name, and `own` has the names of the project's. A header is followed,
+    and put in front, if ``#pragma once`` is all that stands before its own first include.
 
     >>> texts = {"x.h": b"#pragma once\\n#include <y.h>\\n", "y.h": b"#pragma once\\nint y;\\n"}
     >>> led(b"#include <x.h>\\nint x;\\n", texts.get)
