@@ -152,7 +152,17 @@ class Manifest:
 
 def dumps(manifest: Manifest) -> str:
     """Write `manifest` as JSON. The same manifest gives the same text."""
-    return json.dumps(dataclasses.asdict(manifest), indent=1, ensure_ascii=False) + "\n"
+    # A line for each unit, kernel and symbol: there may be tens of thousands.
+    texts = []
+    for each in dataclasses.fields(manifest):
+        value = getattr(manifest, each.name)
+        if isinstance(value, tuple):
+            lines = (json.dumps(dataclasses.asdict(item), ensure_ascii=False) for item in value)
+            text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
+        else:
+            text = json.dumps(value, ensure_ascii=False)
+        texts.append(f'"{each.name}": {text}')
+    return "{\n " + ",\n ".join(texts) + "\n}\n"
 
 
 def loads(text: str | bytes, origin: str) -> Manifest:

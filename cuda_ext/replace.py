@@ -34,13 +34,13 @@ def replace_directory(
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _only_writer(directory.parent) as alone:
         check(directory)
-        if _holds(directory, files):
-            return
         if os.path.lexists(directory) and not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
         if alone:
             for remains in directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"):
                 shutil.rmtree(remains, ignore_errors=True)
+        if _holds(directory, files):
+            return
         aside = Path(tempfile.mkdtemp(_SUFFIX, f".{directory.name}.", directory.parent))
         try:
             for name, content in files.items():

@@ -40,14 +40,14 @@ architectures = ["sm_80", "sm_90"]
 [tool.cuda_ext.modules."p.kernels"]
 """
 QUICK = 'extern "C" __global__ void quick{0}(int* x) {{ *x = {0}; }}\n'
-# Takes the compiler some seconds.
+# Takes the compiler longer than anybody waits.
 SLOW = """
 template <int N> struct F {
   static __device__ int f(int x) { return F<N - 1>::f(x * N + 1) + F<N - 2>::f(x + N); }
 };
 template <> struct F<0> { static __device__ int f(int x) { return x; } };
 template <> struct F<1> { static __device__ int f(int x) { return x; } };
-extern "C" __global__ void slow(int* x) { *x = F<22>::f(*x); }
+extern "C" __global__ void slow(int* x) { *x = F<28>::f(*x); }
 """
 
 
@@ -108,7 +108,7 @@ def processes(temporary: Path) -> dict[int, str]:
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"TMPDIR={temporary}".encode() in (process / "environ").read_bytes():
-                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")[:80]
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")[:200]
     return found
 
 
@@ -141,6 +141,15 @@ def first_compilation(started: subprocess.Popen[str]) -> None:
     raise AssertionError(started.communicate()[1])
 
 
+def running(temporary: Path, program: str) -> None:
+    """Wait until `program`, which nvcc starts, has begun in earnest."""
+    deadline = time.monotonic() + 30
+    while not any(f"/{program} " in command for command in processes(temporary).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.3)
+
+
 @pytest.fixture
 def reaped() -> Iterator[list[subprocess.Popen[str]]]:
     """Builds to be ended whatever becomes of the test."""
@@ -166,6 +175,8 @@ def test_a_signal_ends_all_of_a_build(
     reaped.append(started)
     first_compilation(started)
     assert len(processes(place.temporary)) > 1
+    if compiler == "nvcc":
+        running(place.temporary, "cicc")
     os.killpg(started.pid, number) if group else started.send_signal(number)
     begin = time.monotonic()
     started.communicate(timeout=30)

@@ -289,18 +289,26 @@ def test_content_is_found_by_what_its_names_lead_to(contents: Cache) -> None:
     contents.keep(KEY, ["a", "b"], {"a": "2", "b": None}.get, b"second")
     contents.keep(KEY, ["a"], {"a": "3"}.get, b"third")
     for names, content in [({"a": "1"}, b"first"), ({"a": "2"}, b"second"), ({"a": "3", "b": "x"}, b"third")]:
-        known = contents.find(KEY, names.get)
+        known = contents.find(KEY, names.get, bytes)
         assert known
         assert known.content == content
-    assert contents.find(KEY, {"a": "1", "b": "appeared"}.get) is None
-    assert contents.find(KEY, {}.get) is None
-    assert contents.find(key_of("another"), {"a": "1"}.get) is None
+    assert contents.find(KEY, {"a": "1", "b": "appeared"}.get, bytes) is None
+    assert contents.find(KEY, {}.get, bytes) is None
+    assert contents.find(key_of("another"), {"a": "1"}.get, bytes) is None
+
+
+def test_content_that_cannot_be_decoded_is_not_known(contents: Cache) -> None:
+    def refuse(content: bytes) -> bytes:
+        raise BuildError("not a record")
+
+    contents.keep(KEY, ["a"], {"a": "1"}.get, b"content")
+    assert contents.find(KEY, {"a": "1"}.get, refuse) is None
 
 
 def test_so_many_sets_of_names_are_kept(contents: Cache) -> None:
     for number in range(20):
         contents.keep(KEY, [f"name{number}"], {f"name{number}": "1"}.get, b"%d" % number)
-    found = [n for n in range(20) if contents.find(KEY, {f"name{n}": "1"}.get)]
+    found = [n for n in range(20) if contents.find(KEY, {f"name{n}": "1"}.get, bytes)]
     assert found == list(range(12, 20))
     assert len(json.loads(contents.store.get(KEY) or b"")) == 8
 

@@ -616,10 +616,14 @@ def test_a_module_that_nobody_can_name_is_asked_for() -> None:
 
 
 def test_a_launcher_runs_nvcc() -> None:
-    assert refused(f'launcher = "sccache"\n[{WHERE}]') == (
-        "tool.cuda_ext.launcher: runs nvcc, and this module is compiled by NVRTC; "
-        'remove it, or choose compiler = "nvcc"'
+    assert refused_key('launcher = "sccache"') == (
+        'launcher: runs nvcc, and this module is compiled by NVRTC; remove it, or choose compiler = "nvcc"'
     )
+
+
+def test_a_launcher_may_be_the_default_of_modules_of_both_compilers() -> None:
+    both = f'launcher = "sccache"\n[{WHERE}]\n[tool.cuda_ext.modules."p.other"]\ncompiler = "nvcc"'
+    assert [m.settings.compiler for m in parse(both).values()] == ["nvrtc", "nvcc"]
 
 
 def test_ltoir_is_not_linked_here() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing
@@ -19,7 +20,7 @@ from cuda_ext.build.durations import Durations
 from cuda_ext.build.progress import Outcome as Ending
 from cuda_ext.build.progress import Progress
 from cuda_ext.build.record import Action, JobRecord
-from cuda_ext.build.sharing import share_headers
+from cuda_ext.build.sharing import LONG, share_headers
 from cuda_ext.build.spool import Place, Spool
 from cuda_ext.build.task import Done, Task
 from cuda_ext.build.toolchain import Toolchain
@@ -30,6 +31,9 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 
 __all__ = ["Execution", "Made", "Work"]
+
+# So many tasks the executor knows at a time, each with its source and a future.
+_KNOWN = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +178,25 @@ class Execution:
 
     def _compile(self, executor: Executor) -> None:
         """Have all jobs done that are wanted, and those that libraries want next."""
-        running = self._send(executor)
-        while running:
+        waiting = deque(self._shared())
+        running = 0
+        while waiting or running:
+            while waiting and running < _KNOWN:
+                task = waiting.popleft()
+                future = executor.submit(task)
+                future.add_done_callback(lambda f, task=task: self._ended.put((task, f)))  # type: ignore[misc]
+                running += 1
             task, future = self._ended.get()
             running -= 1
             for library in self._receive(task, future):
                 self._advance(library)
-            running += self._send(executor)
+            waiting.extendleft(self._shared())
 
-    def _send(self, executor: Executor) -> int:
-        """Hand over what nobody has yet; how many tasks that makes."""
+    def _shared(self) -> list[Task]:
+        """Tasks for what nobody has yet: what is long first, and then what shares headers together."""
         tasks = share_headers(list(self._tasks()))
         self._unsent.clear()
-        for task in sorted(tasks, key=lambda t: -t.expected):
-            future = executor.submit(task)
-            future.add_done_callback(lambda f, task=task: self._ended.put((task, f)))  # type: ignore[misc]
-        return len(tasks)
+        return sorted(tasks, key=lambda t: (-t.expected if t.expected >= LONG else 0.0, t.affinity))
 
     def _tasks(self) -> Iterable[tuple[Task, bytes | None]]:
         keys: dict[Job, str] = {}

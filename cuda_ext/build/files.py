@@ -111,7 +111,9 @@ def _glob(pattern: str, root: Path, where: str) -> list[str]:
         raise ConfigError(f"{where}: {pattern!r}: ** stands between slashes, as in device/**/*.cu")
     # Files only, links that lead nowhere among them.
     found = glob.glob(pattern, root_dir=root, recursive=True) if parts else []
-    names = [name.replace(os.sep, "/") for name in found if not os.path.isdir(f"{root}{os.sep}{name}")]
+    names = [
+        os.path.normpath(n).replace(os.sep, "/") for n in found if not os.path.isdir(f"{root}{os.sep}{n}")
+    ]
     matches = [name for name in names if not _is_embedded(name, root)]
     if not matches:
         raise ConfigError(f"{where}: {_nothing_matches(pattern, root)}")

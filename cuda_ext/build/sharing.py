@@ -12,7 +12,10 @@ from cuda_ext.compiler.job import UnitJob
 from cuda_ext.compiler.preamble import beginnings
 from cuda_ext.compiler.translation_unit import Options
 
-__all__ = ["share_headers"]
+__all__ = ["LONG", "share_headers"]
+
+# Seconds from which on a task's own length counts for more than what it shares with others.
+LONG = 10.0
 
 # Precompiling takes a third longer than compiling, and saves three quarters each time. What NVRTC has built
 # in is read in a moment, so that it takes more tasks until it pays.
@@ -28,11 +31,13 @@ def share_headers(tasks: Sequence[tuple[Task, bytes | None]]) -> list[Task]:
     found = [_beginnings(task, source) for task, source in tasks]
     counts = Counter(beginning for of_task in found for beginning in of_task)
     shared = []
+    affinities: dict[tuple[str, bytes], str] = {}
     for (task, _), of_task in zip(tasks, found, strict=True):
         worth = [b for b in of_task if counts[b] >= (_WORTH if b[1] else _WORTH_BUILT_IN)]
-        setting, preamble = worth[-1] if worth else ("", None)
-        affinity = f"{setting} {preamble!r}" if preamble is not None else ""
-        shared.append(replace(task, preamble=preamble, affinity=affinity))
+        if worth:
+            affinity = affinities.setdefault(worth[-1], str(len(affinities) + 1))
+            task = replace(task, preamble=worth[-1][1], affinity=affinity)
+        shared.append(task)
     return shared
 
 

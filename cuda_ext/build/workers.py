@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from cuda_ext.build import worker
+from cuda_ext.build.sharing import LONG
 from cuda_ext.build.task import Task
 from cuda_ext.compiler import process
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 
 __all__ = ["WorkerPool", "worker_count"]
 
-# Seconds from which on a task's own length counts for more than what it shares with others.
-_LONG = 10.0
 # What CUB and precompiled headers take.
 _MEMORY_OF_A_WORKER = 1 << 30
 # Bytes below which a compiler cannot work.
@@ -205,7 +204,7 @@ class _Queue:
 
     def _choose(self, last: str | None) -> str:
         longest = max(self._waiting, key=lambda affinity: self._waiting[affinity][-1][0].expected)
-        if self._waiting[longest][-1][0].expected >= _LONG:
+        if self._waiting[longest][-1][0].expected >= LONG:
             return longest
         if last in self._waiting:
             return last

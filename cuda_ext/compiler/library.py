@@ -246,7 +246,8 @@ def _told(text: str, jobs: Sequence[Job]) -> str:
     """The `text` of a compiler names its files; that of the linker does not."""
     targets = ", ".join(str(job.architecture) for job in jobs)
     if isinstance(jobs[0], LinkJob):
-        doing = "linking" if len(jobs[0].inputs) > 1 else "assembling"
+        # What is assembled has its own name.
+        doing = "assembling" if jobs[0].name == jobs[0].inputs[0].name else "linking"
         return f"{jobs[0].name}: {doing} for {targets}: {text}"
     return f"{text}\n(compiling {jobs[0].name} for {targets})"
 

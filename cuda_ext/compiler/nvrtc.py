@@ -17,7 +17,7 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.bindings import binding, library_files
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.preamble import led
+from cuda_ext.compiler.preamble import Headers, led
 from cuda_ext.compiler.reads import looked_up
 from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
 from cuda_ext.compiler.trace import Span, Trace, headers_of, read_time_trace
@@ -80,8 +80,7 @@ class Nvrtc:
         """The source as NVRTC gets it. It depends on nothing but the unit and the headers that it reads."""
         if unit.options.pre_include or any("include" in option for option in unit.options.raw):
             return unit.source  # it begins with something else
-        directories = tuple(map(str, self.search_path(unit)))
-        return led(unit.source, lambda name: unit.headers.get(name) or _text(name, directories), unit.headers)
+        return led(unit.source, unit.headers, _headers(tuple(self.search_path(unit))))
 
     def capabilities(self) -> tuple[int, ...]:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
@@ -199,11 +198,14 @@ class Nvrtc:
 
 
 @cache
-def _text(name: str, directories: tuple[str, ...]) -> bytes | None:
-    for directory in directories:
-        with suppress(OSError):
-            return Path(directory, name).read_bytes()
-    return None
+def _headers(search_path: tuple[Path, ...]) -> Headers:
+    def find(name: str) -> bytes | None:
+        for directory in search_path:
+            with suppress(OSError):
+                return (directory / name).read_bytes()
+        return None
+
+    return Headers(find)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ the same order.
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
+from functools import cache
 
-__all__ = ["beginnings", "led"]
+__all__ = ["Headers", "beginnings", "led"]
 
 _GAP = rb"(?: \s++ | (?>//(?:\\\r?\n|[^\r\n])*+|/\*.*?\*/) )*+"
 _INCLUDE = rb"""(\#[ \t]*include[ \t]*(?:"[^"\n]+"|<[^>\n]+>))"""
@@ -27,34 +29,62 @@ _ONCE = re.compile(
     ),
     _FLAGS,
 )
+_SPELLED = re.compile(rb'^[ \t]*\#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 # Lines are counted from here on.
 _FIRST_LINE = b"#line 1\n"
 
 
-def led(source: bytes, find: Callable[[str], bytes | None], own: Container[str] = ()) -> bytes:
+def led(source: bytes, own: Mapping[str, bytes], others: Headers) -> bytes:
     """`source`, with the headers in front that its first include would come to before anything else.
 
-    `find` gives the text of a header by name, and `own` has the names of the project's. A header is followed,
-    and put in front, if ``#pragma once`` is all that stands before its own first include.
+    `own` are the project's headers by name. A header is followed if ``#pragma once`` is all that stands
+    before its own first include; it is put in front if it is one of the `others`, and leads to nothing of what
+    would have come to it.
 
     >>> texts = {"x.h": b"#pragma once\\n#include <y.h>\\n", "y.h": b"#pragma once\\nint y;\\n"}
-    >>> led(b"#include <x.h>\\nint x;\\n", texts.get)
+    >>> led(b"#include <x.h>\\nint x;\\n", {}, Headers(texts.get))
     b'#include <y.h>\\n#line 1\\n#include <x.h>\\nint x;\\n'
     """
     first = _LINE.match(source)
-    chain: list[bytes] = []
     directive = first[1] if first else None
-    while directive and directive not in chain:
-        here = _ONCE.match(find(_name(directive)) or b"")
-        if here is None:
+    passed: list[str] = []
+    leading: list[bytes] = []
+    while directive:
+        name = _name(directive)
+        here = _ONCE.match(own.get(name) or others.text(name) or b"")
+        if here is None or name in passed:
             break
-        chain.append(directive)
+        if passed and name not in own:
+            if not others.reached(name).isdisjoint([*passed, *own]):
+                break
+            leading.insert(0, directive + b"\n")
+        passed.append(name)
         # Others' headers look beside themselves for what they quote, and their names do not tell where.
         quoted = here[1] and b'"' in here[1]
-        directive = None if quoted and _name(directive) not in own else here[1]
-    if len(chain) < 2:
-        return source
-    return b"".join([*(line + b"\n" for line in reversed(chain[1:])), _FIRST_LINE, source])
+        directive = None if quoted and name not in own else here[1]
+    return b"".join([*leading, _FIRST_LINE, source]) if leading else source
+
+
+class Headers:
+    """The headers that a search path leads to: `find` gives the text of one by name."""
+
+    def __init__(self, find: Callable[[str], bytes | None]) -> None:
+        self.text = cache(find)
+        self.reached = cache(self._reached)
+
+    def _reached(self, name: str) -> frozenset[str]:
+        """The names of all headers that `name` may come to, as far as text tells."""
+        found: set[str] = set()
+        pending = [name]
+        while pending:
+            here = pending.pop()
+            for spelled in _SPELLED.findall(self.text(here) or b""):
+                inner = spelled.decode(errors="surrogateescape")
+                # What is quoted may lie beside.
+                for candidate in {inner, posixpath.normpath(f"{posixpath.dirname(here)}/{inner}")} - found:
+                    found.add(candidate)
+                    pending.append(candidate)
+        return frozenset(found)
 
 
 def beginnings(source: bytes) -> list[bytes]:
