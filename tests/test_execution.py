@@ -28,6 +28,7 @@ struct Header { int line = __LINE__; };
 """
 KERNEL = """// A comment, before which nothing is.
 
+#include <vector_types.h>
 #include "common.cuh"  // another
 /* and
    another */

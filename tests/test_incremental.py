@@ -33,7 +33,7 @@ ABOUT_ARCHITECTURE = """
 extern "C" __global__ void arch(int* x) { *x = ONLY; }
 """
 # Four sources begin with the same headers, so that these are precompiled.
-COMMON = '#include "common.cuh"\n'
+COMMON = '#include <vector_types.h>\n#include "common.cuh"\n'
 FILES = {
     "first/other.cuh": "",
     "include/before.cuh": "#define VALUE 1\n",

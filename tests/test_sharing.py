@@ -15,7 +15,7 @@ from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import CompilerSpec
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.job import LinkJob, UnitJob
-from cuda_ext.compiler.preamble import beginnings, led
+from cuda_ext.compiler.preamble import Headers, beginnings, led
 from cuda_ext.compiler.reads import Resolver, looked_up, make_dependencies
 from tests.device_code import unit
 
@@ -92,7 +92,7 @@ ONCE, LINE = b"#pragma once\n", b"#line 1\n"
 )
 def test_the_first_include_is_led_by_what_it_comes_to_first(texts: dict[str, bytes], expected: bytes) -> None:
     source = X + b"int x;\n"
-    assert led(source, texts.get) == expected + b"int x;\n"
+    assert led(source, {}, Headers(texts.get)) == expected + b"int x;\n"
 
 
 def test_a_source_that_is_led_begins_with_what_leads_it() -> None:
@@ -139,9 +139,10 @@ def test_the_longest_beginning_that_enough_have_is_taken() -> None:
     assert shared(*[task(A + B)] * 2, task(A)) == [A] * 3
 
 
-def test_what_is_built_in_is_precompiled_for_many() -> None:
-    assert shared(*[task(b"")] * 11) == [None] * 11
-    assert shared(*[task(b"")] * 12) == [b""] * 12
+def test_only_headers_of_others_are_worth_it() -> None:
+    assert shared(*[task(b"")] * 20) == [None] * 20
+    assert shared(*[task(B)] * 20) == [None] * 20
+    assert shared(*[task(B + A)] * 3) == [B + A] * 3
 
 
 @pytest.mark.parametrize(
@@ -171,11 +172,12 @@ def test_linking_shares_nothing() -> None:
 
 def test_what_shares_has_one_affinity() -> None:
     one, other, *rest = share_headers(
-        with_sources(task(A), task(A), task(A), task(b"int x;"), *[task(B, SM_80)] * 3)
+        with_sources(task(A), task(A), task(A), task(b"int x;"), *[task(A, SM_80)] * 3)
     )
     assert one.affinity == other.affinity != ""
     assert [t.affinity == one.affinity for t in rest] == [True, False, False, False, False]
     assert rest[1].affinity == ""
+    assert rest[2].affinity != ""
 
 
 # What a compilation looked up.

@@ -116,6 +116,10 @@ class FileDigests:
         found = _json(store.get(self._key))
         self._known: dict[str, list[int | str]] = found if isinstance(found, dict) else {}
         self._changed = False
+        self.begin()
+
+    def begin(self) -> None:
+        """What is there now stays: nothing has read it yet."""
         self._began = time.time_ns()
 
     def __call__(self, path: str) -> str | None:

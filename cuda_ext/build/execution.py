@@ -20,7 +20,6 @@ from cuda_ext.build.durations import Durations
 from cuda_ext.build.progress import Outcome as Ending
 from cuda_ext.build.progress import Progress
 from cuda_ext.build.record import Action, JobRecord
-from cuda_ext.build.sharing import LONG, share_headers
 from cuda_ext.build.spool import Place, Spool
 from cuda_ext.build.task import Done, Task
 from cuda_ext.build.toolchain import Toolchain
@@ -178,7 +177,7 @@ class Execution:
 
     def _compile(self, executor: Executor) -> None:
         """Have all jobs done that are wanted, and those that libraries want next."""
-        waiting = deque(self._shared())
+        waiting = deque(self._tasks())
         running = 0
         while waiting or running:
             while waiting and running < _KNOWN:
@@ -190,27 +189,24 @@ class Execution:
             running -= 1
             for library in self._receive(task, future):
                 self._advance(library)
-            waiting.extendleft(self._shared())
+            waiting.extendleft(self._tasks())
 
-    def _shared(self) -> list[Task]:
-        """Tasks for what nobody has yet: what is long first, and then what shares headers together."""
-        tasks = share_headers(list(self._tasks()))
-        self._unsent.clear()
-        return sorted(tasks, key=lambda t: (-t.expected if t.expected >= LONG else 0.0, t.affinity))
-
-    def _tasks(self) -> Iterable[tuple[Task, bytes | None]]:
+    def _tasks(self) -> list[Task]:
+        """Tasks for what nobody has yet, the longest first."""
         keys: dict[Job, str] = {}
         by_module: dict[tuple[Toolchain, str], list[Job]] = {}
         for key, (library, position) in self._unsent.items():
             work, job = library.work, library.jobs[position]
             keys[job] = key
             by_module.setdefault((work.toolchain, work.module), []).append(job)
+        self._unsent.clear()
+        tasks = []
         for (toolchain, module), jobs in by_module.items():
             for group in together(jobs):
                 expected = max(self._durations.expected(module, job) for job in group)
                 names = tuple(keys[job] for job in group)
-                task = Task(tuple(group), names, module, toolchain.spec, expected, self._timed)
-                yield task, toolchain.shareable(group[0])
+                tasks.append(Task(tuple(group), names, module, toolchain.spec, expected, self._timed))
+        return sorted(tasks, key=lambda task: -task.expected)
 
     def _receive(self, task: Task, future: Future[Done]) -> list[_Library]:
         """Take in what came out of `task`; the libraries that can go on now."""

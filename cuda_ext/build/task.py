@@ -46,8 +46,7 @@ class Task:
     """Jobs that one pass of a compiler does. Called, in whatever process, it does them.
 
     ``keys`` name the product of each job. ``expected`` is how long the task will take, in seconds. With
-    ``timed`` the compiler keeps account of itself. Tasks of one ``affinity`` begin with the same
-    ``preamble``, and are faster one after the other in one process.
+    ``timed`` the compiler keeps account of itself.
     """
 
     jobs: tuple[Job, ...]
@@ -56,8 +55,6 @@ class Task:
     compiler: CompilerSpec
     expected: float = 0.0
     timed: bool = False
-    preamble: bytes | None = None
-    affinity: str = ""
 
     def __str__(self) -> str:
         return f"{self.jobs[0].name} {', '.join(str(job.architecture) for job in self.jobs)}"
@@ -68,7 +65,7 @@ class Task:
             compiler = _compiler(self.compiler, self.timed)
         with _lock if self.compiler.name == "nvrtc" else nullcontext():
             began, clock = time.time(), time.perf_counter()
-            products = perform(self.jobs, compiler, self.preamble)
+            products = perform(self.jobs, compiler)
         return Done(
             tuple(map(encode, products)),
             products[0].trace.reads,

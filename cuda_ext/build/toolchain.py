@@ -20,7 +20,7 @@ from typing import TypeVar
 from cuda_ext.build.cache import FileDigests, Resolve, key_of
 from cuda_ext.compiler import linker
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.job import Job, LinkJob, UnitJob
+from cuda_ext.compiler.job import Job, LinkJob
 from cuda_ext.compiler.module import UnitPlan
 from cuda_ext.compiler.reads import Resolver
 from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
@@ -89,6 +89,9 @@ class Toolchain:
     def version(self) -> str:
         version = self._ask("version", lambda: self._compiler.version, _version)
         self._compiler.remember(version)
+        # The first time on this machine, NVRTC's headers are unpacked now.
+        self._compiler.search_path(TranslationUnit("", b""))
+        self._digests.begin()
         return version
 
     @cached_property
@@ -116,17 +119,6 @@ class Toolchain:
                 self._resolvers[path] = Resolver(path, self._digests)
             outside[self._resolvers[path]] = None
         return lambda name: own.get(name) or next(filter(None, (find(name) for find in outside)), None)
-
-    def shareable(self, job: Job) -> bytes | None:
-        """The source of `job` as the compiler gets it, if that can precompile what it begins with."""
-        # NVRTC can since 12.8.
-        if not isinstance(job, UnitJob) or self.name != "nvrtc" or self._release < (12, 8):
-            return None
-        return self._compiler.led_source(job.unit)
-
-    @cached_property
-    def _release(self) -> tuple[int, ...]:
-        return tuple(map(int, self.version.split(".")))
 
     def key(self, job: Job) -> str:
         """The key of `job`: all that decides on its product, but the headers that it reads."""

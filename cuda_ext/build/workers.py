@@ -1,21 +1,22 @@
 """Processes of this machine that compile, and who does what next.
 
-A worker stays alive between tasks: loading NVRTC and precompiling headers are paid for once. One that dies is
+A worker stays alive between tasks: loading NVRTC is paid for once. One that dies is
 replaced. When this process ends, in whichever way, so do its workers, and the programs that they run.
 """
 
 from __future__ import annotations
 
-import bisect
+import itertools
 import json
+import math
 import os
 import pickle
+import queue
 import re
 import shutil
 import sys
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -23,14 +24,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from cuda_ext.build import worker
-from cuda_ext.build.sharing import LONG
 from cuda_ext.build.task import Task
 from cuda_ext.compiler import process
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 
 __all__ = ["WorkerPool", "worker_count"]
 
-# What CUB and precompiled headers take.
+# What CUB takes.
 _MEMORY_OF_A_WORKER = 1 << 30
 # Bytes below which a compiler cannot work.
 _SPACE = 1 << 20
@@ -61,6 +61,9 @@ def _available_memory() -> int:
     return available
 
 
+_Item = tuple[Task, "Future[Any]"]
+
+
 class WorkerPool(Executor):
     """Calls tasks in `count` processes of their own, which begin when they are needed.
 
@@ -70,7 +73,9 @@ class WorkerPool(Executor):
     def __init__(self, count: int, started: Callable[[Task], None] = lambda _: None) -> None:
         self._count = count
         self._started = started
-        self._queue = _Queue()
+        # The longest first, and of those that are alike the earliest; at the end, nothing for each thread.
+        self._queue: queue.PriorityQueue[tuple[float, int, _Item | None]] = queue.PriorityQueue()
+        self._order = itertools.count()
         self._threads: list[threading.Thread] = []
         self._processes: dict[int, process.Child] = {}
         self._lock = threading.Lock()
@@ -83,7 +88,7 @@ class WorkerPool(Executor):
         if args or kwargs or not isinstance(fn, Task):
             raise TypeError("a worker does tasks")
         future: Future[Any] = Future()
-        self._queue.put(fn, future)
+        self._queue.put((-fn.expected, next(self._order), (fn, future)))
         with self._lock:
             if len(self._threads) < self._count:
                 number = len(self._threads)
@@ -94,9 +99,11 @@ class WorkerPool(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the workers. With `cancel_futures` at once, whatever they are doing."""
         if cancel_futures:
-            for _, future in self._queue.clear():
-                future.cancel()
-        self._queue.close()
+            with suppress(queue.Empty):
+                while item := self._queue.get_nowait()[-1]:
+                    item[1].cancel()
+        for _ in self._threads:
+            self._queue.put((math.inf, next(self._order), None))
         if cancel_futures:
             with self._lock:
                 self._ended = True
@@ -110,10 +117,8 @@ class WorkerPool(Executor):
 
     def _drive(self, number: int) -> None:
         """Have one worker do one task after the other."""
-        affinity: str | None = None
-        while item := self._queue.take(affinity):
+        while item := self._queue.get()[-1]:
             task, future = item
-            affinity = task.affinity
             if not future.set_running_or_notify_cancel():
                 continue
             self._started(task)
@@ -166,65 +171,3 @@ class WorkerPool(Executor):
 
 def _how(exit_code: int) -> str:
     return f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
-
-
-_Item = tuple[Task, "Future[Any]"]
-
-
-class _Queue:
-    """Tasks, in an order that keeps what shares precompiled headers together and ends everywhere at once."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, list[_Item]] = {}
-        self._busy: Counter[str] = Counter()
-        self._condition = threading.Condition()
-        self._closed = False
-
-    def put(self, task: Task, future: Future[Any]) -> None:
-        with self._condition:
-            bisect.insort(self._waiting.setdefault(task.affinity, []), (task, future), key=_by_length)
-            self._condition.notify()
-
-    def take(self, last: str | None) -> _Item | None:
-        """The next task for a worker whose last one was of the affinity `last`; ``None`` at the end."""
-        with self._condition:
-            if last is not None:
-                self._busy[last] -= 1
-            while not self._waiting:
-                if self._closed:
-                    return None
-                self._condition.wait()
-            affinity = self._choose(last)
-            self._busy[affinity] += 1
-            items = self._waiting[affinity]
-            item = items.pop()
-            if not items:
-                del self._waiting[affinity]
-            return item
-
-    def _choose(self, last: str | None) -> str:
-        longest = max(self._waiting, key=lambda affinity: self._waiting[affinity][-1][0].expected)
-        if self._waiting[longest][-1][0].expected >= LONG:
-            return longest
-        if last in self._waiting:
-            return last
-        # Whose headers nobody has precompiled yet; then where the most is left to be done.
-        return max(self._waiting, key=lambda affinity: (not self._busy[affinity], self._left(affinity)))
-
-    def _left(self, affinity: str) -> float:
-        return sum(task.expected for task, _ in self._waiting[affinity])
-
-    def clear(self) -> list[_Item]:
-        with self._condition:
-            items = [item for items in self._waiting.values() for item in items]
-            self._waiting.clear()
-            return items
-
-    def close(self) -> None:
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-
-
-def _by_length(item: _Item) -> float:
-    return item[0].expected

@@ -96,15 +96,15 @@ def together(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(groups.values())
 
 
-def perform(jobs: Sequence[Job], compiler: Compiler, preamble: bytes | None = None) -> list[Product]:
+def perform(jobs: Sequence[Job], compiler: Compiler) -> list[Product]:
     """Do `jobs`, one group of :func:`together`. Raises :class:`CompilationError`."""
     match jobs[0]:
         case LinkJob(_, inputs, architecture):
             return [read_image(architecture, link(inputs, architecture))]
         case UnitJob("survey", unit, architecture):
-            return [compiler.survey(unit, architecture, preamble)]
+            return [compiler.survey(unit, architecture)]
         case UnitJob(_, unit, _):
-            return list(compiler.compile(unit, [job.architecture for job in jobs], preamble))
+            return list(compiler.compile(unit, [job.architecture for job in jobs]))
 
 
 def run_here(steps: Steps[_T], compiler: Compiler) -> _T:

@@ -132,9 +132,6 @@ class Nvcc:
         own = [d for root in self._roots for d in (root / "include", *sorted(root.glob("targets/*/include")))]
         return [*unit.options.include_directories(), *own, *self._header_directories]
 
-    def led_source(self, unit: TranslationUnit) -> bytes:
-        return unit.source
-
     @cached_property
     def _roots(self) -> list[Path]:
         """Where its toolkit lies, as it calls it, and really."""
@@ -157,10 +154,7 @@ class Nvcc:
         return self._ask("--dryrun", *_target(architecture), "-x", "cu", "empty.cu").exit_code == 0
 
     def compile(
-        self,
-        unit: TranslationUnit,
-        architectures: Sequence[Architecture],
-        preamble: bytes | None = None,  # noqa: ARG002 - nvcc precompiles nothing
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         # A reference from host code makes nvcc compile an instantiation, and leaves no other trace.
         source = _with_name_map(unit, "static void* const")
@@ -171,12 +165,7 @@ class Nvcc:
             images.append(read_image(architecture, *self._run(unit, source, options)))
         return tuple(images)
 
-    def survey(
-        self,
-        unit: TranslationUnit,
-        architecture: Architecture,
-        preamble: bytes | None = None,  # noqa: ARG002
-    ) -> Survey:
+    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         source = _with_name_map(unit, "static __device__ void* const")
         options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
         options = [*_target(architecture.as_kind("ptx")), "-G", *options]

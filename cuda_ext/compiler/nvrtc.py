@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.bindings import binding, library_files
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.preamble import Headers, led
 from cuda_ext.compiler.reads import looked_up
 from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
-from cuda_ext.compiler.trace import Span, Trace, headers_of, read_time_trace
+from cuda_ext.compiler.trace import NO_TRACE, Span, Trace, headers_of, read_time_trace
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
 from cuda_ext.compiler.usage import VERBOSE
 from cuda_ext.errors import CompilationError, ToolchainError
@@ -32,9 +30,8 @@ __all__ = ["Nvrtc"]
 class Nvrtc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that needs nothing but wheels.
 
-    With a `scratch` directory it tells which headers it read, keeps there what it precompiles, and with
-    `timed` how long it took for what. Raises :class:`~cuda_ext.errors.ToolchainError`, when it is first
-    needed, if NVRTC cannot be loaded.
+    With a `scratch` directory it tells which headers it read, and with `timed` how long it took for what.
+    Raises :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if NVRTC cannot be loaded.
     """
 
     name = "nvrtc"
@@ -42,14 +39,10 @@ class Nvrtc:
     def __init__(self, scratch: Path | None = None, timed: bool = False) -> None:
         self._scratch = scratch
         self._timed = timed
-        self._known: dict[tuple[str | bytes, ...], list[_Precompiled]] = {}
 
     @cached_property
     def _nvrtc(self) -> Any:
-        nvrtc = binding("nvrtc")
-        if self._scratch and hasattr(nvrtc, "nvrtcSetPCHHeapSize"):  # from 12.8 on
-            nvrtc.nvrtcSetPCHHeapSize(_PRECOMPILED_HEAP)
-        return nvrtc
+        return binding("nvrtc")
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
@@ -76,12 +69,6 @@ class Nvrtc:
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         return [*unit.options.include_directories(), *self.header_directories]
 
-    def led_source(self, unit: TranslationUnit) -> bytes:
-        """The source as NVRTC gets it. It depends on nothing but the unit and the headers that it reads."""
-        if unit.options.pre_include or any("include" in option for option in unit.options.raw):
-            return unit.source  # it begins with something else
-        return led(unit.source, unit.headers, _headers(tuple(self.search_path(unit))))
-
     def capabilities(self) -> tuple[int, ...]:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
         return tuple(sorted(architectures))
@@ -94,36 +81,27 @@ class Nvrtc:
         return program.compile([f"-arch=compute_{architecture.target}"])
 
     def compile(
-        self, unit: TranslationUnit, architectures: Sequence[Architecture], preamble: bytes | None = None
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         # On the way to a cubin comes the PTX of its virtual architecture.
         last = min(architectures)
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
-        program, trace = self._run(unit, options, preamble)
+        program, trace = self._run(unit, options)
         return tuple(
             read_image(a, program.image(a.kind), program.log if a == last else "", trace)
             for a in architectures
         )
 
-    def survey(
-        self, unit: TranslationUnit, architecture: Architecture, preamble: bytes | None = None
-    ) -> Survey:
+    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
-        program, trace = self._run(unit, [*options, f"-arch=compute_{architecture.target}", "-G"], preamble)
+        program, trace = self._run(unit, [*options, f"-arch=compute_{architecture.target}", "-G"])
         survey = survey_of_debug_ptx(program.image("ptx"), {unit.name, *unit.headers})
         names = {expression: program.lowered_name(expression) for expression in unit.instantiate}
         return replace(survey, names=names, trace=trace)
 
-    def _run(
-        self, unit: TranslationUnit, options: list[str], preamble: bytes | None
-    ) -> tuple[_Program, Trace]:
+    def _run(self, unit: TranslationUnit, options: list[str]) -> tuple[_Program, Trace]:
         """Compile `unit`; the program, and its own account of how it came about."""
-        unit = replace(unit, source=self.led_source(unit))
         program = _Program(self._nvrtc, unit)
-        opened: frozenset[str] = frozenset()
-        if made := self._precompiled(unit, options, preamble):
-            options = [*options, f"--use-pch={made.path}"]
-            opened = made.opened
         with self._time_trace(unit) as (tracing, spans):
             succeeded = program.compile([*options, *tracing])
         if not succeeded:
@@ -135,34 +113,10 @@ class Nvrtc:
                     host_headers=False,
                 )
             )
-        opened = opened.union(headers_of(spans))
-        reads = looked_up(opened, unit, self.search_path(unit)) if self._scratch else opened
+        if self._scratch is None:
+            return program, NO_TRACE
+        reads = looked_up(headers_of(spans), unit, self.search_path(unit))
         return program, Trace(reads, tuple(spans) if self._timed else ())
-
-    def _precompiled(
-        self, unit: TranslationUnit, options: list[str], preamble: bytes | None
-    ) -> _Precompiled | None:
-        """`preamble`, which `unit` begins with, precompiled for `options`.
-
-        ``None`` if it has a mistake, which is then the source's own, or if there is none or no place for it.
-        """
-        if self._scratch is None or preamble is None:
-            return None
-        # The seed is for what has no name outside its source, which a header has not.
-        options = [option for option in options if not option.startswith(_SEED)]
-        known = self._known.setdefault((*options, preamble), [])
-        for made in known:
-            # It may have been made from other headers of the same names.
-            if all(made.headers.get(n, b"") == unit.headers.get(n, b"") for n in made.opened):
-                return made
-        path = self._scratch / f"{sum(map(len, self._known.values()))}.pch"
-        head = replace(unit, name="preamble", source=preamble, instantiate=())
-        with self._time_trace(head) as (tracing, spans):
-            _Program(self._nvrtc, head).compile([*options, *tracing, f"--create-pch={path}"])
-        if not path.is_file():
-            return None
-        known.append(_Precompiled(path, frozenset(headers_of(spans)), unit.headers))
-        return known[-1]
 
     @contextmanager
     def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
@@ -182,7 +136,7 @@ class Nvrtc:
 
     def _options(self, unit: TranslationUnit) -> list[str]:
         # Without a seed, internal names hold the time and the process id.
-        options = [f"{_SEED}{unit.name}"]
+        options = [f"--frandom-seed={unit.name}"]
         if unit.options.relaxed_constexpr:
             # NVRTC has no --expt-relaxed-constexpr. This does more: what has no annotation is device code.
             options.append("--device-as-default-execution-space")
@@ -197,41 +151,12 @@ class Nvrtc:
             raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
 
 
-@cache
-def _headers(search_path: tuple[Path, ...]) -> Headers:
-    def find(name: str) -> bytes | None:
-        for directory in search_path:
-            with suppress(OSError):
-                return (directory / name).read_bytes()
-        return None
-
-    return Headers(find)
-
-
-@dataclass(frozen=True, slots=True)
-class _Precompiled:
-    """A precompiled beginning: where it is, what it ``opened``, and the ``headers`` that there were."""
-
-    path: Path
-    opened: frozenset[str]
-    headers: Mapping[str, bytes]
-
-
 def _target(architecture: Architecture) -> list[str]:
     if architecture.kind == "ltoir":
         return [f"-arch=compute_{architecture.target}", "-dlto"]
     return [f"-arch={architecture}"]
 
 
-_SEED = "--frandom-seed="
-# What NVRTC says of precompiled headers, used or passed over.
-_ABOUT_PRECOMPILED = re.compile(
-    r'^"[^"\n]*": (?:using|creating) precompiled header file ".*"$\n?'
-    r"|^.*Warning #\d+-D: .*precompiled header file.*$\n+(?:Remark: The warnings can be suppressed.*$\n*)?",
-    re.MULTILINE,
-)
-# Virtual memory; CUB takes 700 MB of it.
-_PRECOMPILED_HEAP = 1 << 30
 _WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 _environment = threading.Lock()
 
@@ -276,8 +201,7 @@ class _Program:
 
     @property
     def log(self) -> str:
-        text = self._result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
-        return _ABOUT_PRECOMPILED.sub("", text)
+        return self._result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
 
     def image(self, kind: ImageKind) -> bytes:
         data = self._result(kind.upper())

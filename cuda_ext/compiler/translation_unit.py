@@ -217,22 +217,10 @@ class Compiler(Described, Protocol):
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         """The directories in which it looks up the headers of others, in order."""
 
-    def led_source(self, unit: TranslationUnit) -> bytes:
-        """The source as the compiler gets it, with what it begins with made plain.
-
-        See :mod:`cuda_ext.compiler.preamble`.
-        """
-
     def compile(
-        self, unit: TranslationUnit, architectures: Sequence[Architecture], preamble: bytes | None = None
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
-        """Compile `unit` for each of `architectures`: one, or a cubin and the PTX on the way to it.
+        """Compile `unit` for each of `architectures`: one, or a cubin and the PTX on the way to it."""
 
-        `preamble` is a beginning of what :meth:`led_source` gives that other units have too. It may be
-        precompiled, which changes no byte of the image.
-        """
-
-    def survey(
-        self, unit: TranslationUnit, architecture: Architecture, preamble: bytes | None = None
-    ) -> Survey:
+    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         """Ask the compiler for names and types, in a pass of its own that ships nothing."""
