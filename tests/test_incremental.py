@@ -32,7 +32,7 @@ ABOUT_ARCHITECTURE = """
 #endif
 extern "C" __global__ void arch(int* x) { *x = ONLY; }
 """
-# Four sources begin with the same headers, so that these are precompiled.
+# Four sources begin with the same headers.
 COMMON = '#include <vector_types.h>\n#include "common.cuh"\n'
 FILES = {
     "first/other.cuh": "",

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import CompilerSpec
-from cuda_ext.build.workers import WorkerPool, _Queue, worker_count
+from cuda_ext.build.workers import WorkerPool, worker_count
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.job import UnitJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
@@ -206,85 +205,10 @@ def test_cancelling_ends_what_runs_and_forgets_what_waits() -> None:
 # Who does what next.
 
 
-def task(affinity: str, expected: float) -> Task:
-    return replace(TASK, affinity=affinity, expected=expected)
-
-
-def filled(*tasks: Task) -> _Queue:
-    queue = _Queue()
-    for one in tasks:
-        queue.put(one, Future())
-    return queue
-
-
-def taken(queue: _Queue, last: str | None = None) -> list[tuple[str, float]]:
-    """What one worker takes until nothing is left."""
-    queue.close()
-    found = []
-    while item := queue.take(last):
-        last = item[0].affinity
-        found.append((last, item[0].expected))
-    return found
-
-
 def test_the_longest_is_first() -> None:
-    queue = filled(task("", 1), task("", 3), task("", 2))
-    assert taken(queue) == [("", 3), ("", 2), ("", 1)]
-
-
-def test_a_worker_keeps_to_what_it_has_precompiled() -> None:
-    queue = filled(task("a", 1), task("b", 9), task("a", 2), task("b", 8))
-    assert taken(queue, "a") == [("a", 2), ("a", 1), ("b", 9), ("b", 8)]
-
-
-def test_what_takes_very_long_goes_before_everything() -> None:
-    queue = filled(task("a", 1), task("b", 60), task("a", 2))
-    assert taken(queue, "a") == [("b", 60), ("a", 2), ("a", 1)]
-
-
-def test_a_second_worker_begins_what_nobody_does() -> None:
-    queue = filled(task("a", 9), task("a", 8), task("b", 1))
-    one, other = queue.take(None), queue.take(None)
-    assert one
-    assert other
-    assert [one[0].affinity, other[0].affinity] == ["a", "b"]
-
-
-def test_a_worker_with_nothing_of_its_own_helps_where_most_is_left() -> None:
-    queue = filled(*[task("a", 1)] * 2, *[task("b", 2)] * 4)
-    others = [queue.take(None), queue.take(None)]
-    assert sorted(item[0].affinity for item in others if item) == ["a", "b"]
-    helping = queue.take(None)
-    assert helping
-    assert helping[0].affinity == "b"
-
-
-def test_nobody_waits_while_there_is_something_to_do() -> None:
-    queue = _Queue()
-    found: list[Task] = []
-
-    def work() -> None:
-        last = None
-        while item := queue.take(last):
-            last = item[0].affinity
-            found.append(item[0])
-
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for number in range(200):
-        queue.put(task("abc"[number % 3], number), Future())
-    deadline = time.monotonic() + 10
-    while len(found) < 200 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(found) == 200
-    queue.close()
-    for worker in workers:
-        worker.join(timeout=10)
-        assert not worker.is_alive()
-
-
-def test_what_waits_can_be_taken_back() -> None:
-    queue = filled(task("a", 1), task("b", 2))
-    assert sorted(item[0].affinity for item in queue.clear()) == ["a", "b"]
-    assert taken(queue) == []
+    order: list[float] = []
+    pool = WorkerPool(1, lambda task: order.append(task.expected))
+    for expected in (9, 1, 3, 2):  # the first is on its way before the others come
+        pool.submit(replace(TASK, expected=float(expected)))
+    pool.shutdown()
+    assert order[1:] == [3, 2, 1]

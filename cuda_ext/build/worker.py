@@ -24,13 +24,14 @@ __all__ = ["receive", "send", "serve"]
 def serve(scratch: str) -> None:
     """Call what arrives, and answer with what it returns or raises. Temporary files go below `scratch`."""
     tempfile.tempdir = scratch
+    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever a library prints is no answer.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
+    threading.Thread(target=_read, args=(requests, arrived, parent), daemon=True).start()
     while True:
         function = pickle.loads(arrived.get())  # noqa: S301 - from the process that started this one
         answer: tuple[Any, BuildError | None]
@@ -41,7 +42,7 @@ def serve(scratch: str) -> None:
         send(answers, answer)
 
 
-def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes]) -> None:
+def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], parent: int) -> None:
     """Pass requests on. At their end nobody waits for an answer: leave at once, and leave nothing behind."""
     while (message := receive(requests)) is not None:
         arrived.put(message)
@@ -49,9 +50,10 @@ def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes]) -> None:
     from cuda_ext.build import task
 
     task.remove_scratch()
-    # The last one, where there is nobody else to do it.
-    with suppress(OSError):
-        os.rmdir(tempfile.gettempdir())  # noqa: PTH106
+    if os.getppid() != parent:
+        # Nobody else is there to do it; the last worker can.
+        with suppress(OSError):
+            os.rmdir(tempfile.gettempdir())  # noqa: PTH106
     os._exit(0)
 
 
