@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         if environment.run("-m", *command):
             failed.append(name)
     step("pytest")
-    if environment.run("-m", "pytest", *arguments):
+    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments):
         failed.append("pytest")
     if failed:
         print(f"failed: {', '.join(failed)}")

@@ -189,7 +189,7 @@ class Execution:
             running -= 1
             for library in self._receive(task, future):
                 self._advance(library)
-            waiting.extendleft(self._tasks())
+            waiting.extendleft(reversed(self._tasks()))
 
     def _tasks(self) -> list[Task]:
         """Tasks for what nobody has yet, the longest first."""

@@ -24,14 +24,13 @@ __all__ = ["receive", "send", "serve"]
 def serve(scratch: str) -> None:
     """Call what arrives, and answer with what it returns or raises. Temporary files go below `scratch`."""
     tempfile.tempdir = scratch
-    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever a library prints is no answer.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, arrived, parent), daemon=True).start()
+    threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
     while True:
         function = pickle.loads(arrived.get())  # noqa: S301 - from the process that started this one
         answer: tuple[Any, BuildError | None]
@@ -42,7 +41,7 @@ def serve(scratch: str) -> None:
         send(answers, answer)
 
 
-def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], parent: int) -> None:
+def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes]) -> None:
     """Pass requests on. At their end nobody waits for an answer: leave at once, and leave nothing behind."""
     while (message := receive(requests)) is not None:
         arrived.put(message)
@@ -50,10 +49,9 @@ def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], parent: int) -
     from cuda_ext.build import task
 
     task.remove_scratch()
-    if os.getppid() != parent:
-        # Nobody else is there to do it; the last worker can.
-        with suppress(OSError):
-            os.rmdir(tempfile.gettempdir())  # noqa: PTH106
+    # The last one removes that too, in case nobody else is there to do it.
+    with suppress(OSError):
+        os.rmdir(tempfile.gettempdir())  # noqa: PTH106
     os._exit(0)
 
 

@@ -164,6 +164,7 @@ class WorkerPool(Executor):
         """The pipes to a worker and from it."""
         with self._lock:
             if number not in self._processes:
+                Path(self._scratch).mkdir(mode=0o700, exist_ok=True)
                 self._processes[number] = process.start_python(_START, json.dumps(sys.path), self._scratch)
             child = self._processes[number]
         return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
