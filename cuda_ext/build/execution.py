@@ -85,7 +85,7 @@ def _checked(content: bytes) -> bytes:
 
 
 class Execution:
-    """One build's compilations, all told to `progress`; ``records`` has each as it ended."""
+    """One build's compilations, all told to `progress`. With `timed`, ``records`` has each as it ended."""
 
     def __init__(self, cache: Cache, durations: Durations, progress: Progress, timed: bool) -> None:
         self._cache = cache
@@ -244,6 +244,8 @@ class Execution:
         ending: Ending,
         done: Done | None = None,
     ) -> None:
+        if not self._timed:
+            return
         lane, start, seconds, spans = "", time.time() - self._began, 0.0, NO_TRACE.spans
         if done:
             lane = self._workers.setdefault(done.worker, str(len(self._workers) + 1))

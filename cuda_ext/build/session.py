@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["build", "plan"]
 
 # Bytes of a package that the cache keeps as a whole; a larger one is put together from its libraries again.
-_LARGEST_KEPT = 64 << 20
+_LARGEST_KEPT = 16 << 20
 
 
 def build(project: Project, environ: Mapping[str, str], progress: Progress) -> list[Package]:
