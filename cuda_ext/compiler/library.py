@@ -5,6 +5,7 @@ Nothing is compiled here: each computation yields the jobs that it needs done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -215,9 +216,14 @@ def _describes(survey: Survey, image: CompiledImage) -> bool:
     inside = {*image.entries, *image.variables}
     return (
         survey.kernels.keys() >= set(image.entries)
-        and survey.variables >= set(image.variables)
+        and set(map(_anywhere, survey.variables)) >= set(map(_anywhere, image.variables))
         and inside.issuperset(survey.names.values())
     )
+
+
+def _anywhere(lowered: str) -> str:
+    """A name without the architecture that CUB and Thrust put into theirs, as in ``16_V_300500_SM_900``."""
+    return re.sub(r"\d+(_V_\d+_SM_|(?:CUB|THRUST)_\d+_)[\d_]+", r"\1", lowered)
 
 
 def _images(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[CompiledImage]:
