@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import shutil
 import signal
 import sys
 import tempfile
@@ -23,7 +24,9 @@ __all__ = ["receive", "send", "serve"]
 
 def serve(scratch: str) -> None:
     """Call what arrives, and answer with what it returns or raises. Temporary files go below `scratch`."""
-    tempfile.tempdir = scratch
+    # One's own, so that nothing can appear in it once it is gone.
+    tempfile.tempdir = os.path.join(scratch, str(os.getpid()))
+    os.makedirs(tempfile.tempdir, mode=0o700, exist_ok=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # Whatever a library prints is no answer.
@@ -46,12 +49,13 @@ def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes]) -> None:
     while (message := receive(requests)) is not None:
         arrived.put(message)
     process.end_all()
-    from cuda_ext.build import task
-
-    task.remove_scratch()
-    # The last one removes that too, in case nobody else is there to do it.
+    own = tempfile.gettempdir()
+    for _ in range(100):
+        shutil.rmtree(own, ignore_errors=True)  # a compiler may be writing
+        if not os.path.exists(own):
+            break
     with suppress(OSError):
-        os.rmdir(tempfile.gettempdir())  # noqa: PTH106
+        os.rmdir(os.path.dirname(own))
     os._exit(0)
 
 
