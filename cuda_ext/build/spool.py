@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from typing import NamedTuple
 
 from cuda_ext.errors import BuildError
@@ -45,4 +46,5 @@ class Spool:
         return content
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what a full disk did not take
+            self._file.close()
