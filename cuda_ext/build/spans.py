@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cuda_ext.build.record import JobRecord, Span
+from cuda_ext.compiler.trace import HEADER
 
 __all__ = ["HEADER", "Header", "NestedSpan", "headers", "nested", "phases"]
-
-# What nvrtc and nvcc call the time from an #include to the end of what it includes.
-HEADER = "Processing Header File"
 
 
 @dataclass(frozen=True, slots=True)

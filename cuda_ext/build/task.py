@@ -22,7 +22,7 @@ from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import ToolchainError
 from cuda_ext.store import open_store
 
-__all__ = ["Done", "Task", "remove_scratch"]
+__all__ = ["Done", "Task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,6 @@ def _compiler(spec: CompilerSpec, timed: bool) -> Compiler:
 
 @cache
 def _scratch() -> Path:
-    atexit.register(remove_scratch)
-    return Path(tempfile.mkdtemp(prefix="cuda_ext-"))
-
-
-def remove_scratch() -> None:
-    """Remove what compiling here has left on disk, before the process ends."""
-    if _scratch.cache_info().currsize:
-        shutil.rmtree(_scratch(), ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix="cuda_ext-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

@@ -10,7 +10,6 @@ import pickle
 import queue
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -70,7 +69,3 @@ def receive(stream: IO[bytes]) -> bytes | None:
     size = int.from_bytes(stream.read(8), "little")
     data = stream.read(size) if size else b""
     return data if size and len(data) == size else None
-
-
-if __name__ == "__main__":
-    sys.exit("started by cuda_ext.build.workers")
