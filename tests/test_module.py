@@ -13,8 +13,12 @@ import pytest
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler import toolkit
+from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.fatbin import read_fatbin
+from cuda_ext.compiler.job import run_here
+from cuda_ext.compiler.library import compile_unit
 from cuda_ext.compiler.module import CompiledModule
+from cuda_ext.compiler.nvrtc import Nvrtc
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.manifest import Image
@@ -180,6 +184,34 @@ def test_kernels_may_be_compiled_for_some_architectures_only():
 def test_a_variable_may_be_compiled_for_some_architectures_only():
     source = "#if __CUDA_ARCH__ >= 900\n__constant__ float w[4];\n#endif\n" + KERNEL
     assert symbols(module(source, architectures=["sm_80", "sm_90"])) == ["w"]
+
+
+@pytest.mark.parametrize(
+    "space", ["_V_300500_SM_", "CUB_300001_SM_", "CUB_200200_", "THRUST_200200_"], ids=lambda s: s.strip("_")
+)
+@pytest.mark.parametrize("ours", [False, True])
+def test_one_survey_serves_all_images_although_cub_names_its_variables_by_architecture(tmp_path, space, ours):
+    header = (
+        f"#define JOIN_(a, b) a##b\n#define JOIN(a, b) JOIN_(a, b)\n"
+        f"namespace cub {{ inline namespace JOIN({space}, __CUDA_ARCH__) {{ __device__ int counter; }} }}\n"
+    )
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "cub.cuh").write_text(header)
+    source = "#include <cub.cuh>\n__global__ void k() { cub::counter = 1; }"
+    # What is the project's has a description for each image, whatever it is called.
+    own = {"name": "device/a.cu", "headers": {"cub.cuh": header}} if ours else {"raw": (f"-I{include}",)}
+    steps = compile_unit(unit(source, **own), [Architecture.parse(f"sm_{n}") for n in (80, 90, 120)])
+    surveys = []
+
+    class Counting(Nvrtc):
+        def survey(self, unit, architecture):
+            surveys.append(str(architecture))
+            return super().survey(unit, architecture)
+
+    library = run_here(steps, Counting())
+    assert surveys == (["sm_80", "sm_90", "sm_120"] if ours else ["sm_80"])
+    assert len(library.survey.symbols) == (3 if ours else 0)
 
 
 def test_a_name_that_each_image_lowers_differently_is_one_kernel():

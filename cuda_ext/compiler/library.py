@@ -213,17 +213,21 @@ def _describes(survey: Survey, image: CompiledImage) -> bool:
     """Whether all that is in `image` is known, under the names that it has there. LTO-IR does not tell."""
     if image.architecture.kind == "ltoir":
         return True
-    inside = {*image.entries, *image.variables}
+    symbols = survey.symbols.keys()
+    theirs = {_anywhere(name) for name in survey.variables - symbols}
     return (
         survey.kernels.keys() >= set(image.entries)
-        and set(map(_anywhere, survey.variables)) >= set(map(_anywhere, image.variables))
-        and inside.issuperset(survey.names.values())
+        and all(_anywhere(name) in theirs for name in set(image.variables) - symbols)
+        and {*image.entries, *image.variables}.issuperset(survey.names.values())
     )
 
 
 def _anywhere(lowered: str) -> str:
-    """A name without the architecture that CUB and Thrust put into theirs, as in ``16_V_300500_SM_900``."""
-    return re.sub(r"\d+(_V_\d+_SM_|(?:CUB|THRUST)_\d+_)[\d_]+", r"\1", lowered)
+    """A name without the architecture that CUB and Thrust put into theirs, by all their fashions.
+
+    As in ``16_V_300500_SM_900``, ``17CUB_300001_SM_900`` and ``17CUB_200200_900_NS``.
+    """
+    return re.sub(r"\d+((?:CUB|THRUST|_V)_\d+_)(?:SM_)?\d+(?:_\d+)*", r"\1", lowered)
 
 
 def _images(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[CompiledImage]:

@@ -13,11 +13,15 @@ __all__ = ["Contender", "Result", "Sample", "Series", "compete"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: wall time of the processes, and what ours told from within."""
+    """One measurement: wall time of the processes, and what ours told from within.
+
+    ``inside`` is the time in our code, without that of ``imports``.
+    """
 
     label: str
     seconds: float
     inside: float | None = None
+    imports: float | None = None
     peak_bytes: int | None = None
 
 
@@ -41,12 +45,20 @@ class Series:
 
     @property
     def inside(self) -> float | None:
-        told = [s.inside for s in self.samples if s.inside is not None]
-        return statistics.median(told) if told else None
+        return _median(s.inside for s in self.samples)
+
+    @property
+    def imports(self) -> float | None:
+        return _median(s.imports for s in self.samples)
 
     @property
     def peak_bytes(self) -> int | None:
         return max((s.peak_bytes for s in self.samples if s.peak_bytes is not None), default=None)
+
+
+def _median(told: Iterable[float | None]) -> float | None:
+    known = [value for value in told if value is not None]
+    return statistics.median(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)

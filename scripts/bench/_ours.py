@@ -48,7 +48,7 @@ def child(label: str, *arguments: object, cache: Path, **variables: object) -> S
     environment = quiet_environment(CUDA_EXT_CACHE=cache, MAX_JOBS=CORES, **variables)
     ended = python(_CHILD, *arguments, environment=environment)
     told = json.loads(ended.output.splitlines()[-1])
-    return Sample(label, ended.seconds, told["seconds"], told["peak_bytes"])
+    return Sample(label, ended.seconds, told["seconds"], told["imports"], told["peak_bytes"])
 
 
 def ours(workload: Workload, bench: Bench) -> Contender:

@@ -57,7 +57,7 @@ def _competition(result: Result) -> str:
     workload, series = result.workload, result.series
     reference = series.get(REFERENCE.label)
     rows = [(label, *_row(s, reference)) for label, s in series.items()]
-    head = ("", "median", "least .. most", "inside ours", f"/ {REFERENCE.label}")
+    head = ("", "median", "least .. most", "imports", "inside ours", f"/ {REFERENCE.label}")
     lines = [f"({workload.key}) {workload.title}: {workload.images} images", _table(head, rows)]
     for name, why in result.left_out.items():
         reason = "\n".join(why.strip().splitlines()[:12])
@@ -69,6 +69,7 @@ def _row(series: Series, reference: Series | None) -> tuple[str, ...]:
     return (
         _time(series.seconds),
         f"{_time(series.least)} .. {_time(series.most)}",
+        "" if series.imports is None else _time(series.imports),
         "" if series.inside is None else _time(series.inside),
         f"{series.seconds / reference.seconds:.3f} x" if reference else "",
     )
