@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -143,8 +144,8 @@ def _assemble(directives: bytes) -> bytes:
     out = bytearray()
     for width, operands in _DATA.findall(directives):
         size = int(width) // 8
-        if size == 1:  # most of them, decimal numbers all
-            out += bytes(map(int, operands.split(b",")))
+        if size == 1:  # most of them, decimal numbers all, which JSON reads fastest
+            out += bytes(json.loads(b"[%b]" % operands))
             continue
         for operand in operands.split(b","):
             operand = operand.strip()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import posixpath
 import re
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import Any
 
 from cuda_ext.compiler import ptx as ptx_text
@@ -48,7 +48,7 @@ def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
     files = ptx_text.files(ptx)
     kernels: dict[str, SurveyedKernel] = {}
     symbols: dict[str, SurveyedSymbol] = {}
-    for unit in _dwarf(ptx).iter_CUs():
+    for unit in _compilation_units(ptx):
         top = unit.get_top_DIE()
         here = _text(top, "DW_AT_comp_dir") + "/"
         for die in top.iter_children():
@@ -149,8 +149,8 @@ def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
     return Parameter(name, spelling, kind, slot.size, offset)
 
 
-def _dwarf(ptx: bytes) -> Any:
-    from cuda_ext.compiler.dwarf import DebugSectionDescriptor, DwarfConfig, DWARFInfo
+def _compilation_units(ptx: bytes) -> Iterator[Any]:
+    from cuda_ext.compiler.dwarf import DebugSectionDescriptor, DwarfConfig, DWARFInfo, InlineText
 
     def section(name: str) -> Any:
         data = ptx_text.debug_section(ptx, name)
@@ -160,7 +160,7 @@ def _dwarf(ptx: bytes) -> Any:
         "aranges frame loc ranges line pubtypes pubnames addr str_offsets line_str loclists rnglists "
         "sup types"
     )
-    return DWARFInfo(
+    dwarf = DWARFInfo(
         config=DwarfConfig(little_endian=True, machine_arch="CUDA", default_address_size=8),
         debug_info_sec=section(".debug_info"),
         debug_abbrev_sec=section(".debug_abbrev"),
@@ -169,6 +169,9 @@ def _dwarf(ptx: bytes) -> Any:
         gnu_debugaltlink_sec=None,
         **{f"debug_{name}_sec": None for name in absent.split()},
     )
+    for unit in dwarf.iter_CUs():
+        unit.structs.Dwarf_dw_form["DW_FORM_string"] = InlineText("")  # type: ignore[assignment]
+        yield unit
 
 
 def _text(die: Any, attribute: str) -> str:
