@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.runtime.arguments import pack
+from cuda_ext.runtime.arguments import fields, in_order, layout
+from cuda_ext.runtime.device_memory import DeviceMemory
 from cuda_ext.runtime.elements import accepted_dtypes
 from tests.loader_fixtures import (
     AXPY,
@@ -62,8 +63,16 @@ class Array:
         }
 
 
+def pack(parameters: Any, arguments: Any, named: Any) -> bytes:
+    converted = fields(parameters)
+    ordered = in_order(parameters, arguments, named)
+    values = [field.value(argument) for field, argument in zip(converted, ordered, strict=True)]
+    layout_, _ = layout(converted)
+    return layout_.pack(*(v.address if isinstance(v, DeviceMemory) else v for v in values))
+
+
 def packed(parameter: str, value: object) -> bytes:
-    return bytes(pack(signature(parameter), (value,), {}))
+    return pack(signature(parameter), (value,), {})
 
 
 ADDRESS = struct.pack("<Q", 0x7F00)

@@ -20,7 +20,7 @@ __all__ = ["DWARFInfo", "DebugSectionDescriptor", "DwarfConfig", "InlineText"]
 class InlineText(Construct):
     """``DW_FORM_string``, which the compilers write all names in, read at once and not byte by byte."""
 
-    def _parse(self, stream: Any, context: object) -> bytes:
+    def _parse(self, stream: Any, _context: object) -> bytes:
         buffer, start = stream.getvalue(), stream.tell()
         end = buffer.index(0, start)
         stream.seek(end + 1)

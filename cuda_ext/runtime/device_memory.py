@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime import dlpack
 from cuda_ext.runtime.elements import dtype_of_typestr
 
-__all__ = ["DeviceMemory", "HasCudaArrayInterface", "HasDataPtr", "contiguous_size", "device_memory"]
+__all__ = [
+    "DeviceMemory",
+    "HasCudaArrayInterface",
+    "HasDataPtr",
+    "contiguous_size",
+    "device_memory",
+]
 
 
 class HasDataPtr(Protocol):
@@ -28,36 +37,107 @@ class HasCudaArrayInterface(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """An address in device memory with what is known of it; ``dtype`` is empty where nothing is."""
+    """An address in device memory with what is known of it.
+
+    ``dtype`` is empty where nothing is known, ``device`` is ``None`` where the ordinal of the GPU is not.
+    ``stream`` gives the stream that its framework works in at present, and is ``None`` for mere addresses.
+    """
 
     address: int
-    dtype: str
-    read_only: bool
+    dtype: str = ""
+    read_only: bool = False
+    device: int | None = None
+    stream: Callable[[int], int] | None = None
 
 
 def device_memory(value: object) -> DeviceMemory | None:
     """The device memory that `value` stands for, or ``None`` if it is nothing of that sort.
 
-    Raises :class:`ArgumentError` for a tensor that lies elsewhere.
+    Raises :class:`ArgumentError` for what lies elsewhere, and for what has been freed.
     """
-    data_ptr = getattr(value, "data_ptr", None)
-    if callable(data_ptr):
-        if not getattr(value, "is_cuda", True):
-            raise ArgumentError(
-                f"expected device memory, found a tensor on {getattr(value, 'device', 'the host')}"
-            )
-        return DeviceMemory(data_ptr(), str(getattr(value, "dtype", "")).rpartition(".")[2], read_only=False)
+    if callable(getattr(value, "data_ptr", None)):
+        return _of_tensor(value)
     interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is None:
-        return None
+    if interface is not None:
+        return _of_array(value, interface)
+    if hasattr(value, "is_device_accessible") and hasattr(value, "handle"):
+        return _of_buffer(value)
+    if hasattr(value, "__dlpack_device__") and not _on_the_host(value):
+        view = dlpack.view(value)
+        return DeviceMemory(view.address, view.dtype, view.read_only, view.device, view.stream)
+    return None
+
+
+def _of_tensor(tensor: Any) -> DeviceMemory:
+    if not getattr(tensor, "is_cuda", True):
+        raise ArgumentError(
+            f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}"
+        )
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError as error:
+        raise ArgumentError(
+            f"expected a tensor with memory of its own: {str(error).splitlines()[0]}"
+        ) from None
+    if not address and getattr(tensor, "numel", int)():
+        raise ArgumentError("the memory of this tensor has been freed")
+    if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
+        raise ArgumentError(
+            "expected a tensor as it lies in memory, found a conjugated view; resolve it first"
+        )
+    dtype = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
+    device = tensor.get_device() if hasattr(tensor, "get_device") else None
+    return DeviceMemory(address, dtype, device=device, stream=_stream_of_torch)
+
+
+def _stream_of_torch(device: int) -> int:
+    torch = sys.modules.get("torch")
+    return int(torch._C._cuda_getCurrentRawStream(device)) if torch else 0
+
+
+def _of_array(array: object, interface: Any) -> DeviceMemory:
+    if hasattr(array, "block_until_ready"):
+        array.block_until_ready()  # JAX works in streams of its own
+    cupy = sys.modules.get("cupy")
+    of_cupy = cupy is not None and isinstance(array, cupy.ndarray)
     try:
         address, read_only = interface["data"]
         # The address of an empty array may be anything.
-        return DeviceMemory(operator.index(address or 0), dtype_of_typestr(interface["typestr"]), read_only)
+        return DeviceMemory(
+            operator.index(address or 0),
+            dtype_of_typestr(interface["typestr"]),
+            read_only,
+            array.data.device_id if of_cupy else None,  # type: ignore[attr-defined]
+            _stream_of_cupy if of_cupy else _stream_of_interface(interface.get("stream")),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"expected a __cuda_array_interface__ with data and typestr ({error!r})"
         ) from None
+
+
+def _stream_of_cupy(device: int) -> int:
+    cupy: Any = sys.modules["cupy"]
+    return int(cupy.cuda.get_current_stream(device).ptr)
+
+
+def _stream_of_interface(stream: int | None) -> Callable[[int], int]:
+    # Whoever names a stream has work in it that is to come first.
+    return lambda _: stream or 0
+
+
+def _of_buffer(buffer: Any) -> DeviceMemory:
+    """Of cuda.core's ``Buffer``, which has no type."""
+    if not buffer.handle:
+        raise ArgumentError("the memory of this buffer has been freed")
+    if not buffer.is_device_accessible:
+        raise ArgumentError("expected device memory, found a buffer in host memory")
+    device = buffer.device_id
+    return DeviceMemory(int(buffer.handle), device=device if device >= 0 else None, stream=lambda _: 0)
+
+
+def _on_the_host(value: Any) -> bool:
+    return int(value.__dlpack_device__()[0]) == dlpack.CPU
 
 
 def contiguous_size(value: HasCudaArrayInterface) -> int:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 
-__all__ = ["Device", "Driver", "gpu_available", "lock", "open_driver"]
+__all__ = ["Device", "Driver", "Prepared", "gpu_available", "lock", "open_driver"]
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
 
 # Held while the driver is opened and while images are loaded. There is one for everything, because a process
 # that forks has to know whether another thread was in the middle of either.
@@ -32,26 +35,80 @@ _FORKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU, as `driver` sees it: its ordinal, its compute capability (``90`` for 9.0), and the bytes of
-    shared memory that a block of threads may have at most."""
+    """A GPU, as `driver` sees it.
 
-    driver: Driver
-    ordinal: int
-    capability: int
-    shared_memory_limit: int
+    ``capability`` is its compute capability (``90`` for 9.0). ``largest_grid`` counts blocks,
+    ``largest_block`` and ``most_threads`` the threads of a block, ``shared_memory_limit`` the bytes of shared
+    memory that a block may have at most.
+    """
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+        self.capability = 10 * self._get("COMPUTE_CAPABILITY_MAJOR") + self._get("COMPUTE_CAPABILITY_MINOR")
+        self.shared_memory_limit = self._get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
+        self.largest_block = self._extents("BLOCK")
+        self.largest_grid = self._extents("GRID")
+
+    @cached_property
+    def multiprocessors(self) -> int:
+        return self._get("MULTIPROCESSOR_COUNT")
+
+    @cached_property
+    def threads_per_multiprocessor(self) -> int:
+        return self._get("MAX_THREADS_PER_MULTIPROCESSOR")
+
+    @cached_property
+    def takes_cooperative_launches(self) -> bool:
+        return bool(self._get("COOPERATIVE_LAUNCH"))
+
+    @cached_property
+    def takes_clusters(self) -> bool:
+        return bool(self._get("CLUSTER_LAUNCH"))
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the primary context current within the block, and afterwards what was current before."""
+        if int(self.driver.call("cuCtxGetCurrent")) == int(self.context):
+            yield
+            return
+        self.driver.call("cuCtxPushCurrent", self.context)
+        try:
+            yield
+        finally:
+            self.driver.call("cuCtxPopCurrent")
+
+    @cached_property
+    def context(self) -> Any:
+        """The primary context, which the libraries of this process share."""
+        with lock:
+            return self.driver.call("cuDevicePrimaryCtxRetain", self.driver.call("cuDeviceGet", self.ordinal))
+
+    def _extents(self, what: str) -> tuple[int, int, int]:
+        x, y, z = (self._get(f"MAX_{what}_DIM_{axis}") for axis in "XYZ")
+        return x, y, z
+
+    def _get(self, name: str) -> int:
+        attribute = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.driver.call("cuDeviceGetAttribute", attribute, self.ordinal))
 
     def __str__(self) -> str:
         return f"sm_{self.capability}"
 
 
 class Driver:
-    """The opened driver. ``version`` is the CUDA version that it supports, ``(13, 0)``."""
+    """The opened driver. ``version`` is the CUDA version that it supports, ``(13, 0)``; ``devices`` are all
+    GPUs that this process sees.
+
+    ``fault`` tells of the error, if there was one, after which nothing works any more in this process.
+    """
 
     def __init__(self, api: Any, version: tuple[int, int]) -> None:
         self.api = api
         self.version = version
+        self.fault = ""
         self._devices: dict[int, Device] = {}
 
     def call(self, function: str, *arguments: Any) -> Any:
@@ -61,38 +118,41 @@ class Driver:
         """
         return _call(self.api, function, *arguments)
 
-    @contextmanager
-    def current_device(self) -> Iterator[Device]:
-        """The device of the current context. Where there is none, the primary context of the first device
-        is current within the block."""
-        if int(self.call("cuCtxGetCurrent")):
-            yield self._device(int(self.call("cuCtxGetDevice")))
-            return
-        self.call("cuCtxPushCurrent", self._primary_context)
-        try:
-            yield self._device(0)
-        finally:
-            self.call("cuCtxPopCurrent")
+    def error(self, function: str, status: Any) -> DriverCallError:
+        """What `function` failed with."""
+        return _error(self.api, function, status)
 
     @cached_property
-    def _primary_context(self) -> Any:
-        return self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", 0))
+    def count(self) -> int:
+        """How many GPUs this process sees."""
+        return int(self.call("cuDeviceGetCount"))
 
-    def _device(self, ordinal: int) -> Device:
+    def device(self, ordinal: int) -> Device:
+        """The GPU of that number, counted as CUDA does."""
         if ordinal not in self._devices:
-            self._devices[ordinal] = Device(
-                self,
-                ordinal,
-                10 * self._attribute(ordinal, "COMPUTE_CAPABILITY_MAJOR")
-                + self._attribute(ordinal, "COMPUTE_CAPABILITY_MINOR"),
-                self._attribute(ordinal, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            )
+            # Two threads may both come here; one of the two stays.
+            self._devices.setdefault(ordinal, Device(self, ordinal))
         return self._devices[ordinal]
 
-    def _attribute(self, ordinal: int, name: str) -> int:
-        attribute = getattr(self.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self.call("cuDeviceGetAttribute", attribute, ordinal))
+    def current_device(self) -> Device:
+        """The GPU of the current context, or the first where there is none."""
+        if self.count == 1 or not int(self.call("cuCtxGetCurrent")):
+            return self.device(0)
+        return self.device(int(self.call("cuCtxGetDevice")))
 
+
+class Prepared(dict[_K, _T]):
+    """What launches need of the driver. In the child of a process that used CUDA it is empty."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        _prepared.add(self)
+
+
+_prepared: weakref.WeakSet[Prepared[Any, Any]] = weakref.WeakSet()
 
 _outcome: Driver | DriverError | None = None
 
@@ -148,7 +208,7 @@ def _opened() -> Driver:
             "the NVIDIA driver supports CUDA up to {}.{}, and launching takes {}.{} or newer; upgrade the "
             "driver".format(*driver.version, *_OLDEST)
         )
-    if int(driver.call("cuDeviceGetCount")) == 0:
+    if driver.count == 0:
         raise NoDeviceError(_no_device())
     return driver
 
@@ -164,11 +224,15 @@ def _call(api: Any, function: str, *arguments: Any) -> Any:
     except ValueError as error:
         # The driver is newer than cuda-bindings and answers with an error of its own.
         raise DriverCallError(f"{function} failed: {error}") from None
-    if code := int(status):
-        _, text = api.cuGetErrorString(status)
-        description = text.decode(errors="replace") if text else "no description"
-        raise DriverCallError(f"{function} failed: {status.name} ({code}): {description}", code)
+    if int(status):
+        raise _error(api, function, status)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _error(api: Any, function: str, status: Any) -> DriverCallError:
+    _, text = api.cuGetErrorString(status)
+    description = text.decode(errors="replace") if text else "no description"
+    return DriverCallError(f"{function} failed: {status.name} ({int(status)}): {description}", int(status))
 
 
 def _refusal(error: DriverCallError) -> DriverError:
@@ -210,6 +274,8 @@ def _after_fork() -> None:
     held_by_another_thread = not lock.acquire(blocking=False)
     if isinstance(_outcome, Driver) or held_by_another_thread:
         _outcome = DriverError(_FORKED)
+    for prepared in list(_prepared):
+        prepared.clear()
     lock = threading.RLock()
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
-from typing import Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = ["Dim", "Launch", "Stream"]
+if TYPE_CHECKING:
+    from cuda_ext.runtime.loaded_kernel import LoadedKernel
+
+__all__ = ["Dim", "Extents", "Launch", "LaunchOptions"]
 
 Dim: TypeAlias = (
     SupportsIndex
@@ -16,97 +20,170 @@ Dim: TypeAlias = (
     | tuple[SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, SupportsIndex, SupportsIndex]
 )
+Extents: TypeAlias = tuple[int, int, int]
+
+# What every GPU with clusters takes; more may need leave.
+_PORTABLE_CLUSTER = 8
 
 
-class _HasCudaStream(Protocol):
-    """A stream as PyTorch's."""
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """What a call says about its launch, not checked yet; see :meth:`Kernel.__call__`."""
 
-    @property
-    def cuda_stream(self) -> int: ...
-
-
-class _HasPtr(Protocol):
-    """A stream as CuPy's."""
-
-    @property
-    def ptr(self) -> int: ...
-
-
-class _StreamProtocol(Protocol):
-    """A stream as cuda.core's: a version, which is 0, and the handle."""
-
-    def __cuda_stream__(self) -> tuple[int, int]: ...
-
-
-Stream: TypeAlias = SupportsIndex | _StreamProtocol | _HasCudaStream | _HasPtr
-
-# The same for every GPU that the driver still serves.
-_LARGEST_GRID = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
-_LARGEST_BLOCK = (1024, 1024, 64)
-_MOST_THREADS = 1024
+    grid: Dim | None = None
+    block: Dim | None = None
+    threads: SupportsIndex | None = None
+    shared: SupportsIndex = 0
+    cluster: Dim | None = None
+    cooperative: bool = False
+    dependent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A checked configuration: ``shared`` counts bytes of dynamic shared memory, ``stream`` is a handle."""
+    """A launch configuration that a kernel can have. ``shared`` counts bytes, ``cluster`` blocks."""
 
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    stream: int
-    shared: int
-    cooperative: bool
+    grid: Extents
+    block: Extents
+    shared: int = 0
+    cluster: Extents | None = None
+    cooperative: bool = False
+    dependent: bool = False
 
     @classmethod
-    def checked(
-        cls, grid: Dim, block: Dim, stream: Stream, shared: SupportsIndex, cooperative: bool
-    ) -> Launch:
-        """Raises :class:`ArgumentError` for what no GPU can do."""
-        blocks = _extents("grid", grid, _LARGEST_GRID)
-        threads = _extents("block", block, _LARGEST_BLOCK)
-        if (count := threads[0] * threads[1] * threads[2]) > _MOST_THREADS:
-            raise ArgumentError(f"block: expected at most {_MOST_THREADS} threads, found {count}: {threads}")
-        return cls(blocks, threads, _handle(stream), _bytes(shared), bool(cooperative))
+    def checked(cls, options: LaunchOptions, kernel: LoadedKernel) -> Launch:
+        """Raises :class:`ArgumentError` for what `kernel` cannot do on its GPU."""
+        device = kernel.device
+        shared = _whole("shared", options.shared, "a number of bytes")
+        kernel.allow_shared(shared)
+        if options.threads is not None:
+            if options.grid is not None:
+                raise ArgumentError("threads: counts all threads of the grid; give either that or grid")
+            grid, block = _spread(_whole("threads", options.threads, "a number of threads"), options, kernel)
+        elif options.grid is None or options.block is None:
+            raise ArgumentError("expected grid and block, or threads")
+        else:
+            grid = extents("grid", options.grid, device.largest_grid)
+            block = extents("block", options.block, device.largest_block)
+        if (count := math.prod(block)) > kernel.most_threads:
+            why = "" if kernel.most_threads == device.most_threads else ", as the kernel was compiled"
+            raise ArgumentError(
+                f"block: expected at most {kernel.most_threads} threads{why}, found {count}: {block}"
+            )
+        cluster = None if options.cluster is None else _cluster(options.cluster, grid, kernel)
+        if options.cooperative:
+            _check_cooperative(grid, math.prod(block), shared, kernel)
+        return cls(grid, block, shared, cluster, bool(options.cooperative), bool(options.dependent))
+
+    @property
+    def plain(self) -> bool:
+        """Whether ``cuLaunchKernel`` can do it."""
+        return self.cluster is None and not self.cooperative and not self.dependent
+
+    def config(self, api: Any, stream: int) -> Any:
+        """The ``CUlaunchConfig`` for `stream`."""
+        config = api.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = self.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = self.block
+        config.sharedMemBytes = self.shared
+        config.hStream = stream
+        config.attrs = list(self._attributes(api))
+        config.numAttrs = len(config.attrs)
+        return config
+
+    def _attributes(self, api: Any) -> list[Any]:
+        attributes = []
+        names = api.CUlaunchAttributeID
+        for wanted, name, field in (
+            (self.cooperative, names.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, "cooperative"),
+            (
+                self.dependent,
+                names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                "programmaticStreamSerializationAllowed",
+            ),
+        ):
+            if wanted:
+                attribute = api.CUlaunchAttribute()
+                attribute.id = name
+                setattr(attribute.value, field, 1)
+                attributes.append(attribute)
+        if self.cluster:
+            attribute = api.CUlaunchAttribute()
+            attribute.id = names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            dimension = attribute.value.clusterDim
+            dimension.x, dimension.y, dimension.z = self.cluster
+            attributes.append(attribute)
+        return attributes
 
     def __str__(self) -> str:
-        memory = f", {self.shared} bytes of dynamic shared memory" if self.shared else ""
-        return f"grid {self.grid}, block {self.block}{memory}{', cooperative' if self.cooperative else ''}"
+        parts = [f"grid {self.grid}", f"block {self.block}"]
+        parts += [f"{self.shared} bytes of dynamic shared memory"] if self.shared else []
+        parts += [f"clusters of {self.cluster}"] if self.cluster else []
+        parts += ["cooperative"] if self.cooperative else []
+        parts += ["dependent"] if self.dependent else []
+        return ", ".join(parts)
 
 
-def _extents(name: str, value: Dim, largest: tuple[int, int, int]) -> tuple[int, int, int]:
+def extents(name: str, value: Dim, largest: Extents) -> Extents:
+    """`value` filled up with ones. Raises :class:`ArgumentError` for more than `largest`."""
     given = value if isinstance(value, (tuple, list)) else (value,)
     try:
-        extents = [operator.index(extent) for extent in given]
+        found = [operator.index(extent) for extent in given]
     except TypeError:
-        extents = []
-    if not 1 <= len(extents) <= 3:
+        found = []
+    if not 1 <= len(found) <= 3:
         raise ArgumentError(f"{name}: expected an int or up to three, found {value!r}")
-    x, y, z = (*extents, 1, 1)[:3]
+    x, y, z = (*found, 1, 1)[:3]
     if not all(1 <= extent <= limit for extent, limit in zip((x, y, z), largest, strict=True)):
         raise ArgumentError(f"{name}: expected at least 1 and at most {largest}, found {value!r}")
     return x, y, z
 
 
-def _bytes(shared: SupportsIndex) -> int:
+def _whole(name: str, value: SupportsIndex, expected: str) -> int:
     try:
-        size = operator.index(shared)
-    except TypeError:
-        size = -1
-    if size < 0:
-        raise ArgumentError(f"shared: expected a number of bytes, found {shared!r}")
-    return size
-
-
-def _handle(stream: object) -> int:
-    if protocol := getattr(stream, "__cuda_stream__", None):
-        version, handle = protocol()
-        if version != 0:
-            raise ArgumentError(f"stream: expected version 0 of __cuda_stream__, found {version}")
-    else:
-        handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
-    try:
-        number = operator.index(handle)
+        number = operator.index(value)
     except TypeError:
         number = -1
-    if not 0 <= number < 1 << 64:
-        raise ArgumentError(f"stream: expected a stream or its handle, found {stream!r}")
+    if number < 0:
+        raise ArgumentError(f"{name}: expected {expected}, found {value!r}")
     return number
+
+
+def _spread(threads: int, options: LaunchOptions, kernel: LoadedKernel) -> tuple[Extents, Extents]:
+    """A grid of at least `threads` threads, in blocks of the size that occupies the GPU best."""
+    if options.block is None:
+        block = (kernel.best_block(operator.index(options.shared)), 1, 1)
+    else:
+        block = extents("block", options.block, kernel.device.largest_block)
+    grid = max(1, -(-threads // math.prod(block)))
+    return extents("threads", grid, kernel.device.largest_grid), block
+
+
+def _cluster(value: Dim, grid: Extents, kernel: LoadedKernel) -> Extents:
+    device = kernel.device
+    if not device.takes_clusters:
+        raise ArgumentError(f"cluster: this GPU, {device}, has no clusters; they came with sm_90")
+    cluster = extents("cluster", value, grid)
+    if any(blocks % size for blocks, size in zip(grid, cluster, strict=True)):
+        raise ArgumentError(f"cluster: expected divisors of the grid {grid}, found {value!r}")
+    size = math.prod(cluster)
+    if size > _PORTABLE_CLUSTER:
+        kernel.allow_large_clusters()
+    if size > (most := kernel.most_blocks_of_a_cluster):
+        raise ArgumentError(
+            f"cluster: expected at most {most} blocks on this GPU, {device}, found {size}: {cluster}"
+        )
+    return cluster
+
+
+def _check_cooperative(grid: Extents, threads: int, shared: int, kernel: LoadedKernel) -> None:
+    device = kernel.device
+    if not device.takes_cooperative_launches:
+        raise ArgumentError(f"cooperative: this GPU, {device}, cannot launch cooperatively")
+    blocks = kernel.blocks_at_once(threads, shared)
+    if math.prod(grid) > blocks:
+        raise ArgumentError(
+            f"grid: expected at most {blocks} blocks, since cooperative ones all run at once, found "
+            f"{math.prod(grid)}; that is {blocks // device.multiprocessors} of {threads} threads on each of "
+            f"{device.multiprocessors} multiprocessors"
+        )

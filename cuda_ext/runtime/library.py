@@ -11,7 +11,7 @@ from typing import Any
 from cuda_ext.errors import DriverCallError, DriverError, LoadError, NoImageError
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
 from cuda_ext.runtime import driver as cuda
-from cuda_ext.runtime.driver import Device, Driver
+from cuda_ext.runtime.driver import Device, Driver, Prepared
 from cuda_ext.runtime.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.index import Index
 from cuda_ext.runtime.loaded_kernel import LoadedKernel
@@ -30,7 +30,9 @@ class Library:
         self.manifest = manifest
         self.read = read
         self._loaded: dict[str, Any] = {}
-        self._kernels: dict[tuple[str, int], LoadedKernel] = {}
+        self._kernels: Prepared[tuple[str, int], LoadedKernel] = Prepared()
+        # What was looked up, so that each kernel is one object, which the function made for it belongs to.
+        self.objects: dict[str, Any] = {}
 
     @cached_property
     def index(self) -> Index:
@@ -43,7 +45,7 @@ class Library:
         """
         key = kernel.expression, device.ordinal
         if key not in self._kernels:
-            with cuda.lock:
+            with cuda.lock, device.current():
                 if key not in self._kernels:
                     self._kernels[key] = self._load_kernel(kernel, device)
         return self._kernels[key]

@@ -2,53 +2,73 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime import driver as cuda
 from cuda_ext.runtime.driver import Device
-from cuda_ext.runtime.launch import Launch
 
-__all__ = ["LoadedKernel"]
+__all__ = ["Attributes", "LoadedKernel"]
 
 # What a block gets of shared memory, static and dynamic together, unless the kernel is allowed more.
 _DEFAULT_SHARED_MEMORY = 48 << 10
 
 
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What one image of a kernel takes on one GPU: ``registers`` and bytes of ``local`` memory per thread,
+    bytes of static ``shared`` and of ``constant`` memory, and the most threads that a block may have.
+
+    ``ptx`` and ``binary`` are the architectures (``90``) of the PTX and of the machine code.
+    """
+
+    registers: int
+    local: int
+    shared: int
+    constant: int
+    most_threads: int
+    ptx: int
+    binary: int
+
+
 class LoadedKernel:
-    """A kernel on one device; `handle` is its ``CUkernel``."""
+    """A kernel on one device, whose context is current; `handle` is its ``CUkernel``."""
 
     def __init__(self, device: Device, handle: Any) -> None:
-        self._device = device
+        self.device = device
         self._handle = handle
-        # The driver takes a kernel wherever it takes a function.
-        self._function = device.driver.api.CUfunction(int(handle))
-        attribute = device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
-        self._static = device.driver.call("cuKernelGetAttribute", attribute, handle, device.ordinal)
-        self._allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
+        # That of the primary context, so that a launch cannot land on another device.
+        self.function = device.driver.call("cuKernelGetFunction", handle)
+        self._static = self._get("SHARED_SIZE_BYTES")
+        self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
+        self.most_blocks = device.largest_grid[0]
+        # Bytes of dynamic shared memory that need no further leave.
+        self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
+        self.best_block = cache(self._best_block)
+        self.blocks_at_once = cache(self._blocks_at_once)
 
-    def launch(self, launch: Launch, arguments: bytearray, offsets: Sequence[int]) -> None:
-        """Launch in the current context with `arguments`, which lie at `offsets`.
+    @property
+    def attributes(self) -> Attributes:
+        return Attributes(
+            self._get("NUM_REGS"),
+            self._get("LOCAL_SIZE_BYTES"),
+            self._static,
+            self._get("CONST_SIZE_BYTES"),
+            self.most_threads,
+            self._get("PTX_VERSION"),
+            self._get("BINARY_VERSION"),
+        )
 
-        Raises :class:`ArgumentError` for more shared memory than the device has, and
-        :class:`~cuda_ext.errors.DriverCallError` if the driver refuses.
+    def allow_shared(self, shared: int) -> None:
+        """Have as much dynamic shared memory allowed.
+
+        Raises :class:`ArgumentError` if the device has not that much.
         """
-        if launch.shared > self._allowed:
-            self._allow(launch.shared)
-        # Both arrays belong to this call alone: other threads launch while the driver is at work.
-        buffer = (ctypes.c_char * len(arguments)).from_buffer(arguments)
-        start = ctypes.addressof(buffer)
-        addresses = (ctypes.c_void_p * len(offsets))(*(start + offset for offset in offsets))
-        shape = self._function, *launch.grid, *launch.block, launch.shared, launch.stream
-        if launch.cooperative:
-            self._device.driver.call("cuLaunchCooperativeKernel", *shape, ctypes.addressof(addresses))
-        else:
-            self._device.driver.call("cuLaunchKernel", *shape, ctypes.addressof(addresses), 0)
-
-    def _allow(self, shared: int) -> None:
-        device = self._device
+        if shared <= self.allowed:
+            return
+        device = self.device
         if shared > (most := device.shared_memory_limit - self._static):
             raise ArgumentError(
                 f"shared: expected at most {most} bytes, found {shared}; a block on this GPU, {device}, has "
@@ -56,9 +76,46 @@ class LoadedKernel:
             )
         with cuda.lock:
             # Never less than another thread needs.
-            if shared > self._allowed:
-                attribute = (
-                    device.driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                )
-                device.driver.call("cuKernelSetAttribute", attribute, shared, self._handle, device.ordinal)
-                self._allowed = shared
+            if shared > self.allowed:
+                self._set("MAX_DYNAMIC_SHARED_SIZE_BYTES", shared)
+                self.allowed = shared
+
+    def allow_large_clusters(self) -> None:
+        """Have clusters allowed that other GPUs may not have."""
+        self._set("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
+
+    @property
+    def most_blocks_of_a_cluster(self) -> int:
+        config = self.device.driver.api.CUlaunchConfig()
+        config.gridDimX = config.gridDimY = config.gridDimZ = 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self.most_threads, 1, 1
+        with self.device.current():
+            return int(self.device.driver.call("cuOccupancyMaxPotentialClusterSize", self.function, config))
+
+    def _best_block(self, shared: int) -> int:
+        """The threads per block with which the most threads run at once, given `shared` bytes per block."""
+        with self.device.current():
+            _, threads = self.device.driver.call(
+                "cuOccupancyMaxPotentialBlockSize", self.function, None, shared, 0
+            )
+        return int(threads)
+
+    def _blocks_at_once(self, threads: int, shared: int) -> int:
+        """How many blocks of `threads` threads the GPU runs at once."""
+        return self.blocks_per_multiprocessor(threads, shared) * self.device.multiprocessors
+
+    def blocks_per_multiprocessor(self, threads: int, shared: int) -> int:
+        function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        with self.device.current():
+            return int(self.device.driver.call(function, self.function, threads, shared))
+
+    def _get(self, name: str) -> int:
+        device = self.device
+        return int(device.driver.call("cuKernelGetAttribute", self._name(name), self._handle, device.ordinal))
+
+    def _set(self, name: str, value: int) -> None:
+        device = self.device
+        device.driver.call("cuKernelSetAttribute", self._name(name), value, self._handle, device.ordinal)
+
+    def _name(self, name: str) -> Any:
+        return getattr(self.device.driver.api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")

@@ -37,7 +37,7 @@ def item(library: Library, namespace: str, expression: str) -> Found:
         raise TypeError(f"expected a C++ name expression, found {expression!r}")
     name = _qualified(namespace, normalise(expression).removeprefix("::"))
     if kernel := library.index.expressions.get(name):
-        return Kernel(library, kernel)
+        return _kernel(library, kernel)
     if overloads := [
         k for e, k in library.index.expressions.items() if e.startswith(f"{name}(") and "<" in name
     ]:
@@ -59,7 +59,7 @@ def _named(library: Library, name: str) -> Found:
     namespace = Namespace(library, name) if name in index.members and name else None
     match index.kernels.get(name, ()):
         case [kernel] if kernel.expression == name and namespace is None:
-            return Kernel(library, kernel)
+            return _kernel(library, kernel)
         case []:
             if symbols := index.symbols.get(name):
                 return Symbol(library, _only(library, symbols))
@@ -68,6 +68,15 @@ def _named(library: Library, name: str) -> Found:
             raise _not_found(library, name)
         case kernels:
             return KernelTemplate(library, name, kernels, namespace)
+
+
+def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
+    objects = library.objects
+    if kernel.expression not in objects:
+        # Two threads may both come here; one of the two stays.
+        objects.setdefault(kernel.expression, Kernel.of(library, kernel))
+    found: Kernel = objects[kernel.expression]
+    return found
 
 
 def _only(library: Library, symbols: tuple[manifest.Symbol, ...]) -> manifest.Symbol:
@@ -147,7 +156,7 @@ class KernelTemplate:
                 f"{self.__name} stands for several kernels: {_listed(k.expression for k in self.__kernels)}; "
                 f'choose one with brackets, as in kernels["{self.__kernels[0].expression}"]'
             )
-        Kernel(self.__library, self.__kernels[0])(*arguments, **launch)
+        _kernel(self.__library, self.__kernels[0])(*arguments, **launch)
 
     def __getattr__(self, name: str) -> Any:
         if _is_dunder(name):

@@ -76,7 +76,8 @@ class Symbol:
     @contextmanager
     def _located(self) -> Iterator[tuple[Driver, int]]:
         driver = open_driver()
-        with driver.current_device() as device:
+        device = driver.current_device()
+        with device.current():
             yield driver, self._library.address(self._symbol, device)
 
     def _checked(self, value: Any, *, writable: bool) -> int | memoryview:

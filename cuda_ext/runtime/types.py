@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cuda_ext.runtime.arguments import Pointer
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch import Dim, Stream
+from cuda_ext.runtime.launch import Dim
 from cuda_ext.runtime.lookup import KernelTemplate, Namespace, TemplateArguments
+from cuda_ext.runtime.streams import Stream
 from cuda_ext.runtime.symbol import Symbol
 
 __all__ = ["Dim", "Kernel", "KernelTemplate", "Namespace", "Pointer", "Stream", "Symbol", "TemplateArguments"]

@@ -130,9 +130,20 @@ static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
   BEGIN(cuDeviceGetAttribute);
   const int capability = setting("FAKE_CUDA_CAPABILITY", 90);
   switch (attribute) {
+    case 1: *value = 1024; return SUCCESS;              // MAX_THREADS_PER_BLOCK
+    case 2: *value = 1024; return SUCCESS;              // MAX_BLOCK_DIM_X
+    case 3: *value = 1024; return SUCCESS;              // MAX_BLOCK_DIM_Y
+    case 4: *value = 64; return SUCCESS;                // MAX_BLOCK_DIM_Z
+    case 5: *value = 0x7fffffff; return SUCCESS;        // MAX_GRID_DIM_X
+    case 6: *value = 65535; return SUCCESS;             // MAX_GRID_DIM_Y
+    case 7: *value = 65535; return SUCCESS;             // MAX_GRID_DIM_Z
+    case 16: *value = 132; return SUCCESS;              // MULTIPROCESSOR_COUNT
+    case 39: *value = 2048; return SUCCESS;             // MAX_THREADS_PER_MULTIPROCESSOR
     case 75: *value = capability / 10; return SUCCESS;  // COMPUTE_CAPABILITY_MAJOR
     case 76: *value = capability % 10; return SUCCESS;  // COMPUTE_CAPABILITY_MINOR
+    case 95: *value = 1; return SUCCESS;                // COOPERATIVE_LAUNCH
     case 97: *value = 232448; return SUCCESS;           // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    case 120: *value = capability >= 90; return SUCCESS;  // CLUSTER_LAUNCH
   }
   return INVALID_VALUE;
 }
@@ -230,8 +241,52 @@ static CUresult cuLibraryGetGlobal(void** address, size_t* size, Library* librar
 static CUresult cuKernelGetAttribute(int* value, int attribute, Kernel* kernel, int device) {
   (void)device;
   BEGIN(cuKernelGetAttribute);
-  if (attribute != 1) return INVALID_VALUE;  // SHARED_SIZE_BYTES
-  *value = kernel->static_shared;
+  switch (attribute) {
+    case 0: *value = 1024; return SUCCESS;                   // MAX_THREADS_PER_BLOCK
+    case 1: *value = kernel->static_shared; return SUCCESS;  // SHARED_SIZE_BYTES
+    case 2: *value = 64; return SUCCESS;                     // CONST_SIZE_BYTES
+    case 3: *value = 0; return SUCCESS;                      // LOCAL_SIZE_BYTES
+    case 4: *value = 32; return SUCCESS;                     // NUM_REGS
+    case 5: *value = 90; return SUCCESS;                     // PTX_VERSION
+    case 6: *value = 90; return SUCCESS;                     // BINARY_VERSION
+  }
+  return INVALID_VALUE;
+}
+
+// A kernel as a function of the current context; a Function is its kernel and device.
+typedef struct Function {
+  const Kernel* kernel;
+  int device;
+} Function;
+
+static CUresult cuKernelGetFunction(Function** function, const Kernel* kernel) {
+  BEGIN(cuKernelGetFunction);
+  if (!depth) return INVALID_CONTEXT;
+  *function = calloc(1, sizeof **function);
+  (*function)->kernel = kernel;
+  (*function)->device = stack[depth - 1]->device;
+  return SUCCESS;
+}
+
+static CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Function* function, void* shared_of_block,
+                                                 size_t shared, int limit) {
+  (void)function, (void)shared_of_block, (void)shared, (void)limit;
+  BEGIN(cuOccupancyMaxPotentialBlockSize);
+  *grid = 264, *block = 256;
+  return SUCCESS;
+}
+
+static CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* function, int threads, size_t shared) {
+  (void)function, (void)shared;
+  BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  *blocks = 2048 / threads;
+  return SUCCESS;
+}
+
+static CUresult cuOccupancyMaxPotentialClusterSize(int* size, Function* function, const void* config) {
+  (void)function, (void)config;
+  BEGIN(cuOccupancyMaxPotentialClusterSize);
+  *size = 16;
   return SUCCESS;
 }
 
@@ -243,8 +298,20 @@ static CUresult cuKernelSetAttribute(int attribute, int value, Kernel* kernel, i
 
 // Launches and copies
 
-static void record_launch(const char* function, const Kernel* kernel, const unsigned extents[6], unsigned shared,
-                          void* stream, void** parameters) {
+// Streams are numbers, and belong to the device that their thousands name: 1009 is one of device 1.
+static int device_of(void* stream) {
+  return (int)((uintptr_t)stream / 1000);
+}
+
+static CUresult cuStreamGetCtx(void* stream, Context** context) {
+  BEGIN(cuStreamGetCtx);
+  *context = &contexts[device_of(stream)];
+  return SUCCESS;
+}
+
+static CUresult launch(const char* how, const Function* function, const unsigned extents[6], unsigned shared, void* stream,
+                       void** parameters, const char* attributes) {
+  const Kernel* kernel = function->kernel;
   char bytes[2048] = "";
   char* end = bytes;
   for (int i = 0; i < kernel->count; i++) {
@@ -252,26 +319,60 @@ static void record_launch(const char* function, const Kernel* kernel, const unsi
     *end++ = ' ';
     for (int j = 0; j < kernel->sizes[i]; j++) end += sprintf(end, "%02x", value[j]);
   }
-  RECORD("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s", function, kernel->name, extents[0],
+  // As the driver does: the default stream is that of the current context.
+  const int named = (uintptr_t)stream > 2;
+  if (!named && !depth) return INVALID_CONTEXT;
+  RECORD("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s%s", how, kernel->name, extents[0],
          extents[1], extents[2], extents[3], extents[4], extents[5], shared, (unsigned long long)(uintptr_t)stream,
-         depth ? stack[depth - 1]->device : -1, bytes);
+         function->device, attributes, bytes);
+  return SUCCESS;
 }
 
-static CUresult cuLaunchKernel(Kernel* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+static CUresult cuLaunchKernel(const Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                unsigned bz, unsigned shared, void* stream, void** parameters, void** extra) {
   (void)extra;
   const unsigned extents[6] = {gx, gy, gz, bx, by, bz};
-  record_launch("cuLaunchKernel", kernel, extents, shared, stream, parameters);
+  const CUresult error = launch("cuLaunchKernel", function, extents, shared, stream, parameters, "");
   BEGIN(cuLaunchKernel);
-  return depth ? SUCCESS : INVALID_CONTEXT;
+  return error;
 }
 
-static CUresult cuLaunchCooperativeKernel(Kernel* kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                          unsigned by, unsigned bz, unsigned shared, void* stream, void** parameters) {
-  const unsigned extents[6] = {gx, gy, gz, bx, by, bz};
-  record_launch("cuLaunchCooperativeKernel", kernel, extents, shared, stream, parameters);
-  BEGIN(cuLaunchCooperativeKernel);
-  return depth ? SUCCESS : INVALID_CONTEXT;
+// As cuda.h has them.
+typedef struct Attribute {
+  int id;
+  char pad[4];
+  union {
+    char pad[64];
+    unsigned cluster[3];
+    int number;
+  } value;
+} Attribute;
+
+typedef struct Config {
+  unsigned extents[6], shared;
+  void* stream;
+  Attribute* attributes;
+  unsigned count;
+} Config;
+
+static CUresult cuLaunchKernelEx(const Config* config, const Function* function, void** parameters, void** extra) {
+  (void)extra;
+  char attributes[256] = "";
+  char* end = attributes;
+  for (unsigned i = 0; i < config->count; i++) {
+    const Attribute* attribute = &config->attributes[i];
+    const unsigned* cluster = attribute->value.cluster;
+    switch (attribute->id) {
+      case 2: end += sprintf(end, " cooperative=%d", attribute->value.number); break;
+      case 4: end += sprintf(end, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]); break;
+      case 6: end += sprintf(end, " dependent=%d", attribute->value.number); break;
+      default: return INVALID_VALUE;
+    }
+  }
+  const CUresult error =
+      launch("cuLaunchKernelEx", function, config->extents, config->shared, config->stream, parameters, attributes);
+  BEGIN(cuLaunchKernelEx);
+  return error;
 }
 
 static CUresult cuMemcpyHtoD(void* to, const void* from, size_t size) {
@@ -314,8 +415,10 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
       FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData), FUNCTION(cuLibraryGetKernel),
       FUNCTION(cuLibraryGetGlobal), FUNCTION(cuKernelGetAttribute), FUNCTION(cuKernelSetAttribute),
-      FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchCooperativeKernel), FUNCTION(cuMemcpyHtoD), FUNCTION(cuMemcpyDtoH),
-      FUNCTION(cuMemcpyDtoD), FUNCTION(cuStreamSynchronize),
+      FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchKernelEx), FUNCTION(cuMemcpyHtoD), FUNCTION(cuMemcpyDtoH),
+      FUNCTION(cuMemcpyDtoD), FUNCTION(cuStreamSynchronize), FUNCTION(cuStreamGetCtx), FUNCTION(cuKernelGetFunction),
+      FUNCTION(cuOccupancyMaxPotentialBlockSize), FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor),
+      FUNCTION(cuOccupancyMaxPotentialClusterSize),
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (strcmp(table[i].name, name)) continue;

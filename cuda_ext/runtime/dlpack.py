@@ -1,0 +1,132 @@
+"""DLPack, the exchange format of array libraries, as far as a launch needs it.
+
+See https://dmlc.github.io/dlpack/latest: ``DLTensor`` from ``__dlpack__``, or faster from the table of C
+functions that ``__dlpack_c_exchange_api__`` holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from cuda_ext.errors import ArgumentError
+
+__all__ = ["CPU", "View", "view"]
+
+CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+_READ_ONLY = 1
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (("type", c_int32), ("id", c_int32))
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("device", _Device),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("manager_context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+class _Exchange(ctypes.Structure):
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("previous", c_void_p),
+        ("allocate", c_void_p),
+        ("managed_from_object", c_void_p),
+        ("managed_to_object", c_void_p),
+        ("tensor_from_object", c_void_p),
+        ("current_stream", c_void_p),
+    )
+
+
+_TENSOR_FROM_OBJECT = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, POINTER(_Tensor))
+_CURRENT_STREAM = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype, _capsule_name.argtypes = c_char_p, (ctypes.py_object,)
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, (ctypes.py_object, c_char_p)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Memory in a GPU; ``stream`` gives the stream that its library works in."""
+
+    address: int
+    dtype: str
+    read_only: bool
+    device: int
+    stream: Callable[[int], int]
+
+
+def view(value: Any) -> View:
+    """What `value` lends. Raises :class:`ArgumentError` for what a kernel cannot reach."""
+    capsule = getattr(type(value), "__dlpack_c_exchange_api__", None)
+    if capsule is not None and _capsule_name(capsule) == b"dlpack_exchange_api":
+        return _through_table(
+            value, _Exchange.from_address(_capsule_pointer(capsule, b"dlpack_exchange_api"))
+        )
+    kind, device = value.__dlpack_device__()
+    _check_reachable(int(kind))
+    # Stream 0 is ambiguous in DLPack: 1 is the legacy default stream, in which we then launch.
+    try:
+        lent = value.__dlpack__(stream=1, max_version=(1, 0))
+    except TypeError:
+        lent = value.__dlpack__(stream=1)
+    except (BufferError, RuntimeError, ValueError) as error:
+        raise ArgumentError(f"expected an array that can be lent: {error}") from None
+    name = _capsule_name(lent)
+    pointer = _capsule_pointer(lent, name)
+    if name == b"dltensor_versioned":
+        versioned = _Versioned.from_address(pointer)
+        return _view(versioned.tensor, bool(versioned.flags & _READ_ONLY), int(device), lambda _: 0)
+    return _view(_Tensor.from_address(pointer), False, int(device), lambda _: 0)
+
+
+def _through_table(value: Any, table: _Exchange) -> View:
+    tensor = _Tensor()
+    if _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor)) != 0:
+        raise ArgumentError("expected an array that can be lent")
+    _check_reachable(tensor.device.type)
+
+    def stream(device: int) -> int:
+        found = c_void_p()
+        _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(found))
+        return found.value or 0
+
+    return _view(tensor, False, tensor.device.id, stream)
+
+
+def _check_reachable(kind: int) -> None:
+    if kind not in (_CUDA, _CUDA_HOST, _CUDA_MANAGED):
+        raise ArgumentError(f"expected device memory of CUDA, found DLPack's device type {kind}")
+
+
+def _view(tensor: _Tensor, read_only: bool, device: int, stream: Callable[[int], int]) -> View:
+    name = _KINDS.get(tensor.code, f"DLPack type {tensor.code} of ")
+    dtype = name if name == "bool" else f"{name}{tensor.bits}"
+    return View((tensor.data or 0) + tensor.byte_offset, dtype, read_only, device, stream)

@@ -1,0 +1,50 @@
+"""Streams of all libraries, as handles."""
+
+from __future__ import annotations
+
+import operator
+from typing import Protocol, SupportsIndex, TypeAlias
+
+from cuda_ext.errors import ArgumentError
+
+__all__ = ["Stream", "stream_handle"]
+
+
+class _HasCudaStream(Protocol):
+    """A stream as PyTorch's."""
+
+    @property
+    def cuda_stream(self) -> int: ...
+
+
+class _HasPtr(Protocol):
+    """A stream as CuPy's."""
+
+    @property
+    def ptr(self) -> int: ...
+
+
+class _StreamProtocol(Protocol):
+    """A stream as cuda.core's: a version, which is 0, and the handle."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+Stream: TypeAlias = SupportsIndex | _StreamProtocol | _HasCudaStream | _HasPtr
+
+
+def stream_handle(stream: object) -> int:
+    """The handle of `stream`. Raises :class:`ArgumentError` for anything else."""
+    if protocol := getattr(stream, "__cuda_stream__", None):
+        version, handle = protocol()
+        if version != 0:
+            raise ArgumentError(f"stream: expected version 0 of __cuda_stream__, found {version}")
+    else:
+        handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
+    try:
+        number = -1 if isinstance(handle, bool) else operator.index(handle)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 1 << 64:
+        raise ArgumentError(f"stream: expected a stream or its handle, found {stream!r}")
+    return number
