@@ -7,12 +7,12 @@ names are loaded when they are first used.
 from __future__ import annotations
 
 __version__ = "0.1.0"
-__all__ = ["compile", "describe", "errors", "gpu_available", "load", "save"]
+__all__ = ["compile", "describe", "device_scope", "errors", "gpu_available", "load", "out", "save"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cuda_ext import errors
-    from cuda_ext.runtime import compile, describe, gpu_available, load, save
+    from cuda_ext.runtime import compile, describe, device_scope, gpu_available, load, out, save
 
 
 def __getattr__(name: str) -> object:

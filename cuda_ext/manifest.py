@@ -24,6 +24,7 @@ from cuda_ext.errors import ManifestError
 __all__ = [
     "FILE_NAME",
     "SCHEMA",
+    "Candidate",
     "Image",
     "ImageKind",
     "Kernel",
@@ -32,11 +33,12 @@ __all__ = [
     "ParameterKind",
     "Symbol",
     "Unit",
+    "Variants",
     "dumps",
     "loads",
 ]
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had no variants
 FILE_NAME = "manifest.json"
 
 ImageKind = Literal["cubin", "ptx", "ltoir"]
@@ -60,6 +62,11 @@ class Parameter:
     offset: int
     element: str | None = None
     const: bool = False
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its values are integers that conditions may compare."""
+        return self.kind in ("integer", "unsigned") and self.size <= 8
 
     def __str__(self) -> str:
         if "(*)" in self.type:
@@ -96,6 +103,29 @@ class Symbol:
     space: Literal["constant", "device"]
     type: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of several kernels, and the condition on which it is taken; the default has none."""
+
+    kernel: str
+    when: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """A name that stands for the first of its candidates that can be taken. The last one is the default.
+
+    All candidates have the same parameters. :mod:`cuda_ext.conditions` says what a condition may be.
+    """
+
+    name: str
+    candidates: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        *conditional, default = self.candidates
+        return ", ".join([*(f"{c.kernel} if {c.when}" for c in conditional), f"else {default.kernel}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +173,7 @@ class Manifest:
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
     embedded: dict[str, str] | None = None
+    variants: tuple[Variants, ...] = ()
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
         """What `entity` is called in `image`, or ``None`` where the image lacks it."""
@@ -197,7 +228,7 @@ class _Mismatch(Exception):
 
 def _check_references(manifest: Manifest) -> None:
     """What types do not tell: that units exist, and that files lie beside the manifest."""
-    if manifest.schema != SCHEMA:
+    if not 1 <= manifest.schema <= SCHEMA:
         raise _Mismatch(f"manifest.schema is {manifest.schema}")
     if not re.fullmatch(r"[0-9]+\.[0-9]+", manifest.version):
         raise _Mismatch(f"manifest.version is {manifest.version!r}")
@@ -216,6 +247,33 @@ def _check_references(manifest: Manifest) -> None:
                 raise _Mismatch(f"{where}.file is {image.file!r}")
             if not re.fullmatch(r"(sm|compute|lto)_[0-9]{2,4}[af]?", image.architecture):
                 raise _Mismatch(f"{where}.architecture is {image.architecture!r}")
+    for i, variants in enumerate(manifest.variants):
+        _check_variants(variants, manifest.kernels, f"manifest.variants[{i}]")
+
+
+def _check_variants(variants: Variants, kernels: Sequence[Kernel], where: str) -> None:
+    if not variants.candidates:
+        raise _Mismatch(f"{where}.candidates is empty")
+    known = {kernel.expression: kernel for kernel in kernels}
+    for i, candidate in enumerate(variants.candidates):
+        here = f"{where}.candidates[{i}]"
+        if candidate.kernel not in known:
+            raise _Mismatch(f"{here}.kernel is {candidate.kernel!r}")
+        is_default = candidate is variants.candidates[-1]
+        if not (candidate.when is None if is_default else _fits(candidate.when, known[candidate.kernel])):
+            raise _Mismatch(f"{here}.when is {candidate.when!r}")
+
+
+def _fits(when: str | None, kernel: Kernel) -> bool:
+    """Whether `when` is a condition on arguments that `kernel` has."""
+    from cuda_ext.conditions import ConditionError, arguments, parse
+
+    try:
+        compared = arguments(parse(when)) if when is not None else None
+    except ConditionError:
+        return False
+    integers = {parameter.name for parameter in kernel.parameters if parameter.is_integer}
+    return compared is not None and integers.issuperset(compared)
 
 
 _T = TypeVar("_T")

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from cuda_ext.errors import ConfigError, StoreError, ToolchainError
 
-__all__ = ["LocalStore", "NullStore", "Store", "local_directory", "open_store", "pack", "unpack"]
+__all__ = ["LocalStore", "NullStore", "Store", "distrust", "local_directory", "open_store", "pack", "unpack"]
 
 _MAGIC = b"cudaext\x01"  # the last byte is the version of the format
 _KEY = slice(40, 72)  # between the digest and the content
@@ -255,8 +255,8 @@ def _open_local(environ: Mapping[str, str], bound: int, warn: Callable[[str], No
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         objects.mkdir(mode=0o700, exist_ok=True)
-        distrust = _distrust(objects)
-        if not distrust and not os.access(objects, os.R_OK | os.W_OK | os.X_OK):
+        why = distrust(objects)
+        if not why and not os.access(objects, os.R_OK | os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, "it is read-only")
     except (FileExistsError, NotADirectoryError):
         warn(_without_cache(objects, "a file is where a directory should be", "move it"))
@@ -264,14 +264,14 @@ def _open_local(environ: Mapping[str, str], bound: int, warn: Callable[[str], No
         remedy = "set CUDA_EXT_CACHE to a directory that can be written"
         warn(_without_cache(objects, error.strerror or str(error), remedy))
     else:
-        if not distrust:
+        if not why:
             return LocalStore(directory, bound, warn)
         remedy = "remove it, or set CUDA_EXT_CACHE to a directory that only you can write"
-        warn(_without_cache(objects, distrust, remedy))
+        warn(_without_cache(objects, why, remedy))
     return NullStore()
 
 
-def _distrust(directory: Path) -> str | None:
+def distrust(directory: Path) -> str | None:
     """Why others could have written what lies in `directory`."""
     if sys.platform == "win32":
         return None

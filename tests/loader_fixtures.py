@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -12,7 +13,7 @@ import struct
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +134,23 @@ def single_image(text: str, architecture: str, file: str) -> Image:
     kind = "ptx" if architecture.startswith("compute") else "cubin"
     content = text.encode()
     return Image(architecture, kind, file, len(content), hashlib.sha256(content).hexdigest())  # type: ignore[arg-type]
+
+
+def write_module(
+    directory: Path, name: str, kernels: Sequence[Kernel] = (), symbols: Sequence[Symbol] = ()
+) -> None:
+    """Write the package `name`, whose `kernels` and `symbols` are all in one image."""
+    text = "".join(described(kernel) for kernel in kernels)
+    text += "".join(f"symbol {symbol.lowered} {symbol.size}\n" for symbol in symbols)
+    image = single_image(text, "sm_90", "all.sm_90.cubin")
+    module = dataclasses.replace(
+        SAMPLE,
+        module=name,
+        units=(Unit(("device/all.cu",), "", (), (image,)),),
+        kernels=tuple(kernels),
+        symbols=tuple(symbols),
+    )
+    write_package(directory, module, {image.file: text.encode()})
 
 
 def write_package(directory: Path, module: Manifest = SAMPLE, files: Mapping[str, bytes] = FILES) -> Path:

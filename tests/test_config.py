@@ -22,6 +22,7 @@ from cuda_ext.build.config import (
 )
 from cuda_ext.build.project import Project
 from cuda_ext.errors import ConfigError
+from cuda_ext.manifest import Candidate, Variants
 from tests.projects import write_project
 
 WHERE = 'tool.cuda_ext.modules."p.kernels"'
@@ -67,6 +68,10 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "relaxed-constexpr": ("true", True),
     "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
     "split-instantiations": ("true", True),
+    "variants": (
+        '{ gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }',
+        (Variants("gemm", (Candidate("hopper", "sm_90a"), Candidate("simple"))),),
+    ),
     "compress": ('"none"', "none"),
     "emit": ('"cubin"', "cubin"),
     "jit": ("false", False),
@@ -117,6 +122,13 @@ WRONG = {
         ("{ kernel = 'f' }", "expected an array of name expressions, found a table"),
     ],
     "split-instantiations": [('["f<int>"]', "expected true or false, found an array")],
+    "variants": [
+        (
+            '["gemm"]',
+            'expected a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, '
+            '{ kernel = "simple" }] }, found an array',
+        )
+    ],
     "compress": [
         ("true", "expected 'none' or 'speed' or 'balance' or 'size', found true"),
         (

@@ -169,6 +169,10 @@ def use(x: Any, raw: memoryview) -> None:
     kernels.histogram(x, 10, None, grid=1, block=128)
     kernels.histogram(x, 10, 0, grid=(1, 2), block=(8, 8, 8), stream=x, shared=1024, cooperative=True)
     kernels.histogram(data=x, n=10, bins=x, grid=1, block=128)
+    kernels.histogram(x, 10, x, threads=10, wait=False, dependent=True, stream=None)
+    kernels.histogram(x, 10, x, threads=10, block=32, cluster=(2, 1))
+    kernels.histogram.bind(grid=1, block=1, stream=3)(x, 10, x)
+    kernels.axpy(10, 2.0, x, x, threads=10)
     kernels.axpy["float"](10, 2.0, x, x, grid=1, block=128)
     kernels.axpy["float"](10, 2, x, x, grid=1, block=128)
     kernels.axpy["__half"](10, 2.0, x, y=x, grid=1, block=128)
@@ -196,6 +200,7 @@ def use(x: Any) -> None:
     kernels.histogram(x, "10", x, grid=1, block=128)
     kernels.histogram(1.5, 10, x, grid=1, block=128)
     kernels.histogram(x, 10, x, block=128)
+    kernels.histogram(x, 10, x, grid=1, block=128, threads=10)
     kernels.histogram(x, 10, x, grid=1.5, block=128)
     kernels.histogram(x, 10, x, grid=1, block=128, blocks=1)
     kernels.histogram(x, count=10, bins=x, grid=1, block=128)
@@ -290,7 +295,7 @@ def test_a_formatter_finds_nothing_to_do(sources: Sequence[str], tmp_path):
 def test_only_what_is_used_is_imported():
     text = stub(generate(module("__global__ void kernel(float* p) {}")))
     imported = set(re.findall(r"\w+", " ".join(re.findall(r"import (.*)", text))))
-    assert imported == {"SupportsIndex", "Dim", "Kernel", "Pointer", "Stream"}
+    assert imported == {"Any", "SupportsIndex", "overload", "Dim", "Kernel", "Pointer", "Stream"}
 
 
 def test_signatures_are_shown():

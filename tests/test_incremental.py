@@ -257,6 +257,29 @@ def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path) -> Non
     assert compiled(root) == set()
 
 
+@pytest.mark.parametrize("link", ["true", "false"])
+def test_headers_of_one_name_that_each_unit_finds_elsewhere(
+    own_cache: None, tmp_path: Path, link: str
+) -> None:
+    for name in "ab":
+        written(tmp_path / name / "x.h", "#define V 1\n")
+    overrides = "".join(
+        f'[[tool.cuda_ext.modules."p.kernels".overrides]]\n'
+        f'sources = ["device/{name}.cu"]\noptions = ["-I{tmp_path / name}"]\n'
+        for name in "ab"
+    )
+    table = (
+        f'[tool.cuda_ext]\narchitectures = ["sm_90"]\n[tool.cuda_ext.modules."p.kernels"]\nlink = {link}\n'
+    )
+    sources = {f"device/{name}.cu": "#include <x.h>\n" + SETS_V.replace("kernel", name) for name in "ab"}
+    root = write_project(tmp_path / "project", table + overrides, sources)
+    build(root)
+    for name in "ba":
+        written(tmp_path / name / "x.h", "#define V 2\n")
+        assert compiled(root) >= everything_of(name, architectures="sm_90 names")
+        assert compiled(root) == set()
+
+
 @pytest.mark.parametrize("option", ['"--pre-include={}"', '"-include", "{}"', '"-include={}"'])
 def test_a_header_that_an_option_includes(own_cache: None, tmp_path: Path, option: str) -> None:
     written(tmp_path / "x.h", "#define V 1\n")

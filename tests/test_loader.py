@@ -174,6 +174,48 @@ def test_the_context_is_the_current_one_or_that_of_the_first_device(with_driver:
 
 
 @host_compiler
+@pytest.mark.parametrize("in_c", [True, False])
+def test_a_warm_launch_goes_where_its_arrays_are(with_driver: WithDriver, in_c: bool) -> None:
+    run = with_driver(
+        f"""
+        if not {in_c}:
+            sys.modules["cuda_ext.runtime._launch"] = None
+        from cuda.bindings import driver
+        from sample import kernels
+
+        class Tensor:
+            dtype = "float32"
+            is_cuda = True
+            def __init__(self, device):
+                self.device = device
+            def data_ptr(self):
+                return 0x1000 * (1 + self.device)
+            def get_device(self):
+                return self.device
+
+        axpy = kernels.axpy["float"]
+        bound = axpy.bind(grid=2, block=1)
+        contexts = [driver.cuDevicePrimaryCtxRetain(i)[1] for i in (0, 1)]
+        for current in (None, 0, 1):
+            if current is not None:
+                driver.cuCtxPushCurrent(contexts[current])
+            for device in (1, 0, 1, 0):
+                for stream in (None, 0, 9 + 1000 * device):
+                    axpy(3, 2.5, Tensor(device), Tensor(device), grid=1, block=1, stream=stream)
+                bound(3, 2.5, Tensor(device), Tensor(device))
+            caught(axpy, 3, 2.5, Tensor(0), Tensor(1), grid=1, block=1)
+            found = int(driver.cuCtxGetCurrent()[1])
+            print(found == (0 if current is None else int(contexts[current])))
+        """,
+        devices=2,
+    )
+    assert run.output[1::2] == ["True"] * 3
+    assert all("argument 'y': is on GPU 1, and 'x' is on GPU 0" in line for line in run.output[::2])
+    placed = [launch.partition("device=")[2][0] for launch in run.launches]
+    assert placed == ["1", "1", "1", "1", "0", "0", "0", "0"] * 6
+
+
+@host_compiler
 def test_a_failed_launch_leaves_no_context_behind(with_driver: WithDriver) -> None:
     run = with_driver(
         """
@@ -283,59 +325,3 @@ def test_a_refused_launch_says_what_was_launched(
         f"{code}; launched "
         f"with grid (4, 2, 1), block (128, 1, 1), 16 bytes of dynamic shared memory{note}"
     ]
-
-
-@host_compiler
-def test_symbols_are_copied_to_and_from(with_driver: WithDriver) -> None:
-    run = with_driver(
-        """
-        import numpy
-        from sample import kernels
-        weights = kernels.weights
-        weights.copy_from(numpy.arange(9, dtype="f4").reshape(3, 3))
-        print(numpy.frombuffer(weights.tobytes(), "f4"))
-        host = numpy.zeros(9, "f4")
-        weights.copy_to(host)
-        print(host.sum(), weights.address == weights.address != 0)
-        kernels.ns.table.copy_from(b"abcd")
-        print(kernels.ns.table.tobytes())
-
-        class OnDevice:
-            def __init__(self, array, **more):
-                self.__cuda_array_interface__ = {**array.__array_interface__, **more}
-
-        there = numpy.ones(9, "f4")
-        weights.copy_to(OnDevice(there))
-        print(there.sum())
-        weights.copy_from(OnDevice(2 * there))
-        print(weights.tobytes() == (2 * there).tobytes())
-
-        caught(weights.copy_from, numpy.zeros(8, "f4"))
-        caught(weights.copy_from, numpy.zeros(9, "i4"))
-        caught(weights.copy_from, numpy.zeros(18, "f4")[::2])
-        caught(weights.copy_from, OnDevice(numpy.zeros(18, "f4")[::2]))
-        caught(weights.copy_from, [1.0] * 9)
-        caught(weights.copy_to, bytes(36))
-        caught(weights.copy_to, OnDevice(there, data=(there.ctypes.data, True)))
-        """
-    )
-    assert run.output == [
-        "[0. 1. 2. 3. 4. 5. 6. 7. 8.]",
-        "36.0 True",
-        "b'abcd'",
-        "36.0",
-        "True",
-        *(
-            f"ArgumentError: symbol 'weights' (float[9]): {problem}"
-            for problem in (
-                "expected 36 bytes, found 32",
-                "expected float32 (float[9]), found int32",
-                "expected a contiguous buffer, found one with gaps",
-                "expected a contiguous array, found one with gaps",
-                "expected a buffer or an array in device memory, found list",
-                "expected memory that may be written, found it read-only",
-                "expected memory that may be written, found it read-only",
-            )
-        ),
-    ]
-    assert sum(call.startswith("cuMemcpy") for call in run.calls) == 8

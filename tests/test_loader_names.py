@@ -42,7 +42,7 @@ def test_overloads_are_one_attribute(kernels: Any) -> None:
 def test_symbols_are_found_as_kernels_are(kernels: Any) -> None:
     assert (kernels.weights.name, kernels.weights.type, kernels.weights.size) == ("weights", "float[9]", 36)
     assert kernels.ns.table == kernels["ns::table"]
-    assert repr(kernels.ns.table) == "<device symbol unsigned char[4] ns::table>"
+    assert repr(kernels.ns.table) == "<device symbol unsigned char[4] ns::table, 4 bytes>"
 
 
 def test_a_kernel_and_a_namespace_may_share_a_name() -> None:
@@ -124,13 +124,17 @@ def test_a_long_list_is_cut() -> None:
         kernels.other  # noqa: B018
 
 
-def test_several_kernels_cannot_be_called_at_once(kernels: Any) -> None:
+def test_what_fits_several_kernels_launches_none(kernels: Any) -> None:
     with pytest.raises(ArgumentError) as raised:
         kernels.axpy(1, 2.0, 0, 0, grid=1, block=1)
     assert str(raised.value) == (
-        "axpy stands for several kernels: axpy<double>, axpy<float>; choose one with brackets, "
-        'as in kernels["axpy<double>"]'
+        "(int, float, int, int) fits several kernels; choose one with brackets, as in "
+        'kernels["axpy<double>"]:\n'
+        "  axpy<double>(int n, double a, const double* x, double* y)\n"
+        "  axpy<float>(int n, float a, const float* x, float* y)"
     )
+    with pytest.raises(ArgumentError, match=r"^\(int, str\) fits none of:\n  axpy<double>\("):
+        kernels.axpy(1, "x", grid=1, block=1)
     with pytest.raises(ArgumentError, match=r"in a launch of ns::fill<int, 256>\(int\* x, int value\)"):
         kernels.ns.fill(grid=1, block=1)
 
@@ -143,4 +147,4 @@ def test_representations_are_worth_reading(kernels: Any) -> None:
     assert dir(kernels.ns.inner) == ["scale"]
     assert repr(kernels.axpy) == "<kernel template axpy: axpy<double>, axpy<float>>"
     assert repr(kernels.plain) == "<kernel plain()>"
-    assert repr(kernels.weights) == "<constant symbol float[9] weights>"
+    assert repr(kernels.weights) == "<constant symbol float[9] weights, 36 bytes>"

@@ -150,7 +150,7 @@ def test_what_is_no_manifest_is_told_as_such(text):
 
 def test_a_newer_schema_asks_for_a_newer_package():
     newer = damaged(lambda data: data.update(schema=manifest.SCHEMA + 1, surprise=1))
-    complaint = "written in manifest schema 2, and this cuda-ext reads up to 1; upgrade cuda-ext"
+    complaint = "written in manifest schema 3, and this cuda-ext reads up to 2; upgrade cuda-ext"
     with pytest.raises(ManifestError, match=rf"^{ORIGIN}: {complaint}$"):
         loads(newer, ORIGIN)
 

@@ -97,10 +97,14 @@ class Account:
 
 
 def _write(path: Path, content: bytes) -> None:
+    if path.is_dir():
+        raise BuildError(f"{path}: is a directory; name a file")
     aside = path.with_name(f".{path.name}.cuda_ext")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(content)
         aside.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            aside.unlink()
         raise BuildError(f"{path}: cannot be written: {error.strerror}") from None

@@ -22,6 +22,7 @@ from cuda_ext.build.values import checked, expect, key_path
 from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.packed import Emit
 from cuda_ext.errors import ConfigError
+from cuda_ext.manifest import Variants
 
 __all__ = [
     "BuildSettings",
@@ -60,6 +61,7 @@ class Settings:
     relaxed_constexpr: bool = _key(False, "Lets device code call constexpr functions without __device__.")
     instantiate: tuple[str, ...] = _key((), "Template instantiations to build, as C++ name expressions.")
     split_instantiations: bool = _key(False, "Compile each instantiation by itself, into its own fatbin.")
+    variants: tuple[Variants, ...] = _key((), "Names for the first of several kernels whose condition holds.")
     compress: Compression = _key("size", "Compression of the fatbins; balance and size need driver 12.4.")
     emit: Emit = _key("fatbin", "How far to compile.")
     jit: bool = _key(True, "Embed sources and headers, for compilation on demand, which is to come.")

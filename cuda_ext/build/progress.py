@@ -143,8 +143,8 @@ class _Lines:
             tally.finish(job, outcome, seconds, expected)
             if outcome != "cached":
                 count = f"[{tally.done:{len(str(tally.total))}}/{tally.total}]"
-                failed = " failed after" if outcome == "failed" else ""
-                self._report(f"{count} {job}{failed} {seconds:.2f} s")
+                ended = "failed" if outcome == "failed" else f"{seconds:.2f} s"
+                self._report(f"{count} {job} {ended}")
 
     def message(self, text: str) -> None:
         with self._lock:

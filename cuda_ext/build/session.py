@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuda_ext import __version__
@@ -20,10 +20,11 @@ from cuda_ext.build.plan import Sources, native_capabilities, plan_module
 from cuda_ext.build.progress import Progress, progress_for
 from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import Toolchain
+from cuda_ext.build.variants import with_variants
 from cuda_ext.build.workers import WorkerPool, worker_count
 from cuda_ext.compiler.module import ModulePlan, assemble, libraries
 from cuda_ext.compiler.packed import PackedLibrary
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ _LARGEST_KEPT = 16 << 20
 def build(project: Project, environ: Mapping[str, str], progress: Progress) -> list[Package]:
     """The packages of all modules of `project`.
 
-    Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, and for
-    failed compilations with all of them.
+    Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, unless it
+    takes the kernels to see it, and for failed compilations with all of them.
     """
     with closing(open_store(environ, progress.message)) as store:
         session = _Session(project, environ, progress, store)
@@ -64,13 +65,14 @@ def plan(project: Project, environ: Mapping[str, str]) -> list[ModulePlan]:
 class _Planned:
     """A module with the compiler that makes it, and its libraries. ``key`` names its whole package."""
 
+    config: ModuleConfig
     plan: ModulePlan
     toolchain: Toolchain
     works: tuple[Work, ...]
     key: str
 
     @classmethod
-    def of(cls, plan: ModulePlan, toolchain: Toolchain) -> _Planned:
+    def of(cls, config: ModuleConfig, plan: ModulePlan, toolchain: Toolchain) -> _Planned:
         # What decides on a library are its units, and how they are put together.
         groups = [plan.units] if plan.link else [(unit_plan,) for unit_plan in plan.units]
         how = (plan.name if plan.link else "", plan.compress, plan.emit)
@@ -84,8 +86,9 @@ class _Planned:
             )
             for group, steps in zip(groups, libraries(plan), strict=True)
         )
-        key = key_of("package", __version__, plan.name, str(plan.embed), *(work.key for work in works))
-        return cls(plan, toolchain, works, key)
+        beside = (plan.name, str(plan.embed), repr(config.settings.variants))
+        key = key_of("package", __version__, *beside, *(work.key for work in works))
+        return cls(config, plan, toolchain, works, key)
 
     @property
     def resolve(self) -> Resolve:
@@ -124,6 +127,8 @@ class _Session:
                 own = _all([next(results) for _ in module.works])
                 known[module.key] = _assembled(module, own, cache)
                 made.append((known[module.key], [result.library for result in own]))
+            except ConfigError as error:  # it names the module itself
+                failures.append(error)
             except BuildError as error:
                 failures.append(type(error)(f"{module.plan.name}:\n{error}"))
         _raise(failures)
@@ -149,7 +154,8 @@ class _Session:
     def _plan(self, module: ModuleConfig, sources: Sources) -> _Planned:
         toolchain = self._toolchain(module)
         self._progress.message(f"{module.name}: with {toolchain.name} {toolchain.version}")
-        return _Planned.of(plan_module(module, sources, toolchain, native_capabilities(module)), toolchain)
+        plan = plan_module(module, sources, toolchain, native_capabilities(module))
+        return _Planned.of(module, plan, toolchain)
 
     def _toolchain(self, module: ModuleConfig) -> Toolchain:
         settings = module.settings
@@ -196,7 +202,9 @@ def _assembled(module: _Planned, results: Sequence[Made], cache: Cache) -> Packa
     packed = [result.library for result in results]
     log = tuple(dict.fromkeys(text for library in packed for text in library.log))
     compiled = assemble(module.plan, packed, module.toolchain.name, module.toolchain.version)
-    package = generate(compiled, log)
+    variants, where = module.config.settings.variants, module.config.key_path("variants")
+    manifest = with_variants(compiled.manifest, variants, where)
+    package = generate(replace(compiled, manifest=manifest), log)
     if sum(map(len, package.files.values())) <= _LARGEST_KEPT:
         reads = {name for result in results for name in result.reads}
         cache.keep(module.key, reads, module.resolve, package.encode())

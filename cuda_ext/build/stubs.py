@@ -10,7 +10,7 @@ import json
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cuda_ext.manifest import Kernel, Manifest, Parameter
 
@@ -25,21 +25,27 @@ _ORIGINS = (
     {
         "cuda_ext.runtime.types": (
             *("Dim", "Kernel", "KernelTemplate", "Namespace", "Pointer", "Stream", "Symbol"),
-            "TemplateArguments",
+            *("TemplateArguments", "Variants"),
         ),
         "typing_extensions": ("Buffer",),
     },
 )
 _EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")
 # What parameters of a kernel cannot be called when they are given by name.
-_RESERVED = {"self", "grid", "block", "stream", "shared", "cooperative"}
+_RESERVED = frozenset(
+    "self grid block threads shared cluster cooperative dependent stream wait".split()  # noqa: SIM905
+)
 
 
 @dataclass(frozen=True)
 class KernelClass:
-    """A kernel. Its ``parameters`` have types; so many of the first as ``positional`` says have no names."""
+    """A kernel, or variants of one, as ``base`` says.
+
+    Its ``parameters`` have types; so many of the first as ``positional`` says have no names.
+    """
 
     name: str
+    base: str
     doc: str
     parameters: tuple[tuple[str, str], ...]
     positional: int
@@ -91,9 +97,13 @@ def describe(manifest: Manifest) -> Stub:
 
 @dataclass
 class _Namespace:
-    """What is in one C++ namespace, by plain name; kernels with what stands in brackets, if anything."""
+    """What is in one C++ namespace, by plain name; kernels with what stands in brackets, if anything.
+
+    Variants are one kernel here, as all their candidates are called alike.
+    """
 
     kernels: dict[str, list[tuple[str | None, Kernel]]] = field(default_factory=dict)
+    variants: dict[str, Kernel] = field(default_factory=dict)
     symbols: set[str] = field(default_factory=set)
     namespaces: dict[str, _Namespace] = field(default_factory=dict)
 
@@ -104,7 +114,7 @@ class _Namespace:
         return here
 
     def names(self) -> Iterator[str]:
-        yield from (*self.kernels, *self.symbols, *self.namespaces)
+        yield from (*self.kernels, *self.variants, *self.symbols, *self.namespaces)
         for inner in self.namespaces.values():
             yield from inner.names()
 
@@ -120,6 +130,12 @@ def _tree(manifest: Manifest) -> _Namespace:
         if all(map(_is_attribute, (*scope, plain))):
             item = match["arguments"] if match["arguments"] is not None else match["parameters"]
             root.within(scope).kernels.setdefault(plain, []).append((item, kernel))
+    by_expression = {kernel.expression: kernel for kernel in manifest.kernels}
+    for variants in manifest.variants:
+        *scope, plain = variants.name.split("::")
+        if all(map(_is_attribute, (*scope, plain))):
+            kernel = by_expression[variants.candidates[-1].kernel]
+            root.within(scope).variants[plain] = replace(kernel, expression=variants.name)
     for symbol in manifest.symbols:
         *scope, plain = symbol.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):
@@ -147,10 +163,13 @@ class _Writer:
     def attributes(self, namespace: _Namespace, prefix: str) -> tuple[tuple[str, str], ...]:
         """The attributes of `namespace` with their types; their classes begin with `prefix`."""
         found: dict[str, str] = {}
-        for name in sorted({*namespace.kernels, *namespace.symbols, *namespace.namespaces}):
+        every = {*namespace.kernels, *namespace.variants, *namespace.symbols, *namespace.namespaces}
+        for name in sorted(every):
             inner = namespace.namespaces.get(name)
             if name in namespace.kernels:
                 found[name] = self._kernels(f"{prefix}_{name}", namespace.kernels[name], inner)
+            elif name in namespace.variants:
+                found[name] = self._kernel(f"{prefix}_{name}", namespace.variants[name], "Variants")
             elif name in namespace.symbols:
                 found[name] = self._use("Symbol")
             elif inner is not None:
@@ -190,8 +209,8 @@ class _Writer:
         self.classes.append(TemplateClass(self._unique(name), items, attributes))
         return self.classes[-1].name
 
-    def _kernel(self, name: str, kernel: Kernel) -> str:
-        for used in ("Dim", "Kernel", "Stream", "SupportsIndex"):
+    def _kernel(self, name: str, kernel: Kernel, base: str = "Kernel") -> str:
+        for used in ("Any", "Dim", base, "Stream", "SupportsIndex", "overload"):
             self._use(used)
         parameters: dict[str, str] = {}
         positional = 0
@@ -204,7 +223,8 @@ class _Writer:
             parameters[spelled] = self._type(parameter)
         # A signature may hold a character such as '\\n'.
         doc = kernel.signature.replace("\\", r"\\").replace('"', r"\"")
-        self.classes.append(KernelClass(self._unique(name), doc, tuple(parameters.items()), positional))
+        described = (self.spelled[base], doc, tuple(parameters.items()), positional)
+        self.classes.append(KernelClass(self._unique(name), *described))
         return self.classes[-1].name
 
     def _type(self, parameter: Parameter) -> str:

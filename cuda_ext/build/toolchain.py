@@ -20,6 +20,7 @@ from typing import TypeVar
 from cuda_ext.build.cache import FileDigests, Resolve, key_of
 from cuda_ext.compiler import linker
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.bindings import library_files
 from cuda_ext.compiler.job import Job, LinkJob
 from cuda_ext.compiler.module import UnitPlan
 from cuda_ext.compiler.reads import Resolver
@@ -86,6 +87,11 @@ class Toolchain:
         return identity("nvjitlink", files, self._digests, self.version)
 
     @cached_property
+    def packer_identity(self) -> str:
+        files = library_files("nvfatbin")
+        return identity("nvfatbin", files, self._digests, self.version)
+
+    @cached_property
     def version(self) -> str:
         version = self._ask("version", lambda: self._compiler.version, _version)
         self._compiler.remember(version)
@@ -118,7 +124,16 @@ class Toolchain:
             if path not in self._resolvers:
                 self._resolvers[path] = Resolver(path, self._digests)
             outside[self._resolvers[path]] = None
-        return lambda name: own.get(name) or next(filter(None, (find(name) for find in outside)), None)
+        if len(units) == 1:
+            (find,) = outside
+            return lambda name: own.get(name) or find(name)
+
+        def all_of(name: str) -> str | None:
+            # One name may lead each unit to another file.
+            found = [own.get(name), *(find(name) for find in outside)]
+            return " ".join(f or "" for f in found) if any(found) else None
+
+        return all_of
 
     def key(self, job: Job) -> str:
         """The key of `job`: all that decides on its product, but the headers that it reads."""
@@ -139,7 +154,7 @@ class Toolchain:
                 str(plan.part),
             )
         ]
-        return key_of("library", self.linker_identity, *how, *fields)
+        return key_of("library", self.linker_identity, self.packer_identity, *how, *fields)
 
     def _key_of_headers(self, unit: TranslationUnit) -> str:
         # Units that begin alike have the same object, and there may be many of them.

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from cuda_ext.conditions import ConditionError, parse
 from cuda_ext.errors import ConfigError
+from cuda_ext.manifest import Candidate, Variants
 
 __all__ = ["checked", "expect", "key_path"]
 
@@ -37,6 +39,8 @@ def checked(key: str, kind: Any, value: object, where: str) -> Any:
             return _options(_strings(value, where), where)
         case "std":
             return _std(value, where)
+        case "variants":
+            return tuple(_variants(value, where))
         case "sources" | "architectures":
             example = "device/*.cu" if key == "sources" else "all-major"
             return _strings(value, where) or _empty(where, f'name at least one, such as "{example}"')
@@ -177,6 +181,52 @@ def _values(table: Mapping[str, object], name: str, where: str) -> list[str]:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise ConfigError(f"{here}[{i}]: expected a string or an integer, found {_show(value)}")
     return list(map(str, typing.cast("list[object]", values)))
+
+
+_CANDIDATE = 'a table such as { kernel = "gemm_large", when = "sm >= 80 and n >= 65536" }'
+
+
+def _variants(value: object, where: str) -> Iterator[Variants]:
+    example = 'a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }'
+    for name, items in expect(value, dict, where, example).items():
+        here = key_path(where, name)
+        if not re.fullmatch(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", name):
+            raise ConfigError(f"{here}: not a name that a kernel could have; write it as C++ does")
+        candidates = [
+            _candidate(item, f"{here}[{i}]")
+            for i, item in enumerate(expect(items, list, here, f"an array of candidates, each {_CANDIDATE}"))
+        ]
+        for i, candidate in enumerate(candidates or _empty(here, "name the kernels, the default last")):
+            is_last = i == len(candidates) - 1
+            if candidate.when is None and not is_last:
+                raise ConfigError(
+                    f"{here}[{i}]: has no condition, so that what follows is never taken; "
+                    "give it one with when, or move it to the end"
+                )
+            if candidate.when is not None and is_last:
+                raise ConfigError(
+                    f"{here}[{i}].when: the last candidate is the default, which is taken where no other is; "
+                    "take the condition out, or add a candidate without one"
+                )
+        yield Variants(name, tuple(candidates))
+
+
+def _candidate(value: object, where: str) -> Candidate:
+    table = expect(value, dict, where, _CANDIDATE)
+    for key in table:
+        if key not in ("kernel", "when"):
+            raise ConfigError(f"{key_path(where, key)}: unknown key; a candidate has kernel and when")
+    if "kernel" not in table:
+        raise ConfigError(f"{where}.kernel: is missing; name the kernel that is taken")
+    kernel = expect(table["kernel"], str, f"{where}.kernel", 'a name expression such as "gemm<float>"')
+    if "when" not in table:
+        return Candidate(kernel)
+    when = expect(table["when"], str, f"{where}.when", 'a condition such as "sm >= 80 and n >= 65536"')
+    try:
+        parse(when)
+    except ConditionError as error:
+        raise ConfigError(f"{where}.when: {_show(when)}: {error}") from None
+    return Candidate(kernel, when)
 
 
 def _show(value: object) -> str:

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["kernel_names", "normalise", "scope_of", "split_template"]
+__all__ = ["kernel_names", "normalise", "plain_name", "scope_of", "split_template"]
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long"}
@@ -95,6 +95,11 @@ def split_template(expression: str) -> tuple[str, str | None]:
         return expression, None
     name, _, rest = expression.partition("<")
     return name, rest[:-1]
+
+
+def plain_name(expression: str) -> str:
+    """`expression` without template arguments and parameters."""
+    return re.split("[<(]", normalise(expression), maxsplit=1)[0]
 
 
 def scope_of(lowered: str) -> tuple[str, ...]:

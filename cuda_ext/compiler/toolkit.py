@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cuda_ext.errors import ToolchainError
-from cuda_ext.store import local_directory
+from cuda_ext.store import distrust, local_directory
 
 __all__ = [
     "cudadevrt",
@@ -81,7 +81,14 @@ def nvidia_packages() -> list[Path]:
 def unpacked_headers(version: str) -> Path | None:
     """The directory of NVRTC's own headers, if they were unpacked before."""
     directory = local_directory(os.environ) / f"nvrtc-headers-{version}"
-    return directory if directory.is_dir() else None
+    if not directory.is_dir():
+        return None
+    if why := distrust(directory):
+        raise ToolchainError(
+            f"{directory}: NVRTC's headers there are not used: {why}; remove it, or set CUDA_EXT_CACHE to a "
+            "directory that only you can write"
+        )
+    return directory
 
 
 def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
@@ -101,6 +108,7 @@ def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
         ) from None
     try:
         unpack(str(aside / "headers"))
+        (aside / "headers").chmod(0o700)
         (aside / "headers").rename(target)
     except OSError as error:
         if not target.is_dir():

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["compile", "describe", "gpu_available", "load", "save"]
+__all__ = ["compile", "describe", "device_scope", "gpu_available", "load", "out", "save"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cuda_ext.runtime.compiled import compile, load, save
     from cuda_ext.runtime.description import describe
     from cuda_ext.runtime.driver import gpu_available
+    from cuda_ext.runtime.host_arrays import out
+    from cuda_ext.runtime.scopes import device_scope
 
 _HOMES = {
     "compile": "compiled",
     "describe": "description",
+    "device_scope": "scopes",
     "gpu_available": "driver",
     "load": "compiled",
+    "out": "host_arrays",
     "save": "compiled",
 }
 

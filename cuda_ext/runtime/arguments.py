@@ -21,11 +21,12 @@ from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.device_memory import DeviceMemory, HasCudaArrayInterface, HasDataPtr, device_memory
 from cuda_ext.runtime.elements import check_dtype
 from cuda_ext.runtime.hints import did_you_mean
-from cuda_ext.runtime.tensor_map import tensor_map
+from cuda_ext.runtime.host_arrays import HasArrayInterface, Out, is_host_array
+from cuda_ext.runtime.tensor_map import TENSOR_MAPS, tensor_map
 
-__all__ = ["Field", "Pointer", "described", "fields", "in_order", "is_host_array", "layout"]
+__all__ = ["Field", "Pointer", "described", "fields", "in_order", "layout"]
 
-Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | None
+Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | Out | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,12 @@ class Field:
             return self.convert(argument)
         except ArgumentError as error:
             raise ArgumentError(f"argument {self.parameter.name!r}: {error}") from None
+        except Exception as error:
+            # The argument's own library raised it when asked what this is.
+            raise ArgumentError(
+                f"argument {self.parameter.name!r}: expected {self.parameter.type}, found "
+                f"{type(argument).__qualname__} that cannot be read: {error}"
+            ) from error
 
 
 def fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
@@ -151,16 +158,16 @@ def _float(parameter: Parameter) -> _Conversion:
 
 
 def _real_for(parameter: Parameter, value: object) -> float:
-    number = _real(value)
-    if number is None:
-        raise _mismatch(parameter.type, value)
     try:
+        number = _real(value)
+        if number is None:
+            raise _mismatch(parameter.type, value)
         return float(number)
     except OverflowError:
-        raise _out_of_range(parameter, number) from None
+        raise _out_of_range(parameter, value) from None
 
 
-def _out_of_range(parameter: Parameter, number: float) -> ArgumentError:
+def _out_of_range(parameter: Parameter, number: object) -> ArgumentError:
     return ArgumentError(f"{reprlib.repr(number)} is out of the range of {parameter.type}")
 
 
@@ -196,7 +203,7 @@ def _struct(parameter: Parameter) -> _Conversion:
         own = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
     elif letters:
         own = lambda value: _complex(letters, parameter, value)  # noqa: E731
-    elif parameter.type == "CUtensorMap":
+    elif parameter.type in TENSOR_MAPS:
         own = tensor_map
 
     def convert(value: object) -> bytes:
@@ -215,18 +222,18 @@ def _struct(parameter: Parameter) -> _Conversion:
 
 
 def _complex(letters: str, parameter: Parameter, value: object) -> bytes | None:
-    if isinstance(value, complex):
-        number = complex(value)
-    elif _is_host_number(value) and (real := _real(value)) is not None:
-        number = complex(real)
-    elif _is_host_number(value) and hasattr(value, "__complex__"):
-        number = complex(value)
-    else:
-        return None
     try:
+        if isinstance(value, complex):
+            number = complex(value)
+        elif _is_host_number(value) and (real := _real(value)) is not None:
+            number = complex(real)
+        elif _is_host_number(value) and hasattr(value, "__complex__"):
+            number = complex(value)
+        else:
+            return None
         return struct.pack(letters, number.real, number.imag)
     except OverflowError:
-        raise ArgumentError(f"{number!r} is out of the range of {parameter.type}") from None
+        raise _out_of_range(parameter, value) from None
 
 
 def _pointer(parameter: Parameter) -> _Conversion:
@@ -301,6 +308,8 @@ def _real(value: object) -> float | None:
         return value
     if not _is_host_number(value) or not hasattr(value, "__float__") or _has_imaginary_part(value):
         return None
+    if isinstance(value, (str, bytes)):  # of numpy, which reads a number in it
+        return None
     try:
         return float(value)
     except TypeError:
@@ -317,21 +326,17 @@ def _is_host_number(value: object) -> bool:
 
 
 def _content(value: object) -> bytes | None:
-    """The bytes of `value`, if it has the buffer protocol."""
+    """The bytes of `value`, if it has the buffer protocol; text and Python objects have none of C++."""
+    if isinstance(value, str) or getattr(getattr(value, "dtype", None), "hasobject", False):
+        return None
     try:
         return memoryview(value).tobytes()  # type: ignore[arg-type]
-    except TypeError:
+    except (TypeError, ValueError):
         return None
 
 
 def is_tensor(value: object) -> bool:
     return hasattr(value, "data_ptr") or hasattr(value, "__cuda_array_interface__")
-
-
-def is_host_array(value: object) -> bool:
-    # Where numpy is not loaded, nothing can be of its types.
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def _is_numpy_bool(value: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 
-from cuda_ext.manifest import Image, Kernel, Manifest, Symbol
+from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Variants
 from cuda_ext.runtime.module import KernelModule, library_of
 
 __all__ = ["Description", "UnitDescription", "describe"]
@@ -21,7 +21,7 @@ class UnitDescription:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A module's kernels, symbols and images, and which compiler of which CUDA version made them."""
+    """A module's kernels, variants, symbols and images, and which compiler of which CUDA made them."""
 
     name: str
     compiler: str
@@ -29,6 +29,7 @@ class Description:
     units: tuple[UnitDescription, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
+    variants: tuple[Variants, ...]
 
     @classmethod
     def of(cls, manifest: Manifest) -> Description:
@@ -39,11 +40,13 @@ class Description:
             tuple(UnitDescription(", ".join(unit.sources), unit.images) for unit in manifest.units),
             manifest.kernels,
             manifest.symbols,
+            manifest.variants,
         )
 
     def __str__(self) -> str:
         lines = [f"{self.name}, compiled by {self.compiler} {self.version}"]
         lines += (f"  {kernel.signature}" for kernel in self.kernels)
+        lines += (f"  {variants.name}: {variants}" for variants in self.variants)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)
         for unit in self.units:
             images = ", ".join(f"{image.architecture} {_kilobytes(image.size)}" for image in unit.images)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Callable
@@ -17,7 +16,6 @@ __all__ = [
     "DeviceMemory",
     "HasCudaArrayInterface",
     "HasDataPtr",
-    "contiguous_size",
     "device_memory",
 ]
 
@@ -57,10 +55,13 @@ def device_memory(value: object) -> DeviceMemory | None:
     """
     if callable(getattr(value, "data_ptr", None)):
         return _of_tensor(value)
-    interface = getattr(value, "__cuda_array_interface__", None)
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    except Exception as error:
+        raise ArgumentError(f"expected an array that can be read: {error}") from None
     if interface is not None:
         return _of_array(value, interface)
-    if hasattr(value, "is_device_accessible") and hasattr(value, "handle"):
+    if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return _of_buffer(value)
     if hasattr(value, "__dlpack_device__") and not _on_the_host(value):
         view = dlpack.view(value)
@@ -75,9 +76,9 @@ def _of_tensor(tensor: Any) -> DeviceMemory:
         )
     try:
         address = tensor.data_ptr()
-    except RuntimeError as error:
+    except Exception as error:
         raise ArgumentError(
-            f"expected a tensor with memory of its own: {str(error).splitlines()[0]}"
+            f"expected a tensor with memory of its own: {str(error).partition(chr(10))[0]}"
         ) from None
     if not address and getattr(tensor, "numel", int)():
         raise ArgumentError("the memory of this tensor has been freed")
@@ -128,27 +129,16 @@ def _stream_of_interface(stream: int | None) -> Callable[[int], int]:
 
 def _of_buffer(buffer: Any) -> DeviceMemory:
     """Of cuda.core's ``Buffer``, which has no type."""
-    if not buffer.handle:
+    try:
+        address, accessible, device = buffer.handle, buffer.is_device_accessible, buffer.device_id
+    except RuntimeError:  # it has been closed
+        address, accessible, device = None, True, -1
+    if not address:
         raise ArgumentError("the memory of this buffer has been freed")
-    if not buffer.is_device_accessible:
+    if not accessible:
         raise ArgumentError("expected device memory, found a buffer in host memory")
-    device = buffer.device_id
-    return DeviceMemory(int(buffer.handle), device=device if device >= 0 else None, stream=lambda _: 0)
+    return DeviceMemory(int(address), device=device if device >= 0 else None, stream=lambda _: 0)
 
 
 def _on_the_host(value: Any) -> bool:
     return int(value.__dlpack_device__()[0]) == dlpack.CPU
-
-
-def contiguous_size(value: HasCudaArrayInterface) -> int:
-    """The bytes of an array in device memory. Raises :class:`ArgumentError` if there are gaps in it."""
-    interface = value.__cuda_array_interface__
-    item = int(interface["typestr"][2:])
-    expected = item
-    for extent, stride in zip(
-        reversed(interface["shape"]), reversed(interface.get("strides") or ()), strict=False
-    ):
-        if extent > 1 and stride != expected:
-            raise ArgumentError("expected a contiguous array, found one with gaps")
-        expected *= extent
-    return item * math.prod(int(extent) for extent in interface["shape"])

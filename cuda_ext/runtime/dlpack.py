@@ -14,7 +14,7 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = ["CPU", "View", "view"]
+__all__ = ["CPU", "View", "strided", "view"]
 
 CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY = 1
@@ -83,33 +83,80 @@ class View:
     stream: Callable[[int], int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """A tensor that is readable as long as `owner` lives."""
+
+    tensor: _Tensor
+    read_only: bool
+    stream: Callable[[int], int]
+    owner: object = None
+
+
 def view(value: Any) -> View:
     """What `value` lends. Raises :class:`ArgumentError` for what a kernel cannot reach."""
-    capsule = getattr(type(value), "__dlpack_c_exchange_api__", None)
-    if capsule is not None and _capsule_name(capsule) == b"dlpack_exchange_api":
-        return _through_table(
-            value, _Exchange.from_address(_capsule_pointer(capsule, b"dlpack_exchange_api"))
-        )
-    kind, device = value.__dlpack_device__()
-    _check_reachable(int(kind))
-    # Stream 0 is ambiguous in DLPack: 1 is the legacy default stream, in which we then launch.
+    lent = _lent(value)
+    tensor = lent.tensor
+    name = _KINDS.get(tensor.code, f"DLPack type {tensor.code} of ")
+    dtype = name if name == "bool" else f"{name}{tensor.bits}"
+    address = (tensor.data or 0) + tensor.byte_offset
+    return View(address, dtype, lent.read_only, tensor.device.id, lent.stream)
+
+
+def strided(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
+    """The shape of `value`, its strides in items, of which C order has none, and the bytes of an item."""
+    lent = _lent(value)
+    tensor = lent.tensor
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    return shape, strides, -(-tensor.bits * tensor.lanes // 8)
+
+
+def _lent(value: Any) -> _Lent:
+    if table := _table(type(value)):
+        return _through_table(value, table)
+    _check_reachable(int(value.__dlpack_device__()[0]))
     try:
-        lent = value.__dlpack__(stream=1, max_version=(1, 0))
-    except TypeError:
-        lent = value.__dlpack__(stream=1)
-    except (BufferError, RuntimeError, ValueError) as error:
+        owner = _capsule(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(f"expected an array that can be lent: {error}") from None
-    name = _capsule_name(lent)
-    pointer = _capsule_pointer(lent, name)
+    name = _capsule_name(owner)
+    pointer = _capsule_pointer(owner, name)
     if name == b"dltensor_versioned":
         versioned = _Versioned.from_address(pointer)
-        return _view(versioned.tensor, bool(versioned.flags & _READ_ONLY), int(device), lambda _: 0)
-    return _view(_Tensor.from_address(pointer), False, int(device), lambda _: 0)
+        return _Lent(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
+    return _Lent(_Tensor.from_address(pointer), False, lambda _: 0, owner)
 
 
-def _through_table(value: Any, table: _Exchange) -> View:
+def _capsule(value: Any) -> object:
+    # Stream 0 is ambiguous in DLPack: 1 is the legacy default stream, in which we then launch.
+    try:
+        return value.__dlpack__(stream=1, max_version=(1, 0))
+    except TypeError:
+        return value.__dlpack__(stream=1)
+
+
+def _table(kind: type) -> _Exchange | None:
+    """The table of the version known here, if `kind` has one that lends without ceremony."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None or _capsule_name(capsule) != b"dlpack_exchange_api":
+        return None
+    address = _capsule_pointer(capsule, b"dlpack_exchange_api")
+    while address:
+        table = _Exchange.from_address(address)
+        if table.major == 1:
+            return table if table.tensor_from_object and table.current_stream else None
+        address = table.previous
+    return None
+
+
+def _through_table(value: Any, table: _Exchange) -> _Lent:
     tensor = _Tensor()
-    if _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor)) != 0:
+    try:
+        status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
+    except Exception as error:
+        raise ArgumentError(f"expected an array that can be lent: {error}") from None
+    if status != 0:
         raise ArgumentError("expected an array that can be lent")
     _check_reachable(tensor.device.type)
 
@@ -118,15 +165,9 @@ def _through_table(value: Any, table: _Exchange) -> View:
         _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(found))
         return found.value or 0
 
-    return _view(tensor, False, tensor.device.id, stream)
+    return _Lent(tensor, False, stream)
 
 
 def _check_reachable(kind: int) -> None:
     if kind not in (_CUDA, _CUDA_HOST, _CUDA_MANAGED):
         raise ArgumentError(f"expected device memory of CUDA, found DLPack's device type {kind}")
-
-
-def _view(tensor: _Tensor, read_only: bool, device: int, stream: Callable[[int], int]) -> View:
-    name = _KINDS.get(tensor.code, f"DLPack type {tensor.code} of ")
-    dtype = name if name == "bool" else f"{name}{tensor.bits}"
-    return View((tensor.data or 0) + tensor.byte_offset, dtype, read_only, device, stream)

@@ -29,6 +29,14 @@ lock = threading.RLock()
 
 _OLDEST = (12, 0)  # the first driver with cuLibraryLoadData
 
+# Errors of a kernel that already ran, after which the process gets nothing else: CUDA_ERROR_CONTAINED,
+# _ILLEGAL_ADDRESS, _LAUNCH_TIMEOUT, _ASSERT, from _HARDWARE_STACK_ERROR to _LAUNCH_FAILED, and
+# _TENSOR_MEMORY_LEAK.
+_STICKY = {226, 700, 702, 710, *range(714, 720), 721}
+
+# Handles that stand for streams of every context.
+_DEFAULT_STREAMS = {0, 1, 2}
+
 _FORKED = (
     "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in child "
     'processes only, or start them with multiprocessing.get_context("spawn")'
@@ -68,6 +76,10 @@ class Device:
     def takes_clusters(self) -> bool:
         return bool(self._get("CLUSTER_LAUNCH"))
 
+    @cached_property
+    def has_memory_pools(self) -> bool:
+        return bool(self._get("MEMORY_POOLS_SUPPORTED"))
+
     @contextmanager
     def current(self) -> Iterator[None]:
         """Make the primary context current within the block, and afterwards what was current before."""
@@ -102,7 +114,7 @@ class Driver:
     """The opened driver. ``version`` is the CUDA version that it supports, ``(13, 0)``; ``devices`` are all
     GPUs that this process sees.
 
-    ``fault`` tells of the error, if there was one, after which nothing works any more in this process.
+    ``fault`` is the text of the error, if there was one, after which nothing works any more in this process.
     """
 
     def __init__(self, api: Any, version: tuple[int, int]) -> None:
@@ -116,11 +128,26 @@ class Driver:
 
         Raises :class:`DriverCallError` with the driver's name and description of the error.
         """
-        return _call(self.api, function, *arguments)
+        try:
+            return _call(self.api, function, *arguments)
+        except DriverCallError as error:
+            raise self._noted(error) from None
 
     def error(self, function: str, status: Any) -> DriverCallError:
         """What `function` failed with."""
-        return _error(self.api, function, status)
+        return self._noted(_error(self.api, function, status))
+
+    def _noted(self, error: DriverCallError) -> DriverCallError:
+        """`error`, which says so if it comes after the one that ended all work on the GPU."""
+        if self.fault:
+            return DriverCallError(
+                f"{error}; no work on the GPU succeeds in this process any more since {self.fault}; "
+                "start another",
+                error.code,
+            )
+        if error.code in _STICKY:
+            self.fault = str(error)
+        return error
 
     @cached_property
     def count(self) -> int:
@@ -139,6 +166,21 @@ class Driver:
         if self.count == 1 or not int(self.call("cuCtxGetCurrent")):
             return self.device(0)
         return self.device(int(self.call("cuCtxGetDevice")))
+
+    def device_of_stream(self, stream: int) -> Device:
+        """The GPU of `stream`; the current one for a default stream."""
+        if self.count == 1 or stream in _DEFAULT_STREAMS:
+            return self.current_device()
+        self.call("cuCtxPushCurrent", self.call("cuStreamGetCtx", stream))
+        try:
+            return self.device(int(self.call("cuCtxGetDevice")))
+        finally:
+            self.call("cuCtxPopCurrent")
+
+    def pointer_attribute(self, name: str, address: int) -> int:
+        """What the driver knows of the memory at `address`."""
+        attribute = getattr(self.api.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
+        return int(self.call("cuPointerGetAttribute", attribute, address))
 
 
 class Prepared(dict[_K, _T]):

@@ -1,13 +1,22 @@
-"""What an array may hold whose address is passed for a pointer: dtypes for C++ element types."""
+"""What memory of a C++ type holds: dtypes for element types, and how they are aligned."""
 
 from __future__ import annotations
 
 import re
+import struct
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = ["accepted_dtypes", "check_dtype", "dtype_of_typestr"]
+__all__ = [
+    "accepted_dtypes",
+    "alignment",
+    "check_dtype",
+    "dtype_of_format",
+    "dtype_of_typestr",
+    "element_and_shape",
+    "item_dtype",
+]
 
 _SCALARS = {
     "bool": ("bool",),
@@ -37,8 +46,11 @@ _COMPLEX = {
     "complex<double>": "complex128",
 }
 _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
-_VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)[1-4]")
+_VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)([1-4])(?:_(16|32)a)?")
 _LONGLONG = {"longlong": "long long"}
+_ARRAY = re.compile(r"(.*[^])])((?:\[\d+\])+)")  # ``float(*)[3]`` is a pointer
+_BITS = re.compile(r"\d+$")
+_FORMATS = {**dict.fromkeys("bhilq", "int"), **dict.fromkeys("HILQ", "uint"), **dict.fromkeys("efd", "float")}
 _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
@@ -59,7 +71,7 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
     >>> accepted_dtypes("float"), accepted_dtypes("float2"), accepted_dtypes("Particle")
     (('float32',), ('complex64', 'float32'), ())
     """
-    element = re.sub(r"(\[\d+\])+$", "", element)
+    element, _ = element_and_shape(element)
     if element.endswith("*"):
         return ("uint64", "int64")
     if vector := _VECTOR.fullmatch(element):
@@ -69,6 +81,65 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
     else:
         dtypes = _SCALARS.get(_HALF_VECTORS.get(element, element), ())
     return (_COMPLEX[element], *dtypes) if element in _COMPLEX else dtypes
+
+
+def item_dtype(element: str) -> str:
+    """The dtype of which memory of the C++ type `element` is made, or nothing where there is none.
+
+    >>> item_dtype("float"), item_dtype("float4"), item_dtype("complex<float>"), item_dtype("Particle")
+    ('float32', 'float32', 'complex64', '')
+    """
+    accepted = accepted_dtypes(element)
+    if _VECTOR.fullmatch(element):
+        return accepted[-1]  # ``float2`` is two floats first, though it may hold a complex number
+    return accepted[0] if accepted else ""
+
+
+def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
+    """What the C++ type `type_` is an array of, and its extents, of which others have none.
+
+    >>> element_and_shape("float[3][4]"), element_and_shape("float*")
+    (('float', (3, 4)), ('float*', ()))
+    """
+    found = _ARRAY.fullmatch(type_)
+    if found is None:
+        return type_, ()
+    return found[1], tuple(map(int, re.findall(r"\d+", found[2])))
+
+
+@cache
+def alignment(element: str) -> int:
+    """The alignment in bytes that the GPU needs for the C++ type `element`; 1 if it is not known.
+
+    >>> alignment("float"), alignment("float3"), alignment("float4"), alignment("Particle")
+    (4, 4, 16, 1)
+    """
+    element, _ = element_and_shape(element)
+    dtype = item_dtype(element)
+    bits = _BITS.search(dtype)
+    item = int(bits[0]) // 8 if bits else 1
+    vector = _VECTOR.fullmatch(element)
+    if vector is None:
+        return 2 * item if element in _HALF_VECTORS else min(16, item)
+    # Those of three are aligned as one element.
+    count = 1 if vector[3] == "3" else int(vector[3])
+    return min(int(vector[4] or 16), item * count)
+
+
+def dtype_of_format(letter: str) -> str:
+    """The dtype's name for a format of the buffer protocol; nothing for bytes and for what is no number.
+
+    >>> dtype_of_format("d"), dtype_of_format("<i"), dtype_of_format("B")
+    ('float64', 'int32', '')
+    """
+    plain = letter.lstrip("@=<")
+    if plain == "?":
+        return "bool"
+    if plain in ("B", "c") or plain not in _FORMATS:
+        return ""
+    # Sizes are the platform's own where nothing else is said.
+    size = struct.calcsize(plain if letter in (plain, f"@{plain}") else f"={plain}")
+    return f"{_FORMATS[plain]}{8 * size}"
 
 
 def dtype_of_typestr(typestr: str) -> str:

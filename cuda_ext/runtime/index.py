@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cuda_ext.compiler.names import normalise
-from cuda_ext.manifest import Kernel, Manifest, Symbol
+from cuda_ext.compiler.names import normalise, plain_name
+from cuda_ext.manifest import Kernel, Manifest, Symbol, Variants
 
-__all__ = ["Index", "plain_name"]
+__all__ = ["Index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +16,15 @@ class Index:
     """Names without template arguments and parameters are *plain*: ``ns::reduce``.
 
     ``expressions`` maps whole name expressions to kernels, ``kernels`` plain names to all kernels of that
-    name, ``symbols`` names to symbols, one of each unit that has a variable of that name. ``members`` maps
-    each namespace, the global one being empty, to the names of its kernels, symbols and namespaces.
+    name, ``symbols`` names to symbols, one of each unit that has a variable of that name, and ``variants``
+    names to variants. ``members`` maps each namespace, the global one being empty, to the names of what is in
+    it: kernels, symbols, variants and namespaces.
     """
 
     expressions: Mapping[str, Kernel]
     kernels: Mapping[str, tuple[Kernel, ...]]
     symbols: Mapping[str, tuple[Symbol, ...]]
+    variants: Mapping[str, Variants]
     members: Mapping[str, tuple[str, ...]]
 
     @classmethod
@@ -34,21 +35,18 @@ class Index:
         symbols: dict[str, list[Symbol]] = {}
         for symbol in manifest.symbols:
             symbols.setdefault(normalise(symbol.name), []).append(symbol)
+        variants = {each.name: each for each in manifest.variants}
         members: dict[str, set[str]] = {"": set()}
-        for name in (*kernels, *map(plain_name, symbols)):
+        for name in (*kernels, *map(plain_name, symbols), *variants):
             for namespace, member in _steps(name):
                 members.setdefault(namespace, set()).add(member)
         return cls(
             {normalise(kernel.expression): kernel for kernel in manifest.kernels},
             {name: tuple(group) for name, group in kernels.items()},
             {name: tuple(group) for name, group in symbols.items()},
+            variants,
             {namespace: tuple(sorted(names)) for namespace, names in members.items()},
         )
-
-
-def plain_name(expression: str) -> str:
-    """`expression` without template arguments and parameters."""
-    return re.split("[<(]", normalise(expression), maxsplit=1)[0]
 
 
 def _steps(name: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable
-from typing import Any, SupportsIndex
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 from cuda_ext import manifest
 from cuda_ext.manifest import Parameter
@@ -13,25 +14,75 @@ from cuda_ext.runtime import debugging, specialised
 from cuda_ext.runtime.driver import Device, open_driver
 from cuda_ext.runtime.launch import Dim, LaunchOptions
 from cuda_ext.runtime.launcher import Launcher
-from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.loaded_kernel import Attributes
 from cuda_ext.runtime.streams import Stream
 
 __all__ = ["Kernel"]
 
 
-class Kernel:
-    """A kernel, or one instantiation of a kernel template. Nothing is loaded before it is called."""
+class Kernel(partial[Any]):
+    """A kernel, or one instantiation of a kernel template. Calling it launches it.
 
-    __slots__ = ("_launcher",)
+    Arguments are given by position or by the parameters' names. How to launch is said by keywords: `grid`
+    counts blocks and `block` threads, each in up to three dimensions. `threads` counts all threads instead:
+    the blocks are then of the size that occupies the GPU best, unless `block` is given, and there are enough
+    of them. `shared` is the dynamic shared memory of a block in bytes, `cluster` the blocks of a cluster.
+    `cooperative` blocks may wait for each other. A `dependent` kernel may begin before the one ahead of it in
+    the stream has ended (programmatic dependent launch).
+
+    `stream` is a handle, a stream of PyTorch or CuPy, or anything with ``__cuda_stream__``. By default it is
+    the current stream of the library that the first array in device memory belongs to, and the kernel runs on
+    the GPU that holds the arrays. Without arrays that is the GPU of the stream, or the current one, or the
+    first.
+
+    numpy arrays are copied to the GPU for the launch, and back after it where the parameter is no pointer to
+    const (:func:`cuda_ext.out` has them copied back only; :func:`cuda_ext.device_scope` keeps them there).
+    The call then returns when what the kernel wrote is in them. With ``wait=False`` it does not wait,
+    whatever the arguments, and returns an object whose ``done`` tells whether the kernel is over, and whose
+    ``wait()`` brings the results; without that call they are dropped.
+
+    Nothing is loaded before the first launch. It raises :class:`~cuda_ext.errors.ArgumentError` for what does
+    not fit the signature or the GPU, and a :class:`~cuda_ext.errors.DriverError` for what is amiss with the
+    driver, the GPU, the image or the launch.
+    """
+
+    # It is a partial application of the function that launches it, since Python passes arguments on to that
+    # faster than to a __call__.
+
     _launcher: Launcher
 
-    @staticmethod
-    def of(library: Library, kernel: manifest.Kernel) -> Kernel:
-        """The kernel of a class of its own, so that calling it is calling the function made for it."""
-        made: Kernel = type("Kernel", (Kernel,), {"__slots__": (), "__doc__": _help(kernel)})()
-        made._launcher = Launcher(library, kernel)
+    @classmethod
+    def of(cls, launcher: Launcher) -> Self:
+        """What `launcher` launches, of a class of its own, so that ``help`` tells of this kernel."""
+        made: Self
+
+        def launch(*arguments: Any, **keywords: Any) -> Any:
+            result = launcher.call(arguments, keywords)
+            if not debugging.enabled():
+                made._specialise()
+            return result
+
+        made = type(cls.__name__, (cls,), {"__doc__": _help(launcher.kernel)})(launch)
+        made._launcher = launcher
         return made
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            /,
+            *arguments: Any,
+            grid: Dim | None = None,
+            block: Dim | None = None,
+            threads: SupportsIndex | None = None,
+            shared: SupportsIndex = 0,
+            cluster: Dim | None = None,
+            cooperative: bool = False,
+            dependent: bool = False,
+            wait: bool = True,
+            stream: Stream | None = None,
+            **named: Any,
+        ) -> Any: ...
 
     @property
     def expression(self) -> str:
@@ -64,42 +115,6 @@ class Kernel:
         blocks = self._launcher.loaded(place).blocks_per_multiprocessor(block, shared)
         return blocks * block / place.threads_per_multiprocessor
 
-    def __call__(
-        self,
-        /,
-        *arguments: Any,
-        grid: Dim | None = None,
-        block: Dim | None = None,
-        threads: SupportsIndex | None = None,
-        shared: SupportsIndex = 0,
-        cluster: Dim | None = None,
-        cooperative: bool = False,
-        dependent: bool = False,
-        stream: Stream | None = None,
-        **named: Any,
-    ) -> None:
-        """Launch the kernel with `arguments`, which are given by position or by the parameters' names.
-
-        `grid` counts blocks and `block` threads, each in up to three dimensions. `threads` counts all threads
-        instead: the blocks are then of the size that occupies the GPU best, unless `block` is given, and
-        there are enough of them. `shared` is the dynamic shared memory of a block in bytes, `cluster` the
-        blocks of a cluster. `cooperative` blocks may wait for each other. A `dependent` kernel may begin
-        before the one ahead of it in the stream has ended (programmatic dependent launch).
-
-        `stream` is a handle, a stream of PyTorch or CuPy, or anything with ``__cuda_stream__``. By default it
-        is the current stream of the library that the first array in device memory belongs to, and the kernel
-        runs on the GPU that holds the arrays. Without arrays that is the GPU of the stream, or the current
-        one, or the first.
-
-        Raises :class:`ArgumentError` for what does not fit the signature or the GPU, and one of the
-        :class:`~cuda_ext.errors.DriverError` for what is amiss with the driver, the GPU, the image or the
-        launch.
-        """
-        options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent)
-        self._launcher.launch(arguments, named, options, stream)
-        if not debugging.enabled():
-            self._specialise()
-
     def bind(
         self,
         *,
@@ -110,21 +125,36 @@ class Kernel:
         cluster: Dim | None = None,
         cooperative: bool = False,
         dependent: bool = False,
+        wait: bool = True,
         stream: Stream | None = None,
-    ) -> Callable[..., None]:
+    ) -> Callable[..., Any]:
         """A function that launches the kernel in this way with the arguments that it is called with.
 
         It is the fastest way to launch a kernel many times. Everything else is as when calling the kernel.
         """
-        options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent)
-        if debugging.enabled():
-            launcher = self._launcher
-            return lambda *arguments, **named: launcher.launch(arguments, named, options, stream)
+        options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
         return specialised.bound(self._launcher, options, stream)
 
+    def torch_op(self, name: str, **launch: Any) -> Any:
+        """Register the kernel as PyTorch's operator `name`, ``"namespace::operator"``, and return that.
+
+        Its schema follows from the signature: what a pointer that is not ``const`` refers to is mutated. The
+        operator works under ``torch.compile``, has no gradient, and returns nothing. `launch` are the
+        keywords of a launch; each may be a function of all arguments instead of a value, or the name of an
+        integer parameter.
+
+        >>> axpy = kernels.axpy["float"].torch_op("mylib::axpy", threads="n")  # doctest: +SKIP
+        >>> axpy(x.numel(), 2.0, x, y)  # doctest: +SKIP
+
+        Raises :class:`~cuda_ext.errors.ArgumentError` for parameters that PyTorch has no type for.
+        """
+        from cuda_ext.runtime.torch_op import torch_op
+
+        return torch_op(self, self.signature, self.parameters, name, launch)
+
     def _specialise(self) -> None:
-        call: Any = specialised.call(self._launcher, self._specialise)
-        type(self).__call__ = call  # type: ignore[method-assign]
+        call = specialised.call(self._launcher, self._specialise)
+        self.__setstate__((call, (), {}, vars(self)))  # type: ignore[attr-defined]
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -147,13 +177,12 @@ def _device(ordinal: int | None) -> Device:
 
 def _help(kernel: manifest.Kernel) -> str:
     lines = [f"CUDA kernel {kernel.signature}", "", *(f"    {p.type} {p.name}" for p in kernel.parameters)]
-    return "\n".join([*lines, "", *inspect.cleandoc(Kernel.__call__.__doc__ or "").splitlines()])
+    return "\n".join([*lines, "", inspect.cleandoc(Kernel.__doc__ or "")])
 
 
 def _python_signature(parameters: tuple[Parameter, ...]) -> inspect.Signature:
     """For ``inspect``. What has a name that Python or a launch takes for itself is given by position."""
-    own = inspect.signature(Kernel.__call__).parameters
-    launch = [p for p in own.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    launch = list(inspect.signature(Kernel.bind).parameters.values())[1:]
     taken = {p.name for p in launch}
     by_position, by_name = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     given: list[inspect.Parameter] = []

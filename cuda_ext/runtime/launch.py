@@ -37,6 +37,7 @@ class LaunchOptions:
     cluster: Dim | None = None
     cooperative: bool = False
     dependent: bool = False
+    wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)

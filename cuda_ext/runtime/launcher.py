@@ -7,38 +7,38 @@ makes does the same for common arguments in less time, and comes here with all o
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
+from cuda_ext.runtime import debugging
 from cuda_ext.runtime.arguments import fields, in_order, layout
 from cuda_ext.runtime.device_memory import DeviceMemory
 from cuda_ext.runtime.driver import Device, Driver, Prepared, open_driver
+from cuda_ext.runtime.host_arrays import HostArray, host_array
 from cuda_ext.runtime.launch import Launch, LaunchOptions
 from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.streams import stream_handle
 
-__all__ = ["Buffer", "Configs", "Launcher"]
-
-# Errors of a kernel that already ran: CUDA_ERROR_ILLEGAL_ADDRESS, _LAUNCH_TIMEOUT, _ASSERT, and from
-# _HARDWARE_STACK_ERROR to _LAUNCH_FAILED.
-_OF_EARLIER_WORK = {700, 702, 710, *range(714, 720)}
-# Handles that stand for streams of every context.
-_DEFAULT_STREAMS = {0, 1, 2}
+__all__ = ["LAUNCH_KEYWORDS", "Buffer", "Configs", "Launcher"]
 
 # Memory for the arguments of one launch, the address of the array that points at each, and that array.
 Buffer = tuple[bytearray, int, Any]
-# By device and stream: the function and its ``CUlaunchConfig``.
-Configs = Prepared[tuple[int | None, int], tuple[Any, Any]]
+# By device and stream: the function and its ``CUlaunchConfig``, and the addresses of both.
+Configs = Prepared[tuple[int, int], tuple[Any, Any, int, int]]
+
+_OPTIONS = {field.name for field in dataclasses.fields(LaunchOptions)}
+# The keywords of a call that name no parameter.
+LAUNCH_KEYWORDS = _OPTIONS | {"stream"}
 
 
 class Launcher:
     """Launches `kernel` of `library`.
 
-    ``ready`` has the kernel on each device where it can be launched without further ado, and under ``None``
-    where it runs if no argument tells.
+    ``ready`` has the kernel on each device where it can be launched without further ado.
     """
 
     def __init__(self, library: Library, kernel: manifest.Kernel) -> None:
@@ -46,10 +46,15 @@ class Launcher:
         self.kernel = kernel
         self.fields = fields(kernel.parameters)
         self.packing, self._offsets = layout(self.fields)
-        self.ready: Prepared[int | None, LoadedKernel] = Prepared()
+        self.ready: Prepared[int, LoadedKernel] = Prepared()
         # Those that no launch uses at present. None is shared: other threads launch while the driver is at
         # work, and so may a signal's handler in this one.
         self.buffers: list[Buffer] = []
+
+    def call(self, arguments: Sequence[object], keywords: dict[str, Any]) -> Any:
+        """Launch with the `keywords` of a call: launch options, ``stream``, and parameters by name."""
+        options = LaunchOptions(**{name: keywords.pop(name) for name in _OPTIONS & keywords.keys()})
+        return self.launch(arguments, keywords, options, keywords.pop("stream", None))
 
     def launch(
         self,
@@ -57,41 +62,79 @@ class Launcher:
         named: Mapping[str, object],
         options: LaunchOptions,
         stream: object,
-        configs: Configs | None = None,
-    ) -> None:
-        """Launch as :meth:`Kernel.__call__` says. `configs` is told how to do so again."""
+        configs: Mapping[Launcher, Configs] | None = None,
+    ) -> Any:
+        """Launch as :class:`~cuda_ext.runtime.kernel.Kernel` says. `configs` is told how to do so again."""
         try:
-            ordered = in_order(self.kernel.parameters, arguments, named)
-            values = [field.value(argument) for field, argument in zip(self.fields, ordered, strict=True)]
-            handle = None if stream is None else stream_handle(stream)
-            driver = open_driver()
-            device = self._device(driver, values, handle)
+            ordered, values, handle, device = self.located(arguments, named, stream)
+            driver = device.driver
             if handle is None:
                 handle = _current_stream(values, device.ordinal)
-            loaded = self.loaded(device)
+            chosen = self.chosen(device, values)
+            loaded = chosen.loaded(device)
             launch = Launch.checked(options, loaded)
+            told, pending = "", None
+            try:
+                if debugging.enabled():
+                    told = debugging.examined(chosen.kernel, self.fields, ordered, values, device)
+                if options.wait and not any(isinstance(value, HostArray) for value in values):
+                    chosen._submit(loaded, launch, handle, values)
+                else:
+                    pending = chosen._submit_with_copies(loaded, launch, handle, stream, values, options.wait)
+                if told:
+                    debugging.synchronise(device, handle)
+            except DriverCallError as error:
+                chosen.refused(error, driver, launch, f" in stream {handle:#x}{told}" if told else "")
         except ArgumentError as error:
             raise ArgumentError(f"{error}\n  in a launch of {self.kernel.signature}") from None
-        self._submit(loaded, launch, handle, values)
-        if driver.count == 1:
-            for key in (None, device.ordinal):
-                self.ready[key] = loaded
-                if configs is not None:
-                    configs[key, handle] = loaded.function, launch.config(driver.api, handle)
+        chosen.ready[device.ordinal] = loaded
+        if configs is not None:
+            config = launch.config(driver.api, handle)
+            configs[chosen][device.ordinal, handle] = loaded.function, config, loaded.address, config.getPtr()
+        return pending
+
+    def located(
+        self, arguments: Sequence[object], named: Mapping[str, object], stream: object
+    ) -> tuple[list[object], list[Any], int | None, Device]:
+        """All arguments by position, what is passed for them, the handle of `stream` if there is one, and the
+        GPU that a launch with them runs on.
+
+        Raises :class:`ArgumentError` for what does not fit.
+        """
+        ordered = in_order(self.kernel.parameters, arguments, named)
+        values = [
+            host_array(field.parameter, argument) or field.value(argument)
+            for field, argument in zip(self.fields, ordered, strict=True)
+        ]
+        handle = None if stream is None else stream_handle(stream)
+        return ordered, values, handle, self._device(open_driver(), values, handle)
+
+    @property
+    def candidates(self) -> Sequence[Launcher]:
+        """Those that a launch may come to. There is more than one behind a name for several kernels."""
+        return (self,)
+
+    def chosen(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is one
+        """The candidate that a launch on `device` with `values` comes to."""
+        return self
+
+    def choice(self, table: str) -> str:
+        """As Python, what belongs to the chosen one, where ``table0`` belongs to the first candidate.
+
+        The number of the GPU is in ``device``, and the values of the arguments are in ``v0``, ``v1``, ...
+        """
+        return f"{table}0"
 
     def loaded(self, device: Device) -> LoadedKernel:
         return self.library.kernel(self.kernel, device)
 
-    def refused(self, error: DriverCallError, driver: Driver, launch: Launch) -> NoReturn:
-        """Raise what `error` means for a launch."""
-        note = f"; {driver.fault}" if driver.fault else ""
-        if error.code in _OF_EARLIER_WORK:
-            note = note or "; the fault may be of earlier work on this GPU"
-            driver.fault = driver.fault or (
-                f"after the first such error, in or before a launch of {self.kernel.expression}, no work on "
-                "the GPU succeeds in this process any more; start another"
-            )
-        raise LaunchError(f"{self.kernel.expression}: {error}; launched with {launch}{note}") from None
+    def refused(self, error: DriverCallError, driver: Driver, launch: Launch, told: str = "") -> NoReturn:
+        """Raise what `error` means for a launch; `told` is what else is known of that."""
+        note = ""
+        if str(error) == driver.fault:  # the first that ends all work
+            driver.fault = f"{self.kernel.expression}: {error}"
+            note = "" if told else "; the fault may be of earlier work on this GPU"
+        raise LaunchError(f"{self.kernel.expression}: {error}; launched with {launch}{note}{told}") from None
 
     def _device(self, driver: Driver, values: Sequence[Any], stream: int | None) -> Device:
         """Where the arrays lie; or else where the stream is, or the current context."""
@@ -99,7 +142,7 @@ class Launcher:
             return driver.device(0)
         places: dict[int, str] = {}
         for field, value in zip(self.fields, values, strict=True):
-            if isinstance(value, DeviceMemory) and (ordinal := _place(driver, value)) is not None:
+            if (ordinal := _place(driver, value)) is not None:
                 places.setdefault(ordinal, field.parameter.name)
         if len(places) > 1:
             (here, first), (there, second), *_ = places.items()
@@ -109,14 +152,7 @@ class Launcher:
             )
         for ordinal in places:
             return driver.device(ordinal)
-        if stream is not None and stream not in _DEFAULT_STREAMS:
-            context = driver.call("cuStreamGetCtx", stream)
-            driver.call("cuCtxPushCurrent", context)
-            try:
-                return driver.device(int(driver.call("cuCtxGetDevice")))
-            finally:
-                driver.call("cuCtxPopCurrent")
-        return driver.current_device()
+        return driver.current_device() if stream is None else driver.device_of_stream(stream)
 
     def _submit(self, loaded: LoadedKernel, launch: Launch, stream: int, values: Sequence[Any]) -> None:
         driver = loaded.device.driver
@@ -131,10 +167,31 @@ class Launcher:
                 else:
                     config = launch.config(driver.api, stream)
                     driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
-        except DriverCallError as error:
-            self.refused(error, driver, launch)
         finally:
             self.buffers.append(buffer)
+
+    def _submit_with_copies(
+        self, loaded: LoadedKernel, launch: Launch, handle: int, stream: object, values: list[Any], wait: bool
+    ) -> Any:
+        """Submit between copies to the GPU and back. `stream` is what `handle` is of."""
+        from cuda_ext.runtime.host_launch import launch_with_copies  # importing it takes a while
+
+        driver = loaded.device.driver
+        places = [i for i, value in enumerate(values) if isinstance(value, HostArray)]
+
+        def submit(addresses: list[int]) -> None:
+            placed = dict(zip(places, addresses, strict=True))
+            self._submit(loaded, launch, handle, [placed.get(i, value) for i, value in enumerate(values)])
+
+        return launch_with_copies(
+            loaded.device,
+            handle,
+            stream,
+            [values[i] for i in places],
+            wait,
+            submit,
+            lambda error: self.refused(error, driver, launch),
+        )
 
     def _new_buffer(self) -> Buffer:
         memory = bytearray(self.packing.size)
@@ -143,11 +200,18 @@ class Launcher:
         return memory, ctypes.addressof(addresses), addresses
 
 
-def _place(driver: Driver, memory: DeviceMemory) -> int | None:
-    if memory.device is not None or memory.stream is None or not memory.address:
-        return memory.device
-    attribute = driver.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    return int(driver.call("cuPointerGetAttribute", attribute, memory.address))
+def _place(driver: Driver, value: object) -> int | None:
+    """The GPU where `value` lies, if it is known to lie on one."""
+    if isinstance(value, HostArray):
+        from cuda_ext.runtime.scopes import copies_of_scope  # needed for host arrays only
+
+        scope = copies_of_scope()
+        return scope.device_of(value) if scope else None
+    if not isinstance(value, DeviceMemory):
+        return None
+    if value.device is not None or value.stream is None or not value.address:
+        return value.device
+    return driver.pointer_attribute("DEVICE_ORDINAL", value.address)
 
 
 def _current_stream(values: Sequence[Any], device: int) -> int:

@@ -32,7 +32,7 @@ class Library:
         self._loaded: dict[str, Any] = {}
         self._kernels: Prepared[tuple[str, int], LoadedKernel] = Prepared()
         # What was looked up, so that each kernel is one object, which the function made for it belongs to.
-        self.objects: dict[str, Any] = {}
+        self.objects: dict[tuple[str, str], Any] = {}
 
     @cached_property
     def index(self) -> Index:
@@ -52,16 +52,23 @@ class Library:
 
     def address(self, symbol: Symbol, device: Device) -> int:
         """Where `symbol` lies in the current context, which is one of `device`. Raises as :meth:`kernel`."""
-        unit = self.manifest.units[symbol.unit]
-        image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        lowered = self._lowered_name(symbol, unit, image, device)
+        image, lowered = self.image(symbol, device)
         try:
             with cuda.lock:
                 library = self._load(image, device.driver)
             address, _ = device.driver.call("cuLibraryGetGlobal", library, lowered.encode())
         except DriverCallError as error:
-            raise self._refusal(unit, image, device, error) from None
+            raise self._refusal(self.manifest.units[symbol.unit], image, device, error) from None
         return int(address)
+
+    def image(self, entity: Kernel | Symbol, device: Device) -> tuple[Image, str]:
+        """What the driver takes for `device` of the unit that `entity` is in, and its name there.
+
+        Raises :class:`NoImageError`, or another :class:`~cuda_ext.errors.DriverError`, if that cannot be.
+        """
+        unit = self.manifest.units[entity.unit]
+        image = image_for(self.manifest, unit, device.capability, device.driver.version)
+        return image, self._lowered_name(entity, unit, image, device)
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(self.manifest.module)
@@ -73,15 +80,13 @@ class Library:
         return self
 
     def _load_kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
-        unit = self.manifest.units[kernel.unit]
-        image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        lowered = self._lowered_name(kernel, unit, image, device)
+        image, lowered = self.image(kernel, device)
         try:
             library = self._load(image, device.driver)
             handle = device.driver.call("cuLibraryGetKernel", library, lowered.encode())
             return LoadedKernel(device, handle)
         except DriverCallError as error:
-            raise self._refusal(unit, image, device, error) from None
+            raise self._refusal(self.manifest.units[kernel.unit], image, device, error) from None
 
     def _lowered_name(self, entity: Kernel | Symbol, unit: Unit, image: Image, device: Device) -> str:
         lowered = self.manifest.lowered_name(entity, image)

@@ -41,6 +41,7 @@ class LoadedKernel:
         self._handle = handle
         # That of the primary context, so that a launch cannot land on another device.
         self.function = device.driver.call("cuKernelGetFunction", handle)
+        self.address = int(self.function)
         self._static = self._get("SHARED_SIZE_BYTES")
         self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
         self.most_blocks = device.largest_grid[0]

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext import manifest
-from cuda_ext.compiler.names import normalise
-from cuda_ext.errors import ArgumentError, KernelNotFoundError
+from cuda_ext.compiler.names import normalise, plain_name
+from cuda_ext.errors import KernelNotFoundError
 from cuda_ext.runtime.hints import did_you_mean
-from cuda_ext.runtime.index import plain_name
 from cuda_ext.runtime.kernel import Kernel
+from cuda_ext.runtime.launcher import Launcher
 from cuda_ext.runtime.library import Library
+from cuda_ext.runtime.overloads import choose, types_of
 from cuda_ext.runtime.symbol import Symbol
 
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments", "attribute", "item", "members"]
@@ -55,12 +56,23 @@ def _qualified(namespace: str, name: str) -> str:
 
 
 def _named(library: Library, name: str) -> Found:
+    key = "name", name
+    if key not in library.objects:
+        # Two threads may both come here; one of the two stays.
+        library.objects.setdefault(key, _found(library, name))
+    found: Found = library.objects[key]
+    return found
+
+
+def _found(library: Library, name: str) -> Found:
     index = library.index
     namespace = Namespace(library, name) if name in index.members and name else None
     match index.kernels.get(name, ()):
         case [kernel] if kernel.expression == name and namespace is None:
             return _kernel(library, kernel)
         case []:
+            if variants := index.variants.get(name):
+                return _variants(library, variants)
             if symbols := index.symbols.get(name):
                 return Symbol(library, _only(library, symbols))
             if namespace is not None:
@@ -71,12 +83,18 @@ def _named(library: Library, name: str) -> Found:
 
 
 def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
-    objects = library.objects
-    if kernel.expression not in objects:
-        # Two threads may both come here; one of the two stays.
-        objects.setdefault(kernel.expression, Kernel.of(library, kernel))
-    found: Kernel = objects[kernel.expression]
+    key = "kernel", kernel.expression
+    if key not in library.objects:
+        library.objects.setdefault(key, Kernel.of(Launcher(library, kernel)))
+    found: Kernel = library.objects[key]
     return found
+
+
+def _variants(library: Library, variants: manifest.Variants) -> Kernel:
+    from cuda_ext.runtime.variants import Variants  # few modules have any
+
+    kernels = {kernel.expression: kernel for kernel in library.manifest.kernels}
+    return Variants.among([_kernel(library, kernels[c.kernel]) for c in variants.candidates], variants)
 
 
 def _only(library: Library, symbols: tuple[manifest.Symbol, ...]) -> manifest.Symbol:
@@ -122,10 +140,11 @@ class Namespace:
 class KernelTemplate:
     """A kernel template, of which brackets choose an instantiation, or overloaded kernels.
 
-    Where there is only one, it can be called as it is. Attributes are those of a namespace of the same name.
+    Called as it is, it is the one that fits the types of the arguments. Attributes are those of a namespace
+    of the same name.
     """
 
-    __slots__ = ("__kernels", "__library", "__name", "__namespace")
+    __slots__ = ("__chosen", "__items", "__kernels", "__library", "__name", "__namespace")
 
     def __init__(
         self,
@@ -136,27 +155,39 @@ class KernelTemplate:
     ) -> None:
         self.__library = library
         self.__name = name
-        self.__kernels = tuple(kernels)
+        self.__kernels = tuple(_kernel(library, kernel) for kernel in kernels)
         self.__namespace = namespace
+        self.__items: dict[str, Any] = {}
+        self.__chosen: dict[tuple[object, ...], Kernel] = {}
 
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
         """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
         Of overloaded kernels ``"(int, float*)"`` chooses one by its parameters.
         """
+        if isinstance(arguments, str) and arguments in self.__items:
+            return self.__items[arguments]
         spelled = ", ".join(map(_spelled, arguments if isinstance(arguments, tuple) else (arguments,)))
-        return item(
+        found = item(
             self.__library, "", self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>")
         )
+        if isinstance(arguments, str):
+            self.__items[arguments] = found
+        return found
 
-    def __call__(self, /, *arguments: Any, **launch: Any) -> None:
-        """Launch the only kernel of this name, as :meth:`Kernel.__call__` does."""
-        if len(self.__kernels) > 1:
-            raise ArgumentError(
-                f"{self.__name} stands for several kernels: {_listed(k.expression for k in self.__kernels)}; "
-                f'choose one with brackets, as in kernels["{self.__kernels[0].expression}"]'
-            )
-        _kernel(self.__library, self.__kernels[0])(*arguments, **launch)
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
+        """Launch the kernel of this name that fits the arguments, as calling it does.
+
+        Raises :class:`~cuda_ext.errors.ArgumentError` if none does, or several.
+        """
+        if len(self.__kernels) == 1:
+            return self.__kernels[0](*arguments, **keywords)
+        types = types_of(arguments)
+        kernel = self.__chosen.get(types)
+        if kernel is None or len(kernel.parameters) != len(arguments):
+            kernel = choose(self.__kernels, arguments, keywords)
+            self.__chosen[types] = kernel
+        return kernel(*arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:
         if _is_dunder(name):
@@ -199,10 +230,10 @@ def _not_found(library: Library, name: str) -> KernelNotFoundError:
             f"{module}: {name} was not built ahead; built: {built}; "
             f'add "{name}" to `instantiate` and build again'
         )
-    known = [*index.expressions, *index.kernels, *index.symbols, *filter(None, index.members)]
-    has = _listed([*index.expressions, *index.symbols])
+    listed = [*index.expressions, *index.symbols, *index.variants]
+    known = [*listed, *index.kernels, *filter(None, index.members)]
     return KernelNotFoundError(
-        f"{module} has no kernel or symbol {name!r}{did_you_mean(name, known)}; it has: {has}"
+        f"{module} has no kernel or symbol {name!r}{did_you_mean(name, known)}; it has: {_listed(listed)}"
     )
 
 

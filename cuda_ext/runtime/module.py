@@ -31,7 +31,8 @@ class KernelModule(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         from cuda_ext.runtime.lookup import attribute
 
-        return attribute(library_of(self), "", name)
+        found = vars(self)[name] = attribute(library_of(self), "", name)
+        return found
 
     def __getitem__(self, expression: str) -> Any:
         from cuda_ext.runtime.lookup import item
@@ -70,7 +71,9 @@ class KernelModule(ModuleType):
 def bind(name: str) -> None:
     """Make the module `name`, which is being imported, one of kernels. Its files are read on first use."""
     module = sys.modules[name]
-    vars(module).pop("__library__", None)  # of before a reload
+    state = vars(module)
+    for known in [name for name in state if name == "__library__" or not name.startswith("__")]:
+        del state[known]  # of before a reload
     module.__class__ = KernelModule
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 
-__all__ = ["tensor_map"]
+__all__ = ["TENSOR_MAPS", "tensor_map"]
+
+# The structure in cuda.h, and its other name.
+TENSOR_MAPS = ("CUtensorMap", "CUtensorMap_st")
 
 _SIZE = 128
 

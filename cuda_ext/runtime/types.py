@@ -8,5 +8,16 @@ from cuda_ext.runtime.launch import Dim
 from cuda_ext.runtime.lookup import KernelTemplate, Namespace, TemplateArguments
 from cuda_ext.runtime.streams import Stream
 from cuda_ext.runtime.symbol import Symbol
+from cuda_ext.runtime.variants import Variants
 
-__all__ = ["Dim", "Kernel", "KernelTemplate", "Namespace", "Pointer", "Stream", "Symbol", "TemplateArguments"]
+__all__ = [
+    "Dim",
+    "Kernel",
+    "KernelTemplate",
+    "Namespace",
+    "Pointer",
+    "Stream",
+    "Symbol",
+    "TemplateArguments",
+    "Variants",
+]

@@ -3,39 +3,50 @@
 // What it is, it reads from the environment:
 //   FAKE_CUDA_VERSION     what cuDriverGetVersion says (13000)
 //   FAKE_CUDA_DEVICES     how many devices there are (1)
-//   FAKE_CUDA_CAPABILITY  their compute capability (90)
-//   FAKE_CUDA_FAIL        functions and the errors that they give, cuInit=100,cuLaunchKernel=719
+//   FAKE_CUDA_CAPABILITY  their compute capability (90), or that of each, 90,80
+//   FAKE_CUDA_MEMORY      what is allocated: address+size@device, several with commas; else all is, on device 0
+//   FAKE_CUDA_CAPTURING   the stream that captures
+//   FAKE_CUDA_POOLS       whether there are memory pools (1)
+//   FAKE_CUDA_FAIL        functions and the errors that they give, cuInit=100,cuLaunchKernel=719; with
+//                         cuMemFree=1@3 the first two calls succeed
 //   FAKE_CUDA_LOG         the file that calls are written to
 //
 // An image is text, which may lie behind the headers of a fatbin. Each line describes a kernel by its lowered
 // name, its static shared memory, and the sizes of its parameters, or a symbol by its name and size:
 //   kernel _Z4axpyIfEvi 0 4 4
 //   symbol weights 36
+// Kernels do nothing, unless the line ends in one of these, which goes to the end of the memory's allocation:
+//   increments 1          the bytes that parameter 1, a pointer, points to
+//   copies 0 1            what parameter 0 points to, to where parameter 1 does
 
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef int CUresult;
-enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
 
 typedef struct Kernel {
   char name[256];
   int static_shared;
   int count;
   int sizes[64];
+  int from, to;  // the parameters of what it does, if `does` is not NULL
+  void (*does)(char* from, char* to, size_t size);
 } Kernel;
 
 typedef struct Symbol {
   char name[256];
   size_t size;
-  void* memory;
+  char* memory[8];  // by device
 } Symbol;
 
 typedef struct Library {
   int kernel_count, symbol_count;
-  Kernel kernels[32];
+  Kernel kernels[64];
   Symbol symbols[32];
 } Library;
 
@@ -48,12 +59,19 @@ static int setting(const char* name, int fallback) {
   return value ? atoi(value) : fallback;
 }
 
-// The error that FAKE_CUDA_FAIL names for `function`.
+// Held while memory, streams or settings are looked at.
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+// The error that FAKE_CUDA_FAIL names for this call of `function`.
 static CUresult fault(const char* function) {
+  static int calls[16];
   const char* at = getenv("FAKE_CUDA_FAIL");
   const size_t length = strlen(function);
-  for (; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-    if (!strncmp(at, function, length) && at[length] == '=') return atoi(at + length + 1);
+  for (int i = 0; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL, i++) {
+    if (strncmp(at, function, length) || at[length] != '=') continue;
+    char* end;
+    const CUresult error = strtol(at + length + 1, &end, 10);
+    return __atomic_add_fetch(&calls[i], 1, __ATOMIC_SEQ_CST) >= (*end == '@' ? atoi(end + 1) : 1) ? error : SUCCESS;
   }
   return SUCCESS;
 }
@@ -125,10 +143,15 @@ static CUresult cuDeviceGet(int* device, int ordinal) {
   return SUCCESS;
 }
 
+static int capability_of(int device) {
+  const char* at = getenv("FAKE_CUDA_CAPABILITY");
+  for (; at && device && strchr(at, ','); device--) at = strchr(at, ',') + 1;
+  return at ? atoi(at) : 90;
+}
+
 static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
-  (void)device;
   BEGIN(cuDeviceGetAttribute);
-  const int capability = setting("FAKE_CUDA_CAPABILITY", 90);
+  const int capability = capability_of(device);
   switch (attribute) {
     case 1: *value = 1024; return SUCCESS;              // MAX_THREADS_PER_BLOCK
     case 2: *value = 1024; return SUCCESS;              // MAX_BLOCK_DIM_X
@@ -143,6 +166,7 @@ static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 76: *value = capability % 10; return SUCCESS;  // COMPUTE_CAPABILITY_MINOR
     case 95: *value = 1; return SUCCESS;                // COOPERATIVE_LAUNCH
     case 97: *value = 232448; return SUCCESS;           // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    case 115: *value = setting("FAKE_CUDA_POOLS", 1); return SUCCESS;  // MEMORY_POOLS_SUPPORTED
     case 120: *value = capability >= 90; return SUCCESS;  // CLUSTER_LAUNCH
   }
   return INVALID_VALUE;
@@ -183,6 +207,15 @@ static CUresult cuCtxGetDevice(int* device) {
   return SUCCESS;
 }
 
+// What kernels do
+
+static void increment(char* from, char* to, size_t size) {
+  (void)from;
+  for (size_t i = 0; i < size; i++) to[i]++;
+}
+
+static void copy(char* from, char* to, size_t size) { memmove(to, from, size); }
+
 // Libraries
 
 static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_options, void** jit_values, unsigned jit_count,
@@ -202,14 +235,15 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
     int read = 0;
     if (sscanf(text, "kernel %255s %d%n", kernel->name, &kernel->static_shared, &read) == 2) {
       library->kernel_count++;
-      for (const char* at = text + read; *at == ' ';) {
-        char* end;
-        kernel->sizes[kernel->count++] = strtol(at, &end, 10);
-        at = end;
+      const char* at = text + read;
+      for (char* end; *at == ' ' && (kernel->sizes[kernel->count] = strtol(at, &end, 10), end != at); at = end) {
+        kernel->count++;
       }
+      if (sscanf(at, " increments %d", &kernel->to) == 1) kernel->does = increment;
+      if (sscanf(at, " copies %d %d", &kernel->from, &kernel->to) == 2) kernel->does = copy;
     } else if (sscanf(text, "symbol %255s %zu", symbol->name, &symbol->size) == 2) {
       library->symbol_count++;
-      symbol->memory = calloc(1, symbol->size);
+      for (int device = 0; device < 8; device++) symbol->memory[device] = calloc(1, symbol->size);
     }
   }
   *out = library;
@@ -228,10 +262,11 @@ static CUresult cuLibraryGetKernel(Kernel** kernel, Library* library, const char
 
 static CUresult cuLibraryGetGlobal(void** address, size_t* size, Library* library, const char* name) {
   BEGIN(cuLibraryGetGlobal);
+  if (!depth) return INVALID_CONTEXT;
   for (int i = 0; i < library->symbol_count; i++) {
     const Symbol* symbol = &library->symbols[i];
     if (strcmp(symbol->name, name)) continue;
-    if (address) *address = symbol->memory;
+    if (address) *address = symbol->memory[stack[depth - 1]->device];
     if (size) *size = symbol->size;
     return SUCCESS;
   }
@@ -296,16 +331,273 @@ static CUresult cuKernelSetAttribute(int attribute, int value, Kernel* kernel, i
   return SUCCESS;
 }
 
-// Launches and copies
+// Memory
+
+typedef struct Allocation {
+  struct Allocation* next;
+  char* start;
+  size_t size;
+  int on_host, given_back;
+} Allocation;
+
+static Allocation* allocations;
+
+// What `address` lies in, or lay in: no address is given out twice.
+static Allocation* allocation_at(const char* address) {
+  pthread_mutex_lock(&lock);
+  Allocation* at = allocations;
+  while (at && (address < at->start || at->start + at->size <= address)) at = at->next;
+  pthread_mutex_unlock(&lock);
+  return at;
+}
+
+static Allocation* allocated(const void* address) {
+  Allocation* at = allocation_at(address);
+  return at && !at->given_back ? at : NULL;
+}
+
+static void* allocate(size_t size, int on_host) {
+  Allocation* made = malloc(sizeof *made);
+  *made = (Allocation){.start = memset(malloc(size), 0xaa, size), .size = size, .on_host = on_host};
+  pthread_mutex_lock(&lock);
+  made->next = allocations;
+  allocations = made;
+  pthread_mutex_unlock(&lock);
+  return made->start;
+}
+
+static CUresult give_back(void* address) {
+  Allocation* at = allocated(address);
+  if (!at || at->start != address) {
+    RECORD("illegal address given back");
+    return INVALID_VALUE;
+  }
+  at->given_back = 1;
+  return SUCCESS;
+}
+
+static void check_not_given_back(const char* address) {
+  const Allocation* at = allocation_at(address);
+  if (at && at->given_back) RECORD("illegal address in a copy");
+}
+
+static CUresult cuMemAlloc(void** address, size_t size) {
+  RECORD("cuMemAlloc %zu", size);
+  BEGIN(cuMemAlloc);
+  *address = allocate(size, 0);
+  return SUCCESS;
+}
+
+static CUresult cuMemFree(void* address) {
+  RECORD("cuMemFree");
+  BEGIN(cuMemFree);
+  return give_back(address);
+}
+
+static CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
+  (void)flags;
+  RECORD("cuMemHostAlloc %zu", size);
+  BEGIN(cuMemHostAlloc);
+  *address = allocate(size, 1);
+  return SUCCESS;
+}
+
+static CUresult cuMemPoolCreate(void** pool, const void* properties) {
+  (void)properties;
+  RECORD("cuMemPoolCreate");
+  BEGIN(cuMemPoolCreate);
+  *pool = &allocations;
+  return SUCCESS;
+}
+
+static CUresult cuMemPoolSetAttribute(void* pool, int attribute, const uint64_t* value) {
+  (void)pool;
+  RECORD("cuMemPoolSetAttribute %d %llu", attribute, (unsigned long long)*value);
+  BEGIN(cuMemPoolSetAttribute);
+  return SUCCESS;
+}
+
+// Streams and events. Work waits in a stream until somebody waits for the stream, or for an event behind that
+// work: so what is used too early is not there yet.
+
+typedef struct Event {
+  struct Stream* stream;
+  uint64_t awaited, reached;
+} Event;
+
+typedef struct Work {
+  struct Work* next;
+  void (*does)(char* from, char* to, size_t size);  // NULL: gives the memory at `to` back
+  char *from, *to;
+  size_t size;
+  int from_kept;  // `from` is a copy of what was there
+  Event* event;   // if there is one, this is reached or, in another stream, waited for
+  uint64_t number;
+} Work;
+
+typedef struct Stream {
+  uintptr_t handle;
+  Work *first, *last;
+} Stream;
 
 // Streams are numbers, and belong to the device that their thousands name: 1009 is one of device 1.
 static int device_of(void* stream) {
   return (int)((uintptr_t)stream / 1000);
 }
 
+static Stream streams[256];
+
+// NULL without a context, which the default streams belong to.
+static Stream* stream_of(void* handle) {
+  const int named = (uintptr_t)handle > 2;
+  if (!named && !depth) return NULL;
+  const uintptr_t key = (named ? 0 : 1 + 1000 * stack[depth - 1]->device) + (uintptr_t)handle;
+  pthread_mutex_lock(&lock);
+  Stream* stream = streams;
+  while (stream->handle && stream->handle != key) stream++;
+  stream->handle = key;
+  pthread_mutex_unlock(&lock);
+  return stream;
+}
+
+static void give(Stream* stream, Work work) {
+  Work* last = malloc(sizeof *last);
+  *last = work;
+  pthread_mutex_lock(&lock);
+  if (stream->first) stream->last->next = last;
+  else stream->first = last;
+  stream->last = last;
+  pthread_mutex_unlock(&lock);
+}
+
+// Do what is in `stream`, until `event` is reached if it is not NULL.
+static void finish(Stream* stream, Event* event) {
+  pthread_mutex_lock(&lock);
+  while (stream->first && (!event || event->reached < event->awaited)) {
+    Work* work = stream->first;
+    stream->first = work->next;
+    if (work->event && work->event->stream != stream) {
+      finish(work->event->stream, work->event);
+    } else if (work->event) {
+      work->event->reached = work->number;
+    } else if (work->does) {
+      check_not_given_back(work->from);
+      check_not_given_back(work->to);
+      work->does(work->from, work->to, work->size);
+    } else {
+      give_back(work->to);
+    }
+    if (work->from_kept) free(work->from);
+    free(work);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+__attribute__((destructor)) static void count_what_is_left(void) {
+  size_t left = 0;
+  for (Stream* stream = streams; stream->handle; stream++) finish(stream, NULL);
+  for (const Allocation* at = allocations; at; at = at->next) left += at->on_host || at->given_back ? 0 : at->size;
+  if (left) RECORD("%zu bytes of device memory are left", left);
+}
+
+static CUresult cuStreamCreate(void** stream, unsigned flags) {
+  static int count;
+  RECORD("cuStreamCreate %u", flags);
+  BEGIN(cuStreamCreate);
+  if (!depth) return INVALID_CONTEXT;
+  *stream = (void*)(uintptr_t)(1000 * stack[depth - 1]->device + 500 + __atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST));
+  return SUCCESS;
+}
+
+static CUresult cuEventCreate(Event** event, unsigned flags) {
+  RECORD("cuEventCreate %u", flags);
+  BEGIN(cuEventCreate);
+  if (!depth) return INVALID_CONTEXT;
+  *event = calloc(1, sizeof **event);
+  return SUCCESS;
+}
+
+static CUresult cuEventDestroy(Event* event) {
+  (void)event;
+  RECORD("cuEventDestroy");
+  BEGIN(cuEventDestroy);
+  return SUCCESS;
+}
+
+static CUresult cuEventRecord(Event* event, void* handle) {
+  RECORD("cuEventRecord stream=%llu", (unsigned long long)(uintptr_t)handle);
+  BEGIN(cuEventRecord);
+  Stream* stream = stream_of(handle);
+  if (!stream) return INVALID_CONTEXT;
+  pthread_mutex_lock(&lock);
+  event->stream = stream;
+  give(stream, (Work){.event = event, .number = ++event->awaited});
+  pthread_mutex_unlock(&lock);
+  return SUCCESS;
+}
+
+static CUresult cuEventSynchronize(Event* event) {
+  BEGIN(cuEventSynchronize);
+  if (event->stream) finish(event->stream, event);
+  return SUCCESS;
+}
+
+// The answer is no once, and the work done by the time of the next question.
+static CUresult cuEventQuery(Event* event) {
+  BEGIN(cuEventQuery);
+  if (event->reached >= event->awaited) return SUCCESS;
+  finish(event->stream, event);
+  return NOT_READY;
+}
+
+static CUresult cuStreamWaitEvent(void* handle, Event* event, unsigned flags) {
+  (void)flags;
+  RECORD("cuStreamWaitEvent stream=%llu", (unsigned long long)(uintptr_t)handle);
+  BEGIN(cuStreamWaitEvent);
+  Stream* stream = stream_of(handle);
+  if (!stream) return INVALID_CONTEXT;
+  if (event->stream != stream) give(stream, (Work){.event = event});
+  return SUCCESS;
+}
+
+static CUresult cuMemAllocFromPoolAsync(void** address, size_t size, void* pool, void* stream) {
+  (void)pool;
+  RECORD("cuMemAllocFromPoolAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  BEGIN(cuMemAllocFromPoolAsync);
+  if (!size) return INVALID_VALUE;
+  if (!stream_of(stream)) return INVALID_CONTEXT;
+  *address = allocate(size, 0);
+  return SUCCESS;
+}
+
+static CUresult cuMemFreeAsync(void* address, void* handle) {
+  RECORD("cuMemFreeAsync stream=%llu", (unsigned long long)(uintptr_t)handle);
+  BEGIN(cuMemFreeAsync);
+  Stream* stream = stream_of(handle);
+  if (!stream) return INVALID_CONTEXT;
+  give(stream, (Work){.to = address});
+  return SUCCESS;
+}
+
+// Launches and copies
+
 static CUresult cuStreamGetCtx(void* stream, Context** context) {
   BEGIN(cuStreamGetCtx);
   *context = &contexts[device_of(stream)];
+  return SUCCESS;
+}
+
+static CUresult compute(const Kernel* kernel, Stream* stream, void** parameters) {
+  char* from = *(char**)parameters[kernel->from];
+  char* to = *(char**)parameters[kernel->to];
+  const Allocation *source = allocated(from), *target = allocated(to);
+  if (!target || (kernel->does == copy && !source)) {
+    RECORD("illegal address in %s", kernel->name);
+    return SUCCESS;
+  }
+  size_t size = target->start + target->size - to;
+  if (kernel->does == copy && source->start + source->size < from + size) size = source->start + source->size - from;
+  give(stream, (Work){.does = kernel->does, .from = from, .to = to, .size = size});
   return SUCCESS;
 }
 
@@ -322,10 +614,11 @@ static CUresult launch(const char* how, const Function* function, const unsigned
   // As the driver does: the default stream is that of the current context.
   const int named = (uintptr_t)stream > 2;
   if (!named && !depth) return INVALID_CONTEXT;
+  if (!named && stack[depth - 1]->device != function->device) return INVALID_HANDLE;
   RECORD("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s%s", how, kernel->name, extents[0],
          extents[1], extents[2], extents[3], extents[4], extents[5], shared, (unsigned long long)(uintptr_t)stream,
          function->device, attributes, bytes);
-  return SUCCESS;
+  return kernel->does ? compute(kernel, stream_of(stream), parameters) : SUCCESS;
 }
 
 static CUresult cuLaunchKernel(const Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -375,31 +668,77 @@ static CUresult cuLaunchKernelEx(const Config* config, const Function* function,
   return error;
 }
 
-static CUresult cuMemcpyHtoD(void* to, const void* from, size_t size) {
-  RECORD("cuMemcpyHtoD %zu", size);
-  BEGIN(cuMemcpyHtoD);
+static CUresult cuMemcpyHtoDAsync(void* to, const void* from, size_t size, void* stream) {
+  RECORD("cuMemcpyHtoDAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  BEGIN(cuMemcpyHtoDAsync);
+  Stream* at = stream_of(stream);
+  if (!at) return INVALID_CONTEXT;
+  // The driver reads page-locked memory when it comes to it, and other memory at once.
+  const int kept = !allocated(from);
+  char* source = kept ? memcpy(malloc(size), from, size) : (char*)from;
+  give(at, (Work){.does = copy, .from = source, .to = to, .size = size, .from_kept = kept});
+  return SUCCESS;
+}
+
+static CUresult cuMemcpyDtoHAsync(void* to, const void* from, size_t size, void* stream) {
+  RECORD("cuMemcpyDtoHAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  BEGIN(cuMemcpyDtoHAsync);
+  Stream* at = stream_of(stream);
+  if (!at) return INVALID_CONTEXT;
+  give(at, (Work){.does = copy, .from = (char*)from, .to = to, .size = size});
+  if (!allocated(to)) finish(at, NULL);
+  return SUCCESS;
+}
+
+static CUresult cuMemcpyAsync(void* to, const void* from, size_t size, void* stream) {
+  RECORD("cuMemcpyAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  BEGIN(cuMemcpyAsync);
+  Stream* at = stream_of(stream);
+  if (!at) return INVALID_CONTEXT;
+  finish(at, NULL);
   memcpy(to, from, size);
   return SUCCESS;
 }
 
-static CUresult cuMemcpyDtoH(void* to, const void* from, size_t size) {
-  RECORD("cuMemcpyDtoH %zu", size);
-  BEGIN(cuMemcpyDtoH);
-  memcpy(to, from, size);
-  return SUCCESS;
-}
-
-static CUresult cuMemcpyDtoD(void* to, const void* from, size_t size) {
-  RECORD("cuMemcpyDtoD %zu", size);
-  BEGIN(cuMemcpyDtoD);
-  memcpy(to, from, size);
-  return SUCCESS;
+static CUresult cuCtxSynchronize(void) {
+  RECORD("cuCtxSynchronize");
+  BEGIN(cuCtxSynchronize);
+  return depth ? SUCCESS : INVALID_CONTEXT;
 }
 
 static CUresult cuStreamSynchronize(void* stream) {
-  (void)stream;
+  RECORD("cuStreamSynchronize %llu", (unsigned long long)(uintptr_t)stream);
   BEGIN(cuStreamSynchronize);
+  Stream* at = stream_of(stream);
+  if (!at) return INVALID_CONTEXT;
+  finish(at, NULL);
   return SUCCESS;
+}
+
+static CUresult cuStreamIsCapturing(void* stream, int* status) {
+  BEGIN(cuStreamIsCapturing);
+  *status = (uintptr_t)stream == (uintptr_t)setting("FAKE_CUDA_CAPTURING", -1);
+  return SUCCESS;
+}
+
+static CUresult cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
+  BEGIN(cuPointerGetAttribute);
+  unsigned long long start = 0, size = ~0ull;
+  int device = 0;
+  for (const char* at = getenv("FAKE_CUDA_MEMORY"); at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+    if (sscanf(at, "%lli+%lli@%d", (long long*)&start, (long long*)&size, &device) != 3) abort();
+    if (start <= address && address < start + size) break;
+    if (!strchr(at, ',')) return INVALID_VALUE;
+  }
+  const Allocation* at = allocated((void*)address);
+  switch (attribute) {
+    case 2: *(unsigned*)value = at && at->on_host ? 1 : 2; return SUCCESS;  // MEMORY_TYPE: of the host, of a device
+    case 8: *(unsigned*)value = 0; return SUCCESS;                 // IS_MANAGED
+    case 9: *(int*)value = device; return SUCCESS;                 // DEVICE_ORDINAL
+    case 11: *(unsigned long long*)value = start; return SUCCESS;  // RANGE_START_ADDR
+    case 12: *(size_t*)value = size; return SUCCESS;               // RANGE_SIZE
+  }
+  return INVALID_VALUE;
 }
 
 // cuda-bindings asks for every function by its name; what is not in the table does not exist.
@@ -410,15 +749,21 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
     const char* name;
     void* function;
   } table[] = {
+      {"cuGetProcAddress", (void*)cuGetProcAddress_v2},
       FUNCTION(cuInit), FUNCTION(cuDriverGetVersion), FUNCTION(cuGetErrorName), FUNCTION(cuGetErrorString),
       FUNCTION(cuDeviceGetCount), FUNCTION(cuDeviceGet), FUNCTION(cuDeviceGetAttribute),
       FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
       FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData), FUNCTION(cuLibraryGetKernel),
       FUNCTION(cuLibraryGetGlobal), FUNCTION(cuKernelGetAttribute), FUNCTION(cuKernelSetAttribute),
-      FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchKernelEx), FUNCTION(cuMemcpyHtoD), FUNCTION(cuMemcpyDtoH),
-      FUNCTION(cuMemcpyDtoD), FUNCTION(cuStreamSynchronize), FUNCTION(cuStreamGetCtx), FUNCTION(cuKernelGetFunction),
+      FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchKernelEx), FUNCTION(cuMemcpyHtoDAsync),
+      FUNCTION(cuMemcpyDtoHAsync), FUNCTION(cuMemcpyAsync), FUNCTION(cuCtxSynchronize), FUNCTION(cuStreamSynchronize),
+      FUNCTION(cuStreamIsCapturing), FUNCTION(cuPointerGetAttribute), FUNCTION(cuStreamGetCtx), FUNCTION(cuKernelGetFunction),
       FUNCTION(cuOccupancyMaxPotentialBlockSize), FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor),
-      FUNCTION(cuOccupancyMaxPotentialClusterSize),
+      FUNCTION(cuOccupancyMaxPotentialClusterSize), FUNCTION(cuMemAlloc), FUNCTION(cuMemFree),
+      FUNCTION(cuMemHostAlloc), FUNCTION(cuMemPoolCreate), FUNCTION(cuMemPoolSetAttribute),
+      FUNCTION(cuMemAllocFromPoolAsync), FUNCTION(cuMemFreeAsync), FUNCTION(cuStreamCreate), FUNCTION(cuStreamWaitEvent),
+      FUNCTION(cuEventCreate), FUNCTION(cuEventDestroy), FUNCTION(cuEventRecord), FUNCTION(cuEventSynchronize),
+      FUNCTION(cuEventQuery),
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (strcmp(table[i].name, name)) continue;

@@ -1,0 +1,123 @@
+"""Which of several kernels of one name a call means, told from the types of its arguments."""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Parameter
+from cuda_ext.runtime.arguments import described
+from cuda_ext.runtime.device_memory import device_memory
+from cuda_ext.runtime.elements import accepted_dtypes, dtype_of_typestr
+from cuda_ext.runtime.host_arrays import Out, is_host_array
+from cuda_ext.runtime.kernel import Kernel
+from cuda_ext.runtime.launcher import LAUNCH_KEYWORDS
+
+__all__ = ["choose", "types_of"]
+
+# How well an argument fits: exactly, or after a conversion.
+_EXACT, _CONVERTED = 0, 1
+
+
+def choose(kernels: Sequence[Kernel], arguments: Sequence[object], keywords: Mapping[str, object]) -> Kernel:
+    """The one of `kernels` that fits best.
+
+    Values do not matter: an argument that is out of range is told as such. Raises :class:`ArgumentError` if
+    none fits, or if several do and none fits at least as well as all others in each argument.
+    """
+    named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
+    fits = {kernel: fit for kernel in kernels if (fit := _fit(kernel, arguments, named)) is not None}
+    best = [
+        kernel
+        for kernel, fit in fits.items()
+        if all(all(a <= b for a, b in zip(fit, other, strict=True)) for other in fits.values())
+    ]
+    if len(best) == 1:
+        return best[0]
+    given = ", ".join(_type_of(argument) for argument in (*arguments, *named.values()))
+    candidates = "".join(f"\n  {kernel.signature}" for kernel in (fits or kernels))
+    if fits:
+        raise ArgumentError(
+            f"({given}) fits several kernels; choose one with brackets, as in "
+            f'kernels["{next(iter(fits)).expression}"]:{candidates}'
+        )
+    raise ArgumentError(f"({given}) fits none of:{candidates}")
+
+
+def types_of(arguments: Iterable[object]) -> tuple[object, ...]:
+    """What :func:`choose` goes by."""
+    return tuple([x for a in arguments for x in (type(a), getattr(a, "dtype", None))])
+
+
+def _fit(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:
+    parameters = kernel.parameters
+    if len(arguments) + len(named) != len(parameters):
+        return None
+    rest = parameters[len(arguments) :]
+    if named.keys() != {parameter.name for parameter in rest}:
+        return None
+    given = [*arguments, *(named[parameter.name] for parameter in rest)]
+    found = [_fit_of(parameter, argument) for parameter, argument in zip(parameters, given, strict=True)]
+    return None if None in found else [fit for fit in found if fit is not None]
+
+
+def _fit_of(parameter: Parameter, argument: Any) -> int | None:
+    match parameter.kind:
+        case "pointer":
+            return _fit_of_pointer(parameter, argument)
+        case "integer" | "unsigned" | "enum" | "bool":
+            if not isinstance(argument, numbers.Integral) and not _is_numpy_bool(argument):
+                return None
+            return _fit_of_number(
+                parameter, argument, isinstance(argument, bool) == (parameter.kind == "bool")
+            )
+        case "float":
+            if not isinstance(argument, numbers.Real):
+                return None
+            return _fit_of_number(parameter, argument, not isinstance(argument, numbers.Integral))
+    if isinstance(argument, numbers.Real):
+        # Halves are structures to the compiler.
+        return _CONVERTED if parameter.type in ("__half", "__nv_bfloat16") else None
+    return _EXACT
+
+
+def _fit_of_number(parameter: Parameter, argument: Any, of_that_kind: bool) -> int:
+    """Numbers of Python have no width, those of numpy have one."""
+    dtype = getattr(argument, "dtype", None)
+    if dtype is None:
+        return _EXACT if of_that_kind else _CONVERTED
+    return _EXACT if dtype_of_typestr(dtype.str) in accepted_dtypes(parameter.type) else _CONVERTED
+
+
+def _fit_of_pointer(parameter: Parameter, argument: Any) -> int | None:
+    if argument is None or type(argument) is int:
+        return _CONVERTED
+    if is_host_array(argument) or isinstance(argument, Out):
+        dtype = dtype_of_typestr(argument.dtype.str)
+    else:
+        try:
+            memory = device_memory(argument)
+        except ArgumentError:
+            return _CONVERTED  # wherever it lies, the launch says what is wrong with it
+        if memory is None:
+            return None
+        dtype = memory.dtype
+    accepted = accepted_dtypes(parameter.element or "void")
+    if not accepted or not dtype:
+        return _CONVERTED
+    return _EXACT if dtype in accepted else None
+
+
+def _type_of(argument: Any) -> str:
+    dtype = getattr(argument, "dtype", None)
+    if dtype is None:
+        return described(argument) if argument is None else type(argument).__name__
+    return f"{type(argument).__name__} of {str(dtype).removeprefix('torch.')}"
+
+
+def _is_numpy_bool(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.bool_)

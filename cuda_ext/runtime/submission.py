@@ -1,0 +1,107 @@
+"""How a specialised launch hands checked arguments to the driver.
+
+In C, where ``_launch.c`` was compiled with this package: arguments go from Python objects onto the stack, and
+from there to the driver. Otherwise they are packed into memory that no other launch uses, and cuda-bindings
+calls the driver.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cuda_ext.runtime.arguments import Field
+from cuda_ext.runtime.driver import Driver
+
+if TYPE_CHECKING:
+    from cuda_ext.runtime.launcher import Launcher
+
+__all__ = ["Submission", "submission"]
+
+_IN_C = """
+        status = launch(entry, loaded.address, x, y, z, u, v, w, shared, handle, {values})
+    except Exception:
+        pass
+    else:
+        if status:
+"""
+_IN_C_CONFIGURED = """
+        status = launch(entry, address, pointer, {values})
+    except Exception:
+        pass
+    else:
+        if status:
+"""
+_IN_PYTHON = """
+        buffer = pop_buffer()
+        memory, addresses, _ = buffer
+        pack_into(memory, 0, {values})
+    except Exception:
+        pass
+    else:
+        status, = launch(loaded.function, x, y, z, u, v, w, shared, handle, addresses, 0)
+        push_buffer(buffer)
+        if status is not success:
+"""
+_IN_PYTHON_CONFIGURED = """
+        buffer = pop_buffer()
+        memory, addresses, _ = buffer
+        pack_into(memory, 0, {values})
+    except Exception:
+        pass
+    else:
+        status, = launch(config, function, addresses, 0)
+        push_buffer(buffer)
+        if status is not success:
+"""
+
+# What _launch.c knows, besides bytes, and how many.
+_LETTERS = frozenset("bhiqBHIQfd")
+_MOST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The ``text`` from the end of a ``try`` block up to the condition of a failure, and what it refers to.
+
+    It stands where ``loaded`` and the launch configuration are known, and ``v0``, ``v1``, ... are the values.
+    """
+
+    text: str
+    names: dict[str, Any]
+
+
+def submission(launcher: Launcher, driver: Driver, *, configured: bool) -> Submission:
+    """For the arguments of `launcher`, through ``cuLaunchKernelEx`` if `configured`."""
+    function = "cuLaunchKernelEx" if configured else "cuLaunchKernel"
+    values = "".join(f"v{i}, " for i in range(len(launcher.fields)))
+    if (entry := _entry(launcher.fields, driver, function)) is not None:
+        from cuda_ext.runtime import _launch
+
+        launch = _launch.launch_configured if configured else _launch.launch
+        text = _IN_C_CONFIGURED if configured else _IN_C
+        return Submission(text.format(values=values), {"launch": launch, "entry": entry})
+    text = _IN_PYTHON_CONFIGURED if configured else _IN_PYTHON
+    names = {
+        "launch": getattr(driver.api, function),
+        "pack_into": launcher.packing.pack_into,
+        "pop_buffer": launcher.buffers.pop,
+        "push_buffer": launcher.buffers.append,
+        "success": driver.api.CUresult.CUDA_SUCCESS,
+    }
+    return Submission(text.format(values=values), names)
+
+
+def _entry(fields: Sequence[Field], driver: Driver, function: str) -> bytes | None:
+    """The driver's `function` and the letters of `fields`, for ``_launch.c`` if there is that."""
+    try:
+        from cuda_ext.runtime import _launch  # noqa: F401
+    except ImportError:
+        return None
+    letters = "".join("s" if field.format.endswith("s") else field.format for field in fields)
+    if len(letters) > _MOST or not _LETTERS | {"s"} >= set(letters):
+        return None
+    address, _ = driver.call("cuGetProcAddress", function.encode(), 12000, 0)
+    return struct.pack("P", int(address)) + letters.encode()

@@ -1,0 +1,199 @@
+"""Repeated launches of one small kernel by everything that can launch it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+import timeit
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from launching.c_launch import CLaunch
+from launching.kernels import NAME, SOURCE
+
+__all__ = ["measure"]
+
+Batch = Callable[[int], float]
+N = 32
+
+
+def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str, Any]:
+    """Microseconds per launch of each contender, and why others are missing."""
+    import torch
+
+    sys.path.insert(0, str(package))
+    kernels: Any = importlib.import_module(NAME)
+    contenders: dict[str, Batch] = {}
+    left_out: dict[str, str] = {}
+    for group in (_c, _ours, _ours_with_cupy, _cuda_core, _cupy, _triton, _numba, _torch):
+        try:
+            for name, launch in group(kernels, directory):
+                contenders[name] = launch
+                launch(batch)  # compiles, loads, warms up
+        except Exception as error:  # whatever is amiss with one contender, the others go on
+            left_out[group.__name__.strip("_")] = f"{type(error).__name__}: {error}".splitlines()[0]
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, launch in contenders.items():
+            torch.cuda.synchronize()
+            samples[name].append(1e6 * launch(batch))
+    torch.cuda.synchronize()
+    result = {
+        name: {"median": median(taken), "p10": quantiles(taken, n=10)[0], "p90": quantiles(taken, n=10)[-1]}
+        for name, taken in samples.items()
+    }
+    return {"contenders": result, "left_out": left_out, "rounds": rounds, "batch": batch}
+
+
+def _timed(statement: str, **names: object) -> Batch:
+    """`statement` in a loop that costs nothing else."""
+    timer = timeit.Timer(statement, globals={"N": N, **names})
+    return lambda times: timer.timeit(times) / times
+
+
+def _tensors(count: int) -> list[Any]:
+    import torch
+
+    return [torch.zeros(N, device="cuda") for _ in range(count)]
+
+
+def _c(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
+    import torch
+
+    compiled = CLaunch(directory)
+    stream = torch.cuda.current_stream().cuda_stream
+    x, y = _tensors(2)
+    kernels.axpy_c(N, 2.0, x, y, grid=1, block=32)
+    values = [
+        ctypes.c_int(N),
+        ctypes.c_float(2),
+        ctypes.c_void_p(x.data_ptr()),
+        ctypes.c_void_p(y.data_ptr()),
+    ]
+    function = int(kernels.axpy_c._launcher.ready[0].function)
+    yield "C, 4 arguments", lambda times, _=(x, y): compiled.seconds(function, stream, values, times)
+    tensors = _tensors(9)
+    kernels.many(N, 2.0, *tensors, 1, 2, 3.0, 4.0, 5, grid=1, block=32)
+    numbers = [ctypes.c_int(1), ctypes.c_int(2), ctypes.c_float(3), ctypes.c_float(4), ctypes.c_longlong(5)]
+    more = [*values[:2], *(ctypes.c_void_p(t.data_ptr()) for t in tensors), *numbers]
+    wide = int(kernels.many._launcher.ready[0].function)
+    yield "C, 16 arguments", lambda times, _=tensors: compiled.seconds(wide, stream, more, times)
+
+
+def _ours(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    import torch
+
+    x, y = _tensors(2)
+    a, b = x.data_ptr(), y.data_ptr()
+    axpy = kernels.axpy["float"]
+    stream = torch.cuda.current_stream().cuda_stream
+    yield "ours, addresses", _timed("axpy(N, 2.0, a, b, grid=1, block=32, stream=stream)", **vars())
+    yield "ours, torch tensors", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+    yield (
+        "ours, looked up each time",
+        _timed('kernels.axpy["float"](N, 2.0, x, y, grid=1, block=32)', **vars()),
+    )
+    yield "ours, instantiation from dtypes", _timed("kernels.axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+    yield "ours, threads=", _timed("axpy(N, 2.0, x, y, threads=N)", **vars())
+    yield "ours, grid and block as tuples", _timed("axpy(N, 2.0, x, y, grid=(1, 1), block=(32, 1))", **vars())
+    bound = axpy.bind(grid=1, block=32, stream=stream)
+    yield "ours, bind, addresses", _timed("bound(N, 2.0, a, b)", **vars())
+    yield "ours, bind, torch tensors", _timed("bound(N, 2.0, x, y)", **vars())
+    tensors = _tensors(9)
+    yield (
+        "ours, 16 arguments, 9 torch tensors",
+        _timed(
+            "many(N, 2.0, p, q, r, s, t, u, v, w, x, 1, 2, 3.0, 4.0, 5, grid=1, block=32)",
+            many=kernels.many,
+            **dict(zip("pqrstuvwx", tensors, strict=True)),
+        ),
+    )
+
+
+def _ours_with_cupy(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    import cupy
+
+    x, y = cupy.zeros(N, "f4"), cupy.zeros(N, "f4")
+    axpy = kernels.axpy["float"]
+    yield "ours, CuPy arrays", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+
+
+def _cuda_core(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    import torch
+    from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
+
+    device = Device(0)
+    device.set_current()
+    options = ProgramOptions(std="c++17", arch=f"sm_{device.arch}")
+    program = Program(SOURCE, code_type="c++", options=options)
+    kernel = program.compile("cubin", name_expressions=("axpy<float>",)).get_kernel("axpy<float>")
+    x, y = _tensors(2)
+
+    class Current:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, torch.cuda.current_stream().cuda_stream
+
+    def as_used() -> None:
+        stream = device.create_stream(Current())
+        config = LaunchConfig(grid=1, block=32)
+        launch(stream, config, kernel, ctypes.c_int(N), ctypes.c_float(2), x.data_ptr(), y.data_ptr())
+
+    yield "cuda.core, as used with torch", _timed("as_used()", **vars())
+    stream, config = device.create_stream(Current()), LaunchConfig(grid=1, block=32)
+    n, a, p, q = ctypes.c_int(N), ctypes.c_float(2), x.data_ptr(), y.data_ptr()
+    yield "cuda.core, all prepared", _timed("launch(stream, config, kernel, n, a, p, q)", **vars())
+
+
+def _cupy(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    import cupy
+
+    kernel = cupy.RawKernel(SOURCE, "axpy_c")
+    x, y = cupy.zeros(N, "f4"), cupy.zeros(N, "f4")
+    n, a = cupy.int32(N), cupy.float32(2)
+    yield "CuPy RawKernel, CuPy arrays", _timed("kernel((1,), (32,), (n, a, x, y))", **vars())
+    u, v = _tensors(2)
+
+    def from_torch() -> None:
+        kernel((1,), (32,), (cupy.int32(N), cupy.float32(2), cupy.asarray(u), cupy.asarray(v)))
+
+    yield "CuPy RawKernel, torch tensors", _timed("from_torch()", **vars())
+
+
+def _triton(_kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
+    # Triton reads a kernel's source from its file.
+    (directory / "triton_axpy.py").write_text(
+        "import triton\n"
+        "import triton.language as tl\n\n\n"
+        "@triton.jit\n"
+        "def axpy(n, a, x, y, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(y + i, tl.load(y + i, i < n) + a * tl.load(x + i, i < n), i < n)\n"
+    )
+    sys.path.insert(0, str(directory))
+    axpy = importlib.import_module("triton_axpy").axpy
+    x, y = _tensors(2)
+    yield "Triton, torch tensors", _timed("axpy[(1,)](N, 2.0, x, y, BLOCK=32)", **vars())
+
+
+def _numba(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    from numba import cuda
+
+    @cuda.jit("void(int32, float32, float32[::1], float32[::1])")
+    def axpy(n: Any, a: Any, x: Any, y: Any) -> None:
+        i = cuda.grid(1)
+        if i < n:
+            y[i] += a * x[i]
+
+    x, y = cuda.device_array(N, "f4"), cuda.device_array(N, "f4")
+    configured = axpy[1, 32]
+    yield "Numba, its own arrays", _timed("configured(N, 2.0, x, y)", **vars())
+
+
+def _torch(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+    x, y = _tensors(2)
+    yield "torch, y.add_(x)", _timed("y.add_(x)", **vars())
+    op = kernels.axpy["float"].torch_op("bench::axpy", block=32, threads="n")
+    yield "torch custom op, made by ours", _timed("op(N, 2.0, x, y)", **vars())
