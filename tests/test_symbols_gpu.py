@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -156,9 +155,9 @@ def test_what_does_not_fit_is_refused(kernels: Any, on_gpu: Any) -> None:
         kernels.matrix.copy_from(on_gpu(np.zeros((3, 3), "i4")))
     if hasattr(wide, "block_until_ready"):  # a slice of JAX's is a copy
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Numba transposes with a small grid
-        views = wide[:, ::2], on_gpu(NINE).T
+    views = [wide[:, ::2]]
+    if not type(wide).__module__.startswith("numba"):  # which copies to transpose
+        views.append(on_gpu(NINE).T)
     for view in views:
         with pytest.raises(ArgumentError, match="expected a contiguous array, found one with gaps"):
             kernels.matrix.copy_from(view)

@@ -305,7 +305,7 @@ class On:
     is_device_accessible = True
     handle = 0x100
     def __init__(self, device): self.device_id = device
-launch = kernels.gemm.bind(grid=1, block=1)
+launch = kernels.gemm.bind(grid=1, block=1, stream=9)
 """
 
 
@@ -317,7 +317,7 @@ for device in 0, 1, 2:
     kernels.even(65536, 2.0, 0, On(device), grid=1, block=1)
 for _ in range(3):
     for device in 0, 1, 2:
-        kernels.gemm(65536, 2.0, 0, On(device), grid=1, block=1)
+        kernels.gemm(65536, 2.0, 0, On(device), grid=1, block=1, stream=9)
         launch(65536, 2.0, 0, On(device))
         kernels.gemm(65536, 2.0, 0, None, grid=1, block=1, stream=1000 * device + 9)
 kernels.gemm.explain(65536, 2.0, 0, On(1))

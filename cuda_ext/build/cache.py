@@ -150,5 +150,7 @@ class FileDigests:
     def save(self) -> None:
         """Keep what was learned for the next build."""
         if self._changed:
-            self._store.put(self._key, json.dumps(self._known).encode())
+            # Each isolated build has files of its own, which are gone afterwards.
+            kept = {p: known for p, known in self._known.items() if p in self._seen or os.path.exists(p)}
+            self._store.put(self._key, json.dumps(kept).encode())
             self._changed = False

@@ -80,8 +80,8 @@ class WorkerPool(Executor):
         self._processes: dict[int, process.Child] = {}
         self._lock = threading.Lock()
         self._ended = False
-        # Tasks in a row in which workers died.
-        self._lost = 0
+        # The sources in a row for which workers died.
+        self._lost: set[str] = set()
         self._scratch = tempfile.mkdtemp(prefix="cuda_ext-")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -139,35 +139,42 @@ class WorkerPool(Executor):
             with suppress(OSError):
                 worker.send(requests, task)
                 if (answer := worker.receive(answers)) is not None:
-                    self._lost = 0
+                    self._lost.clear()
                     result, error = pickle.loads(answer)  # noqa: S301 - from a process of ours
                     if error:
                         raise error
                     return result
-            if self._ended:
-                break
             with self._lock:
+                if self._ended:
+                    raise _cancelled()
                 how = _how(process.end(self._processes.pop(number)))
-        self._lost += 1
+        self._lost.add(task.jobs[0].name)
         if shutil.disk_usage(self._scratch).free < _SPACE:
             raise BuildError(
                 f"{self._scratch}: is full; free some space, or set TMPDIR to a directory with more"
             )
-        if self._lost > 2:
+        if len(self._lost) > 2:
+            sources = ", ".join(sorted(self._lost))
             raise BuildError(
-                f"the processes that compile end at once ({how}); if there is too little memory for "
-                f"{self._count} of them, set MAX_JOBS to fewer"
+                f"the processes that compile end at once ({how}), whatever the source ({sources}); if there is "
+                f"too little memory for {self._count} of them, set MAX_JOBS to fewer"
             )
         raise CompilationError(f"{task}: the compiler's process {how}, twice")
 
     def _worker(self, number: int) -> tuple[IO[bytes], IO[bytes]]:
         """The pipes to a worker and from it."""
         with self._lock:
+            if self._ended:
+                raise _cancelled()
             if number not in self._processes:
                 Path(self._scratch).mkdir(mode=0o700, exist_ok=True)
                 self._processes[number] = process.start_python(_START, json.dumps(sys.path), self._scratch)
             child = self._processes[number]
         return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+
+
+def _cancelled() -> BuildError:
+    return BuildError("the build was ended")
 
 
 def _how(exit_code: int) -> str:

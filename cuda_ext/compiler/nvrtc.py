@@ -87,10 +87,7 @@ class Nvrtc:
         last = min(architectures)
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
         program, trace = self._run(unit, options)
-        return tuple(
-            read_image(a, program.image(a.kind), program.log if a == last else "", trace)
-            for a in architectures
-        )
+        return tuple(read_image(a, program.image(a.kind), program.log, trace) for a in architectures)
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
