@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Unit
+from cuda_ext.manifest import Kernel, Unit
 from cuda_ext.runtime.launch import extents
 from cuda_ext.runtime.streams import stream_handle
 from tests.loader_fixtures import (
     AXPY,
     SAMPLE,
     Run,
+    signature,
     single_image,
+    write_module,
     write_package,
 )
 
@@ -131,6 +133,29 @@ def test_a_launch_reaches_the_driver_as_it_was_asked_for(with_driver: WithDriver
         "cuLaunchKernelEx plain grid=2,1,1 block=1,1,1 shared=0 stream=0 device=0 cooperative=1",
     ]
     assert run.calls.count("cuLibraryLoadData") == 1
+
+
+@host_compiler
+def test_parameters_may_have_any_names(with_driver: WithDriver, tmp_path: Path) -> None:
+    names = ("a1", "a0", "self", "absent", "shared")
+    kernel = Kernel("odd", "odd", 0, signature(*(f"integer 4 int {name}" for name in names)))
+    write_module(tmp_path, "odd.kernels", [kernel])
+    run = with_driver(
+        """
+        from odd import kernels
+        bound = kernels.odd.bind(grid=1, block=1)
+        given = {"a1": 1, "a0": 2, "self": 3, "absent": 4}
+        for _ in range(3):
+            kernels.odd(1, 2, 3, 4, 5, grid=1, block=1)
+            bound(1, 2, 3, 4, 5)
+            caught(kernels.odd, **given, grid=1, block=1)
+            caught(bound, 1, 2, 3, 4, a4=5)
+        """
+    )
+    packed = " ".join(f"{number:02x}000000" for number in range(1, 6))
+    assert [launch[-len(packed) :] for launch in run.launches] == [packed] * 6
+    told = ["missing: shared", "no parameter 'a4' is left to be given by name"] * 3
+    assert all(expected in line for expected, line in zip(told, run.output, strict=True))
 
 
 @host_compiler

@@ -156,8 +156,8 @@ class WorkerPool(Executor):
         if len(self._lost) > 2:
             sources = ", ".join(sorted(self._lost))
             raise BuildError(
-                f"the processes that compile end at once ({how}), whatever the source ({sources}); if there is "
-                f"too little memory for {self._count} of them, set MAX_JOBS to fewer"
+                f"the processes that compile end at once ({how}), whatever the source ({sources}); if there "
+                f"is too little memory for {self._count} of them, set MAX_JOBS to fewer"
             )
         raise CompilationError(f"{task}: the compiler's process {how}, twice")
 

@@ -12,7 +12,8 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16
 from dataclasses import dataclass
 from typing import Any
 
-from cuda_ext.errors import ArgumentError
+from cuda_ext.errors import ArgumentError, DriverError
+from cuda_ext.runtime.driver import open_driver
 
 __all__ = ["CPU", "View", "strided", "view"]
 
@@ -115,11 +116,18 @@ def strided(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
 def _lent(value: Any) -> _Lent:
     if table := _table(type(value)):
         return _through_table(value, table)
-    _check_reachable(int(value.__dlpack_device__()[0]))
+    kind, device = map(int, value.__dlpack_device__())
+    _check_reachable(kind)
+    refusals = BufferError, RuntimeError, TypeError, ValueError
     try:
         owner = _capsule(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise ArgumentError(f"expected an array that can be lent: {error}") from None
+    except refusals as error:
+        try:
+            # PyTorch lends what is on the current GPU only.
+            with open_driver().device(device).current():
+                owner = _capsule(value)
+        except (*refusals, DriverError):
+            raise ArgumentError(f"expected an array that can be lent: {error}") from None
     name = _capsule_name(owner)
     pointer = _capsule_pointer(owner, name)
     if name == b"dltensor_versioned":

@@ -164,7 +164,8 @@ def _made(
     ambient = _ambient([f"s{i}" for i in pointers]) if stream is None else str(stream)
     submitted = submission(launcher, driver, configured=template is _BOUND)
     text = template.format(
-        parameters="".join(f"a{i}=absent, " for i in range(count)),
+        # The kernel's own names are other ones, or even these.
+        parameters="".join(f"a{i}=absent, " for i in range(count)) + ("/, " if count else ""),
         # Arguments are given in order, so that the last one tells.
         absent=f" or a{count - 1} is absent" if count else "",
         conversions="".join(_conversion(i, field, driver.count) for i, field in numbered),
