@@ -49,6 +49,7 @@ class Tensor:
         self.is_cuda = device >= 0
         self.device = f"cuda:{device}" if self.is_cuda else "cpu"
         self.shape = array.shape
+        self.negated = False
         self._ordinal = device
         self._address = array.ctypes.data if address is None else address
 
@@ -69,6 +70,9 @@ class Tensor:
 
     def is_conj(self) -> bool:
         return False
+
+    def is_neg(self) -> bool:
+        return self.negated
 
     def __index__(self) -> int:
         raise AssertionError("would wait for the GPU")

@@ -42,8 +42,9 @@ def test_the_newer_capsule_is_asked_for_first() -> None:
     new, old = Lent(FLOATS), Lent(FLOATS, versioned=False)
     seen(new)
     seen(old)
-    assert new.requests == [{"stream": 1, "max_version": (1, 0)}]
-    assert old.requests == [{"stream": 1, "max_version": (1, 0)}, {"stream": 1}]
+    newest = {"stream": 1, "max_version": (1, 0), "copy": False}
+    assert new.requests == [newest]
+    assert old.requests == [newest, {"stream": 1, "max_version": (1, 0)}, {"stream": 1}]
 
 
 @pytest.mark.parametrize("how", KINDS.values(), ids=KINDS)
@@ -72,7 +73,12 @@ def test_data_may_begin_later(how: Any) -> None:
 
 def test_read_only_is_told_by_a_flag() -> None:
     assert seen(Lent(FLOATS, flags=1)).read_only
-    assert not seen(Lent(FLOATS, flags=2)).read_only  # it was copied
+    assert not seen(Lent(FLOATS, flags=0)).read_only
+
+
+def test_a_copy_that_is_lent_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="found one that lends a copy"):
+        seen(Lent(FLOATS, flags=2))
 
 
 @pytest.mark.parametrize("kind", [3, 13])

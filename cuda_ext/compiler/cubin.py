@@ -52,11 +52,6 @@ class Cubin:
     defined: Mapping[str, Binding]
     undefined: frozenset[str]
 
-    @property
-    def calls_device_runtime(self) -> bool:
-        """Whether device code asks for what ``cudadevrt`` brings, such as launches from kernels."""
-        return any(name.startswith(("cuda", "__cuda")) for name in self.undefined)
-
 
 def read_cubin(data: bytes) -> Cubin:
     """Read all that is there to know; raise :class:`BuildError` unless `data` is a whole cubin."""

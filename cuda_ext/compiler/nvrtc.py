@@ -128,8 +128,9 @@ class Nvrtc:
         yield [f"-fdevice-time-trace={self._scratch / 'trace'}"], spans
         file = self._scratch / "trace.json"
         with suppress(FileNotFoundError):
-            spans += read_time_trace(file.read_bytes())
+            content = file.read_bytes()
             file.unlink()  # or NVRTC adds to it
+            spans += read_time_trace(content)
 
     def _options(self, unit: TranslationUnit) -> list[str]:
         # Without a seed, internal names hold the time and the process id.

@@ -2,8 +2,8 @@
  *
  * Everything works without this module; see cuda_ext/runtime/submission.py, which says what it does. Both
  * functions take an entry, bytes that hold the address of the driver's function and then a letter of Python's
- * `struct` for each argument, and return the driver's status. The arguments lie on this thread's stack, so that
- * nothing is shared while the interpreter is released.
+ * `struct` for each argument, and return the driver's status, or -1 if something does not fit and nothing was
+ * launched. The arguments lie on this thread's stack, so that nothing is shared while the interpreter is released.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -101,15 +101,21 @@ static int begin(Call* call, PyObject* const* objects, Py_ssize_t count, Py_ssiz
   return 0;
 }
 
+/* Not an error: whoever asked tries again with care, and finds out what is wrong. */
+static PyObject* nothing(void) {
+  PyErr_Clear();
+  return PyLong_FromLong(-1);
+}
+
 static PyObject* launch(PyObject* module, PyObject* const* objects, Py_ssize_t count) {
   (void)module;
   enum { FIXED = 10 };
   Call call;
   uint64_t numbers[FIXED] = {0};
-  if (begin(&call, objects, count, FIXED)) return NULL;
+  if (begin(&call, objects, count, FIXED)) return nothing();
   for (int i = 1; i < FIXED; i++) {
     const int bytes = i == 1 || i == FIXED - 1 ? 8 : 4;
-    if (take_unsigned(objects[i], bytes, &numbers[i])) return NULL;
+    if (take_unsigned(objects[i], bytes, &numbers[i])) return nothing();
   }
   const uint64_t* at = numbers + 2;
   int status;
@@ -126,8 +132,8 @@ static PyObject* launch_configured(PyObject* module, PyObject* const* objects, P
   enum { FIXED = 3 };
   Call call;
   uint64_t function, config;
-  if (begin(&call, objects, count, FIXED)) return NULL;
-  if (take_unsigned(objects[1], 8, &function) || take_unsigned(objects[2], 8, &config)) return NULL;
+  if (begin(&call, objects, count, FIXED)) return nothing();
+  if (take_unsigned(objects[1], 8, &function) || take_unsigned(objects[2], 8, &config)) return nothing();
   int status;
   Py_BEGIN_ALLOW_THREADS;
   status = ((LaunchConfigured*)call.entry)((const Config*)(uintptr_t)config, (void*)(uintptr_t)function,

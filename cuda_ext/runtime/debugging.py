@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
@@ -25,7 +26,9 @@ __all__ = ["enabled", "examined", "synchronise"]
 _ON_THE_HOST = 1  # CU_MEMORYTYPE_HOST: pinned, and every GPU reaches it
 
 
+@cache
 def enabled() -> bool:
+    """What the environment says when this is first asked, at the first launch of the process."""
     return os.environ.get("CUDA_EXT_DEBUG", "") not in ("", "0")
 
 

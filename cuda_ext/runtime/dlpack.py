@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from cuda_ext.runtime.driver import open_driver
 __all__ = ["CPU", "View", "strided", "view"]
 
 CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
-_READ_ONLY = 1
+_READ_ONLY, _COPIED = 1, 2
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 
@@ -67,10 +68,11 @@ class _Exchange(ctypes.Structure):
 _TENSOR_FROM_OBJECT = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, POINTER(_Tensor))
 _CURRENT_STREAM = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
 
-_capsule_name = ctypes.pythonapi.PyCapsule_GetName
-_capsule_name.restype, _capsule_name.argtypes = c_char_p, (ctypes.py_object,)
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, (ctypes.py_object, c_char_p)
+# Of our own, since those of ctypes.pythonapi are everybody's.
+_capsule_name = ctypes.PYFUNCTYPE(c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,18 @@ def _lent(value: Any) -> _Lent:
     pointer = _capsule_pointer(owner, name)
     if name == b"dltensor_versioned":
         versioned = _Versioned.from_address(pointer)
+        if versioned.flags & _COPIED:
+            raise ArgumentError("expected an array that can be lent, found one that lends a copy")
         return _Lent(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
     return _Lent(_Tensor.from_address(pointer), False, lambda _: 0, owner)
 
 
 def _capsule(value: Any) -> object:
     # Stream 0 is ambiguous in DLPack: 1 is the legacy default stream, in which we then launch.
-    try:
-        return value.__dlpack__(stream=1, max_version=(1, 0))
-    except TypeError:
-        return value.__dlpack__(stream=1)
+    for options in ({"max_version": (1, 0), "copy": False}, {"max_version": (1, 0)}):
+        with suppress(TypeError):  # that of an older version
+            return value.__dlpack__(stream=1, **options)
+    return value.__dlpack__(stream=1)
 
 
 def _table(kind: type) -> _Exchange | None:

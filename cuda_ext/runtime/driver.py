@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 
-__all__ = ["Device", "Driver", "Prepared", "gpu_available", "lock", "open_driver"]
+__all__ = ["Device", "Driver", "Prepared", "gpu_available", "is_open", "lock", "open_driver"]
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -155,8 +155,12 @@ class Driver:
         return int(self.call("cuDeviceGetCount"))
 
     def device(self, ordinal: int) -> Device:
-        """The GPU of that number, counted as CUDA does."""
+        """The GPU of that number, counted as CUDA does. Raises :class:`NoDeviceError` if there is none."""
         if ordinal not in self._devices:
+            if not 0 <= ordinal < self.count:
+                raise NoDeviceError(
+                    f"there is no GPU {ordinal}; this process sees {self.count}, counted from 0"
+                )
             # Two threads may both come here; one of the two stays.
             self._devices.setdefault(ordinal, Device(self, ordinal))
         return self._devices[ordinal]
@@ -216,6 +220,11 @@ def open_driver() -> Driver:
     if isinstance(_outcome, DriverError):
         raise copy(_outcome)
     return _outcome
+
+
+def is_open() -> bool:
+    """Whether the driver has been opened, and can be used."""
+    return isinstance(_outcome, Driver)
 
 
 def gpu_available() -> bool:

@@ -69,8 +69,8 @@ class Pending:
                     self._copies.bring_back(done=True)
                 except DriverCallError as error:
                     self._error = error
-                finally:
-                    self._end()
+                # Whatever else comes between, such as an interrupt, leaves everything for another call.
+                self._end()
             if self._error:
                 self._failed(self._error)
 

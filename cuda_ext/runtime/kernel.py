@@ -50,6 +50,8 @@ class Kernel(partial[Any]):
     # faster than to a __call__.
 
     _launcher: Launcher
+    # All that it ever was an application of: another thread may be about to call one that is superseded.
+    _functions: list[Callable[..., Any]]
 
     @classmethod
     def of(cls, launcher: Launcher) -> Self:
@@ -64,6 +66,7 @@ class Kernel(partial[Any]):
 
         made = type(cls.__name__, (cls,), {"__doc__": _help(launcher.kernel)})(launch)
         made._launcher = launcher
+        made._functions = [launch]
         return made
 
     if TYPE_CHECKING:
@@ -154,6 +157,7 @@ class Kernel(partial[Any]):
 
     def _specialise(self) -> None:
         call = specialised.call(self._launcher, self._specialise)
+        self._functions.append(call)
         self.__setstate__((call, (), {}, vars(self)))  # type: ignore[attr-defined]
 
     @property

@@ -157,7 +157,12 @@ def _spread(threads: int, options: LaunchOptions, kernel: LoadedKernel) -> tuple
     else:
         block = extents("block", options.block, kernel.device.largest_block)
     grid = max(1, -(-threads // math.prod(block)))
-    return extents("threads", grid, kernel.device.largest_grid), block
+    if grid > (most := kernel.device.largest_grid[0]):
+        raise ArgumentError(
+            f"threads: expected at most {most * math.prod(block)} in blocks of {math.prod(block)}, "
+            f"found {threads}"
+        )
+    return (grid, 1, 1), block
 
 
 def _cluster(value: Dim, grid: Extents, kernel: LoadedKernel) -> Extents:

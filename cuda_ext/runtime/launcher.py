@@ -27,10 +27,12 @@ __all__ = ["LAUNCH_KEYWORDS", "Buffer", "Configs", "Launcher"]
 
 # Memory for the arguments of one launch, the address of the array that points at each, and that array.
 Buffer = tuple[bytearray, int, Any]
-# By device and stream: the function and its ``CUlaunchConfig``, and the addresses of both.
-Configs = Prepared[tuple[int, int], tuple[Any, Any, int, int]]
+# By device and stream: the function and its ``CUlaunchConfig``, the addresses of both, and what they are of.
+Configs = Prepared[tuple[int, int], tuple[Any, Any, int, int, Launch]]
 
 _OPTIONS = {field.name for field in dataclasses.fields(LaunchOptions)}
+# So many streams a bound function remembers.
+_MOST_CONFIGS = 256
 # The keywords of a call that name no parameter.
 LAUNCH_KEYWORDS = _OPTIONS | {"stream"}
 
@@ -90,7 +92,11 @@ class Launcher:
         chosen.ready[device.ordinal] = loaded
         if configs is not None:
             config = launch.config(driver.api, handle)
-            configs[chosen][device.ordinal, handle] = loaded.function, config, loaded.address, config.getPtr()
+            known = configs[chosen]
+            if len(known) >= _MOST_CONFIGS:
+                known.clear()
+            addresses = loaded.address, config.getPtr()
+            known[device.ordinal, handle] = loaded.function, config, *addresses, launch
         return pending
 
     def located(
@@ -156,7 +162,10 @@ class Launcher:
 
     def _submit(self, loaded: LoadedKernel, launch: Launch, stream: int, values: Sequence[Any]) -> None:
         driver = loaded.device.driver
-        buffer = self.buffers.pop() if self.buffers else self._new_buffer()
+        try:
+            buffer = self.buffers.pop()
+        except IndexError:
+            buffer = self._new_buffer()
         memory, addresses, _ = buffer
         self.packing.pack_into(memory, 0, *(v.address if isinstance(v, DeviceMemory) else v for v in values))
         try:

@@ -107,6 +107,10 @@ def _only(library: Library, symbols: tuple[manifest.Symbol, ...]) -> manifest.Sy
     return symbols[0]
 
 
+# So many combinations of types a template remembers.
+_MOST_CHOSEN = 1000
+
+
 class Namespace:
     """A C++ namespace: its attributes are the kernels, symbols and namespaces in it."""
 
@@ -183,10 +187,11 @@ class KernelTemplate:
         if len(self.__kernels) == 1:
             return self.__kernels[0](*arguments, **keywords)
         types = types_of(arguments)
-        kernel = self.__chosen.get(types)
+        kernel = self.__chosen.get(types) if types else None
         if kernel is None or len(kernel.parameters) != len(arguments):
             kernel = choose(self.__kernels, arguments, keywords)
-            self.__chosen[types] = kernel
+            if types and len(self.__chosen) < _MOST_CHOSEN:
+                self.__chosen[types] = kernel
         return kernel(*arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:

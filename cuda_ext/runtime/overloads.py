@@ -47,9 +47,18 @@ def choose(kernels: Sequence[Kernel], arguments: Sequence[object], keywords: Map
     raise ArgumentError(f"({given}) fits none of:{candidates}")
 
 
-def types_of(arguments: Iterable[object]) -> tuple[object, ...]:
-    """What :func:`choose` goes by."""
-    return tuple([x for a in arguments for x in (type(a), getattr(a, "dtype", None))])
+def types_of(arguments: Iterable[object]) -> tuple[object, ...] | None:
+    """What :func:`choose` goes by; ``None`` if the types alone do not tell."""
+    types: list[object] = []
+    for argument in arguments:
+        type_, dtype = type(argument), getattr(argument, "dtype", None)
+        if dtype is None and type_ not in _TELLING:
+            return None
+        types += type_, dtype
+    return tuple(types)
+
+
+_TELLING = frozenset({bool, int, float, complex, bytes, type(None)})
 
 
 def _fit(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:

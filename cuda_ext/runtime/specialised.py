@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from cuda_ext.errors import DriverCallError
 from cuda_ext.runtime import debugging
 from cuda_ext.runtime.arguments import Field
 from cuda_ext.runtime.device_memory import DeviceMemory
-from cuda_ext.runtime.driver import Device, Prepared, open_driver
+from cuda_ext.runtime.driver import Device, Prepared, is_open, open_driver
 from cuda_ext.runtime.elements import accepted_dtypes
 from cuda_ext.runtime.launch import Extents, Launch, LaunchOptions
 from cuda_ext.runtime.launcher import Configs, Launcher
@@ -62,8 +64,8 @@ def bound({parameters}*more, **named):
         if named or more{absent}:
             raise Uncommon
 {conversions}{place}
-        function, config, address, pointer = {configs}[device, {ambient}]{submission}
-            failed(status, ({arguments}))
+        function, config, address, pointer, launched = {configs}[device, {ambient}]{submission}
+            failed(status, ({arguments}), launched)
         return
     return carefully(({arguments}*more,), named)
 """
@@ -91,7 +93,7 @@ _ADDRESS = """
 """
 
 
-class _Uncommon(Exception):
+class _Uncommon(ValueError):
     pass
 
 
@@ -114,7 +116,7 @@ def call(launcher: Launcher, outdated: Callable[[], None]) -> Callable[..., Any]
     def failed(
         status: Any, grid: Extents, block: Extents, arguments: tuple[object, ...], shared: int, stream: int
     ) -> None:
-        if not _lacks_context(status):
+        if not _launched_nothing(status):
             _refused(launcher, status, Launch(grid, block, shared))
         carefully(arguments, {}, grid=grid, block=block, shared=shared, stream=stream)
 
@@ -133,20 +135,26 @@ def bound(launcher: Launcher, options: LaunchOptions, stream: object) -> Callabl
         given = [a for a in arguments if a is not _absent]
         return launcher.launch(given, named, options, stream, configs)
 
-    def failed(status: Any, arguments: tuple[object, ...]) -> None:
-        if not _lacks_context(status):
-            device = open_driver().device(0)
-            values = [
-                field.value(argument) for field, argument in zip(launcher.fields, arguments, strict=True)
-            ]
-            chosen = launcher.chosen(device, values)
-            _refused(launcher, status, Launch.checked(options, chosen.loaded(device)))
+    def failed(status: Any, arguments: tuple[object, ...], launched: Launch) -> None:
+        if not _launched_nothing(status):
+            _refused(launcher, status, launched)
         carefully(arguments, {})
 
-    tables = _numbered("configs", list(configs.values()))
-    names = {**tables, "carefully": carefully, "failed": failed}
+    def made() -> Callable[..., Any]:
+        tables = _numbered("configs", list(configs.values()))
+        names = {**tables, "carefully": carefully, "failed": failed}
+        return _made("bound", _BOUND, launcher, _libraries(), names, handle)
+
+    def first(*arguments: Any, **named: Any) -> Any:
+        result = carefully(arguments, named)
+        # Another thread may be about to call what this supersedes.
+        later.__setstate__((made(), (), {}, {"superseded": first}))  # type: ignore[attr-defined]
+        return result
+
     handle = None if stream is None else stream_handle(stream)
-    return _made("bound", _BOUND, launcher, _libraries(), names, handle)
+    # Nothing opens the driver before a launch.
+    later = partial(first)
+    return made() if is_open() else later
 
 
 def _made(
@@ -206,8 +214,9 @@ def _conversion(i: int, field: Field, gpus: int) -> str:
     dtypes = _dtypes(field)
     return _ADDRESS.format(
         i=i,
-        # Where any dtype will do, it may be a complex one, and the tensor a conjugated view.
-        of_torch=_holds(f"a{i}.dtype", f"torch{i}", dtypes) or f" and not is_conj(a{i})",
+        # Views may be negated; and conjugated, where any dtype will do and it may be a complex one.
+        of_torch=(_holds(f"a{i}.dtype", f"torch{i}", dtypes) or f" and not is_conj(a{i})")
+        + f" and not is_neg(a{i})",
         of_cupy=_holds(f"a{i}.dtype", f"cupy{i}", dtypes),
         # On the host it is -1.
         on_gpu=f"not get_device(a{i})" if gpus == 1 else f"(d{i} := get_device(a{i})) >= 0",
@@ -257,9 +266,11 @@ def _libraries() -> dict[str, Any]:
     found = {}
     for name, attribute in (("torch", "_C._cuda_getCurrentRawStream"), ("cupy", "ndarray")):
         library: Any = sys.modules.get(name)
+        if getattr(getattr(library, "__spec__", None), "_initializing", False):
+            continue  # another thread is importing it
         for part in attribute.split("."):
             library = getattr(library, part, None)
-        if library is not None:  # imported, completely, and made for CUDA
+        if library is not None:  # PyTorch may not be made for CUDA
             found[name] = sys.modules[name]
     return found
 
@@ -274,6 +285,7 @@ def _of_libraries(libraries: dict[str, Any], fields: Sequence[Field]) -> dict[st
             "data_ptr": torch.Tensor.data_ptr,
             "get_device": torch.Tensor.get_device,
             "is_conj": torch.Tensor.is_conj,
+            "is_neg": torch.Tensor.is_neg,
             "torch_stream": torch._C._cuda_getCurrentRawStream,
         }
         types["torch"] = lambda name: getattr(torch, name, None)
@@ -329,13 +341,17 @@ def _extents(value: Any) -> Extents:
 _INT = {int}
 
 
-def _lacks_context(status: Any) -> bool:
+def _launched_nothing(status: Any) -> bool:
+    """Whether to try again with care."""
     # The default stream is that of the current context: there is none (CUDA_ERROR_INVALID_CONTEXT), or it is
-    # on another GPU than the kernel (CUDA_ERROR_INVALID_HANDLE). Nothing was launched.
-    return int(status) in (201, 400)
+    # on another GPU than the kernel (CUDA_ERROR_INVALID_HANDLE). Or _launch.c did not take an argument.
+    return not isinstance(status, ValueError) and int(status) in (201, 400, -1)
 
 
 def _refused(launcher: Launcher, status: Any, launch: Launch) -> None:
     driver = open_driver()
-    error = driver.error("the launch", driver.api.CUresult(int(status)))
+    try:
+        error = driver.error("the launch", driver.api.CUresult(int(status)))
+    except ValueError as unknown:  # to cuda-bindings, which are older than the driver
+        error = DriverCallError(f"the launch failed: {unknown}")
     launcher.refused(error, driver, launch)

@@ -7,6 +7,7 @@ calls the driver.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,27 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["Submission", "submission"]
 
 _IN_C = """
-        status = launch(entry, loaded.address, x, y, z, u, v, w, shared, handle, {values})
-    except Exception:
+    except amiss:
         pass
     else:
+        status = launch(entry, loaded.address, x, y, z, u, v, w, shared, handle, {values})
         if status:
 """
 _IN_C_CONFIGURED = """
-        status = launch(entry, address, pointer, {values})
-    except Exception:
+    except amiss:
         pass
     else:
+        status = launch(entry, address, pointer, {values})
         if status:
 """
 _IN_PYTHON = """
         buffer = pop_buffer()
         memory, addresses, _ = buffer
         pack_into(memory, 0, {values})
-    except Exception:
+    except amiss:
         pass
     else:
-        status, = launch(loaded.function, x, y, z, u, v, w, shared, handle, addresses, 0)
+        try:
+            status, = launch(loaded.function, x, y, z, u, v, w, shared, handle, addresses, 0)
+        except ValueError as error:
+            status = error
         push_buffer(buffer)
         if status is not success:
 """
@@ -49,13 +53,22 @@ _IN_PYTHON_CONFIGURED = """
         buffer = pop_buffer()
         memory, addresses, _ = buffer
         pack_into(memory, 0, {values})
-    except Exception:
+    except amiss:
         pass
     else:
-        status, = launch(config, function, addresses, 0)
+        try:
+            status, = launch(config, function, addresses, 0)
+        except ValueError as error:
+            status = error
         push_buffer(buffer)
         if status is not success:
 """
+
+# What conversions raise. Anything else, such as what the handler of a signal raises, is for the caller.
+_AMISS = (
+    *(ArithmeticError, AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError),
+    struct.error,
+)
 
 # What _launch.c knows, besides bytes, and how many.
 _LETTERS = frozenset("bhiqBHIQfd")
@@ -66,7 +79,8 @@ _MOST = 256
 class Submission:
     """The ``text`` from the end of a ``try`` block up to the condition of a failure, and what it refers to.
 
-    It stands where ``loaded`` and the launch configuration are known, and ``v0``, ``v1``, ... are the values.
+    What goes wrong within the block has launched nothing. It stands where ``loaded`` and the launch
+    configuration are known, and ``v0``, ``v1``, ... are the values.
     """
 
     text: str
@@ -82,9 +96,10 @@ def submission(launcher: Launcher, driver: Driver, *, configured: bool) -> Submi
 
         launch = _launch.launch_configured if configured else _launch.launch
         text = _IN_C_CONFIGURED if configured else _IN_C
-        return Submission(text.format(values=values), {"launch": launch, "entry": entry})
+        return Submission(text.format(values=values), {"launch": launch, "entry": entry, "amiss": _AMISS})
     text = _IN_PYTHON_CONFIGURED if configured else _IN_PYTHON
     names = {
+        "amiss": _AMISS,
         "launch": getattr(driver.api, function),
         "pack_into": launcher.packing.pack_into,
         "pop_buffer": launcher.buffers.pop,
@@ -96,6 +111,8 @@ def submission(launcher: Launcher, driver: Driver, *, configured: bool) -> Submi
 
 def _entry(fields: Sequence[Field], driver: Driver, function: str) -> bytes | None:
     """The driver's `function` and the letters of `fields`, for ``_launch.c`` if there is that."""
+    if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0":
+        return None  # cuda-bindings then calls other functions
     try:
         from cuda_ext.runtime import _launch  # noqa: F401
     except ImportError:
