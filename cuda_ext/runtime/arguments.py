@@ -24,7 +24,7 @@ from cuda_ext.runtime.hints import did_you_mean
 from cuda_ext.runtime.host_arrays import HasArrayInterface, Out, is_host_array
 from cuda_ext.runtime.tensor_map import TENSOR_MAPS, tensor_map
 
-__all__ = ["Field", "Pointer", "described", "fields", "in_order", "layout"]
+__all__ = ["Field", "Pointer", "described", "fields", "in_order", "is_numpy_bool", "layout"]
 
 Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | Out | None
 
@@ -132,7 +132,7 @@ def _whole_number(parameter: Parameter, *, signed: bool, unsigned: bool) -> _Con
 
 def _bool(parameter: Parameter) -> _Conversion:
     def convert(value: object) -> int:
-        number = bool(value) if _is_numpy_bool(value) else _index(value)
+        number = bool(value) if is_numpy_bool(value) else _index(value)
         if number not in (0, 1):
             raise _mismatch(parameter.type, value)
         return number
@@ -339,7 +339,7 @@ def is_tensor(value: object) -> bool:
     return hasattr(value, "data_ptr") or hasattr(value, "__cuda_array_interface__")
 
 
-def _is_numpy_bool(value: object) -> bool:
+def is_numpy_bool(value: object) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.bool_)
 

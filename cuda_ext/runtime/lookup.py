@@ -10,7 +10,7 @@ from cuda_ext.compiler.names import normalise, plain_name
 from cuda_ext.errors import KernelNotFoundError
 from cuda_ext.runtime.hints import did_you_mean
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launcher import Launcher
+from cuda_ext.runtime.launcher import LAUNCH_KEYWORDS, Launcher
 from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.overloads import choose, types_of
 from cuda_ext.runtime.symbol import Symbol
@@ -186,7 +186,8 @@ class KernelTemplate:
         """
         if len(self.__kernels) == 1:
             return self.__kernels[0](*arguments, **keywords)
-        types = types_of(arguments)
+        # Names of parameters choose, too.
+        types = types_of(arguments) if keywords.keys() <= LAUNCH_KEYWORDS else None
         kernel = self.__chosen.get(types) if types else None
         if kernel is None or len(kernel.parameters) != len(arguments):
             kernel = choose(self.__kernels, arguments, keywords)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numbers
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter
-from cuda_ext.runtime.arguments import described
+from cuda_ext.runtime.arguments import described, is_numpy_bool
 from cuda_ext.runtime.device_memory import device_memory
 from cuda_ext.runtime.elements import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.host_arrays import Out, is_host_array
@@ -78,7 +77,7 @@ def _fit_of(parameter: Parameter, argument: Any) -> int | None:
         case "pointer":
             return _fit_of_pointer(parameter, argument)
         case "integer" | "unsigned" | "enum" | "bool":
-            if not isinstance(argument, numbers.Integral) and not _is_numpy_bool(argument):
+            if not isinstance(argument, numbers.Integral) and not is_numpy_bool(argument):
                 return None
             return _fit_of_number(
                 parameter, argument, isinstance(argument, bool) == (parameter.kind == "bool")
@@ -125,8 +124,3 @@ def _type_of(argument: Any) -> str:
     if dtype is None:
         return described(argument) if argument is None else type(argument).__name__
     return f"{type(argument).__name__} of {str(dtype).removeprefix('torch.')}"
-
-
-def _is_numpy_bool(value: object) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.bool_)
