@@ -21,43 +21,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Submission", "submission"]
 
-_IN_C = """
-    except amiss:
-        pass
-    else:
-        status = launch(entry, loaded.address, x, y, z, u, v, w, shared, handle, {values})
-        if status:
-"""
-_IN_C_CONFIGURED = """
-    except amiss:
-        pass
-    else:
-        status = launch(entry, address, pointer, {values})
-        if status:
-"""
-_IN_PYTHON = """
+_PACK = """
         buffer = pop_buffer()
         memory, addresses, _ = buffer
         pack_into(memory, 0, {values})
-    except amiss:
-        pass
-    else:
-        try:
-            status, = launch(loaded.function, x, y, z, u, v, w, shared, handle, addresses, 0)
-        except ValueError as error:
-            status = error
-        push_buffer(buffer)
-        if status is not success:
 """
-_IN_PYTHON_CONFIGURED = """
-        buffer = pop_buffer()
-        memory, addresses, _ = buffer
-        pack_into(memory, 0, {values})
+_END = """
     except amiss:
         pass
     else:
+"""
+_LAUNCH_IN_C = """
+        status = launch(entry, {how}{values})
+        if status:
+"""
+_LAUNCH_IN_PYTHON = """
         try:
-            status, = launch(config, function, addresses, 0)
+            status, = launch({how}addresses, 0)
         except ValueError as error:
             status = error
         push_buffer(buffer)
@@ -91,13 +71,16 @@ def submission(launcher: Launcher, driver: Driver, *, configured: bool) -> Submi
     """For the arguments of `launcher`, through ``cuLaunchKernelEx`` if `configured`."""
     function = "cuLaunchKernelEx" if configured else "cuLaunchKernel"
     values = "".join(f"v{i}, " for i in range(len(launcher.fields)))
+    shape = "x, y, z, u, v, w, shared, handle, "
     if (entry := _entry(launcher.fields, driver, function)) is not None:
         from cuda_ext.runtime import _launch
 
+        how = "address, pointer, " if configured else f"loaded.address, {shape}"
         launch = _launch.launch_configured if configured else _launch.launch
-        text = _IN_C_CONFIGURED if configured else _IN_C
-        return Submission(text.format(values=values), {"launch": launch, "entry": entry, "amiss": _AMISS})
-    text = _IN_PYTHON_CONFIGURED if configured else _IN_PYTHON
+        text = _END + _LAUNCH_IN_C.format(how=how, values=values)
+        return Submission(text, {"amiss": _AMISS, "launch": launch, "entry": entry})
+    how = "config, function, " if configured else f"loaded.function, {shape}"
+    text = _PACK.format(values=values) + _END + _LAUNCH_IN_PYTHON.format(how=how)
     names = {
         "amiss": _AMISS,
         "launch": getattr(driver.api, function),
@@ -106,7 +89,7 @@ def submission(launcher: Launcher, driver: Driver, *, configured: bool) -> Submi
         "push_buffer": launcher.buffers.append,
         "success": driver.api.CUresult.CUDA_SUCCESS,
     }
-    return Submission(text.format(values=values), names)
+    return Submission(text, names)
 
 
 def _entry(fields: Sequence[Field], driver: Driver, function: str) -> bytes | None:
