@@ -410,7 +410,8 @@ def test_a_buffer_is_not_used_again_before_what_failed_has_ended(run: Script) ->
         """,
         fail="cuEventRecord=1@3",
     )
-    assert done.calls.index("cuStreamSynchronize 500") > done.calls.index(
+    backwards = done.calls[::-1]
+    assert backwards.index("cuStreamSynchronize 500") < backwards.index(
         "cuMemcpyDtoHAsync 2097152 stream=500"
     )
 

@@ -25,6 +25,8 @@ def serve(scratch: str) -> None:
     """Call what arrives, and answer with what it returns or raises. Temporary files go below `scratch`."""
     # One's own, so that nothing can appear in it once it is gone.
     tempfile.tempdir = os.path.join(scratch, str(os.getpid()))
+    with suppress(FileExistsError):
+        os.mkdir(scratch, mode=0o700)
     os.makedirs(tempfile.tempdir, mode=0o700, exist_ok=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")

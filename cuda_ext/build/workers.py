@@ -13,6 +13,7 @@ import os
 import pickle
 import queue
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -82,7 +83,8 @@ class WorkerPool(Executor):
         self._ended = False
         # The sources in a row for which workers died.
         self._lost: set[str] = set()
-        self._scratch = tempfile.mkdtemp(prefix="cuda_ext-")
+        # The workers make it and remove it: if this process is killed before there is one, nothing is left.
+        self._scratch = str(Path(tempfile.gettempdir(), f"cuda_ext-{secrets.token_hex(8)}"))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if args or kwargs or not isinstance(fn, Task):
@@ -149,10 +151,9 @@ class WorkerPool(Executor):
                     raise _cancelled()
                 how = _how(process.end(self._processes.pop(number)))
         self._lost.add(task.jobs[0].name)
-        if shutil.disk_usage(self._scratch).free < _SPACE:
-            raise BuildError(
-                f"{self._scratch}: is full; free some space, or set TMPDIR to a directory with more"
-            )
+        temporary = tempfile.gettempdir()
+        if shutil.disk_usage(temporary).free < _SPACE:
+            raise BuildError(f"{temporary}: is full; free some space, or set TMPDIR to a directory with more")
         if len(self._lost) > 2:
             sources = ", ".join(sorted(self._lost))
             raise BuildError(
@@ -167,7 +168,6 @@ class WorkerPool(Executor):
             if self._ended:
                 raise _cancelled()
             if number not in self._processes:
-                Path(self._scratch).mkdir(mode=0o700, exist_ok=True)
                 self._processes[number] = process.start_python(_START, json.dumps(sys.path), self._scratch)
             child = self._processes[number]
         return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
