@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import pytest
 
 from cuda_ext import manifest
 from cuda_ext.manifest import Image, Kernel, Manifest, Parameter, Symbol, Unit
+from cuda_ext.runtime.driver import Device, open_driver
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 GENERATED = '__import__("cuda_ext.runtime.module", fromlist=["bind"]).bind(__name__)\n'
@@ -239,3 +240,11 @@ def with_driver(fake_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return run_script(script, tmp_path, *options, LD_LIBRARY_PATH=str(fake_driver), **variables)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    """The first GPU, its primary context made current while the tests of a file run."""
+    first = open_driver().device(0)
+    with first.current():
+        yield first

@@ -12,7 +12,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError, LaunchError
-from cuda_ext.runtime.driver import Device, open_driver
+from cuda_ext.runtime.driver import Device
 from tests.loader_fixtures import run_script
 
 pytestmark = [
@@ -57,14 +57,6 @@ def kernels() -> Any:
     """The kernels above, compiled for this machine's GPU."""
     instantiate = [f"{kernel}<{type_}>" for kernel in ("plus", "add") for type_ in TYPES.values()]
     return cuda_ext.compile(SOURCE, instantiate=instantiate, architectures=["native"])
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
-    """The first GPU, its primary context made current while the tests of this file run."""
-    first = open_driver().device(0)
-    with first.current():
-        yield first
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError, NoImageError, PtxTooNewError
-from cuda_ext.runtime.driver import Device, open_driver
+from cuda_ext.runtime.driver import Device
 from tests.loader_fixtures import run_script
 
 pytestmark = [
@@ -92,14 +91,6 @@ __global__ void nothing() {}
 def kernels() -> Any:
     """The kernels above, compiled for this machine's GPU."""
     return cuda_ext.compile(SOURCE, instantiate=["axpy<float>", "axpy<double>"], architectures=["native"])
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
-    """The first GPU, its primary context made current while the tests of this file run."""
-    first = open_driver().device(0)
-    with first.current():
-        yield first
 
 
 class Memory:

@@ -12,7 +12,7 @@ import pytest
 import cuda_ext
 from cuda_ext.build.variants import with_variants
 from cuda_ext.manifest import Candidate, Variants
-from cuda_ext.runtime.driver import Device, open_driver
+from cuda_ext.runtime.driver import Device
 from cuda_ext.runtime.module import library_of, module_from
 
 pytestmark = [
@@ -26,14 +26,6 @@ extern "C" __global__ void large(int n, int* which) { *which = 2; }
 extern "C" __global__ void even(int n, int* which) { *which = 3; }
 extern "C" __global__ void simple(int n, int* which) { *which = 4; }
 """
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
-    """The first GPU, whose primary context is current while the tests of this file run."""
-    first = open_driver().device(0)
-    with first.current():
-        yield first
 
 
 @pytest.fixture

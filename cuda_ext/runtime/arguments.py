@@ -265,7 +265,7 @@ def _opaque(parameter: Parameter) -> _Conversion:
     _, as_number = _enum(parameter)
 
     def convert(value: object) -> bytes:
-        if size == struct.calcsize("P") and (value is None or is_tensor(value)):
+        if size == struct.calcsize("P") and (value is None or _is_tensor(value)):
             address: int = _pointer(parameter)[1](value).address
             return address.to_bytes(size, "little")
         if not is_host_array(value) and _content(value) is not None:
@@ -322,7 +322,7 @@ def _has_imaginary_part(value: object) -> bool:
 
 def _is_host_number(value: object) -> bool:
     # A tensor in device memory has __index__ and __float__, too, which wait for the GPU.
-    return not is_tensor(value) and not getattr(value, "ndim", None)
+    return not _is_tensor(value) and not getattr(value, "ndim", None)
 
 
 def _content(value: object) -> bytes | None:
@@ -335,7 +335,7 @@ def _content(value: object) -> bytes | None:
         return None
 
 
-def is_tensor(value: object) -> bool:
+def _is_tensor(value: object) -> bool:
     return hasattr(value, "data_ptr") or hasattr(value, "__cuda_array_interface__")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuda_ext.runtime import driver as cuda
 from cuda_ext.runtime.driver import Device, Prepared
 
 __all__ = ["DevicePool", "device_pool"]
@@ -55,8 +54,4 @@ _pools: Prepared[int, DevicePool] = Prepared()
 
 def device_pool(device: Device) -> DevicePool:
     """That of `device`, whose context is current; the same for everybody."""
-    if device.ordinal not in _pools:
-        with cuda.lock:
-            if device.ordinal not in _pools:
-                _pools[device.ordinal] = DevicePool(device)
-    return _pools[device.ordinal]
+    return _pools.once(device.ordinal, lambda: DevicePool(device))

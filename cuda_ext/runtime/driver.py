@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
@@ -196,6 +196,14 @@ class Prepared(dict[_K, _T]):
     def __init__(self) -> None:
         super().__init__()
         _prepared.add(self)
+
+    def once(self, key: _K, make: Callable[[], _T]) -> _T:
+        """What is under `key`; it is made by one thread, while others wait for it."""
+        if key not in self:
+            with lock:
+                if key not in self:
+                    self[key] = make()
+        return self[key]
 
 
 _prepared: weakref.WeakSet[Prepared[Any, Any]] = weakref.WeakSet()

@@ -43,12 +43,12 @@ class Library:
 
         Raises :class:`LoadError`, or :class:`~cuda_ext.errors.DriverTooOldError`, if that cannot be.
         """
-        key = kernel.expression, device.ordinal
-        if key not in self._kernels:
-            with cuda.lock, device.current():
-                if key not in self._kernels:
-                    self._kernels[key] = self._load_kernel(kernel, device)
-        return self._kernels[key]
+
+        def load() -> LoadedKernel:
+            with device.current():
+                return self._load_kernel(kernel, device)
+
+        return self._kernels.once((kernel.expression, device.ordinal), load)
 
     def address(self, symbol: Symbol, device: Device) -> int:
         """Where `symbol` lies in the current context, which is one of `device`. Raises as :meth:`kernel`."""

@@ -18,7 +18,6 @@ from queue import SimpleQueue
 from typing import Any
 
 from cuda_ext.errors import DriverCallError
-from cuda_ext.runtime import driver as cuda
 from cuda_ext.runtime.driver import Device, Prepared
 
 __all__ = ["Copy", "Staging", "staging"]
@@ -177,8 +176,4 @@ _stagings: Prepared[int, Staging] = Prepared()
 
 def staging(device: Device) -> Staging:
     """That of `device`, whose context is current; the same for everybody."""
-    if device.ordinal not in _stagings:
-        with cuda.lock:
-            if device.ordinal not in _stagings:
-                _stagings[device.ordinal] = Staging(device)
-    return _stagings[device.ordinal]
+    return _stagings.once(device.ordinal, lambda: Staging(device))
