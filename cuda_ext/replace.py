@@ -17,9 +17,28 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["remove_remains", "replace_directory"]
+__all__ = ["remove_remains", "replace_directory", "replace_file"]
 
 _SUFFIX = ".cuda_ext"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Make `path` a file that holds `content`, at once. One that does is left alone.
+
+    Raises :class:`OSError`.
+    """
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}{_SUFFIX}")
+    try:
+        aside.write_bytes(content)
+        aside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
 
 
 def replace_directory(

@@ -1,8 +1,8 @@
 """What a launch costs: ours beside C, cuda.core, CuPy, Triton, Numba and PyTorch, in one run on a GPU.
 
-All contenders take turns, round by round, with batches of launches between two synchronisations. Printed are
 All contenders take turns, round by round, in batches of launches between two synchronisations. Printed are
-is compiled here. Contenders that are not installed are named and left out.
+medians with the 10th and 90th percentile, and ratios to C, which is compiled here. Contenders that are not
+installed are named and left out.
 """
 
 from __future__ import annotations

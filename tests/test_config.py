@@ -75,6 +75,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "compress": ('"none"', "none"),
     "emit": ('"cubin"', "cubin"),
     "jit": ("false", False),
+    "headers": ('["device/**/*.cuh"]', ("device/**/*.cuh",)),
     "link": ("true", True),
 }
 # What must stand beside a key.
@@ -143,6 +144,7 @@ WRONG = {
         )
     ],
     "jit": [("0", "expected true or false, found 0")],
+    "headers": [('"a.h"', 'expected an array of strings; write ["a.h"]')],
     "link": [("[true]", "expected true or false, found an array")],
 }
 KEYS = [f.name.replace("_", "-") for f in dataclasses.fields(Settings)]

@@ -30,6 +30,7 @@ __all__ = [
     "Override",
     "Settings",
     "default_module_name",
+    "parse_module",
     "parse_settings",
     "parse_table",
 ]
@@ -65,6 +66,9 @@ class Settings:
     compress: Compression = _key("size", "Compression of the fatbins; balance and size need driver 12.4.")
     emit: Emit = _key("fatbin", "How far to compile.")
     jit: bool = _key(True, "Embed sources and headers, for compilation on demand, which is to come.")
+    headers: tuple[str, ...] = _key(
+        (), "Headers to embed besides those that the sources include: paths or globs within the project."
+    )
     link: bool = _key(False, "Compile as relocatable device code and link all units into one library.")
 
 
@@ -159,9 +163,16 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
         if default_name is None:
             raise ConfigError(f"{TABLE}: cannot tell which package the module belongs to; name it: {example}")
         modules = {default_name: {}}
-    parsed = tuple(_module(name, value, common) for name, value in modules.items())
+    parsed = tuple(
+        _module(name, value, common, key_path(f"{TABLE}.modules", name)) for name, value in modules.items()
+    )
     _check_apart(parsed)
     return parsed
+
+
+def parse_module(name: str, table: Mapping[str, object], where: str) -> ModuleConfig:
+    """Read the keys of a single module, which stand at `where`. Raises :class:`ConfigError`."""
+    return _module(name, table, _Table({}, {}, ()), where)
 
 
 def parse_settings(table: Mapping[str, object]) -> BuildSettings:
@@ -184,8 +195,7 @@ class _Table:
     overrides: tuple[Override, ...]
 
 
-def _module(name: str, value: object, common: _Table) -> ModuleConfig:
-    where = key_path(f"{TABLE}.modules", name)
+def _module(name: str, value: object, common: _Table, where: str) -> ModuleConfig:
     table = expect(value, dict, where, "a table")
     if "." not in name and (dotted := _unquoted(name, table)):
         raise ConfigError(f'{where}: a name with dots needs quotes; write [{TABLE}.modules."{dotted}"]')

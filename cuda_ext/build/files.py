@@ -19,7 +19,7 @@ from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["check_overrides", "find_sources", "include_directories", "kind_of"]
+__all__ = ["check_overrides", "find_headers", "find_sources", "include_directories", "kind_of"]
 
 KINDS: dict[str, SourceKind] = {
     ".cu": "cu",
@@ -49,6 +49,17 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
                 "rename one of them"
             )
     return names
+
+
+def find_headers(module: ModuleConfig, root: Path) -> list[str]:
+    """The headers that the module embeds whoever includes them, by their names within the project."""
+    where = module.key_path("headers")
+    found: set[str] = set()
+    for pattern in module.settings.headers:
+        for name in _glob(pattern, root, where):
+            _check_link(name, root, where)
+            found.add(name)
+    return sorted(found)
 
 
 _real = lru_cache(maxsize=1000)(os.path.realpath)
@@ -147,13 +158,17 @@ def _check_real(name: str, path: Path, root: Path, where: str) -> None:
         )
 
 
-def _check_source(name: str, root: Path, where: str) -> None:
+def _check_link(name: str, root: Path, where: str) -> None:
     path = f"{root}{os.sep}{name}"
     directory = os.path.dirname(path)
     if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
         _check_real(name, Path(path), root, where)
         if not os.path.exists(path):
             raise ConfigError(f"{where}: {name!r} is a link that leads nowhere; mend or remove it")
+
+
+def _check_source(name: str, root: Path, where: str) -> None:
+    _check_link(name, root, where)
     if _suffix(name) not in KINDS:
         raise ConfigError(
             f"{where}: {name!r} is not a device source; sources end in {', '.join(KINDS)}, and headers are "
@@ -173,8 +188,11 @@ def _nothing_matches(pattern: str, root: Path) -> str:
     fixed = "/".join(parts[:wild])
     if not (root / fixed).is_dir():
         return f"nothing matches {pattern!r}: there is no directory {fixed!r}"
-    near = [p.relative_to(root).as_posix() for p in (root / fixed).iterdir() if p.suffix in KINDS]
-    return f"nothing matches {pattern!r}; {_nearest(pattern, near) or 'there are no device sources'}"
+    files = [p for p in (root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
+    wanted = PurePosixPath(pattern).suffix
+    near = [p.relative_to(root).as_posix() for p in files if p.suffix in (wanted, *KINDS)]
+    what = "device sources" if wanted in KINDS else "such files"
+    return f"nothing matches {pattern!r}; {_nearest(pattern, near) or f'there are no {what}'}"
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.build.config import ModuleConfig, Settings
-from cuda_ext.build.files import find_sources, include_directories, kind_of
-from cuda_ext.compiler.architectures import Architecture, expand
+from cuda_ext.build.files import find_headers, find_sources, include_directories, kind_of
+from cuda_ext.compiler.architectures import Architecture, expand, from_cmake
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
 from cuda_ext.compiler.names import kernel_names, normalise, split_template
@@ -30,15 +30,41 @@ class Sources:
 
     def __init__(self, module: ModuleConfig, root: Path) -> None:
         self.names = find_sources(module, root)
-        self._root = root
         self._module = module
         self._headers = Headers(root, include_directories(module, root))
+        self._root = root
+        self._units: dict[str, TranslationUnit] = {}
         self._settings: dict[tuple[int, ...], Settings] = {}
         self._options: dict[Settings, Options] = {}
 
     def units(self) -> list[TranslationUnit]:
         """Each source as a unit without instantiations. Raises :class:`BuildError` for what is no text."""
-        return [self._unit(name) for name in self.names]
+        return [self.unit(name) for name in self.names]
+
+    def unit(self, name: str) -> TranslationUnit:
+        """The source of that name as a unit. Raises :class:`BuildError`."""
+        if name not in self._units:
+            self._units[name] = self._unit(name)
+        return self._units[name]
+
+    def headers(self) -> dict[str, bytes]:
+        """The headers that the module embeds whoever includes them, and all that they can reach, by name."""
+        found: dict[str, bytes] = {}
+        for name in find_headers(self._module, self._root):
+            text, reached = self._headers.gather(name)
+            found |= {name: text, **reached}
+        return found
+
+    def restrict(self, name: str) -> None:
+        """Leave out the other sources than `name`, where nothing in them decides what becomes of it."""
+        settings = self._module.settings
+        if not settings.link and not settings.instantiate:
+            self.names = [name]
+
+    def files(self) -> set[str]:
+        """The names of all sources, and of all headers of the project that they or the module may need."""
+        units = self.units()
+        return {name for unit in units for name in (unit.name, *unit.headers)} | self.headers().keys()
 
     def settings(self, name: str) -> Settings:
         """The settings of a source; the same object for all sources that share overrides."""
@@ -68,7 +94,11 @@ class Sources:
 
 
 def plan_module(
-    module: ModuleConfig, sources: Sources, compiler: Described, native: Sequence[int] = ()
+    module: ModuleConfig,
+    sources: Sources,
+    compiler: Described,
+    native: Sequence[int] = (),
+    environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
     """Everything that decides the module's bytes. Raises :class:`BuildError` for what cannot work."""
     units = sources.units()
@@ -78,7 +108,7 @@ def plan_module(
     for unit in units:
         settings = sources.settings(unit.name)
         if settings not in targets:
-            targets[settings] = _architectures(module, unit.name, compiler, native)
+            targets[settings] = _architectures(module, unit.name, compiler, native, environ)
         if module.settings.link and targets[settings] != next(iter(targets.values())):
             raise ConfigError(
                 f"{module.key_path('architectures', unit.name)}: a module with link = true is linked as a "
@@ -93,6 +123,7 @@ def plan_module(
         emit=settings.emit,
         link=settings.link,
         embed=settings.jit,
+        headers=sources.headers() if settings.jit else {},
     )
 
 
@@ -112,12 +143,12 @@ def _parts(
     ]
 
 
-def native_capabilities(module: ModuleConfig) -> list[int]:
+def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> list[int]:
     """The compute capabilities of the GPUs in this machine, if the module asks for them."""
     asked = {*module.settings.architectures}
     for override in module.overrides:
         asked.update(override.settings.get("architectures", ()))
-    if "native" not in asked and "native" not in os.environ.get("CUDAARCHS", ""):
+    if "native" not in asked and "native" not in environ.get("CUDAARCHS", ""):
         return []
     from cuda_ext.devices import capabilities
 
@@ -125,12 +156,16 @@ def native_capabilities(module: ModuleConfig) -> list[int]:
 
 
 def _architectures(
-    module: ModuleConfig, source: str, compiler: Described, native: Sequence[int]
+    module: ModuleConfig,
+    source: str,
+    compiler: Described,
+    native: Sequence[int],
+    environ: Mapping[str, str],
 ) -> tuple[Architecture, ...]:
     names: Sequence[str] = module.for_source(source).architectures
     where = module.key_path("architectures", source)
     overridden = any("architectures" in o.settings and o.applies_to(source) for o in module.overrides)
-    if not overridden and (archs := _from_cmake(os.environ.get("CUDAARCHS", ""))):
+    if not overridden and (archs := from_cmake(environ.get("CUDAARCHS", ""))):
         names, where = archs, "CUDAARCHS"
     found = expand(names, compiler, where, native)
     match module.settings.emit:
@@ -143,19 +178,6 @@ def _architectures(
             if not found:
                 raise ConfigError(f'{where}: emit = "cubin" needs a real architecture, such as "sm_90"')
     return found
-
-
-def _from_cmake(text: str) -> list[str]:
-    """``CUDAARCHS`` in CMake's spelling: ``90`` is both, ``90-real`` the cubin, ``90-virtual`` the PTX."""
-    names: list[str] = []
-    for item in filter(None, re.split(r"[;,\s]+", text)):
-        number, _, kind = item.partition("-")
-        if not re.fullmatch(r"\d+[af]?", number) or kind not in ("", "real", "virtual"):
-            names.append(item)
-            continue
-        names += [f"sm_{number}"] if kind != "virtual" else []
-        names += [f"compute_{number}"] if kind != "real" else []
-    return names
 
 
 def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit]) -> dict[str, list[str]]:

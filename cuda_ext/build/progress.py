@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Outcome", "Progress", "progress_for"]
+__all__ = ["Outcome", "Progress", "Quiet", "progress_for"]
 
 Outcome = Literal["compiled", "cached", "failed"]
 
@@ -35,8 +35,11 @@ class Progress(Protocol):
     def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
         """`job` took `seconds`, where `expected` were planned, if any."""
 
+    def note(self, text: str) -> None:
+        """A line that tells how things go."""
+
     def message(self, text: str) -> None:
-        """A line to keep."""
+        """A line to keep, such as a warning."""
 
     def close(self) -> None:
         """Say how it went and leave the terminal as it was. Closing twice does nothing."""
@@ -53,6 +56,28 @@ def progress_for(stream: TextIO, report: Callable[[str], None]) -> Progress:
     ):
         return _Live(stream)
     return _Lines(report)
+
+
+class Quiet:
+    """Messages alone, for builds in which somebody else shows the progress."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self.message = report
+
+    def plan(self, jobs: int, expected: float | None = None) -> None:
+        pass
+
+    def started(self, job: str) -> None:
+        pass
+
+    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class _Tally:
@@ -150,6 +175,8 @@ class _Lines:
         with self._lock:
             self._report(text)
 
+    note = message
+
     def close(self) -> None:
         with self._lock:
             if not self._closed and self._tally.total:
@@ -199,6 +226,8 @@ class _Live:
 
     def message(self, text: str) -> None:
         self._print(text)
+
+    note = message
 
     def close(self) -> None:
         with self._lock:

@@ -69,10 +69,9 @@ class Project:
         from cuda_ext.build.files import check_overrides
         from cuda_ext.build.plan import Sources
 
-        sources = [(module, Sources(module, self.root)) for module in self.modules]
-        check_overrides((module, own.names) for module, own in sources)
-        units = [unit for _, own in sources for unit in own.units()]
-        return sorted({Path(name) for unit in units for name in (unit.name, *unit.headers)})
+        sources = [Sources(module, self.root) for module in self.modules]
+        check_overrides((m, own.names) for m, own in zip(self.modules, sources, strict=True))
+        return sorted({Path(name) for own in sources for name in own.files()})
 
     def plan(self, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
         """What :meth:`build` would make. Nothing is compiled. Raises :class:`BuildError`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,8 @@ from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import Toolchain
 from cuda_ext.build.variants import with_variants
 from cuda_ext.build.workers import WorkerPool, worker_count
-from cuda_ext.compiler.module import ModulePlan, assemble, libraries
+from cuda_ext.compiler.job import Steps
+from cuda_ext.compiler.module import ModulePlan, UnitPlan, assemble, libraries, objects
 from cuda_ext.compiler.packed import PackedLibrary
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.store import Store, open_store
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from cuda_ext.build.config import ModuleConfig
     from cuda_ext.build.project import Project
 
-__all__ = ["build", "plan"]
+__all__ = ["build", "compile_source", "plan"]
 
 # Bytes of a package that the cache keeps as a whole; a larger one is put together from its libraries again.
 _LARGEST_KEPT = 16 << 20
@@ -43,22 +44,35 @@ def build(project: Project, environ: Mapping[str, str], progress: Progress) -> l
     Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, unless it
     takes the kernels to see it, and for failed compilations with all of them.
     """
-    with closing(open_store(environ, progress.message)) as store:
-        session = _Session(project, environ, progress, store)
-        try:
-            return session.packages()
-        finally:
-            session.remember()
+    with _session(project, environ, progress) as session:
+        return session.packages()
+
+
+def compile_source(project: Project, source: str, environ: Mapping[str, str], progress: Progress) -> set[str]:
+    """Compile what `source` contributes to each module of `project`, so that :func:`build` finds it known.
+
+    Returns the paths of all files that it depends on. Raises :class:`BuildError`.
+    """
+    with _session(project, environ, progress) as session:
+        return session.compile(source)
 
 
 def plan(project: Project, environ: Mapping[str, str]) -> list[ModulePlan]:
     """What :func:`build` would make. Nothing is compiled. Raises :class:`BuildError` for what cannot work."""
     nobody = progress_for(io.StringIO(), lambda _: None)
-    with closing(open_store(environ, nobody.message)) as store:
-        session = _Session(project, environ, nobody, store)
-        planned = session.plan()
-        session.remember()
-    return [module.plan for module in planned]
+    with _session(project, environ, nobody) as session:
+        return [module.plan for module in session.plan()]
+
+
+@contextmanager
+def _session(project: Project, environ: Mapping[str, str], progress: Progress) -> Iterator[_Session]:
+    """A session, which keeps what it learned for the next one, however it ends."""
+    with closing(open_store(environ, progress.message)) as store:
+        session = _Session(project, environ, progress, store)
+        try:
+            yield session
+        finally:
+            session.remember()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +91,40 @@ class _Planned:
         groups = [plan.units] if plan.link else [(unit_plan,) for unit_plan in plan.units]
         how = (plan.name if plan.link else "", plan.compress, plan.emit)
         works = tuple(
-            Work(
-                plan.name,
-                toolchain,
-                toolchain.key_of_library(group, *how),
-                tuple(unit_plan.unit for unit_plan in group),
-                steps,
-            )
+            _work(plan, toolchain, group, how, steps)
             for group, steps in zip(groups, libraries(plan), strict=True)
         )
         beside = (plan.name, str(plan.embed), repr(config.settings.variants))
-        key = key_of("package", __version__, *beside, *(work.key for work in works))
+        headers = (field for item in plan.headers.items() for field in item)
+        key = key_of("package", __version__, *beside, *headers, *(work.key for work in works))
         return cls(config, plan, toolchain, works, key)
+
+    def works_of(self, source: str) -> list[Work]:
+        """What can be done about `source` alone."""
+        plan = self.plan
+        if not plan.link:
+            return [work for work in self.works if source == work.units[0].name]
+        kinds = ("object", *sorted({unit_plan.unit.kind for unit_plan in plan.units}))
+        return [
+            _work(plan, self.toolchain, [unit_plan], kinds, steps)
+            for unit_plan, steps in zip(plan.units, objects(plan), strict=True)
+            if unit_plan.unit.name == source
+        ]
 
     @property
     def resolve(self) -> Resolve:
         return self.toolchain.resolver([unit_plan.unit for unit_plan in self.plan.units])
+
+
+def _work(
+    plan: ModulePlan,
+    toolchain: Toolchain,
+    group: Sequence[UnitPlan],
+    how: Sequence[str],
+    steps: Steps[PackedLibrary],
+) -> Work:
+    units = tuple(unit_plan.unit for unit_plan in group)
+    return Work(plan.name, toolchain, toolchain.key_of_library(group, *how), units, steps)
 
 
 class _Session:
@@ -116,7 +148,7 @@ class _Session:
         unknown = [module for module in planned if module.key not in known]
         for module in planned:
             if module.key in known:
-                self._progress.message(f"{module.plan.name}: nothing has changed since it was compiled")
+                self._progress.note(f"{module.plan.name}: nothing has changed since it was compiled")
         execution = Execution(cache, self._durations, self._progress, account.wanted)
         works = [work for module in unknown for work in module.works]
         results = iter(execution.run(works, self._open_executor))
@@ -138,23 +170,43 @@ class _Session:
         account.write(execution.records, made)
         return packages
 
+    def compile(self, source: str) -> set[str]:
+        root = self._project.root
+        works = [work for module in self.plan(source) for work in module.works_of(source)]
+        execution = Execution(Cache(self._store), self._durations, self._progress, timed=False)
+        found = {str(root / source)}
+        for work, made in zip(works, _all(execution.run(works, self._open_executor)), strict=True):
+            for log in made.library.log:
+                self._progress.message(log)
+            own = {name for unit in work.units for name in unit.headers}
+            found.update(str(root / name) for name in own & made.reads)
+            found |= work.toolchain.files(work.units, made.reads)
+        return found
+
     def remember(self) -> None:
         """Keep for the next build what this one learned, however it ended."""
         self._digests.save()
         self._durations.save()
         self._store.prune()
 
-    def plan(self) -> list[_Planned]:
-        """All that decides on the modules. Nothing is compiled, and only what is unknown is asked."""
+    def plan(self, source: str | None = None) -> list[_Planned]:
+        """All that decides on the modules, or on `source`. Nothing is compiled.
+
+        The compiler is only asked what is unknown.
+        """
         modules = self._project.modules
         sources = [Sources(module, self._project.root) for module in modules]
         check_overrides((m, own.names) for m, own in zip(modules, sources, strict=True))
+        if source is not None:
+            for own in sources:
+                own.restrict(source)
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> _Planned:
         toolchain = self._toolchain(module)
-        self._progress.message(f"{module.name}: with {toolchain.name} {toolchain.version}")
-        plan = plan_module(module, sources, toolchain, native_capabilities(module))
+        self._progress.note(f"{module.name}: with {toolchain.name} {toolchain.version}")
+        native = native_capabilities(module, self._environ)
+        plan = plan_module(module, sources, toolchain, native, self._environ)
         return _Planned.of(module, plan, toolchain)
 
     def _toolchain(self, module: ModuleConfig) -> Toolchain:

@@ -114,16 +114,32 @@ class Toolchain:
     def supports(self, architecture: Architecture) -> bool:
         return self._ask(f"supports {architecture}", lambda: self._compiler.supports(architecture), _truth)
 
-    def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
-        """What the names that compilations of `units` look up lead to now."""
-        own: dict[str, str] = {}
-        outside: dict[Resolver, None] = {}
+    def files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> set[str]:
+        """The compiler's own files, and those that `names`, which compilations of `units` look up, lead to.
+
+        Without headers of the project.
+        """
+        own = {name for unit in units for name in unit.headers}
+        outside = self._outside(units)
+        found = {find.file(name) for name in names if name not in own for find in outside}
+        return {*map(str, self._compiler.files()), *filter(None, found)}
+
+    def _outside(self, units: Sequence[TranslationUnit]) -> Iterable[Resolver]:
+        """What finds the headers of others for `units`."""
+        found: dict[Resolver, None] = {}
         for unit in units:
-            own |= unit.header_digests
             path = tuple(self._compiler.search_path(unit))
             if path not in self._resolvers:
                 self._resolvers[path] = Resolver(path, self._digests)
-            outside[self._resolvers[path]] = None
+            found[self._resolvers[path]] = None
+        return found
+
+    def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
+        """What the names that compilations of `units` look up lead to now."""
+        own: dict[str, str] = {}
+        for unit in units:
+            own |= unit.header_digests
+        outside = self._outside(units)
         if len(units) == 1:
             (find,) = outside
             return lambda name: own.get(name) or find(name)

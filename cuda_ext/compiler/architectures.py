@@ -19,7 +19,7 @@ from cuda_ext.manifest import ImageKind
 if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Described
 
-__all__ = ["GROUPS", "Architecture", "expand"]
+__all__ = ["GROUPS", "Architecture", "expand", "from_cmake"]
 
 GROUPS = ("all", "all-major", "native")
 
@@ -115,6 +115,22 @@ def expand(
         else:
             found.add(_checked(name, compiler, where))
     return tuple(sorted(found))
+
+
+def from_cmake(text: str) -> list[str]:
+    """The architectures in `text`, a list as CMake has it.
+
+    There ``90-real`` is the cubin, ``90-virtual`` the PTX, and ``90`` both. Other names are as they were.
+    """
+    names: list[str] = []
+    for item in filter(None, re.split(r"[;,\s]+", text)):
+        number, _, kind = item.partition("-")
+        if not re.fullmatch(r"\d+[af]?", number) or kind not in ("", "real", "virtual"):
+            names.append(item)
+            continue
+        names += [f"sm_{number}"] if kind != "virtual" else []
+        names += [f"compute_{number}"] if kind != "real" else []
+    return names
 
 
 def _checked(name: str, compiler: Described, where: str) -> Architecture:

@@ -29,7 +29,7 @@ from cuda_ext.compiler.translation_unit import (
 from cuda_ext.errors import BuildError, CompilationError, FatbinError, ToolchainError
 from cuda_ext.manifest import ImageKind
 
-__all__ = ["Library", "compile_unit", "gather", "link_units"]
+__all__ = ["Library", "compile_object", "compile_unit", "gather", "link_units"]
 
 _T = TypeVar("_T")
 
@@ -154,10 +154,7 @@ def link_units(
     """
     if unlinkable := [str(a) for a in architectures if a.kind == "ltoir"]:
         raise BuildError(f"{name}: link = true makes cubins and PTX; leave out {', '.join(unlinkable)}")
-    through_lto = any(unit.kind == "ltoir" for unit in units)
-    # PTX comes out of a link only when LTO-IR goes in, and LTO-IR does not see into cubins.
-    targets = [a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in architectures]
-    found = yield from gather([_objects(unit, targets, architectures) for unit in units])
+    found = yield from gather([_objects(unit, units, architectures) for unit in units])
     log = _log(image for objects, _ in found for image in objects)
     jobs = [
         LinkJob(
@@ -183,6 +180,14 @@ def link_units(
         # Kernels out of LTO-IR show only now. The variables are the tool chain's too, and nobody can tell.
         survey = _merged([Survey(_survey_of_images(new).kernels, {}), survey])
     return Library(name.rpartition(".")[2], tuple(units), tuple(images), survey, (names,) * len(images), log)
+
+
+def compile_object(
+    unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
+) -> Steps[tuple[str, ...]]:
+    """Do for `unit` alone what :func:`link_units` does before it links `units`; what the compiler said."""
+    images, _ = yield from _objects(unit, units, architectures)
+    return _log(images)
 
 
 def _compiled(
@@ -263,11 +268,14 @@ def _told(text: str, jobs: Sequence[Job]) -> str:
 
 
 def _objects(
-    unit: TranslationUnit, targets: Sequence[Architecture], architectures: Sequence[Architecture]
+    unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
 ) -> Steps[tuple[list[CompiledImage], Survey]]:
-    """`unit` as objects to be linked: compiled for `targets`, or as it is for each of `architectures`."""
+    """`unit` as objects to be linked with all `units`: one for each of `architectures`."""
     match unit.kind:
         case "cu":
+            through_lto = any(other.kind == "ltoir" for other in units)
+            # PTX comes out of a link only when LTO-IR goes in, and LTO-IR does not see into cubins.
+            targets = [a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in architectures]
             images, survey, names = yield from _compiled(unit, targets)
             return images, replace(survey, names={k: v for found in names for k, v in found.items()})
         case "fatbin":

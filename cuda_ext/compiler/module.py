@@ -7,19 +7,19 @@ comes out: every requested architecture and instantiation is checked in the fini
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.job import Steps, run_here
-from cuda_ext.compiler.library import Library, compile_unit, gather, link_units
+from cuda_ext.compiler.library import Library, compile_object, compile_unit, gather, link_units
 from cuda_ext.compiler.packed import Emit, PackedLibrary, pack
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import BuildError
-from cuda_ext.manifest import SCHEMA, Manifest
+from cuda_ext.manifest import SCHEMA, Manifest, Unit
 
-__all__ = ["CompiledModule", "ModulePlan", "UnitPlan", "assemble", "compile_module", "libraries"]
+__all__ = ["CompiledModule", "ModulePlan", "UnitPlan", "assemble", "compile_module", "libraries", "objects"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ModulePlan:
 
     ``emit`` says how far to go: one fatbin per unit, or the single images as files. With ``link`` all
     units, compiled as relocatable device code, become one library. With ``embed`` the sources and
-    headers of the units travel with the module.
+    headers of the units travel with the module, and so do ``headers``, by their canonical names.
     """
 
     name: str
@@ -49,6 +49,7 @@ class ModulePlan:
     emit: Emit = "fatbin"
     link: bool = False
     embed: bool = True
+    headers: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,19 @@ def libraries(plan: ModulePlan) -> list[Steps[PackedLibrary]]:
         architectures = sorted({a for unit_plan in plan.units for a in unit_plan.architectures})
         return [_packed(link_units(plan.name, units, architectures), plan)]
     return [_packed(compile_unit(p.unit, p.architectures, p.part), plan) for p in plan.units]
+
+
+def objects(plan: ModulePlan) -> list[Steps[PackedLibrary]]:
+    """For each unit of `plan`, whose units are linked, what is done before; it makes a library of nothing."""
+    units = [unit_plan.unit for unit_plan in plan.units]
+    return [_unlinked(p.unit, units, p.architectures) for p in plan.units]
+
+
+def _unlinked(
+    unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
+) -> Steps[PackedLibrary]:
+    log = yield from compile_object(unit, units, architectures)
+    return PackedLibrary(Unit((unit.name,), unit.sha256, (), ()), (), (), {}, log)
 
 
 def _packed(making: Steps[Library], plan: ModulePlan) -> Steps[PackedLibrary]:
@@ -128,7 +142,7 @@ def _embedded(plan: ModulePlan) -> dict[str, bytes]:
     """The sources and headers that compilation on demand reads."""
     if not plan.embed:
         return {}
-    found: dict[str, bytes] = {}
+    found = dict(plan.headers)
     for unit_plan in plan.units:
         if unit_plan.unit.kind == "cu":
             found[unit_plan.unit.name] = unit_plan.unit.source

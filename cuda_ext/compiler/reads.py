@@ -103,6 +103,11 @@ class Resolver:
             self._found[name] = self._where(name[1:]) if name.startswith("?") else self._what(name)
         return self._found[name]
 
+    def file(self, name: str) -> str | None:
+        """The file that `name` leads to, if there is one."""
+        places = self._places(name.removeprefix("?"))
+        return next((place for place in places if os.path.isfile(place)), None)
+
     def _what(self, name: str) -> str | None:
         return next(filter(None, map(self._digest, self._places(name))), None)
 

@@ -1,0 +1,175 @@
+include_guard(GLOBAL)
+cmake_minimum_required(VERSION 3.24...4.4)
+
+set_property(GLOBAL PROPERTY CUDA_EXT_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}")
+
+#[=======================================================================[.rst:
+cuda_ext_add_module
+-------------------
+
+Compile device sources, and embed them in C++ and in a Python package::
+
+  cuda_ext_add_module(<target>
+    NAME <import name>
+    [SOURCES <path or glob>...]
+    [ARCHITECTURES <architecture>...]
+    [INCLUDE_DIRECTORIES <directory>...]
+    [INSTANTIATE <name expression>...]
+    [<KEY> <value>...]...
+    [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...
+    [PYTHON_DESTINATION <directory>])
+
+  cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [PYTHON_DESTINATION <directory>])
+
+``<target>`` becomes a static library. What links it includes ``<example_project/kernels.h>``, where
+``example_project.kernels`` is the import name, and needs C++17 and no CUDA. It can be installed and exported
+with its headers, ``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
+
+The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
+``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
+Keys that are true or false may stand alone, ``LINK``. ``DEFINE`` takes ``NAME=value``. What is a table
+in TOML is written so: ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With
+``FROM_PYPROJECT`` the keys are read from the pyproject.toml in ``PROJECT_SOURCE_DIR``.
+
+``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``,
+``90`` for both. Where nobody names any, ``CMAKE_CUDA_ARCHITECTURES`` does. ``CUDAARCHS`` in the environment goes
+before all.
+
+The Python package is installed into ``PYTHON_DESTINATION``; under scikit-build-core, into the wheel. In the build
+tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names.
+#]=======================================================================]
+function(cuda_ext_add_module target)
+  list(APPEND CMAKE_MESSAGE_CONTEXT "cuda_ext")
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(NOT "CXX" IN_LIST languages)
+    message(FATAL_ERROR "cuda_ext_add_module(${target}): the language CXX is not enabled; write project(${PROJECT_NAME} LANGUAGES CXX)")
+  endif()
+  if(TARGET "${target}")
+    message(FATAL_ERROR "cuda_ext_add_module(${target}): there is a target of that name already; choose another")
+  endif()
+
+  _cuda_ext_python(python)
+  set(directory "${CMAKE_CURRENT_BINARY_DIR}/cuda_ext/${target}")
+  list(JOIN ARGN "\n" arguments)
+  file(WRITE "${directory}/arguments.txt" "${arguments}\n")
+  if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang" AND NOT WIN32)
+    set(embed incbin)
+  else()
+    set(embed literal)
+  endif()
+  set(door "${python}" -P -m cuda_ext.integrations.cmake)
+  execute_process(
+    COMMAND ${door} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
+            "${CMAKE_CUDA_ARCHITECTURES}" ${embed}
+    RESULT_VARIABLE result
+    OUTPUT_VARIABLE output
+    ERROR_VARIABLE output
+    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+  if(output MATCHES "No module named '?cuda_ext|unknown option -P|Unknown option: -P")
+    message(FATAL_ERROR "cuda_ext_add_module(${target}): ${python} has no cuda-ext for Python 3.11 or newer; "
+                        "set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
+  elseif(NOT result EQUAL 0)
+    message(FATAL_ERROR "${output}")
+  endif()
+  include("${directory}/module.cmake")
+
+  # What is edited is read again; files that come or go are noticed when the project is built.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_ext_pyproject})
+  foreach(glob IN LISTS cuda_ext_globs)
+    file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
+  endforeach()
+
+  set(stamps)
+  foreach(source IN LISTS cuda_ext_sources)
+    string(REPLACE "/" "." stamp "${source}")
+    set(stamp "${directory}/stamps/${stamp}")
+    add_custom_command(
+      OUTPUT "${stamp}"
+      COMMAND ${door} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"
+      DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject}
+      DEPFILE "${stamp}.d"
+      COMMENT "Compiling CUDA source ${source}"
+      VERBATIM)
+    list(APPEND stamps "${stamp}")
+  endforeach()
+  file(MAKE_DIRECTORY "${directory}/stamps" "${directory}/include")
+
+  set(header "${directory}/include/${cuda_ext_path}.h")
+  cmake_path(GET cuda_ext_path FILENAME stem)
+  set(code "${directory}/${stem}.cpp")
+  # The files themselves stay untouched while their content does, so that nothing is compiled again.
+  add_custom_command(
+    OUTPUT "${directory}/stamps/module"
+    BYPRODUCTS "${header}" "${code}"
+    COMMAND ${door} generate "${directory}" "${directory}/stamps/module" "${directory}/stamps/module.d"
+    DEPENDS ${stamps} "${directory}/module.json"
+    DEPFILE "${directory}/stamps/module.d"
+    COMMENT "Generating ${cuda_ext_name}"
+    VERBATIM)
+  add_custom_target(${target}_generate DEPENDS "${directory}/stamps/module")
+
+  _cuda_ext_loader()
+  get_target_property(loader CudaExt::loader CUDA_EXT_HEADERS)
+  get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
+  add_library(${target} STATIC)
+  add_dependencies(${target} ${target}_generate)
+  target_sources(${target}
+    PRIVATE "${code}"
+    PUBLIC FILE_SET HEADERS BASE_DIRS "${directory}/include" "${include}" FILES "${header}" ${loader})
+  target_compile_features(${target} PUBLIC cxx_std_17)
+  target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
+  set(package "${directory}/python/${cuda_ext_path}")
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON
+    CUDA_EXT_PYTHON_PACKAGE "${package}")
+
+  if(DEFINED SKBUILD_PLATLIB_DIR AND NOT cuda_ext_python_destination)
+    set(cuda_ext_python_destination "${SKBUILD_PLATLIB_DIR}")
+  endif()
+  if(cuda_ext_python_destination)
+    install(DIRECTORY "${package}/" DESTINATION "${cuda_ext_python_destination}/${cuda_ext_path}")
+  endif()
+endfunction()
+
+# Define CudaExt::loader, wherever the project uses it.
+function(_cuda_ext_loader)
+  if(TARGET CudaExt::loader)
+    return()
+  endif()
+  get_property(directory GLOBAL PROPERTY CUDA_EXT_DIRECTORY)
+  cmake_path(SET include NORMALIZE "${directory}/../include")
+  file(GLOB headers "${include}/cuda_ext/*.hpp")
+  add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
+  set_target_properties(CudaExt::loader PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${include}"
+    INTERFACE_COMPILE_FEATURES cxx_std_17
+    INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}"
+    CUDA_EXT_HEADERS "${headers}")
+endfunction()
+
+# Set `variable` to the Python that has the package around this file. Looked up once.
+function(_cuda_ext_python variable)
+  if(NOT CudaExt_PYTHON_EXECUTABLE)
+    unset(CudaExt_PYTHON_EXECUTABLE CACHE)
+    get_property(directory GLOBAL PROPERTY CUDA_EXT_DIRECTORY)
+    # As in <prefix>/lib/python3.12/site-packages/cuda_ext/cmake, and <prefix>/Lib/site-packages/cuda_ext/cmake.
+    if(directory MATCHES "^(.*)/[Ll]ib(64)?/((python3[0-9.]*)/)?[^/]*-packages/cuda_ext/cmake$")
+      find_program(CudaExt_PYTHON_EXECUTABLE NAMES ${CMAKE_MATCH_4} python3 python
+                   PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH)
+    endif()
+  endif()
+  if(NOT CudaExt_PYTHON_EXECUTABLE)
+    foreach(known Python_EXECUTABLE Python3_EXECUTABLE PYTHON_EXECUTABLE)
+      if(${known})
+        set(${variable} "${${known}}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+    find_program(CudaExt_PYTHON_EXECUTABLE NAMES python3 python
+                 DOC "The Python in which cuda-ext is installed with a compiler")
+  endif()
+  if(NOT CudaExt_PYTHON_EXECUTABLE)
+    message(FATAL_ERROR "CudaExt: there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
+  endif()
+  set(${variable} "${CudaExt_PYTHON_EXECUTABLE}" PARENT_SCOPE)
+endfunction()

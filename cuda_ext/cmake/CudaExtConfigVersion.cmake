@@ -1,0 +1,10 @@
+# The version is that of the Python package around this file.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../__init__.py" _line REGEX "^__version__ = ")
+string(REGEX REPLACE "^__version__ = \"([^\"]*)\".*" "\\1" PACKAGE_VERSION "${_line}")
+unset(_line)
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()

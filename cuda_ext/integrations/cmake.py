@@ -1,0 +1,209 @@
+"""The door for CMake: what ``cuda_ext_add_module`` runs when a project is configured, and when it is built.
+
+``configure`` reads the arguments of the function and tells CMake which commands there will be. Each
+``compile`` compiles one source into the cache, at the same time as the others and as the project's C++. Then
+``generate`` puts the module together, for which nothing is left to compile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import cuda_ext
+from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
+from cuda_ext.build.files import check_overrides, find_headers, include_directories
+from cuda_ext.build.plan import Sources
+from cuda_ext.build.project import Project
+from cuda_ext.compiler.architectures import from_cmake
+from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.integrations.cmake_arguments import in_cmake, parse_arguments
+from cuda_ext.replace import replace_file
+
+__all__ = ["main"]
+
+_FROZEN = "module.json"
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module as it was when the project was configured.
+
+    ``name`` is its import name, ``root`` the project's directory. Its keys are in ``table``, or with
+    ``pyproject`` in pyproject.toml. ``architectures`` hold where the keys name none, and ``cudaarchs`` goes
+    before them, as ``CUDAARCHS`` in the environment does. ``embed`` is how bytes come into C++.
+    """
+
+    target: str
+    name: str | None
+    root: str
+    pyproject: bool
+    table: Mapping[str, Any]
+    architectures: Sequence[str]
+    cudaarchs: str
+    embed: Literal["incbin", "literal"]
+
+    @property
+    def where(self) -> str:
+        return f"cuda_ext_add_module({self.target})"
+
+    def project(self) -> Project:
+        """The project with this module alone. Raises :class:`ConfigError`."""
+        root = Path(self.root)
+        if self.pyproject:
+            found = Project.load(root)
+            if found is None:
+                raise ConfigError(f"{self.where}: {root / 'pyproject.toml'} has no [tool.cuda_ext] table")
+            module, settings = self._chosen(found.modules), found.settings
+        else:
+            if self.name is None:
+                raise ConfigError(
+                    f"{self.where}: has no NAME; say how Python imports it: NAME your_package.kernels"
+                )
+            module, settings = parse_module(self.name, self.table, self.where), BuildSettings()
+        if self.architectures and "architectures" not in module.written:
+            module = dataclasses.replace(
+                module,
+                settings=dataclasses.replace(module.settings, architectures=tuple(self.architectures)),
+                written={**module.written, "architectures": "CMAKE_CUDA_ARCHITECTURES"},
+            )
+        return Project(root, (module,), settings, self.target)
+
+    def environ(self, directory: Path) -> Mapping[str, str]:
+        """The environment of a step whose files lie in `directory`."""
+        environ = {**os.environ, "CUDAARCHS": self.cudaarchs}
+        if environ.get("CUDA_EXT_CACHE_SIZE", "").strip() == "0":
+            # What one step compiles the next one takes, in this build at least.
+            environ |= {"CUDA_EXT_CACHE": str(directory / "cache"), "CUDA_EXT_CACHE_SIZE": ""}
+        return environ
+
+    def _chosen(self, modules: Sequence[ModuleConfig]) -> ModuleConfig:
+        names = [module.name for module in modules]
+        if self.name is None and len(modules) > 1:
+            raise ConfigError(
+                f"{self.where}: [tool.cuda_ext] has several modules; choose one with NAME: {', '.join(names)}"
+            )
+        for module in modules:
+            if self.name in (None, module.name):
+                return module
+        raise ConfigError(
+            f"{self.where}: [tool.cuda_ext] has no module {self.name!r}; it has {', '.join(names)}"
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one step; its exit status. A mistake in the project is one message."""
+    step, directory, *rest = arguments
+    steps: Mapping[str, Callable[..., None]] = {"compile": _compile, "generate": _generate}
+    try:
+        if step == "configure":
+            where = f"cuda_ext_add_module({rest[0]})"
+            _configure(Path(directory), where, *rest)
+        else:
+            module = Module(**json.loads(Path(directory, _FROZEN).read_bytes()))
+            where = module.where
+            steps[step](Path(directory), module, *rest)
+    except BuildError as error:
+        _show(in_cmake(str(error), where))
+        return 1
+    except OSError as error:
+        _show(f"{where}: {error.filename}: cannot be read or written: {error.strerror}")
+        return 1
+    return 0
+
+
+def _configure(
+    directory: Path, where: str, target: str, root: str, current: str, architectures: str, embed: str
+) -> None:
+    """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know."""
+    words = (directory / "arguments.txt").read_text(encoding="utf-8").splitlines()
+    real = Path(os.path.realpath(root))
+    arguments = parse_arguments(words, where, real, Path(os.path.realpath(current)))
+    module = Module(
+        target,
+        arguments.name,
+        str(real),
+        arguments.pyproject,
+        arguments.table,
+        # enable_language(CUDA) reads OFF as "whatever the compiler does".
+        [] if architectures.upper() in ("OFF", "FALSE") else from_cmake(architectures),
+        os.environ.get("CUDAARCHS", ""),
+        "incbin" if embed == "incbin" else "literal",
+    )
+    (config,) = module.project().modules
+    sources = Sources(config, real)
+    check_overrides([(config, sources.names)])
+    include_directories(config, real)
+    find_headers(config, real)
+    patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
+    told = {
+        "name": [config.name],
+        "path": [config.name.replace(".", "/")],
+        "sources": sources.names,
+        "globs": [str(real / pattern.replace("**/", "")) for pattern in patterns],
+        "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],
+        "python_destination": [arguments.python_destination] if arguments.python_destination else [],
+    }
+    if any(";" in value for values in told.values() for value in values):
+        raise ConfigError(
+            f"{where}: the path of a source has a semicolon, which CMake takes for two; rename it"
+        )
+    text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in told.items())
+    replace_file(directory / "module.cmake", text.encode())
+    replace_file(directory / _FROZEN, json.dumps(dataclasses.asdict(module), indent=1).encode())
+
+
+def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: str) -> None:
+    """Compile `source` into the cache."""
+    from cuda_ext.build.progress import Quiet
+    from cuda_ext.build.session import compile_source
+
+    # The build tool runs as many of these as it likes.
+    environ = {**module.environ(directory), "MAX_JOBS": "1"}
+    reads = compile_source(module.project(), source, environ, Quiet(_show))
+    _finish(Path(stamp), Path(depfile), reads)
+
+
+def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None:
+    """Make the importable package below ``python``, the C++ header below ``include``, and the source."""
+    from cuda_ext.build import cpp
+    from cuda_ext.build.progress import Quiet
+    from cuda_ext.build.session import build
+
+    project = module.project()
+    (package,) = build(project, module.environ(directory), Quiet(lambda _: None))
+    place = directory / "python" / Path(*package.name.split("."))
+    package.write(place)
+    include_dirs = project.modules[0].settings.include_dirs
+    for name, content in cpp.render(package, include_dirs, place, module.embed).files.items():
+        replace_file(directory / name, content)
+    _finish(Path(stamp), Path(depfile), (str(project.root / name) for name in project.source_files()))
+
+
+def _finish(stamp: Path, depfile: Path, reads: Iterable[str]) -> None:
+    """Say that `stamp` is up to date as long as what it `reads` is, and this package."""
+    names = " \\\n ".join(map(_escaped, sorted({*reads, cuda_ext.__file__})))
+    depfile.write_text(f"{_escaped(str(stamp))}: {names}\n", encoding="utf-8")
+    stamp.touch()
+
+
+def _escaped(path: str) -> str:
+    """`path` as Make and Ninja read it."""
+    path = path.replace("\\", "/") if os.name == "nt" else path
+    for special in "\\ #":
+        path = path.replace(special, f"\\{special}")
+    return path.replace("$", "$$")
+
+
+def _show(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

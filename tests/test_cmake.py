@@ -1,0 +1,317 @@
+"""``cuda_ext_add_module`` under real CMake: what is built, what is built again, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_ext import manifest
+from tests.cmake_projects import APPLICATION, AXPY, FILES, INDEX, LISTS, MODULE, PACKAGE, CMakeProject
+
+pytestmark = [
+    pytest.mark.host_compiler,
+    pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler"),
+]
+
+OBJECTS = [
+    "Building CXX object app.dir/main.cpp.o",
+    "Building CXX object app_kernels.dir/cuda_ext/app_kernels/kernels.cpp.o",
+]
+ALL = [
+    *OBJECTS,
+    "Compiling CUDA source device/axpy.cu",
+    "Compiling CUDA source device/fill.cu",
+    "Generating app.kernels",
+]
+
+
+def edit(path: Path, text: str) -> None:
+    """Change a file so that every build tool sees it: Make looks at whole seconds on some file systems."""
+    path.write_text(text)
+    later = path.stat().st_mtime + 2
+    os.utime(path, (later, later))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> CMakeProject:
+    return CMakeProject(tmp_path / "a project").write()
+
+
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles", "Ninja Multi-Config"])
+def test_only_what_depends_on_an_edit_is_compiled_again(project: CMakeProject, generator: str) -> None:
+    project.generator = generator
+    options = ("--config", "Release") if "Multi" in generator else ()
+
+    def steps() -> list[str]:
+        found = [re.sub(r"(\.dir)/Release", r"\1", s) for s in project.steps(*options)]
+        return [step for step in found if not step.startswith("Linking")]
+
+    project.configure()
+    assert steps() == ALL
+    assert steps() == []
+    edit(project.root / "device/index.cuh", INDEX.replace("inline", "static inline"))
+    assert steps() == [OBJECTS[1], "Compiling CUDA source device/axpy.cu", "Generating app.kernels"]
+    edit(
+        project.root / "device/fill.cu",
+        (project.root / "device/fill.cu").read_text() + "\n// the same code\n",
+    )
+    assert "Compiling CUDA source device/axpy.cu" not in steps()
+    assert steps() == []
+
+
+def test_files_that_come_and_go_are_noticed_when_building(project: CMakeProject) -> None:
+    project.configure()
+    project.build()
+    (project.root / "device/scale.cu").write_text(FILES["device/fill.cu"].replace("fill", "scale"))
+    assert "Compiling CUDA source device/scale.cu" in project.steps()
+    (project.root / "device/fill.cu").unlink()
+    project.build()
+    assert [unit.sources for unit in shipped(project).units] == [("device/axpy.cu",), ("device/scale.cu",)]
+    assert project.steps() == []
+
+
+def shipped(project: CMakeProject) -> manifest.Manifest:
+    """The manifest of the Python package in the build tree."""
+    file = project.module / "python/app/kernels" / manifest.FILE_NAME
+    return manifest.loads(file.read_bytes(), str(file))
+
+
+def architectures(project: CMakeProject) -> list[list[str]]:
+    return [[image.architecture for image in unit.images] for unit in shipped(project).units]
+
+
+@pytest.mark.parametrize(
+    ("words", "cache", "environment", "found"),
+    [
+        ("ARCHITECTURES sm_80 90-virtual", "75-real", "", ["sm_80", "compute_90"]),
+        ("", "80;90a-real", "", ["sm_80", "compute_80", "sm_90a"]),
+        ("ARCHITECTURES sm_80", "75", "86-real", ["sm_86"]),
+    ],
+)
+def test_architectures_come_from_the_nearest_place(
+    tmp_path: Path, words: str, cache: str, environment: str, found: list[str]
+) -> None:
+    module = f"cuda_ext_add_module(app_kernels NAME app.kernels SOURCES device/fill.cu {words})\n"
+    project = CMakeProject(tmp_path / "app", cache={"CMAKE_CUDA_ARCHITECTURES": cache})
+    project.write({**FILES, "CMakeLists.txt": LISTS + module})
+    project.configure(CUDAARCHS=environment)
+    # What decides is known when the project is configured.
+    project.build("--target", "app_kernels_generate", CUDAARCHS="100")
+    assert architectures(project) == [found]
+
+
+PYPROJECT = """[project]
+name = "app"
+version = "1"
+[tool.cuda_ext.modules."app.kernels"]
+sources = ["device/axpy.cu"]
+architectures = ["sm_90"]
+instantiate = ["axpy<float>"]
+[tool.cuda_ext.modules."app.others"]
+sources = ["device/fill.cu"]
+"""
+
+
+def test_the_keys_may_stand_in_pyproject(tmp_path: Path) -> None:
+    lists = LISTS + "cuda_ext_add_module(app_kernels FROM_PYPROJECT NAME app.kernels)\n" + APPLICATION
+    project = CMakeProject(tmp_path / "app").write(
+        {**FILES, "CMakeLists.txt": lists, "pyproject.toml": PYPROJECT}
+    )
+    project.configure()
+    project.build()
+    assert architectures(project) == [["sm_90"]]
+    edit(project.root / "pyproject.toml", PYPROJECT.replace('"sm_90"', '"sm_80", "sm_90"'))
+    project.build()
+    assert architectures(project) == [["sm_80", "sm_90"]]
+
+
+def test_a_module_is_the_same_whichever_tool_builds_it(tmp_path: Path) -> None:
+    from tests.projects import build
+
+    lists = LISTS + "cuda_ext_add_module(app_kernels FROM_PYPROJECT NAME app.kernels)\n"
+    project = CMakeProject(tmp_path / "app").write(
+        {**FILES, "CMakeLists.txt": lists, "pyproject.toml": PYPROJECT}
+    )
+    project.configure()
+    project.build("--target", "app_kernels_generate")
+    package = build(project.root)["app.kernels"]
+    place = project.module / "python/app/kernels"
+    files = {p.relative_to(place).as_posix(): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+    assert files == dict(package.files)
+
+
+def test_units_that_are_linked_are_compiled_one_by_one_before(tmp_path: Path) -> None:
+    caller = "__device__ float twice(float x);\n__global__ void caller(float* x) { *x = twice(*x); }\n"
+    files = {
+        "CMakeLists.txt": LISTS
+        + "cuda_ext_add_module(app_kernels NAME app.kernels SOURCES device/*.cu ARCHITECTURES sm_90 LINK)\n",
+        "device/caller.cu": caller,
+        "device/twice.cu": "__device__ float twice(float x) { return 2 * x; }\n",
+    }
+    project = CMakeProject(tmp_path / "app").write(files)
+    project.configure()
+    assert project.steps("--target", "app_kernels_generate") == [
+        "Compiling CUDA source device/caller.cu",
+        "Compiling CUDA source device/twice.cu",
+        "Generating app.kernels",
+    ]
+    (unit,) = shipped(project).units
+    assert unit.sources == ("device/caller.cu", "device/twice.cu")
+
+
+def test_without_a_cache_nothing_is_compiled_twice(project: CMakeProject) -> None:
+    variables = {"CUDA_EXT_CACHE_SIZE": "0", "CUDA_EXT_TRACE": str(project.root / "trace.json")}
+    project.configure()
+    project.build(**variables)
+    events = json.loads((project.root / "trace.json").read_bytes())["traceEvents"]
+    # The trace is of the last step, which found everything.
+    assert not [event for event in events if event.get("args", {}).get("outcome") == "compiled"]
+
+
+def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -> None:
+    (project.root / "device/axpy.cu").write_text(AXPY.replace("index()", "indes()"))
+    project.configure()
+    output = project.build(status=None)
+    assert 'device/axpy.cu(3): error: identifier "indes" is undefined' in output
+    assert "Traceback" not in output
+
+
+# What is refused when the project is configured.
+
+
+@pytest.mark.parametrize(
+    ("module", "answer"),
+    [
+        (
+            "cuda_ext_add_module(k SOURCES device/*.cu)",
+            "cuda_ext_add_module(k): has no NAME; say how Python imports it",
+        ),
+        ("cuda_ext_add_module(k NAME kernels)", "cuda_ext_add_module(k): a module lives inside a package;"),
+        (
+            "cuda_ext_add_module(k NAME a.k SOURCE device/*.cu)",
+            "cuda_ext_add_module(k): unknown keyword 'SOURCE'; did you",
+        ),
+        (
+            "cuda_ext_add_module(k NAME a.k SOURCES dev/*.cu)",
+            "cuda_ext_add_module(k): SOURCES: nothing matches 'dev/*.cu'",
+        ),
+        (
+            "cuda_ext_add_module(k NAME a.k INCLUDE_DIRECTORIES inc)",
+            "cuda_ext_add_module(k): INCLUDE_DIRECTORIES: 'inc' is",
+        ),
+        (
+            "cuda_ext_add_module(k NAME a.k HEADERS a.h)",
+            "cuda_ext_add_module(k): HEADERS: nothing matches 'a.h'",
+        ),
+        (
+            "cuda_ext_add_module(k NAME a.k OVERRIDE SOURCES x.cu STD c++20)",
+            "cuda_ext_add_module(k): OVERRIDE[0] SOURCES: 'x",
+        ),
+        (
+            "cuda_ext_add_module(k FROM_PYPROJECT)",
+            "cuda_ext_add_module(k): [tool.cuda_ext] has several modules; choose one",
+        ),
+        (
+            "cuda_ext_add_module(k FROM_PYPROJECT NAME a.b)",
+            "cuda_ext_add_module(k): [tool.cuda_ext] has no module 'a.b';",
+        ),
+        (
+            "add_library(k INTERFACE)\ncuda_ext_add_module(k NAME a.k)",
+            "cuda_ext_add_module(k): there is a target of that name",
+        ),
+        ("cuda_ext_add_module()", "cuda_ext_add_module Function invoked with incorrect arguments"),
+    ],
+)
+def test_a_wrong_call_is_refused(tmp_path: Path, module: str, answer: str) -> None:
+    project = CMakeProject(tmp_path / "app")
+    project.write({**FILES, "CMakeLists.txt": LISTS + module, "pyproject.toml": PYPROJECT})
+    assert project.refused().startswith(answer)
+
+
+def test_a_project_without_the_table_is_refused(project: CMakeProject) -> None:
+    edit(project.root / "CMakeLists.txt", LISTS + "cuda_ext_add_module(k FROM_PYPROJECT)")
+    edit(project.root / "pyproject.toml", "[project]\nname = 'a'\n")
+    assert "pyproject.toml has no [tool.cuda_ext] table" in project.refused()
+
+
+def test_a_project_without_cxx_is_refused(project: CMakeProject) -> None:
+    edit(project.root / "CMakeLists.txt", LISTS.replace("LANGUAGES CXX", "LANGUAGES NONE") + MODULE)
+    assert "the language CXX is not enabled; write project(app LANGUAGES CXX)" in project.refused()
+
+
+def test_a_python_without_the_package_is_refused(project: CMakeProject, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
+    project.cache["CudaExt_PYTHON_EXECUTABLE"] = str(other / "bin/python")
+    message = project.refused()
+    assert (
+        f"{other}/bin/python has no cuda-ext for Python 3.11 or newer; set CudaExt_PYTHON_EXECUTABLE"
+        in message
+    )
+
+
+def test_an_old_python_is_refused(project: CMakeProject, tmp_path: Path) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text("#!/bin/sh\necho 'unknown option -P' >&2; exit 2\n")
+    old.chmod(0o755)
+    project.cache["CudaExt_PYTHON_EXECUTABLE"] = str(old)
+    assert "python3.9 has no cuda-ext for Python 3.11 or newer" in project.refused()
+
+
+def test_a_machine_without_python_is_refused(project: CMakeProject) -> None:
+    edit(
+        project.root / "CMakeLists.txt",
+        # As if none were on PATH, and this checkout in no environment.
+        LISTS + "set(CMAKE_PROGRAM_PATH)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
+        "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\n" + MODULE,
+    )
+    project.cache["CudaExt_PYTHON_EXECUTABLE"] = ""
+    assert "there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which" in project.refused()
+
+
+# Where things are found.
+
+
+def test_python_is_that_of_the_environment_around_the_package(tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    package = prefix / "lib/python3.12/site-packages/cuda_ext"
+    for part in ("cmake", "include"):
+        shutil.copytree(PACKAGE / part, package / part)
+    shutil.copy(PACKAGE / "__init__.py", package)
+    (prefix / "bin").mkdir()
+    python = prefix / "bin/python3.12"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    project = CMakeProject(tmp_path / "app").write()
+    project.cache = {"CMAKE_PREFIX_PATH": str(package / "cmake"), "CudaExt_PYTHON_EXECUTABLE": ""}
+    project.configure()
+    assert f"CudaExt_PYTHON_EXECUTABLE:FILEPATH={python}" in (project.tree / "CMakeCache.txt").read_text()
+
+
+def test_the_version_is_that_of_the_package(project: CMakeProject) -> None:
+    for version, status in {"0.1": 0, "99": 1}.items():
+        lists = LISTS.replace("CudaExt REQUIRED", f"CudaExt {version} REQUIRED")
+        edit(project.root / "CMakeLists.txt", lists + MODULE)
+        project.configure(status=status)
+
+
+def test_the_directory_for_cmake_is_told(project: CMakeProject) -> None:
+    told = project.run(sys.executable, "-m", "cuda_ext", "cmake-dir").strip()
+    assert Path(told, "CudaExtConfig.cmake").is_file()
+
+
+def test_scikit_build_core_finds_it_by_entry_points() -> None:
+    from importlib.metadata import entry_points
+
+    for group in ("cmake.module", "cmake.root"):
+        (value,) = {found.value for found in entry_points(group=group, name="CudaExt")}
+        (directory,) = importlib.import_module(value).__path__
+        assert Path(directory, "CudaExtConfig.cmake").is_file()
