@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -33,13 +32,6 @@ ALL = [
 ]
 
 
-def edit(path: Path, text: str) -> None:
-    """Change a file so that every build tool sees it: Make looks at whole seconds on some file systems."""
-    path.write_text(text)
-    later = path.stat().st_mtime + 2
-    os.utime(path, (later, later))
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> CMakeProject:
     return CMakeProject(tmp_path / "a project").write()
@@ -57,10 +49,9 @@ def test_only_what_depends_on_an_edit_is_compiled_again(project: CMakeProject, g
     project.configure()
     assert steps() == ALL
     assert steps() == []
-    edit(project.root / "device/index.cuh", INDEX.replace("inline", "static inline"))
+    (project.root / "device/index.cuh").write_text(INDEX.replace("inline", "static inline"))
     assert steps() == [OBJECTS[1], "Compiling CUDA source device/axpy.cu", "Generating app.kernels"]
-    edit(
-        project.root / "device/fill.cu",
+    (project.root / "device/fill.cu").write_text(
         (project.root / "device/fill.cu").read_text() + "\n// the same code\n",
     )
     assert "Compiling CUDA source device/axpy.cu" not in steps()
@@ -128,7 +119,7 @@ def test_the_keys_may_stand_in_pyproject(tmp_path: Path) -> None:
     project.configure()
     project.build()
     assert architectures(project) == [["sm_90"]]
-    edit(project.root / "pyproject.toml", PYPROJECT.replace('"sm_90"', '"sm_80", "sm_90"'))
+    (project.root / "pyproject.toml").write_text(PYPROJECT.replace('"sm_90"', '"sm_80", "sm_90"'))
     project.build()
     assert architectures(project) == [["sm_80", "sm_90"]]
 
@@ -237,13 +228,13 @@ def test_a_wrong_call_is_refused(tmp_path: Path, module: str, answer: str) -> No
 
 
 def test_a_project_without_the_table_is_refused(project: CMakeProject) -> None:
-    edit(project.root / "CMakeLists.txt", LISTS + "cuda_ext_add_module(k FROM_PYPROJECT)")
-    edit(project.root / "pyproject.toml", "[project]\nname = 'a'\n")
+    (project.root / "CMakeLists.txt").write_text(LISTS + "cuda_ext_add_module(k FROM_PYPROJECT)")
+    (project.root / "pyproject.toml").write_text("[project]\nname = 'a'\n")
     assert "pyproject.toml has no [tool.cuda_ext] table" in project.refused()
 
 
 def test_a_project_without_cxx_is_refused(project: CMakeProject) -> None:
-    edit(project.root / "CMakeLists.txt", LISTS.replace("LANGUAGES CXX", "LANGUAGES NONE") + MODULE)
+    (project.root / "CMakeLists.txt").write_text(LISTS.replace("LANGUAGES CXX", "LANGUAGES NONE") + MODULE)
     assert "the language CXX is not enabled; write project(app LANGUAGES CXX)" in project.refused()
 
 
@@ -267,8 +258,7 @@ def test_an_old_python_is_refused(project: CMakeProject, tmp_path: Path) -> None
 
 
 def test_a_machine_without_python_is_refused(project: CMakeProject) -> None:
-    edit(
-        project.root / "CMakeLists.txt",
+    (project.root / "CMakeLists.txt").write_text(
         # As if none were on PATH, and this checkout in no environment.
         LISTS + "set(CMAKE_PROGRAM_PATH)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
         "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\n" + MODULE,
@@ -299,7 +289,7 @@ def test_python_is_that_of_the_environment_around_the_package(tmp_path: Path) ->
 def test_the_version_is_that_of_the_package(project: CMakeProject) -> None:
     for version, status in {"0.1": 0, "99": 1}.items():
         lists = LISTS.replace("CudaExt REQUIRED", f"CudaExt {version} REQUIRED")
-        edit(project.root / "CMakeLists.txt", lists + MODULE)
+        (project.root / "CMakeLists.txt").write_text(lists + MODULE)
         project.configure(status=status)
 
 

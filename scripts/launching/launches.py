@@ -12,6 +12,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from launching.c_launch import CLaunch
+from launching.cpp_launch import CppLaunch
 from launching.kernels import NAME, SOURCE
 
 __all__ = ["measure"]
@@ -28,7 +29,7 @@ def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str
     kernels: Any = importlib.import_module(NAME)
     contenders: dict[str, Batch] = {}
     left_out: dict[str, str] = {}
-    for group in (_c, _ours, _ours_with_cupy, _cuda_core, _cupy, _triton, _numba, _torch):
+    for group in (_c, _cpp, _ours, _ours_with_cupy, _cuda_core, _cupy, _triton, _numba, _torch):
         try:
             for name, launch in group(kernels, directory):
                 contenders[name] = launch
@@ -81,6 +82,20 @@ def _c(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
     more = [*values[:2], *(ctypes.c_void_p(t.data_ptr()) for t in tensors), *numbers]
     wide = int(kernels.many._launcher.ready[0].function)
     yield "C, 16 arguments", lambda times, _=tensors: compiled.seconds(wide, stream, more, times)
+
+
+def _cpp(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
+    import torch
+
+    compiled = CppLaunch(Path(kernels.__file__).parents[2], directory)
+    stream = torch.cuda.current_stream().cuda_stream
+    x, y = _tensors(2)
+
+    def loop(name: str) -> Batch:
+        return lambda times, _=(x, y): compiled.seconds(name, stream, x.data_ptr(), y.data_ptr(), times)
+
+    yield "ours, from C++, typed wrapper", loop("launch_axpy")
+    yield "ours, from C++, 16 arguments", loop("launch_many")
 
 
 def _ours(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:

@@ -9,12 +9,14 @@
 //   FAKE_CUDA_POOLS       whether there are memory pools (1)
 //   FAKE_CUDA_FAIL        functions and the errors that they give, cuInit=100,cuLaunchKernel=719; with
 //                         cuMemFree=1@3 the first two calls succeed
+//   FAKE_CUDA_LACKS       a function that is not there
 //   FAKE_CUDA_LOG         the file that calls are written to
 //
 // An image is text, which may lie behind the headers of a fatbin. Each line describes a kernel by its lowered
 // name, its static shared memory, and the sizes of its parameters, or a symbol by its name and size:
 //   kernel _Z4axpyIfEvi 0 4 4
 //   symbol weights 36
+//   threads _Z4axpyIfEvi 256   (what a block of it has at most, on a line below that of the kernel)
 // Kernels do nothing, unless the line ends in one of these, which goes to the end of the memory's allocation:
 //   increments 1          the bytes that parameter 1, a pointer, points to
 //   copies 0 1            what parameter 0 points to, to where parameter 1 does
@@ -27,11 +29,21 @@
 #include <string.h>
 
 typedef int CUresult;
-enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
+       OUT_OF_RESOURCES = 701, TOO_LARGE = 720, NOT_SUPPORTED = 801, INVALID_CLUSTER_SIZE = 912 };
+
+enum { MOST_DEVICES = 8 };
+
+// What is launched, a Kernel or a Function, begins with what it is.
+typedef enum Launchable { KERNEL, FUNCTION } Launchable;
 
 typedef struct Kernel {
+  Launchable what;
   char name[256];
   int static_shared;
+  int most_threads;
+  int dynamic_shared[MOST_DEVICES];  // what it may have
+  int large_clusters[MOST_DEVICES];
   int count;
   int sizes[64];
   int from, to;  // the parameters of what it does, if `does` is not NULL
@@ -41,7 +53,7 @@ typedef struct Kernel {
 typedef struct Symbol {
   char name[256];
   size_t size;
-  char* memory[8];  // by device
+  char* memory[MOST_DEVICES];
 } Symbol;
 
 typedef struct Library {
@@ -127,7 +139,7 @@ static CUresult cuGetErrorString(CUresult error, const char** text) {
 
 // Devices and contexts
 
-static Context contexts[8] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+static Context contexts[MOST_DEVICES] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
 static __thread Context* stack[16];
 static __thread int depth;
 
@@ -185,6 +197,14 @@ static CUresult cuCtxGetCurrent(Context** context) {
   return SUCCESS;
 }
 
+static CUresult cuCtxSetCurrent(Context* context) {
+  RECORD("cuCtxSetCurrent %d", context->device);
+  BEGIN(cuCtxSetCurrent);
+  if (!depth) depth = 1;
+  stack[depth - 1] = context;
+  return SUCCESS;
+}
+
 static CUresult cuCtxPushCurrent(Context* context) {
   RECORD("cuCtxPushCurrent %d", context->device);
   BEGIN(cuCtxPushCurrent);
@@ -230,23 +250,42 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
   BEGIN(cuLibraryLoadData);
   Library* library = calloc(1, sizeof *library);
   for (; text && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL) {
+    int most_threads;
+    char name[256];
     Kernel* kernel = &library->kernels[library->kernel_count];
     Symbol* symbol = &library->symbols[library->symbol_count];
     int read = 0;
     if (sscanf(text, "kernel %255s %d%n", kernel->name, &kernel->static_shared, &read) == 2) {
       library->kernel_count++;
+      kernel->most_threads = 1024;
+      for (int device = 0; device < MOST_DEVICES; device++) {
+        kernel->dynamic_shared[device] = kernel->static_shared < 48 << 10 ? (48 << 10) - kernel->static_shared : 0;
+      }
       const char* at = text + read;
       for (char* end; *at == ' ' && (kernel->sizes[kernel->count] = strtol(at, &end, 10), end != at); at = end) {
         kernel->count++;
       }
       if (sscanf(at, " increments %d", &kernel->to) == 1) kernel->does = increment;
       if (sscanf(at, " copies %d %d", &kernel->from, &kernel->to) == 2) kernel->does = copy;
+    } else if (sscanf(text, "threads %255s %d", name, &most_threads) == 2) {
+      for (kernel = library->kernels; strcmp(kernel->name, name); kernel++) continue;
+      kernel->most_threads = most_threads;
     } else if (sscanf(text, "symbol %255s %zu", symbol->name, &symbol->size) == 2) {
       library->symbol_count++;
-      for (int device = 0; device < 8; device++) symbol->memory[device] = calloc(1, symbol->size);
+      for (int device = 0; device < MOST_DEVICES; device++) symbol->memory[device] = calloc(1, symbol->size);
     }
   }
   *out = library;
+  return SUCCESS;
+}
+
+static CUresult cuLibraryUnload(Library* library) {
+  RECORD("cuLibraryUnload");
+  BEGIN(cuLibraryUnload);
+  for (int i = 0; i < library->symbol_count; i++) {
+    for (int device = 0; device < MOST_DEVICES; device++) free(library->symbols[i].memory[device]);
+  }
+  free(library);
   return SUCCESS;
 }
 
@@ -274,22 +313,23 @@ static CUresult cuLibraryGetGlobal(void** address, size_t* size, Library* librar
 }
 
 static CUresult cuKernelGetAttribute(int* value, int attribute, Kernel* kernel, int device) {
-  (void)device;
   BEGIN(cuKernelGetAttribute);
   switch (attribute) {
-    case 0: *value = 1024; return SUCCESS;                   // MAX_THREADS_PER_BLOCK
+    case 0: *value = kernel->most_threads; return SUCCESS;   // MAX_THREADS_PER_BLOCK
     case 1: *value = kernel->static_shared; return SUCCESS;  // SHARED_SIZE_BYTES
     case 2: *value = 64; return SUCCESS;                     // CONST_SIZE_BYTES
     case 3: *value = 0; return SUCCESS;                      // LOCAL_SIZE_BYTES
     case 4: *value = 32; return SUCCESS;                     // NUM_REGS
     case 5: *value = 90; return SUCCESS;                     // PTX_VERSION
     case 6: *value = 90; return SUCCESS;                     // BINARY_VERSION
+    case 8: *value = kernel->dynamic_shared[device]; return SUCCESS;  // MAX_DYNAMIC_SHARED_SIZE_BYTES
   }
   return INVALID_VALUE;
 }
 
 // A kernel as a function of the current context; a Function is its kernel and device.
 typedef struct Function {
+  Launchable what;
   const Kernel* kernel;
   int device;
 } Function;
@@ -298,6 +338,7 @@ static CUresult cuKernelGetFunction(Function** function, const Kernel* kernel) {
   BEGIN(cuKernelGetFunction);
   if (!depth) return INVALID_CONTEXT;
   *function = calloc(1, sizeof **function);
+  (*function)->what = FUNCTION;
   (*function)->kernel = kernel;
   (*function)->device = stack[depth - 1]->device;
   return SUCCESS;
@@ -328,6 +369,8 @@ static CUresult cuOccupancyMaxPotentialClusterSize(int* size, Function* function
 static CUresult cuKernelSetAttribute(int attribute, int value, Kernel* kernel, int device) {
   RECORD("cuKernelSetAttribute %s %d %d %d", kernel->name, attribute, value, device);
   BEGIN(cuKernelSetAttribute);
+  if (attribute == 8) kernel->dynamic_shared[device] = value;
+  if (attribute == 14) kernel->large_clusters[device] = value;
   return SUCCESS;
 }
 
@@ -601,31 +644,65 @@ static CUresult compute(const Kernel* kernel, Stream* stream, void** parameters)
   return SUCCESS;
 }
 
-static CUresult launch(const char* how, const Function* function, const unsigned extents[6], unsigned shared, void* stream,
-                       void** parameters, const char* attributes) {
-  const Kernel* kernel = function->kernel;
-  char bytes[2048] = "";
-  char* end = bytes;
+typedef struct Configuration {
+  unsigned extents[6], shared;
+  void* stream;
+  int cooperative, dependent;  // -1: not said
+  unsigned cluster[3];
+} Configuration;
+
+// What the driver answers where `kernel` cannot be launched in that way.
+static CUresult limits(const Kernel* kernel, int device, const Configuration* config) {
+  const unsigned* extents = config->extents;
+  const unsigned threads = extents[3] * extents[4] * extents[5], *cluster = config->cluster;
+  for (int i = 0; i < 6; i++) {
+    int most;
+    cuDeviceGetAttribute(&most, i < 3 ? 5 + i : i - 1, device);
+    if (!extents[i] || extents[i] > (unsigned)most) return INVALID_VALUE;
+  }
+  if (threads > (unsigned)kernel->most_threads) return threads > 1024 ? INVALID_VALUE : OUT_OF_RESOURCES;
+  if (config->shared > (unsigned)kernel->dynamic_shared[device]) return INVALID_VALUE;
+  if (cluster[0] && capability_of(device) < 90) return NOT_SUPPORTED;
+  if (cluster[0] * cluster[1] * cluster[2] > (kernel->large_clusters[device] ? 16 : 8)) return INVALID_CLUSTER_SIZE;
+  if (config->cooperative == 1 && extents[0] * extents[1] * extents[2] > 132 * (2048 / threads)) return TOO_LARGE;
+  return SUCCESS;
+}
+
+static CUresult launch(const char* how, const void* launchable, const Configuration* config, void** parameters) {
+  // As the driver does: a default stream is that of the current context, and what is launched in another stream
+  // runs where that is. A Function belongs to a context, a Kernel to all of them.
+  const int named = (uintptr_t)config->stream > 2;
+  if (!named && !depth) return INVALID_CONTEXT;
+  const Function* function = *(const Launchable*)launchable == FUNCTION ? launchable : NULL;
+  const Kernel* kernel = function ? function->kernel : launchable;
+  const int current = named ? device_of(config->stream) : stack[depth - 1]->device;
+  const int device = function ? function->device : current;
+  if (!named && current != device) return INVALID_HANDLE;
+  const CUresult error = limits(kernel, device, config);
+  if (error) return error;
+
+  char text[2560] = "";
+  char* end = text;
+  if (config->cooperative >= 0) end += sprintf(end, " cooperative=%d", config->cooperative);
+  if (config->dependent >= 0) end += sprintf(end, " dependent=%d", config->dependent);
+  const unsigned *cluster = config->cluster, *extents = config->extents;
+  if (cluster[0]) end += sprintf(end, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]);
   for (int i = 0; i < kernel->count; i++) {
     const unsigned char* value = parameters[i];
     *end++ = ' ';
     for (int j = 0; j < kernel->sizes[i]; j++) end += sprintf(end, "%02x", value[j]);
   }
-  // As the driver does: the default stream is that of the current context.
-  const int named = (uintptr_t)stream > 2;
-  if (!named && !depth) return INVALID_CONTEXT;
-  if (!named && stack[depth - 1]->device != function->device) return INVALID_HANDLE;
-  RECORD("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s%s", how, kernel->name, extents[0],
-         extents[1], extents[2], extents[3], extents[4], extents[5], shared, (unsigned long long)(uintptr_t)stream,
-         function->device, attributes, bytes);
-  return kernel->does ? compute(kernel, stream_of(stream), parameters) : SUCCESS;
+  RECORD("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s", how, kernel->name, extents[0],
+         extents[1], extents[2], extents[3], extents[4], extents[5], config->shared,
+         (unsigned long long)(uintptr_t)config->stream, device, text);
+  return kernel->does ? compute(kernel, stream_of(config->stream), parameters) : SUCCESS;
 }
 
-static CUresult cuLaunchKernel(const Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+static CUresult cuLaunchKernel(const void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                unsigned bz, unsigned shared, void* stream, void** parameters, void** extra) {
   (void)extra;
-  const unsigned extents[6] = {gx, gy, gz, bx, by, bz};
-  const CUresult error = launch("cuLaunchKernel", function, extents, shared, stream, parameters, "");
+  const Configuration config = {{gx, gy, gz, bx, by, bz}, shared, stream, -1, -1, {0}};
+  const CUresult error = launch("cuLaunchKernel", function, &config, parameters);
   BEGIN(cuLaunchKernel);
   return error;
 }
@@ -648,22 +725,20 @@ typedef struct Config {
   unsigned count;
 } Config;
 
-static CUresult cuLaunchKernelEx(const Config* config, const Function* function, void** parameters, void** extra) {
+static CUresult cuLaunchKernelEx(const Config* given, const void* function, void** parameters, void** extra) {
   (void)extra;
-  char attributes[256] = "";
-  char* end = attributes;
-  for (unsigned i = 0; i < config->count; i++) {
-    const Attribute* attribute = &config->attributes[i];
-    const unsigned* cluster = attribute->value.cluster;
+  Configuration config = {{0}, given->shared, given->stream, -1, -1, {0}};
+  memcpy(config.extents, given->extents, sizeof config.extents);
+  for (unsigned i = 0; i < given->count; i++) {
+    const Attribute* attribute = &given->attributes[i];
     switch (attribute->id) {
-      case 2: end += sprintf(end, " cooperative=%d", attribute->value.number); break;
-      case 4: end += sprintf(end, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]); break;
-      case 6: end += sprintf(end, " dependent=%d", attribute->value.number); break;
+      case 2: config.cooperative = attribute->value.number; break;
+      case 4: memcpy(config.cluster, attribute->value.cluster, sizeof config.cluster); break;
+      case 6: config.dependent = attribute->value.number; break;
       default: return INVALID_VALUE;
     }
   }
-  const CUresult error =
-      launch("cuLaunchKernelEx", function, config->extents, config->shared, config->stream, parameters, attributes);
+  const CUresult error = launch("cuLaunchKernelEx", function, &config, parameters);
   BEGIN(cuLaunchKernelEx);
   return error;
 }
@@ -744,6 +819,8 @@ static CUresult cuPointerGetAttribute(void* value, int attribute, uint64_t addre
 // cuda-bindings asks for every function by its name; what is not in the table does not exist.
 CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uint64_t flags, int* status) {
   (void)version, (void)flags;
+  BEGIN(cuGetProcAddress);
+  const char* lacks = getenv("FAKE_CUDA_LACKS");
 #define FUNCTION(name) {#name, (void*)name}
   static const struct {
     const char* name;
@@ -753,7 +830,8 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       FUNCTION(cuInit), FUNCTION(cuDriverGetVersion), FUNCTION(cuGetErrorName), FUNCTION(cuGetErrorString),
       FUNCTION(cuDeviceGetCount), FUNCTION(cuDeviceGet), FUNCTION(cuDeviceGetAttribute),
       FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
-      FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData), FUNCTION(cuLibraryGetKernel),
+      FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxSetCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData),
+      FUNCTION(cuLibraryUnload), FUNCTION(cuLibraryGetKernel),
       FUNCTION(cuLibraryGetGlobal), FUNCTION(cuKernelGetAttribute), FUNCTION(cuKernelSetAttribute),
       FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchKernelEx), FUNCTION(cuMemcpyHtoDAsync),
       FUNCTION(cuMemcpyDtoHAsync), FUNCTION(cuMemcpyAsync), FUNCTION(cuCtxSynchronize), FUNCTION(cuStreamSynchronize),
@@ -766,7 +844,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       FUNCTION(cuEventQuery),
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-    if (strcmp(table[i].name, name)) continue;
+    if (strcmp(table[i].name, name) || (lacks && !strcmp(name, lacks))) continue;
     *function = table[i].function;
     if (status) *status = 0;
     return SUCCESS;

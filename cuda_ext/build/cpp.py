@@ -1,0 +1,187 @@
+"""A module as C++: a header that declares its kernels, and a source that holds its images and device texts.
+
+The header is for users and cheap to include. The source is compiled once; it says what the manifest says, as
+constants. Nothing in either runs before the first use of a kernel.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cuda_ext import manifest as manifest_file
+from cuda_ext.build import cpp_header
+from cuda_ext.build.cpp_header import Header
+from cuda_ext.build.embedding import Embedded, assembled, literal, quoted
+from cuda_ext.build.generate import Package
+from cuda_ext.build.rendering import render as render_template
+from cuda_ext.manifest import Kernel, Manifest, Symbol, Unit
+
+__all__ = ["CppModule", "Embed", "render"]
+
+Embed = Literal["incbin", "literal"]
+
+
+@dataclass(frozen=True)
+class CppModule:
+    """The files of a module in C++ by path, among them ``header`` below ``include``, and ``source``."""
+
+    header: str
+    source: str
+    files: Mapping[str, bytes]
+
+
+def render(package: Package, include_dirs: Sequence[str], package_directory: Path, embed: Embed) -> CppModule:
+    """The C++ of `package`, whose files lie in `package_directory`.
+
+    `include_dirs` are directories of the project, in which compilation on demand looks for headers. The same
+    arguments give the same bytes. The source is another one whenever a file is that it holds.
+    """
+    manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
+    header = cpp_header.describe(manifest)
+    stem = header.path.rpartition("/")[2].removesuffix(".h")
+    source = _source(manifest, package, include_dirs, package_directory)
+    context = {"header": header, "source": source, "example": _example(header), "stem": stem, "embed": embed}
+    files = {
+        f"include/{header.path}": render_template("module.h.j2", context, _FILTERS).encode(),
+        f"{stem}.cpp": render_template("module.cpp.j2", context, _FILTERS).encode(),
+    }
+    if embed == "literal":
+        files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(source.embedded)}
+    return CppModule(f"include/{header.path}", f"{stem}.cpp", files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """All that the text of a source shows: ``sources`` and ``headers`` are names, with those of texts."""
+
+    manifest: Manifest
+    embedded: tuple[Embedded, ...]
+    units: tuple[_Unit, ...]
+    kernels: tuple[_Entity, ...]
+    symbols: tuple[_Entity, ...]
+    sources: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """``images`` are architectures with the names and sizes of what holds them."""
+
+    index: int
+    sources: str
+    images: tuple[tuple[str, str, int], ...]
+    version: int
+    ptx_version: int
+    zstd: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entity:
+    """A kernel or a symbol, with its lowered names in images that have another one, counted in their unit."""
+
+    index: int
+    described: Kernel | Symbol
+    exceptions: tuple[tuple[int, str | None], ...]
+
+
+def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], directory: Path) -> _Source:
+    images = dict.fromkeys(image.file for unit in manifest.units for image in unit.images)
+    texts = [f"sources/{name}" for name in manifest.embedded or ()]
+    # Such names are seen by the linker, and so have to be the module's own.
+    prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
+    embedded = {
+        file: Embedded(
+            f"{prefix}_{index}",
+            directory / file,
+            package.files[file],
+            "unsigned char" if file in images else "char",
+        )
+        for index, file in enumerate([*images, *texts])
+    }
+    compiled = {name for unit in manifest.units for name in unit.sources}
+    sources = [name for name in manifest.embedded or () if name in compiled]
+    headers = [
+        name for name in manifest.embedded or () if name not in compiled or _is_included(name, package)
+    ]
+    return _Source(
+        manifest=manifest,
+        embedded=tuple(embedded.values()),
+        units=tuple(_unit(i, unit, manifest, embedded) for i, unit in enumerate(manifest.units)),
+        kernels=tuple(_entity(i, kernel, manifest) for i, kernel in enumerate(manifest.kernels)),
+        symbols=tuple(_entity(i, symbol, manifest) for i, symbol in enumerate(manifest.symbols)),
+        sources=tuple((name, embedded[f"sources/{name}"].name) for name in sources),
+        headers=tuple(
+            (name, embedded[f"sources/{canonical}"].name)
+            for name, canonical in _header_names(headers, include_dirs).items()
+        ),
+    )
+
+
+def _ascii(name: str) -> str:
+    return "".join(c if c.isascii() else f"_u{ord(c):x}" for c in name)
+
+
+def _unit(index: int, unit: Unit, manifest: Manifest, embedded: Mapping[str, Embedded]) -> _Unit:
+    major, minor = map(int, manifest.version.split("."))
+    version = 1000 * major + 10 * minor
+    arrived = unit.sources[0] if len(unit.sources) == 1 else ""
+    in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
+    return _Unit(
+        index=index,
+        sources=", ".join(unit.sources),
+        images=tuple(
+            (image.architecture, embedded[image.file].name, len(embedded[image.file].content))
+            for image in unit.images
+        ),
+        # Nobody knows which CUDA made what arrived compiled.
+        version=0 if arrived.endswith((".cubin", ".fatbin")) else version,
+        ptx_version=0 if arrived.endswith((".ptx", ".fatbin")) else version,
+        zstd=in_fatbin
+        and not unit.sources[0].endswith(".fatbin")
+        and manifest.compress in ("balance", "size"),
+    )
+
+
+def _entity(index: int, entity: Kernel | Symbol, manifest: Manifest) -> _Entity:
+    images = enumerate(manifest.units[entity.unit].images)
+    names = ((i, manifest.lowered_name(entity, image)) for i, image in images)
+    return _Entity(index, entity, tuple((i, name) for i, name in names if name != entity.lowered))
+
+
+def _is_included(name: str, package: Package) -> bool:
+    """Whether a text of `package` includes the one of that canonical name."""
+    directive = f'"{name}"'.encode()
+    texts = (content for file, content in package.files.items() if file.startswith("sources/"))
+    return any(directive in text for text in texts)
+
+
+def _header_names(headers: Sequence[str], include_dirs: Sequence[str]) -> dict[str, str]:
+    """The canonical names of `headers` by each name that an ``#include`` may spell."""
+    names = {name: name for name in headers}
+    for directory in include_dirs:
+        prefix = posixpath.normpath(directory.replace("\\", "/")) + "/"
+        for name in headers:
+            if name.startswith(prefix):
+                names.setdefault(name.removeprefix(prefix), name)
+    return names
+
+
+def _example(header: Header) -> str:
+    """A launch, for the header's first comment."""
+    if not header.kernels:
+        return ""
+    kernel = header.kernels[0]
+    name = "::".join([*header.namespaces, kernel.expression.partition("(")[0]])
+    return f"{name}({', '.join(['{grid, block, stream}', *(name for _, name in kernel.parameters)])})"
+
+
+def _comment(text: str) -> str:
+    """`text` in a line of a comment, which ends with that line."""
+    return " ".join(text.split()) + ("." if text.endswith("\\") else "")
+
+
+_FILTERS: Mapping[str, Callable[..., str]] = {"assembled": assembled, "comment": _comment, "quoted": quoted}

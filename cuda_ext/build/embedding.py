@@ -1,0 +1,137 @@
+r"""Bytes as C++: the contents of files, in an object file.
+
+There are two forms. Both define a name that points at the bytes, which are aligned to 64 and followed by a
+zero byte. gcc and clang have the assembler read the file (:func:`assembled`), which takes no time. Other
+compilers are given string literals (:func:`literal`), than which plain C++ has nothing faster.
+
+Literals are held to the limits of MSVC: 16,380 bytes in one, 65,535 in adjacent ones. C++ puts a zero byte
+after each, so that a literal ends where the bytes have one. What is too far from the next one is written as a
+list of characters, for which a compiler takes about a hundred times as long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Embedded", "assembled", "literal", "quoted"]
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The `content` of `file`, which `name` points at in C++; ``element`` is what it points at."""
+
+    name: str
+    file: Path
+    content: bytes
+    element: Literal["char", "unsigned char"] = "unsigned char"
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def quoted(text: str) -> str:
+    """`text` as a C++ literal in UTF-8, whatever compilers take the source and its strings for.
+
+    >>> print(quoted('größer "1"'))
+    "gr\\303\\266\\303\\237er \\"1\\""
+    """
+    return f'"{_escaped(text.encode())}"'
+
+
+def assembled(embedded: Embedded) -> str:
+    r"""The arguments of ``CUDA_EXT_EMBED`` in ``module.cpp.j2``: the name, the digest, and the file.
+
+    The assembler reads octal escapes in its strings, so that any path is plain text to the compiler.
+
+    >>> print(assembled(Embedded("data_0", Path('/a b/"ä"'), b"")))  # doctest: +ELLIPSIS
+    data_0, "e3b0c4...", "/a b/\\042\\303\\244\\042"
+    """
+    path = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else rf"\\{byte:03o}"
+        for byte in os.fsencode(embedded.file)
+    )
+    return f'{embedded.name}, "{embedded.sha256}", "{path}"'
+
+
+# Bytes in a line of a literal, in adjacent ones, and in a line of a list.
+_LINE, _LITERAL, _LISTED = 800, 60_000, 24
+
+
+def literal(embedded: Embedded) -> bytes:
+    """Declarations, in C++, that hold the bytes of `embedded` and define its name.
+
+    The bytes are members of one struct, as arrays of characters stand in it without a gap.
+    """
+    parts = list(_parts(embedded.content))
+    members = "".join(f"  {embedded.element} part_{i}[{part.size}];\n" for i, part in enumerate(parts))
+    storage = f"{embedded.name}_storage"
+    head = f"alignas(64) const struct {{\n{members}}} {storage} = {{\n"
+    tail = (
+        "};\n"
+        f'static_assert(sizeof({storage}) == {len(embedded.content) + 1}, "the parts lie without gaps");\n'
+        f"constexpr const {embedded.element}* {embedded.name} = {storage}.part_0;\n"
+    )
+    return "".join([head, *(part.spelled(embedded.element) for part in parts), tail]).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of the bytes; with ``terminated``, a zero byte follows them in the same array."""
+
+    content: bytes
+    terminated: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.content) + self.terminated
+
+    def spelled(self, element: str) -> str:
+        content = self.content
+        if self.terminated:
+            lines = [content[i : i + _LINE] for i in range(0, len(content), _LINE)] or [b""]
+            return "\n".join(f'"{_escaped(line)}"' for line in lines) + ",\n"
+        # Whether a plain char has a sign differs: a number that fits one kind does not fit the other.
+        items = [str(b) for b in content] if element != "char" else [rf"'\{b:o}'" for b in content]
+        lines_of_items = (items[i : i + _LISTED] for i in range(0, len(items), _LISTED))
+        return "{" + ",\n".join(map(",".join, lines_of_items)) + "},\n"
+
+
+def _parts(content: bytes) -> Iterator[_Part]:
+    """`content` and the zero byte after it, divided so that as much as possible is in literals."""
+    start = 0
+    while start <= len(content):
+        if len(content) - start < _LITERAL:
+            zero = len(content)
+        elif (zero := content.rfind(0, start, start + _LITERAL)) < 0:
+            zero = content.find(0, start)
+            zero = zero if zero >= 0 else len(content)
+            listed = zero - _LITERAL + 1
+            yield _Part(content[start:listed], terminated=False)
+            start = listed
+        yield _Part(content[start:zero], terminated=True)
+        start = zero + 1
+
+
+# An octal escape has up to three digits: all of them, where a digit follows. Two question marks may begin a
+# trigraph.
+_SPELLED = tuple(
+    f"\\{byte:o}" if not 32 <= byte < 127 else f"\\{byte:c}" if byte in b'"\\' else chr(byte)
+    for byte in range(256)
+)
+_BEFORE_DIGIT = re.compile(rb"[\0-\37](?=[0-9])")
+
+
+def _escaped(content: bytes) -> str:
+    """`content` as it stands within the quotes of a C++ literal."""
+    spelled = list(map(_SPELLED.__getitem__, content))
+    for match in _BEFORE_DIGIT.finditer(content):
+        spelled[match.start()] = f"\\{content[match.start()]:03o}"
+    return "".join(spelled).replace("??", r"?\077")

@@ -1,0 +1,113 @@
+// What a generated source holds of one module: constant data that says what was compiled, and where it lies.
+//
+// The manifest of the Python package says the same. Nothing here is ever changed or freed.
+
+#pragma once
+
+#include <cstddef>
+
+// Everything in these headers has hidden visibility: each shared object of a process has its own, so that two
+// versions of them may live side by side. What is thrown is visible, so that others can catch it.
+#if defined(__GNUC__)
+#define CUDA_EXT_HIDDEN __attribute__((visibility("hidden")))
+#define CUDA_EXT_VISIBLE __attribute__((visibility("default")))
+#else
+#define CUDA_EXT_HIDDEN
+#define CUDA_EXT_VISIBLE
+#endif
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace v1 {
+
+// `size` elements that lie at `data`.
+template <class T>
+struct Array {
+  const T* data = nullptr;
+  std::size_t size = 0;
+
+  constexpr const T* begin() const noexcept { return data; }
+  constexpr const T* end() const noexcept { return data + size; }
+  constexpr const T& operator[](std::size_t index) const noexcept { return data[index]; }
+};
+
+// A translation unit compiled for one architecture, as nvcc spells it ("sm_90a", "compute_90", "lto_90").
+// `data` is the file that holds it, followed by a zero byte; the images of one fatbin share it.
+struct ImageData {
+  const char* architecture;
+  const unsigned char* data;
+  std::size_t size;
+};
+
+// What is loaded as one. `sources` are paths within the project, "device/axpy.cu, device/gemm.cu".
+// `version` is the CUDA version that made the machine code, 1000 * major + 10 * minor, and 0 where it arrived
+// compiled; `ptx_version` is the same of the PTX. `zstd` says that only drivers from CUDA 12.4 on can
+// decompress it.
+struct UnitData {
+  const char* sources;
+  Array<ImageData> images;
+  int version;
+  int ptx_version;
+  bool zstd;
+};
+
+// What a kernel or a symbol is called in one image, counted within its unit; nullptr if it is not there.
+struct LoweredName {
+  std::size_t image;
+  const char* lowered;
+};
+
+// `type` is a C++ type without typedefs; `size` counts bytes.
+struct ParameterData {
+  const char* name;
+  const char* type;
+  std::size_t size;
+};
+
+// A kernel, or one instantiation of a template. `lowered` is its name in all images but those in `exceptions`.
+struct KernelData {
+  const char* expression;
+  const char* lowered;
+  std::size_t unit;
+  Array<ParameterData> parameters;
+  Array<LoweredName> exceptions;
+};
+
+// A __constant__ or __device__ variable.
+struct SymbolData {
+  const char* name;
+  const char* lowered;
+  std::size_t unit;
+  const char* type;
+  std::size_t size;
+  Array<LoweredName> exceptions;
+};
+
+// A device source: its path within the project, and its text.
+struct SourceData {
+  const char* name;
+  const char* text;
+};
+
+// Device headers, in the form in which nvrtcCreateProgram takes them. Each is there under its path within the
+// project, which is how the other texts include it, and under its path below each include directory.
+struct HeaderData {
+  int count;
+  const char* const* texts;
+  const char* const* names;
+};
+
+// `name` is the import name, "example_project.kernels"; `compiler` what compiled it, "nvrtc 13.5". `jit` says
+// whether sources and headers are there.
+struct ModuleData {
+  const char* name;
+  const char* compiler;
+  bool jit;
+  Array<UnitData> units;
+  Array<KernelData> kernels;
+  Array<SymbolData> symbols;
+  Array<SourceData> sources;
+  HeaderData headers;
+};
+
+}  // namespace v1
+}  // namespace cuda_ext

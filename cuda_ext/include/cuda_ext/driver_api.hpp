@@ -1,0 +1,137 @@
+// The part of cuda.h that launching takes, so that nothing of CUDA is needed to compile it.
+
+#pragma once
+
+#include "data.hpp"
+
+#include <cstddef>
+
+#if defined(_WIN32)
+#define CUDA_EXT_CALL __stdcall
+#else
+#define CUDA_EXT_CALL
+#endif
+
+// As CUDA's headers declare them, which may be included too.
+struct CUctx_st;
+struct CUkern_st;
+struct CUlib_st;
+struct CUstream_st;
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace v1 {
+
+using Stream = ::CUstream_st*;  // CUstream and cudaStream_t
+
+namespace driver_api {
+
+using Context = ::CUctx_st*;
+using Kernel = ::CUkern_st*;
+using Library = ::CUlib_st*;
+using Device = int;
+using Status = int;
+
+// Of CUresult.
+enum : Status {
+  success = 0,
+  not_initialized = 3,
+  stub_library = 34,
+  no_device = 100,
+  invalid_device = 101,
+  invalid_context = 201,
+  no_binary_for_gpu = 209,
+  unsupported_ptx_version = 222,
+  contained = 226,
+  not_found = 500,
+  illegal_address = 700,
+  launch_timeout = 702,
+  assertion = 710,
+  hardware_stack_error = 714,
+  launch_failed = 719,
+  tensor_memory_leak = 721,
+  system_not_ready = 802,
+  system_driver_mismatch = 803,
+  compat_not_supported_on_device = 804,
+};
+
+enum class DeviceAttribute : int {
+  most_threads = 1,
+  block_x = 2,
+  block_y = 3,
+  block_z = 4,
+  grid_x = 5,
+  grid_y = 6,
+  grid_z = 7,
+  multiprocessors = 16,
+  capability_major = 75,
+  capability_minor = 76,
+  cooperative_launch = 95,
+  shared_memory_per_block = 97,  // with the kernel's leave
+  cluster_launch = 120,
+};
+
+// Of CUfunction_attribute.
+enum class KernelAttribute : int {
+  most_threads = 0,
+  static_shared_memory = 1,
+  dynamic_shared_memory = 8,
+  large_clusters = 14,
+};
+
+struct LaunchAttribute {
+  enum class Id : int { cooperative = 2, cluster = 4, programmatic_stream_serialization = 6 };
+
+  Id id;
+  char padding[4];
+  union {
+    char padding[64];
+    int flag;
+    unsigned cluster[3];
+  } value;
+};
+
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+
+static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
+static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
+
+// The driver's functions. Where it takes a CUfunction, it takes a CUkernel as well, which belongs to no context.
+struct Functions {
+  Status(CUDA_EXT_CALL* init)(unsigned flags);
+  Status(CUDA_EXT_CALL* driver_version)(int* version);
+  Status(CUDA_EXT_CALL* error_name)(Status status, const char** name);
+  Status(CUDA_EXT_CALL* error_string)(Status status, const char** description);
+  Status(CUDA_EXT_CALL* device_count)(int* count);
+  Status(CUDA_EXT_CALL* device_attribute)(int* value, DeviceAttribute attribute, Device device);
+  Status(CUDA_EXT_CALL* retain_primary_context)(Context* context, Device device);
+  Status(CUDA_EXT_CALL* current_context)(Context* context);
+  Status(CUDA_EXT_CALL* set_current_context)(Context context);
+  Status(CUDA_EXT_CALL* push_context)(Context context);
+  Status(CUDA_EXT_CALL* pop_context)(Context* context);
+  Status(CUDA_EXT_CALL* current_device)(Device* device);
+  Status(CUDA_EXT_CALL* context_of_stream)(Stream stream, Context* context);
+  Status(CUDA_EXT_CALL* load_library)(Library* library, const void* image, int* jit_options, void** jit_values,
+                                      unsigned jit_count, int* options, void** values, unsigned count);
+  Status(CUDA_EXT_CALL* unload_library)(Library library);
+  Status(CUDA_EXT_CALL* kernel_of_library)(Kernel* kernel, Library library, const char* name);
+  Status(CUDA_EXT_CALL* global_of_library)(void** address, std::size_t* size, Library library, const char* name);
+  Status(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
+  Status(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel, Device device);
+  Status(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
+  Status(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
+  Status(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                unsigned block_y, unsigned block_z, unsigned shared, Stream stream,
+                                void** arguments, void** extra);
+  Status(CUDA_EXT_CALL* launch_configured)(const LaunchConfig* config, Kernel kernel, void** arguments, void** extra);
+};
+
+}  // namespace driver_api
+}  // namespace v1
+}  // namespace cuda_ext

@@ -1,0 +1,126 @@
+// Which image of a unit the driver takes for a GPU, and why there may be none.
+//
+// The same as cuda_ext/runtime/images.py says of the Python package.
+
+#pragma once
+
+#include "data.hpp"
+#include "driver.hpp"
+#include "error.hpp"
+#include "text.hpp"
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace v1 {
+
+// What an image was compiled for. `suffix` is 'a', which restricts it to exactly that GPU, 'f', to its family, or 0.
+struct Architecture {
+  enum class Kind { cubin, ptx, ltoir };
+
+  Kind kind = Kind::cubin;
+  int number = 0;
+  char suffix = 0;
+
+  explicit Architecture(std::string_view text) noexcept {
+    kind = text[0] == 's' ? Kind::cubin : text[0] == 'c' ? Kind::ptx : Kind::ltoir;
+    for (const char letter : text.substr(text.find('_') + 1)) {
+      if ('0' <= letter && letter <= '9') {
+        number = 10 * number + (letter - '0');
+      } else {
+        suffix = letter;
+      }
+    }
+  }
+
+  bool runs_on(int capability) const noexcept {
+    if (kind == Kind::ltoir || number > capability) return false;
+    if (suffix == 'a') return number == capability;
+    return number / 10 == capability / 10 || (kind == Kind::ptx && !suffix);
+  }
+
+  // Among those that run, the greatest is taken: cubins before PTX, then the newest, then the most special.
+  int rank() const noexcept {
+    const int special = suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0;
+    return (kind == Kind::cubin ? 1 << 20 : 0) + 4 * number + special;
+  }
+};
+
+// The image of `unit` that runs on a GPU of `capability`, or nullptr.
+inline const ImageData* select_image(const UnitData& unit, int capability) noexcept {
+  const ImageData* selected = nullptr;
+  int highest = -1;
+  for (const ImageData& image : unit.images) {
+    const Architecture architecture(image.architecture);
+    if (!architecture.runs_on(capability) || architecture.rank() <= highest) continue;
+    highest = architecture.rank();
+    selected = &image;
+  }
+  return selected;
+}
+
+// The architectures of all images of one kind.
+CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind kind) {
+  std::string text;
+  for (const ImageData& image : unit.images) {
+    if (Architecture(image.architecture).kind != kind) continue;
+    text += text.empty() ? "" : ", ";
+    text += image.architecture;
+  }
+  return text;
+}
+
+// `unit` holds nothing that a GPU of `capability` runs.
+CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& unit, int capability) {
+  std::string cubins = listed(unit, Architecture::Kind::cubin);
+  std::string ptx = listed(unit, Architecture::Kind::ptx);
+  std::string ltoir = listed(unit, Architecture::Kind::ltoir);
+  if (cubins.empty()) cubins = "none";
+  if (ptx.empty()) ptx = "none";
+  if (!ltoir.empty()) ltoir.insert(0, "; LTO-IR, which has to be linked first: ");
+  return failure(ErrorKind::no_image, module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
+                        "; built for ", cubins, "; PTX: ", ptx, ltoir,
+                        "; jit: ", module.jit ? "not in this version of cuda-ext" : "off", "; add \"sm_", capability,
+                        "\" to architectures and build again");
+}
+
+// `image` is the only one that fits, and the driver does not read its PTX.
+CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit, const ImageData& image,
+                                         int driver) {
+  const std::string maker = unit.ptx_version ? joined("CUDA ", version_text(unit.ptx_version)) : "a newer CUDA";
+  return failure(ErrorKind::ptx_too_new, module.name, ": of ", unit.sources, " only PTX (", image.architecture, ") fits this GPU; ",
+                        maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver),
+                        "; upgrade the driver, or add this GPU to architectures and build again");
+}
+
+// `image` needs a driver that supports CUDA `needed`, because of what it is.
+CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitData& unit, const ImageData& image,
+                                           int driver, int needed, const std::string& what) {
+  return failure(ErrorKind::driver_too_old, module.name, ": the NVIDIA driver supports CUDA up to ", version_text(driver), ", and ",
+                        unit.sources, " (", image.architecture, "), ", what, ", needs ", version_text(needed),
+                        " or newer; upgrade the driver");
+}
+
+// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
+inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit, int capability,
+                                          int driver) noexcept {
+  const ImageData* image = select_image(unit, capability);
+  if (!image) return no_image(module, unit, capability);
+  const bool is_ptx = Architecture(image->architecture).kind == Architecture::Kind::ptx;
+  // Within a major version every driver runs every cubin.
+  const int needed = is_ptx ? 0 : unit.version / 1000 * 1000;
+  if (driver < needed) {
+    return image_too_new(module, unit, *image, driver, needed, "made by CUDA " + version_text(unit.version));
+  }
+  constexpr int first_with_zstd = 12040;
+  if (unit.zstd && driver < first_with_zstd) {
+    return image_too_new(module, unit, *image, driver, first_with_zstd, "compressed with zstd");
+  }
+  if (is_ptx && driver < unit.ptx_version) return ptx_too_new(module, unit, *image, driver);
+  return image;
+}
+
+}  // namespace v1
+}  // namespace cuda_ext

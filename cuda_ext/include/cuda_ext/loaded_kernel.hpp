@@ -1,0 +1,176 @@
+// A kernel in the driver, and what it can do there.
+
+#pragma once
+
+#include "data.hpp"
+#include "driver.hpp"
+#include "driver_api.hpp"
+#include "error.hpp"
+#include "launch.hpp"
+#include "text.hpp"
+
+#include <atomic>
+#include <climits>
+#include <cstddef>
+#include <mutex>
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace v1 {
+
+// What every GPU with clusters takes; more blocks need leave.
+inline constexpr long long portable_cluster = 8;
+
+// What a block gets of shared memory, static and dynamic together, without leave.
+inline constexpr int default_shared_memory = 48 << 10;
+
+// A kernel on one GPU, or on all of them alike.
+struct LoadedKernel {
+  std::atomic<driver_api::Kernel> handle{nullptr};
+  std::atomic<std::size_t> shared{0};  // so many bytes of dynamic shared memory are known to be permitted
+  std::atomic<bool> has_large_clusters{false};
+
+  // Whether a launch with `config` can do without Limits::permit.
+  bool takes(const LaunchConfig& config) const noexcept {
+    if (!fits_every_gpu(config) || config.shared > shared.load(std::memory_order_acquire)) return false;
+    if (!has_cluster(config)) return true;
+    return is_divisible(config.grid, config.cluster) &&
+           (config.cluster.product() <= portable_cluster || has_large_clusters.load(std::memory_order_acquire));
+  }
+};
+
+// Holds launches against what `kernel` can do on `device`, whose context is current.
+class Limits {
+ public:
+  Limits(Driver& driver, int device, LoadedKernel& kernel) noexcept
+      : driver_(driver), device_(device), kernel_(kernel), handle_(kernel.handle.load(std::memory_order_acquire)) {}
+
+  // Asks the driver for what a launch with `config` needs leave for, and says what it cannot have.
+  CUDA_EXT_COLD Failure permit(const LaunchConfig& config) noexcept {
+    if (driver_.forked()) return failure(ErrorKind::driver, after_fork());
+    if (auto refused = permit_shared(config.shared)) return refused;
+    if (auto refused = check_extents(config)) return refused;
+    if (auto refused = has_cluster(config) ? permit_cluster(config) : nullptr) return refused;
+    return config.cooperative ? check_cooperative(config) : nullptr;
+  }
+
+ private:
+  using DeviceAttribute = driver_api::DeviceAttribute;
+  using KernelAttribute = driver_api::KernelAttribute;
+
+  long long limit(DeviceAttribute attribute) const noexcept { return driver_.attribute(device_, attribute); }
+
+  template <class... Parts>
+  static Failure refused(const Parts&... parts) {
+    return failure(ErrorKind::argument, parts...);
+  }
+
+  Failure permit_shared(std::size_t shared) noexcept {
+    if (shared == 0) return nullptr;
+    int own = 0;
+    if (auto failed = get(KernelAttribute::static_shared_memory, own)) return failed;
+    const long long most = limit(DeviceAttribute::shared_memory_per_block);
+    if (shared > static_cast<unsigned long long>(most - own)) {
+      return refused("shared: expected at most ", most - own, " bytes, found ", shared, "; a block on this GPU, ",
+                     driver_.name_of(device_), ", has ", most, ", of which the kernel's own variables take ", own);
+    }
+    const std::lock_guard<std::mutex> lock(driver_.permitting);
+    const std::size_t known = kernel_.shared.load(std::memory_order_relaxed);
+    const int by_default = own < default_shared_memory ? default_shared_memory - own : 0;
+    int permitted = by_default;
+    if (shared > known && shared > static_cast<std::size_t>(by_default)) {
+      // Never less than the project itself may have set.
+      int set = 0;
+      if (auto failed = get(KernelAttribute::dynamic_shared_memory, set)) return failed;
+      permitted = set > static_cast<int>(shared) && set <= most - own ? set : static_cast<int>(shared);
+      if (auto failed = this->set(KernelAttribute::dynamic_shared_memory, permitted)) return failed;
+    }
+    if (static_cast<std::size_t>(permitted) > known) {
+      kernel_.shared.store(static_cast<std::size_t>(permitted), std::memory_order_release);
+    }
+    return nullptr;
+  }
+
+  Failure check_extents(const LaunchConfig& config) const noexcept {
+    const Dim largest_grid(limit(DeviceAttribute::grid_x), limit(DeviceAttribute::grid_y), limit(DeviceAttribute::grid_z));
+    const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
+                            limit(DeviceAttribute::block_z));
+    if (auto failed = check_within("grid", config.grid, largest_grid)) return failed;
+    if (auto failed = check_within("block", config.block, largest_block)) return failed;
+    int most = 0;
+    if (auto failed = get(KernelAttribute::most_threads, most)) return failed;
+    const long long threads = config.block.product();
+    if (threads <= most) return nullptr;
+    const bool is_of_gpu = most == limit(DeviceAttribute::most_threads);
+    return refused("block: expected at most ", most, " threads", is_of_gpu ? "" : ", as the kernel was compiled",
+                   ", found ", threads, ": ", text_of(config.block));
+  }
+
+  static Failure check_within(const char* name, const Dim& extents, const Dim& largest) noexcept {
+    if (is_within(extents, largest)) return nullptr;
+    return refused(name, ": expected at least 1 and at most ", text_of(largest), ", found ", text_of(extents));
+  }
+
+  Failure permit_cluster(const LaunchConfig& config) noexcept {
+    const Dim& cluster = config.cluster;
+    const std::string gpu = driver_.name_of(device_);
+    if (!limit(DeviceAttribute::cluster_launch)) {
+      return refused("cluster: this GPU, ", gpu, ", has no clusters; they came with sm_90");
+    }
+    if (auto failed = check_within("cluster", cluster, config.grid)) return failed;
+    if (!is_divisible(config.grid, cluster)) {
+      return refused("cluster: expected divisors of the grid ", text_of(config.grid), ", found ", text_of(cluster));
+    }
+    const bool is_large = cluster.product() > portable_cluster;
+    if (is_large) {
+      if (auto failed = set(KernelAttribute::large_clusters, 1)) return failed;
+    }
+    int most_threads = 0;
+    if (auto failed = get(KernelAttribute::most_threads, most_threads)) return failed;
+    driver_api::LaunchConfig asked{{1, 1, 1}, {static_cast<unsigned>(most_threads), 1, 1}, 0, nullptr, nullptr, 0};
+    int most = 0;
+    if (const auto status = driver_.call.largest_cluster(&most, handle_, &asked)) {
+      return driver_.failed("cuOccupancyMaxPotentialClusterSize", status);
+    }
+    if (cluster.product() > most) {
+      return refused("cluster: expected at most ", most, " blocks on this GPU, ", gpu, ", found ", cluster.product(),
+                     ": ", text_of(cluster));
+    }
+    if (is_large) kernel_.has_large_clusters.store(true, std::memory_order_release);
+    return nullptr;
+  }
+
+  Failure check_cooperative(const LaunchConfig& config) const noexcept {
+    if (!limit(DeviceAttribute::cooperative_launch)) {
+      return refused("cooperative: this GPU, ", driver_.name_of(device_), ", cannot launch cooperatively");
+    }
+    const long long threads = config.block.product();
+    int on_each = 0;
+    if (const auto status =
+            driver_.call.blocks_per_multiprocessor(&on_each, handle_, static_cast<int>(threads), config.shared)) {
+      return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
+    }
+    const long long multiprocessors = limit(DeviceAttribute::multiprocessors);
+    if (config.grid.product() <= on_each * multiprocessors) return nullptr;
+    return refused("grid: expected at most ", on_each * multiprocessors,
+                   " blocks, since cooperative ones all run at once, found ", config.grid.product(), "; that is ", on_each,
+                   " of ", threads, " threads on each of ", multiprocessors, " multiprocessors");
+  }
+
+  Failure get(KernelAttribute attribute, int& value) const noexcept {
+    const auto status = driver_.call.kernel_attribute(&value, attribute, handle_, device_);
+    return status ? driver_.failed("cuKernelGetAttribute", status) : nullptr;
+  }
+
+  Failure set(KernelAttribute attribute, int value) noexcept {
+    const auto status = driver_.call.set_kernel_attribute(attribute, value, handle_, device_);
+    return status ? driver_.failed("cuKernelSetAttribute", status) : nullptr;
+  }
+
+  Driver& driver_;
+  int device_;
+  LoadedKernel& kernel_;
+  driver_api::Kernel handle_;
+};
+
+}  // namespace v1
+}  // namespace cuda_ext

@@ -1,0 +1,165 @@
+// From names to kernels and symbols, and to the nearest where there is none.
+
+#pragma once
+
+#include "data.hpp"
+#include "error.hpp"
+#include "text.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace v1 {
+
+inline bool is_white_space(char letter) noexcept { return letter == ' ' || ('\t' <= letter && letter <= '\r'); }
+
+// Whether both are the same but for white space.
+inline bool is_spelled_alike(std::string_view left, std::string_view right) noexcept {
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (true) {
+    while (i < left.size() && is_white_space(left[i])) i++;
+    while (j < right.size() && is_white_space(right[j])) j++;
+    if (i == left.size() || j == right.size()) return i == left.size() && j == right.size();
+    if (left[i++] != right[j++]) return false;
+  }
+}
+
+// Without template arguments and parameters.
+inline std::string_view plain_name(std::string_view expression) noexcept {
+  std::string_view plain = expression.substr(0, expression.find_first_of("<("));
+  while (!plain.empty() && is_white_space(plain.back())) plain.remove_suffix(1);
+  return plain;
+}
+
+// How many letters have to be inserted, removed or replaced to make one of the other.
+CUDA_EXT_COLD inline std::size_t distance(std::string_view from, std::string_view to) {
+  const auto row = std::make_unique<std::size_t[]>(to.size() + 1);
+  for (std::size_t j = 0; j <= to.size(); j++) row[j] = j;
+  for (std::size_t i = 0; i < from.size(); i++) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < to.size(); j++) {
+      const std::size_t replaced = diagonal + (from[i] != to[j]);
+      diagonal = row[j + 1];
+      const std::size_t shifted = (row[j] < diagonal ? row[j] : diagonal) + 1;
+      row[j + 1] = replaced < shifted ? replaced : shifted;
+    }
+  }
+  return row[to.size()];
+}
+
+// The name among those shown to it that is nearest to `wanted`, if any is near.
+class NearestName {
+ public:
+  explicit NearestName(std::string_view wanted) noexcept : wanted_(wanted) {}
+
+  void consider(std::string_view name) {
+    const std::size_t longer = name.size() > wanted_.size() ? name.size() : wanted_.size();
+    const std::size_t found = distance(wanted_, name);
+    if (5 * found > 2 * longer || (!nearest_.empty() && found >= distance_)) return;
+    nearest_ = name;
+    distance_ = found;
+  }
+
+  // "; did you mean 'axpy'?", or nothing.
+  std::string hint() const { return nearest_.empty() ? "" : joined("; did you mean '", nearest_, "'?"); }
+
+ private:
+  std::string_view wanted_;
+  std::string_view nearest_;
+  std::size_t distance_ = 0;
+};
+
+// The first twenty names, and how many more there are.
+class ListOfNames {
+ public:
+  void add(std::string_view name) {
+    if (count_++ >= most_) return;
+    text_ += text_.empty() ? "" : ", ";
+    text_ += name;
+  }
+
+  bool empty() const noexcept { return count_ == 0; }
+  std::string text() const { return count_ > most_ ? joined(text_, " and ", count_ - most_, " more") : text_; }
+
+ private:
+  static constexpr std::size_t most_ = 20;
+  std::string text_;
+  std::size_t count_ = 0;
+};
+
+CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name) {
+  ListOfNames built;
+  ListOfNames all;
+  NearestName nearest(name);
+  bool is_template = false;
+  for (const KernelData& kernel : module.kernels) {
+    const std::string_view expression = kernel.expression;
+    const std::string_view plain = plain_name(expression);
+    nearest.consider(expression);
+    nearest.consider(plain);
+    all.add(expression);
+    if (!is_spelled_alike(plain, plain_name(name))) continue;
+    built.add(expression);
+    is_template = is_template || expression.find('<') != std::string_view::npos;
+  }
+  for (const SymbolData& symbol : module.symbols) {
+    nearest.consider(symbol.name);
+    all.add(symbol.name);
+  }
+  if (built.empty()) {
+    return failure(ErrorKind::kernel_not_found, module.name, " has no kernel or symbol '", name, "'",
+                                                       nearest.hint(), "; it has: ", all.text());
+  }
+  const bool has_arguments = name.find('<') != std::string_view::npos;
+  std::string reason = joined(" was not built ahead; built: ", built.text(), "; add \"", name,
+                              "\" to `instantiate` and build again");
+  if (has_arguments && !is_template) {
+    name = plain_name(name);
+    reason = joined(" is not a template; built: ", built.text());
+  } else if (plain_name(name) == name) {
+    reason = joined(" stands for several kernels; name one of ", built.text());
+  }
+  return failure(ErrorKind::kernel_not_found, module.name, ": ", name, reason);
+}
+
+// Without the :: of the global namespace.
+inline std::string_view unrooted(std::string_view name) noexcept {
+  while (!name.empty() && is_white_space(name.front())) name.remove_prefix(1);
+  return name.substr(0, 2) == "::" ? name.substr(2) : name;
+}
+
+// The index of the kernel that `name` spells.
+inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_view name) noexcept {
+  for (std::size_t i = 0; i < module.kernels.size; i++) {
+    if (name == module.kernels[i].expression) return i;
+  }
+  for (std::size_t i = 0; i < module.kernels.size; i++) {
+    if (is_spelled_alike(unrooted(name), module.kernels[i].expression)) return i;
+  }
+  return not_found(module, name);
+}
+
+// The index of the symbol of that name.
+inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_view name) noexcept {
+  const std::size_t none = module.symbols.size;
+  std::size_t found = none;
+  for (std::size_t i = 0; i < module.symbols.size; i++) {
+    if (!is_spelled_alike(unrooted(name), module.symbols[i].name)) continue;
+    if (found != none) {
+      const auto source = [&](std::size_t symbol) { return module.units[module.symbols[symbol].unit].sources; };
+      return failure(ErrorKind::kernel_not_found, module.name, ": ", source(found), " and ", source(i), " each have a variable ",
+                            module.symbols[i].name, " of their own; rename them, or link the units into one "
+                            "library with link = true");
+    }
+    found = i;
+  }
+  if (found == none) return not_found(module, name);
+  return found;
+}
+
+}  // namespace v1
+}  // namespace cuda_ext

@@ -1,0 +1,59 @@
+// Memory on the first GPU, by the driver alone, under Linux. A larger application has this already, from the CUDA
+// runtime for example, and hands its pointers and streams to the kernels in the same way.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+
+// A function of the driver. `name` is that of the newest version, as cuda.h has it.
+template <class... Arguments>
+void call_driver(const char* name, Arguments... arguments) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  const auto function = library ? reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name)) : nullptr;
+  if (!function) throw std::runtime_error(std::string("the CUDA driver has no ") + name);
+  if (const int error = function(arguments...)) {
+    throw std::runtime_error(std::string(name) + " failed with CUDA error " + std::to_string(error));
+  }
+}
+
+// The primary context of the first GPU becomes current: kernels are launched into the same one.
+inline void use_first_gpu() {
+  void* context = nullptr;
+  call_driver("cuInit", 0U);
+  call_driver("cuDevicePrimaryCtxRetain", &context, 0);
+  call_driver("cuCtxSetCurrent", context);
+}
+
+template <class T>
+class DeviceVector {
+ public:
+  explicit DeviceVector(std::size_t size) : size_(size) { call_driver("cuMemAlloc_v2", &address_, size * sizeof(T)); }
+  DeviceVector(const DeviceVector&) = delete;
+  DeviceVector& operator=(const DeviceVector&) = delete;
+  ~DeviceVector() {
+    try {
+      call_driver("cuMemFree_v2", address_);
+    } catch (const std::runtime_error&) {
+      // What failed before it is the error to tell.
+    }
+  }
+
+  T* data() const { return reinterpret_cast<T*>(address_); }
+
+  // A copy, once all kernels in the default stream are done.
+  std::vector<T> to_host() const {
+    std::vector<T> copy(size_);
+    call_driver("cuMemcpyDtoH_v2", static_cast<void*>(copy.data()), address_, size_ * sizeof(T));
+    return copy;
+  }
+
+ private:
+  std::size_t size_;
+  std::uint64_t address_ = 0;
+};

@@ -1,0 +1,3 @@
+#pragma once
+
+constexpr int most_elements = 1 << 30;
