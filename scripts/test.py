@@ -27,7 +27,9 @@ def main(arguments: list[str]) -> int:
         if environment.run("-m", *command):
             failed.append(name)
     step("pytest")
-    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments):
+    # Most tests start Python, which then need not compile our modules each time.
+    bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(WORK / "bytecode")}
+    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode):
         failed.append("pytest")
     if failed:
         print(f"failed: {', '.join(failed)}")

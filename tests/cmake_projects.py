@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,9 +82,6 @@ class CMakeProject:
             env={
                 **os.environ,
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-                # Each command is a new Python, which need not compile our modules again.
-                "PYTHONDONTWRITEBYTECODE": "",
-                "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "cuda_ext-tests-pycache")),
                 **variables,
             },
             stdout=subprocess.PIPE,

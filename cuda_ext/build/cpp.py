@@ -115,7 +115,13 @@ def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], d
         symbols=tuple(_entity(i, symbol, manifest) for i, symbol in enumerate(manifest.symbols)),
         sources=tuple((name, embedded[f"sources/{name}"].name) for name in sources),
         headers=tuple(
-            (name, embedded[f"sources/{canonical}"].name)
+            # One text under two names would be two headers to #pragma once.
+            (
+                name,
+                embedded[f"sources/{name}"].name
+                if name == canonical
+                else quoted(f'#include "{canonical}"\n'),
+            )
             for name, canonical in _header_names(headers, include_dirs).items()
         ),
     )

@@ -92,7 +92,7 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
     return tuple(_read(t, told[i] if told else None) for i, t in enumerate(texts))
 
 
-_PIECE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|.", re.DOTALL)
+_PIECE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|.", re.DOTALL)
 
 
 def _divided(text: str) -> Iterator[str]:

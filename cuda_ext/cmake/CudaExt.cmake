@@ -25,6 +25,9 @@ Compile device sources, and embed them in C++ and in a Python package::
 ``example_project.kernels`` is the import name, and needs C++17 and no CUDA. It can be installed and exported
 with its headers, ``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
 
+``HEADERS`` are device headers that are embedded besides those that the sources include, for code that is compiled
+when the program runs.
+
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
 ``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
 Keys that are true or false may stand alone, ``LINK``. ``DEFINE`` takes ``NAME=value``. What is a table
@@ -74,15 +77,14 @@ function(cuda_ext_add_module target)
   include("${directory}/module.cmake")
 
   # What is edited is read again; files that come or go are noticed when the project is built.
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda_ext_pyproject})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/module.json" ${cuda_ext_pyproject})
   foreach(glob IN LISTS cuda_ext_globs)
     file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
   endforeach()
 
   set(stamps)
   foreach(source IN LISTS cuda_ext_sources)
-    string(REPLACE "/" "." stamp "${source}")
-    set(stamp "${directory}/stamps/${stamp}")
+    set(stamp "${directory}/stamps/${source}.stamp")
     add_custom_command(
       OUTPUT "${stamp}"
       COMMAND ${door} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"
@@ -92,21 +94,21 @@ function(cuda_ext_add_module target)
       VERBATIM)
     list(APPEND stamps "${stamp}")
   endforeach()
-  file(MAKE_DIRECTORY "${directory}/stamps" "${directory}/include")
 
+  set(package "${directory}/python/${cuda_ext_path}")
   set(header "${directory}/include/${cuda_ext_path}.h")
   cmake_path(GET cuda_ext_path FILENAME stem)
   set(code "${directory}/${stem}.cpp")
   # The files themselves stay untouched while their content does, so that nothing is compiled again.
   add_custom_command(
-    OUTPUT "${directory}/stamps/module"
-    BYPRODUCTS "${header}" "${code}"
-    COMMAND ${door} generate "${directory}" "${directory}/stamps/module" "${directory}/stamps/module.d"
+    OUTPUT "${directory}/module.stamp"
+    BYPRODUCTS "${header}" "${code}" "${package}/manifest.json"
+    COMMAND ${door} generate "${directory}" "${directory}/module.stamp" "${directory}/module.stamp.d"
     DEPENDS ${stamps} "${directory}/module.json"
-    DEPFILE "${directory}/stamps/module.d"
+    DEPFILE "${directory}/module.stamp.d"
     COMMENT "Generating ${cuda_ext_name}"
     VERBATIM)
-  add_custom_target(${target}_generate DEPENDS "${directory}/stamps/module")
+  add_custom_target(${target}_generate DEPENDS "${directory}/module.stamp")
 
   _cuda_ext_loader()
   get_target_property(loader CudaExt::loader CUDA_EXT_HEADERS)
@@ -118,7 +120,6 @@ function(cuda_ext_add_module target)
     PUBLIC FILE_SET HEADERS BASE_DIRS "${directory}/include" "${include}" FILES "${header}" ${loader})
   target_compile_features(${target} PUBLIC cxx_std_17)
   target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
-  set(package "${directory}/python/${cuda_ext_path}")
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON
     CUDA_EXT_PYTHON_PACKAGE "${package}")

@@ -189,6 +189,7 @@ def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None
 def _finish(stamp: Path, depfile: Path, reads: Iterable[str]) -> None:
     """Say that `stamp` is up to date as long as what it `reads` is, and this package."""
     names = " \\\n ".join(map(_escaped, sorted({*reads, cuda_ext.__file__})))
+    stamp.parent.mkdir(parents=True, exist_ok=True)
     depfile.write_text(f"{_escaped(str(stamp))}: {names}\n", encoding="utf-8")
     stamp.touch()
 

@@ -9,7 +9,8 @@
 
 int main(int count, char** paths) {
   for (int i = 2; i < count; i++) {
-    void* plugin = ::dlopen(paths[i], RTLD_NOW | (std::string(paths[1]) == "global" ? RTLD_GLOBAL : RTLD_LOCAL));
+    void* plugin = ::dlopen(paths[i],
+                            RTLD_NOW | (std::string(paths[1]) == "global" ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!plugin) return std::puts(::dlerror());
     reinterpret_cast<void (*)(int)>(::dlsym(plugin, "launch"))(i);
     try {

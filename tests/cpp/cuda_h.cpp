@@ -12,7 +12,7 @@ namespace api = cuda_ext::driver_api;
 
 static_assert(std::is_same_v<cuda_ext::Stream, CUstream> && std::is_same_v<api::Context, CUcontext>);
 static_assert(std::is_same_v<api::Kernel, CUkernel> && std::is_same_v<api::Library, CUlibrary>);
-static_assert(std::is_same_v<api::Device, CUdevice> && sizeof(api::Status) == sizeof(CUresult));
+static_assert(std::is_same_v<api::Device, CUdevice> && sizeof(api::Code) == sizeof(CUresult));
 static_assert(sizeof(CUfunction) == sizeof(CUkernel) && sizeof(CUdeviceptr) == sizeof(void*));
 
 template <auto ours, auto theirs>
@@ -53,13 +53,16 @@ static_assert(is_same<Of::cluster_launch, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH>);
 
 static_assert(is_same<api::KernelAttribute::most_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK>);
 static_assert(is_same<api::KernelAttribute::static_shared_memory, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES>);
-static_assert(is_same<api::KernelAttribute::dynamic_shared_memory, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES>);
-static_assert(is_same<api::KernelAttribute::large_clusters, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED>);
+static_assert(
+    is_same<api::KernelAttribute::dynamic_shared_memory, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES>);
+static_assert(
+    is_same<api::KernelAttribute::large_clusters, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED>);
 
 using Id = api::LaunchAttribute::Id;
 static_assert(is_same<Id::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE>);
 static_assert(is_same<Id::cluster, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION>);
-static_assert(is_same<Id::programmatic_stream_serialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION>);
+static_assert(
+    is_same<Id::programmatic_stream_serialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION>);
 
 static_assert(sizeof(api::LaunchAttribute) == sizeof(CUlaunchAttribute));
 static_assert(offsetof(api::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));

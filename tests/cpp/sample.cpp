@@ -47,12 +47,17 @@ constexpr UnitData units[] = {{"device/axpy.cu", all_of(axpy_images), 13050, 130
                               {"device/small.cu", all_of(small_images), 12090, 0, true},
                               {"device/separate.cu", all_of(separate_images), 0, 0, false}};
 
-constexpr ParameterData of_axpy_float[] = {{"n", "int", 4}, {"a", "float", 4}, {"x", "const float*", 8}, {"y", "float*", 8}};
-constexpr ParameterData of_axpy_double[] = {{"n", "int", 4}, {"a", "double", 8}, {"x", "const double*", 8}, {"y", "double*", 8}};
+constexpr ParameterData of_axpy_float[] = {
+    {"n", "int", 4}, {"a", "float", 4}, {"x", "const float*", 8}, {"y", "float*", 8}};
+constexpr ParameterData of_axpy_double[] = {
+    {"n", "int", 4}, {"a", "double", 8}, {"x", "const double*", 8}, {"y", "double*", 8}};
 constexpr ParameterData of_ov_int[] = {{"n", "int", 4}};
 constexpr ParameterData of_ov_float[] = {{"a", "float", 4}, {"x", "int*", 8}};
-constexpr ParameterData of_move[] = {{"particles", "ns::Particle*", 8}, {"origin", "ns::Particle", 12}, {"mode", "ns::Mode", 4},
-                                     {"back", "bool", 1}, {"wide", "__int128", 16}};
+constexpr ParameterData of_move[] = {{"particles", "ns::Particle*", 8},
+                                     {"origin", "ns::Particle", 12},
+                                     {"mode", "ns::Mode", 4},
+                                     {"back", "bool", 1},
+                                     {"wide", "__int128", 16}};
 
 constexpr LoweredName plain_elsewhere[] = {{0, "plain_of_sm_80"}};
 constexpr LoweredName tiled_elsewhere[] = {{0, nullptr}};
@@ -78,8 +83,8 @@ constexpr SymbolData symbol_table[] = {{"weights", "weights", 0, "float[9]", 36,
 
 }  // namespace
 
-const ModuleData cuda_ext_module = {"sample.kernels", "nvrtc 13.5", false, all_of(units), all_of(kernel_table),
-                                    all_of(symbol_table), {}, {0, nullptr, nullptr}};
+const ModuleData cuda_ext_module = {"sample.kernels",     "nvrtc 13.5",         false, all_of(units),
+                                    all_of(kernel_table), all_of(symbol_table), {},    {0, nullptr, nullptr}};
 
 Library& cuda_ext_library() {
   static auto& library = *new Library(cuda_ext_module);

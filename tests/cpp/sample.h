@@ -11,7 +11,6 @@ CUDA_EXT_HIDDEN ::cuda_ext::Library& cuda_ext_library();
 
 namespace cuda_ext_kernels CUDA_EXT_HIDDEN {
 
-
 // axpy<float>(int n, float a, const float* x, float* y)
 struct kernel_0 : ::cuda_ext::StaticKernel<cuda_ext_library, 0> {
 #if CUDA_EXT_EXCEPTIONS
@@ -22,7 +21,8 @@ struct kernel_0 : ::cuda_ext::StaticKernel<cuda_ext_library, 0> {
   }
 #endif
   [[nodiscard]] ::cuda_ext::Result<void> try_launch(const ::cuda_ext::LaunchConfig& config,
-                                                    ::cuda_ext::Value<::std::int32_t> n, ::cuda_ext::Value<float> a,
+                                                    ::cuda_ext::Value<::std::int32_t> n,
+                                                    ::cuda_ext::Value<float> a,
                                                     ::cuda_ext::Pointer<const float> x,
                                                     ::cuda_ext::Pointer<float> y) const noexcept {
     return attempt(config, n, a, x, y);
@@ -74,12 +74,13 @@ struct ov_ : kernel_9, kernel_10 {
 #endif
 };
 
-// ns::move<ns::Particle, 4>(ns::Particle* particles, ns::Particle origin, ns::Mode mode, bool back, __int128 wide)
+// ns::move<ns::Particle, 4>(ns::Particle* particles, ns::Particle origin, ns::Mode mode, bool back, __int128
+// wide)
 struct kernel_11 : ::cuda_ext::StaticKernel<cuda_ext_library, 11> {
 #if CUDA_EXT_EXCEPTIONS
   void operator()(const ::cuda_ext::LaunchConfig& config, ::cuda_ext::Pointer<::cuda_ext::Class> particles,
-                  ::cuda_ext::Structure<12> origin, ::cuda_ext::Enumerator<4> mode, ::cuda_ext::Value<bool> back,
-                  ::cuda_ext::Opaque<16> wide) const {
+                  ::cuda_ext::Structure<12> origin, ::cuda_ext::Enumerator<4> mode,
+                  ::cuda_ext::Value<bool> back, ::cuda_ext::Opaque<16> wide) const {
     launch(config, particles, origin, mode, back, wide);
   }
 #endif

@@ -9,7 +9,8 @@
 namespace kernels = sample::kernels;
 
 static_assert(!CUDA_EXT_EXCEPTIONS);
-static_assert(!std::is_copy_constructible_v<cuda_ext::Kernel> && std::is_nothrow_move_constructible_v<cuda_ext::Kernel>);
+static_assert(!std::is_copy_constructible_v<cuda_ext::Kernel> &&
+              std::is_nothrow_move_constructible_v<cuda_ext::Kernel>);
 static_assert(!std::is_copy_constructible_v<cuda_ext::Library>);
 static_assert(noexcept(kernels::plain.try_launch({1, 1})));
 
@@ -17,7 +18,8 @@ static void print(const cuda_ext::Result<void>& result) {
   if (result) {
     std::puts("launched");
   } else {
-    std::printf("%d %d %s\n", static_cast<int>(result.error().kind), result.error().code, result.error().message.c_str());
+    std::printf("%d %d %s\n", static_cast<int>(result.error().kind), result.error().code,
+                result.error().message.c_str());
   }
 }
 

@@ -4,14 +4,14 @@
 
 void wrong(float* x, const float* y, double* z, unsigned long n) {
   namespace kernels = sample::kernels;
-  kernels::axpy<float>({1, 1}, n, 2.0f, x, x);  // from 'long unsigned int' to 'Value<int>'
-  kernels::axpy<float>({1, 1}, 1, 2.0, x, x);  // from 'double' to 'Value<float>'
-  kernels::axpy<float>({1, 1}, 1, 2.0f, x, y);  // from 'const float*' to 'Pointer<float>'
-  kernels::axpy<float>({1, 1}, 1, 2.0f, z, x);  // from 'double*' to 'Pointer<const float>'
-  kernels::axpy<float>({1, 1}, 1, 2.0f, x);  // candidate expects 5 arguments, 4 provided
-  kernels::axpy<float>({1.5, 1}, 1, 2.0f, x, x);  // from '<brace-enclosed initializer list>' to 'const LaunchConfig&'
+  kernels::axpy<float>({1, 1}, n, 2.0f, x, x);    // from 'long unsigned int' to 'Value<int>'
+  kernels::axpy<float>({1, 1}, 1, 2.0, x, x);     // from 'double' to 'Value<float>'
+  kernels::axpy<float>({1, 1}, 1, 2.0f, x, y);    // from 'const float*' to 'Pointer<float>'
+  kernels::axpy<float>({1, 1}, 1, 2.0f, z, x);    // from 'double*' to 'Pointer<const float>'
+  kernels::axpy<float>({1, 1}, 1, 2.0f, x);       // candidate expects 5 arguments, 4 provided
+  kernels::axpy<float>({1.5, 1}, 1, 2.0f, x, x);  // initializer list>' to 'const LaunchConfig&'
   kernels::axpy<int>({1, 1}, 1, 2, x, x);  // axpy: not built for these template arguments; built: axpy<float>
   kernels::plain({1});  // from '<brace-enclosed initializer list>' to 'const LaunchConfig&'
   kernels::plain.kernel().launch({1, 1}, "text");  // the GPU gets an argument as its bytes
-  kernels::plain.try_launch({1, 1});  // ignoring return value of
+  kernels::plain.try_launch({1, 1});               // ignoring return value of
 }

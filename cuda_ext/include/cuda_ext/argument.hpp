@@ -1,8 +1,8 @@
 // The types of a kernel's parameters, as wrappers of it take them.
 //
-// Each is made, implicitly, of what can be passed without a loss and of nothing else, so that a wrong argument does not
-// compile, and `std::is_invocable` tells. `address()` is where the bytes lie that the driver copies, until the end of
-// the full expression.
+// Each is made, implicitly, of what can be passed without a loss and of nothing else, so that a wrong
+// argument does not compile, and `std::is_invocable` tells. `address()` is where the bytes lie that the
+// driver copies, until the end of the full expression.
 
 #pragma once
 
@@ -26,7 +26,8 @@ constexpr bool holds_every() noexcept {
     return std::is_same_v<From, bool> && std::is_integral_v<To>;
   } else if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
     constexpr bool is_wider = sizeof(To) > sizeof(From);
-    if constexpr (std::is_signed_v<To> == std::is_signed_v<From>) return is_wider || sizeof(To) == sizeof(From);
+    if constexpr (std::is_signed_v<To> == std::is_signed_v<From>)
+      return is_wider || sizeof(To) == sizeof(From);
     return std::is_signed_v<To> && is_wider;
   } else {
     return std::is_floating_point_v<To> && std::is_floating_point_v<From> && sizeof(To) >= sizeof(From);
@@ -50,9 +51,10 @@ class Value {
 template <std::size_t size>
 class Enumerator {
  public:
-  template <class T, std::enable_if_t<(std::is_enum_v<T> || (std::is_integral_v<T> && !std::is_same_v<T, bool>)) &&
-                                          sizeof(T) == size,
-                                      int> = 0>
+  template <class T,
+            std::enable_if_t<(std::is_enum_v<T> || (std::is_integral_v<T> && !std::is_same_v<T, bool>)) &&
+                                 sizeof(T) == size,
+                             int> = 0>
   Enumerator(T value) noexcept {
     std::memcpy(bytes_, &value, size);
   }
@@ -67,8 +69,8 @@ class Enumerator {
 template <std::size_t size>
 class Structure {
  public:
-  template <class T, std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) && std::is_trivially_copyable_v<T> &&
-                                          sizeof(T) == size,
+  template <class T, std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) &&
+                                          std::is_trivially_copyable_v<T> && sizeof(T) == size,
                                       int> = 0>
   Structure(const T& value) noexcept : address_(std::addressof(value)) {}
 
@@ -82,7 +84,9 @@ class Structure {
 template <std::size_t size>
 class Opaque {
  public:
-  template <class T, std::enable_if_t<std::is_trivially_copyable_v<T> && !std::is_array_v<T> && sizeof(T) == size, int> = 0>
+  template <
+      class T,
+      std::enable_if_t<std::is_trivially_copyable_v<T> && !std::is_array_v<T> && sizeof(T) == size, int> = 0>
   Opaque(const T& value) noexcept : address_(std::addressof(value)) {}
 
   const void* address() const noexcept { return address_; }
@@ -118,7 +122,8 @@ constexpr bool are_elements() noexcept {
 
 template <class T, class From>
 constexpr bool can_point() noexcept {
-  return (std::is_const_v<T> || !std::is_const_v<From>) && are_elements<std::remove_cv_t<T>, std::remove_cv_t<From>>();
+  return (std::is_const_v<T> || !std::is_const_v<From>) &&
+         are_elements<std::remove_cv_t<T>, std::remove_cv_t<From>>();
 }
 
 // An address on the GPU, of elements T.

@@ -89,7 +89,8 @@ struct SourceData {
 };
 
 // Device headers, in the form in which nvrtcCreateProgram takes them. Each is there under its path within the
-// project, which is how the other texts include it, and under its path below each include directory.
+// project, which is how the other texts include it. Under its path below an include directory is a header that
+// includes it.
 struct HeaderData {
   int count;
   const char* const* texts;

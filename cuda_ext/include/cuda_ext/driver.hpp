@@ -1,7 +1,7 @@
 // The CUDA driver, opened at its first use and never before.
 //
-// The first caller opens it, in whichever thread. The outcome is kept, failure too, for as long as the process
-// lives; each shared object has its own.
+// The first caller opens it, in whichever thread. The outcome is kept, failure too, for as long as the
+// process lives; each shared object has its own.
 
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -29,7 +30,7 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 
 // A version is 1000 * major + 10 * minor, as CUDA counts.
-inline std::string version_text(int version) { return joined(version / 1000, ".", version % 1000 / 10); }
+inline std::string version_text(int version) { return joined({version / 1000, ".", version % 1000 / 10}); }
 
 inline long current_process() noexcept {
 #if defined(_WIN32)
@@ -50,9 +51,9 @@ class Driver {
 
   driver_api::Functions call{};
   int version = 0;
-  int count = 0;                   // of the GPUs that this process sees
+  int count = 0;  // of the GPUs that this process sees
   std::unique_ptr<Device[]> devices;
-  std::mutex permitting;           // held while a kernel is permitted more than by default
+  std::mutex permitting;  // held while a kernel is permitted more than by default
 
   // Opens the library and asks for what does not change. Called once, before anything else.
   Failure open() noexcept;
@@ -61,7 +62,7 @@ class Driver {
   bool forked() const noexcept { return process_ != current_process(); }
 
   // As it is called in messages: "sm_90".
-  std::string name_of(int device) const { return joined("sm_", at(device).capability); }
+  std::string name_of(int device) const { return joined({"sm_", at(device).capability}); }
 
   Device& at(int device) const noexcept { return devices[static_cast<std::size_t>(device)]; }
 
@@ -75,21 +76,22 @@ class Driver {
   Result<driver_api::Context> primary_context(int device) noexcept;
 
   // Why `function` failed.
-  Failure failed(const char* function, driver_api::Status status) noexcept;
+  Failure failed(const char* function, driver_api::Code status) noexcept;
 
-  // The same as text, for a call on behalf of `subject`. An error after which nothing works any more is kept, and
-  // told with all that follow; `is_fault` says whether this is it.
-  std::string told(const char* function, driver_api::Status status, std::string_view subject, bool& is_fault);
+  // The same as text, for a call on behalf of `subject`. An error after which nothing works any more is kept,
+  // and told with all that follow; `is_fault` says whether this is it.
+  std::string told(const char* function, driver_api::Code status, std::string_view subject, bool& is_fault);
 
  private:
-  using GetFunction = driver_api::Status(CUDA_EXT_CALL*)(const char* name, void** function, int version,
-                                                         std::uint64_t flags, int* found);
+  using GetFunction = driver_api::Code(CUDA_EXT_CALL*)(const char* name, void** function, int version,
+                                                       std::uint64_t flags, int* found);
 
   template <class Function>
-  bool find(Function& function, const char* name, int version) noexcept;
+  bool find(Function& function, const char* name, int since) noexcept;
   bool find_what_opening_takes() noexcept;
   bool find_the_rest() noexcept;
-  Failure refusal(const char* function, driver_api::Status status) noexcept;
+  Failure look_at_devices() noexcept;
+  Failure refusal(const char* function, driver_api::Code status) noexcept;
   Failure too_old() noexcept;
 
   GetFunction get_function_ = nullptr;
@@ -99,13 +101,13 @@ class Driver {
   std::string fault_;
 };
 
-inline std::string after_fork() {
-  return "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in child "
-         "processes only, or have them start another program";
+inline const char* after_fork() noexcept {
+  return "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in "
+         "child processes only, or have them start another program";
 }
 
 // Errors of a kernel that already ran, after which the process gets nothing else.
-inline bool is_sticky(driver_api::Status status) noexcept {
+inline bool is_sticky(driver_api::Code status) noexcept {
   switch (status) {
     case driver_api::contained:
     case driver_api::illegal_address:
@@ -116,13 +118,13 @@ inline bool is_sticky(driver_api::Status status) noexcept {
   }
 }
 
-CUDA_EXT_COLD inline Failure Driver::failed(const char* function, driver_api::Status status) noexcept {
-  if (forked()) return failure(ErrorKind::driver, after_fork());
+CUDA_EXT_COLD inline Failure Driver::failed(const char* function, driver_api::Code status) noexcept {
+  if (forked()) return failure(ErrorKind::driver, {after_fork()});
   bool is_fault = false;
-  return call_failure(ErrorKind::driver_call, status, told(function, status, "", is_fault));
+  return failure(ErrorKind::driver_call, {told(function, status, "", is_fault)}, status);
 }
 
-CUDA_EXT_COLD inline std::string Driver::told(const char* function, driver_api::Status status,
+CUDA_EXT_COLD inline std::string Driver::told(const char* function, driver_api::Code status,
                                               std::string_view subject, bool& is_fault) {
   const char* name = nullptr;
   const char* description = nullptr;
@@ -130,13 +132,14 @@ CUDA_EXT_COLD inline std::string Driver::told(const char* function, driver_api::
   if (call.error_string(status, &description) != driver_api::success || !description) {
     description = "no description";
   }
-  std::string text = joined(function, " failed: ", name, " (", status, "): ", description);
+  std::string text = joined({function, " failed: ", name, " (", status, "): ", description});
   const std::lock_guard<std::mutex> lock(faulting_);
   if (!fault_.empty()) {
-    return joined(text, "; no work on the GPU succeeds in this process any more since ", fault_, "; start another");
+    return joined(
+        {text, "; no work on the GPU succeeds in this process any more since ", fault_, "; start another"});
   }
   is_fault = is_sticky(status);
-  if (is_fault) fault_ = subject.empty() ? text : joined(subject, ": ", text);
+  if (is_fault) fault_ = subject.empty() ? text : joined({subject, ": ", text});
   return text;
 }
 
@@ -158,19 +161,21 @@ CUDA_EXT_COLD inline std::string no_device() {
 #endif
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (!visible) return text + "; see whether nvidia-smi lists one";
-  return joined(text, " among CUDA_VISIBLE_DEVICES='", visible, "'; change or unset that");
+  return joined({text, " among CUDA_VISIBLE_DEVICES='", visible, "'; change or unset that"});
 }
 
 // What cuInit means by `status`, and what to do.
-CUDA_EXT_COLD inline Failure Driver::refusal(const char* function, driver_api::Status status) noexcept {
+CUDA_EXT_COLD inline Failure Driver::refusal(const char* function, driver_api::Code status) noexcept {
   const char* remedy = "see whether nvidia-smi works; reboot, or reinstall the driver";
   switch (status) {
-    case driver_api::not_initialized: return call_failure(ErrorKind::driver, status, after_fork());
-    case driver_api::stub_library:
-      return call_failure(ErrorKind::no_driver, status, "the CUDA library that was found is a stub for linking, not a driver; take the toolkit's "
-                     "stubs directory out of LD_LIBRARY_PATH");
+    case driver_api::not_initialized: return failure(ErrorKind::driver, {after_fork()}, status);
     case driver_api::no_device:
-    case driver_api::invalid_device: return call_failure(ErrorKind::no_device, status, no_device());
+    case driver_api::invalid_device: return failure(ErrorKind::no_device, {no_device()}, status);
+    case driver_api::stub_library:
+      return failure(ErrorKind::no_driver,
+                     {"the CUDA library that was found is a stub for linking, ",
+                      "not a driver; take the toolkit's stubs directory out of LD_LIBRARY_PATH"},
+                     status);
     case driver_api::system_driver_mismatch:
       remedy = "the driver's library and its kernel module are of different versions; reboot";
       break;
@@ -183,23 +188,25 @@ CUDA_EXT_COLD inline Failure Driver::refusal(const char* function, driver_api::S
     default: break;
   }
   bool is_fault = false;
-  return call_failure(ErrorKind::driver, status, "the CUDA driver cannot be used: ", told(function, status, "", is_fault), "; ", remedy);
+  const std::string text = told(function, status, "", is_fault);
+  return failure(ErrorKind::driver, {"the CUDA driver cannot be used: ", text, "; ", remedy}, status);
 }
 
 CUDA_EXT_COLD inline Failure Driver::too_old() noexcept {
-  return failure(ErrorKind::driver_too_old, "the NVIDIA driver supports CUDA up to ", version_text(version),
-                        ", and launching takes 12.0 or newer; upgrade the driver");
+  return failure(ErrorKind::driver_too_old, {"the NVIDIA driver supports CUDA up to ", version_text(version),
+                                             ", and launching takes 12.0 or newer; upgrade the driver"});
 }
 
 CUDA_EXT_COLD inline Failure Driver::open() noexcept {
 #if defined(__APPLE__)
-  return failure(ErrorKind::no_driver, "there is no CUDA driver for macOS: kernels can be built and inspected here, and launched under "
-                 "Linux and Windows");
+  return failure(ErrorKind::no_driver,
+                 {"there is no CUDA driver for macOS: kernels can be built and inspected here, ",
+                  "and launched under Linux and Windows"});
 #else
   const DriverLibrary library;
   if (!library.reason().empty()) {
-    return failure(ErrorKind::no_driver, "there is no CUDA driver on this machine (", library.reason(),
-                                                "); launching kernels takes an NVIDIA GPU and its driver");
+    return failure(ErrorKind::no_driver, {"there is no CUDA driver on this machine (", library.reason(),
+                                          "); launching kernels takes an NVIDIA GPU and its driver"});
   }
   library.find(get_function_, "cuGetProcAddress_v2");
   if (!get_function_) {  // it came with 12.0
@@ -213,33 +220,39 @@ CUDA_EXT_COLD inline Failure Driver::open() noexcept {
   if (version < 12000) return too_old();
   if (!find_the_rest()) return std::move(missing_);
   if (const auto status = call.device_count(&count)) return failed("cuDeviceGetCount", status);
-  if (count <= 0) return failure(ErrorKind::no_device, no_device());
+  if (count <= 0) return failure(ErrorKind::no_device, {no_device()});
+  return look_at_devices();
+#endif
+}
+
+CUDA_EXT_COLD inline Failure Driver::look_at_devices() noexcept {
   devices = std::make_unique<Device[]>(static_cast<std::size_t>(count));
   for (int device = 0; device < count; device++) {
     int major = 0;
     int minor = 0;
     auto status = call.device_attribute(&major, driver_api::DeviceAttribute::capability_major, device);
-    if (!status) status = call.device_attribute(&minor, driver_api::DeviceAttribute::capability_minor, device);
+    if (status == driver_api::success) {
+      status = call.device_attribute(&minor, driver_api::DeviceAttribute::capability_minor, device);
+    }
     if (status) return failed("cuDeviceGetAttribute", status);
     at(device).capability = 10 * major + minor;
   }
   return nullptr;
-#endif
 }
 
-// `version` is the CUDA in which the function came to be what driver_api.hpp declares.
+// `since` is the CUDA in which the function came to be what driver_api.hpp declares.
 template <class Function>
-bool Driver::find(Function& function, const char* name, int version_of_function) noexcept {
+bool Driver::find(Function& function, const char* name, int since) noexcept {
   void* address = nullptr;
   int found = 0;
-  const auto status = get_function_(name, &address, version_of_function, 0, &found);
+  const auto status = get_function_(name, &address, since, 0, &found);
   function = reinterpret_cast<Function>(address);
   if (status == driver_api::success && address) return true;
   if (status == driver_api::stub_library) {
     missing_ = refusal("cuGetProcAddress", status);
   } else {
-    missing_ = failure(ErrorKind::driver_too_old, "the NVIDIA driver has no ", name, " of CUDA ", version_text(version_of_function),
-                              "; upgrade the driver");
+    missing_ = failure(ErrorKind::driver_too_old, {"the NVIDIA driver has no ", name, " of CUDA ",
+                                                   version_text(since), "; upgrade the driver"});
   }
   return false;
 }
@@ -279,14 +292,15 @@ inline std::mutex opening;
 // The driver, or why there is none that can be used.
 CUDA_EXT_COLD inline Result<Driver*> open_driver() noexcept {
   if (Driver* driver = opened_driver.load(std::memory_order_acquire)) {
-    if (driver->forked()) return failure(ErrorKind::driver, after_fork());
+    if (driver->forked()) return failure(ErrorKind::driver, {after_fork()});
     return driver;
   }
   if (!why_no_driver.load(std::memory_order_acquire)) {
     // Said before the lock is taken: a process that is forked while another thread holds it never gets it.
     long process = 0;
-    if (!opening_process.compare_exchange_strong(process, current_process()) && process != current_process()) {
-      return failure(ErrorKind::driver, after_fork());
+    if (!opening_process.compare_exchange_strong(process, current_process()) &&
+        process != current_process()) {
+      return failure(ErrorKind::driver, {after_fork()});
     }
     const std::lock_guard<std::mutex> lock(opening);
     if (Driver* driver = opened_driver.load(std::memory_order_relaxed)) return driver;
@@ -300,35 +314,41 @@ CUDA_EXT_COLD inline Result<Driver*> open_driver() noexcept {
       why_no_driver.store(reason.release(), std::memory_order_release);
     }
   }
-  const ErrorInfo& reason = *why_no_driver.load(std::memory_order_relaxed);
-  return failure(reason.kind, reason.message, reason.code);
+  return Failure(new ErrorInfo(*why_no_driver.load(std::memory_order_relaxed)));
 }
 
 // Whether kernels can be launched here: there is a driver that can be used, and a GPU.
 inline bool gpu_available() noexcept { return open_driver().ok(); }
 
-// The context in which a launch in some stream runs. What is made current is so for as long as this lives, but for
-// one thing: where a thread has no context and the stream is a default one, the primary context of the first GPU
-// becomes current, and stays so, as with the CUDA runtime.
+// The context in which a launch in some stream runs. What is made current is so for as long as this lives,
+// but for one thing: where a thread has no context and the stream is a default one, the primary context of
+// the first GPU becomes current, and stays so, as with the CUDA runtime.
 class CurrentContext {
  public:
-  explicit CurrentContext(Driver& driver) noexcept : driver_(driver) {}
+  CurrentContext() = default;
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
   ~CurrentContext() {
-    driver_api::Context popped;
-    if (pushed_) driver_.call.pop_context(&popped);
+    driver_api::Context popped = nullptr;
+    if (is_pushed_) driver_->call.pop_context(&popped);
   }
 
+  // Opens the driver too, if that has not been done.
   Failure enter(Stream stream) noexcept {
+    driver_ = opened_driver.load(std::memory_order_acquire);
+    if (!driver_) {
+      auto opened = open_driver();
+      if (!opened) return std::move(opened).failure();
+      driver_ = *opened;
+    }
     driver_api::Context current = nullptr;
-    if (const auto status = driver_.call.current_context(&current)) return driver_.failed("cuCtxGetCurrent", status);
+    if (auto failed = check("cuCtxGetCurrent", driver_->call.current_context(&current))) return failed;
     if (auto failed = is_default(stream) ? enter_any(current) : enter_that_of(stream, current)) return failed;
-    if (const auto status = driver_.call.current_device(&device_)) return driver_.failed("cuCtxGetDevice", status);
-    return nullptr;
+    return check("cuCtxGetDevice", driver_->call.current_device(&device_));
   }
 
-  // The GPU of the context; the first before one is entered.
+  // Once it is entered.
+  Driver& driver() const noexcept { return *driver_; }
   int device() const noexcept { return device_; }
 
  private:
@@ -337,26 +357,28 @@ class CurrentContext {
 
   Failure enter_any(driver_api::Context current) noexcept {
     if (current) return nullptr;
-    auto primary = driver_.primary_context(0);
+    auto primary = driver_->primary_context(0);
     if (!primary) return std::move(primary).failure();
-    const auto status = driver_.call.set_current_context(*primary);
-    return status ? driver_.failed("cuCtxSetCurrent", status) : nullptr;
+    return check("cuCtxSetCurrent", driver_->call.set_current_context(*primary));
   }
 
   Failure enter_that_of(Stream stream, driver_api::Context current) noexcept {
     driver_api::Context context = nullptr;
-    if (const auto status = driver_.call.context_of_stream(stream, &context)) {
-      return driver_.failed("cuStreamGetCtx", status);
-    }
+    const auto status = driver_->call.context_of_stream(stream, &context);
+    if (auto failed = check("cuStreamGetCtx", status)) return failed;
     if (context == current) return nullptr;
-    if (const auto status = driver_.call.push_context(context)) return driver_.failed("cuCtxPushCurrent", status);
-    pushed_ = true;
+    if (auto failed = check("cuCtxPushCurrent", driver_->call.push_context(context))) return failed;
+    is_pushed_ = true;
     return nullptr;
   }
 
-  Driver& driver_;
+  Failure check(const char* function, driver_api::Code status) noexcept {
+    return status ? driver_->failed(function, status) : nullptr;
+  }
+
+  Driver* driver_ = nullptr;
   int device_ = 0;
-  bool pushed_ = false;
+  bool is_pushed_ = false;
 };
 
 }  // namespace v1

@@ -29,10 +29,9 @@ using Context = ::CUctx_st*;
 using Kernel = ::CUkern_st*;
 using Library = ::CUlib_st*;
 using Device = int;
-using Status = int;
+using Code = int;  // CUresult
 
-// Of CUresult.
-enum : Status {
+enum : Code {
   success = 0,
   not_initialized = 3,
   stub_library = 34,
@@ -102,34 +101,38 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 
-// The driver's functions. Where it takes a CUfunction, it takes a CUkernel as well, which belongs to no context.
+// The driver's functions. Where it takes a CUfunction, it takes a CUkernel as well, which belongs to no
+// context.
 struct Functions {
-  Status(CUDA_EXT_CALL* init)(unsigned flags);
-  Status(CUDA_EXT_CALL* driver_version)(int* version);
-  Status(CUDA_EXT_CALL* error_name)(Status status, const char** name);
-  Status(CUDA_EXT_CALL* error_string)(Status status, const char** description);
-  Status(CUDA_EXT_CALL* device_count)(int* count);
-  Status(CUDA_EXT_CALL* device_attribute)(int* value, DeviceAttribute attribute, Device device);
-  Status(CUDA_EXT_CALL* retain_primary_context)(Context* context, Device device);
-  Status(CUDA_EXT_CALL* current_context)(Context* context);
-  Status(CUDA_EXT_CALL* set_current_context)(Context context);
-  Status(CUDA_EXT_CALL* push_context)(Context context);
-  Status(CUDA_EXT_CALL* pop_context)(Context* context);
-  Status(CUDA_EXT_CALL* current_device)(Device* device);
-  Status(CUDA_EXT_CALL* context_of_stream)(Stream stream, Context* context);
-  Status(CUDA_EXT_CALL* load_library)(Library* library, const void* image, int* jit_options, void** jit_values,
-                                      unsigned jit_count, int* options, void** values, unsigned count);
-  Status(CUDA_EXT_CALL* unload_library)(Library library);
-  Status(CUDA_EXT_CALL* kernel_of_library)(Kernel* kernel, Library library, const char* name);
-  Status(CUDA_EXT_CALL* global_of_library)(void** address, std::size_t* size, Library library, const char* name);
-  Status(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
-  Status(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel, Device device);
-  Status(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
-  Status(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
-  Status(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                                unsigned block_y, unsigned block_z, unsigned shared, Stream stream,
-                                void** arguments, void** extra);
-  Status(CUDA_EXT_CALL* launch_configured)(const LaunchConfig* config, Kernel kernel, void** arguments, void** extra);
+  Code(CUDA_EXT_CALL* init)(unsigned flags);
+  Code(CUDA_EXT_CALL* driver_version)(int* version);
+  Code(CUDA_EXT_CALL* error_name)(Code code, const char** name);
+  Code(CUDA_EXT_CALL* error_string)(Code code, const char** description);
+  Code(CUDA_EXT_CALL* device_count)(int* count);
+  Code(CUDA_EXT_CALL* device_attribute)(int* value, DeviceAttribute attribute, Device device);
+  Code(CUDA_EXT_CALL* retain_primary_context)(Context* context, Device device);
+  Code(CUDA_EXT_CALL* current_context)(Context* context);
+  Code(CUDA_EXT_CALL* set_current_context)(Context context);
+  Code(CUDA_EXT_CALL* push_context)(Context context);
+  Code(CUDA_EXT_CALL* pop_context)(Context* context);
+  Code(CUDA_EXT_CALL* current_device)(Device* device);
+  Code(CUDA_EXT_CALL* context_of_stream)(Stream stream, Context* context);
+  Code(CUDA_EXT_CALL* load_library)(Library* library, const void* image, int* jit_options, void** jit_values,
+                                    unsigned jit_count, int* options, void** values, unsigned count);
+  Code(CUDA_EXT_CALL* unload_library)(Library library);
+  Code(CUDA_EXT_CALL* kernel_of_library)(Kernel* kernel, Library library, const char* name);
+  Code(CUDA_EXT_CALL* global_of_library)(void** address, std::size_t* size, Library library,
+                                         const char* name);
+  Code(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
+  Code(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel,
+                                            Device device);
+  Code(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
+  Code(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
+  Code(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                              Stream stream, void** arguments, void** extra);
+  Code(CUDA_EXT_CALL* launch_configured)(const LaunchConfig* config, Kernel kernel, void** arguments,
+                                         void** extra);
 };
 
 }  // namespace driver_api

@@ -30,7 +30,7 @@ class DriverLibrary {
  public:
 #if defined(_WIN32)
   DriverLibrary() : handle_(::LoadLibraryExA("nvcuda.dll", nullptr, search_system32_only)) {
-    if (!handle_) reason_ = joined("nvcuda.dll: error ", ::GetLastError());
+    if (!handle_) reason_ = joined({"nvcuda.dll: error ", ::GetLastError()});
   }
 #else
   DriverLibrary() : handle_(::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -47,7 +47,7 @@ class DriverLibrary {
   template <class Function>
   void find(Function& function, const char* name) const noexcept {
 #if defined(_WIN32)
-    function = reinterpret_cast<Function>(::GetProcAddress(handle_, name));
+    function = reinterpret_cast<Function>(reinterpret_cast<void*>(::GetProcAddress(handle_, name)));
 #else
     function = reinterpret_cast<Function>(::dlsym(handle_, name));
 #endif

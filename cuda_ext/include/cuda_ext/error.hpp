@@ -1,7 +1,7 @@
 // What can go wrong, as exceptions and, for projects without them, as results.
 //
-// Everything below works with results; exceptions are thrown from them at the outermost layer. The classes and
-// their messages are those of the Python package (cuda_ext/errors.py).
+// Everything below works with results; exceptions are thrown from them at the outermost layer. The classes
+// and their messages are those of the Python package (cuda_ext/errors.py).
 
 #pragma once
 
@@ -60,23 +60,17 @@ struct ErrorInfo {
 // Why something did not work; empty where it did.
 using Failure = std::unique_ptr<const ErrorInfo>;
 
-// The message consists of `parts`.
-template <class... Parts>
-CUDA_EXT_COLD Failure failure(ErrorKind kind, const Parts&... parts) noexcept {
-  return Failure(new ErrorInfo{kind, joined(parts...), 0});
-}
-
-// The same for a call of the driver that answered with `code`.
-template <class... Parts>
-CUDA_EXT_COLD Failure call_failure(ErrorKind kind, int code, const Parts&... parts) noexcept {
-  return Failure(new ErrorInfo{kind, joined(parts...), code});
+// The message consists of `parts`. `code` is what the driver answered to a call that failed.
+CUDA_EXT_COLD inline Failure failure(ErrorKind kind, Parts parts, int code = 0) noexcept {
+  return Failure(new ErrorInfo{kind, joined(parts), code});
 }
 
 #if CUDA_EXT_EXCEPTIONS
 
 class CUDA_EXT_VISIBLE Error : public std::runtime_error {
  public:
-  CUDA_EXT_HIDDEN explicit Error(const ErrorInfo& info) : std::runtime_error(info.message), kind_(info.kind) {}
+  CUDA_EXT_HIDDEN explicit Error(const ErrorInfo& info)
+      : std::runtime_error(info.message), kind_(info.kind) {}
 
   ErrorKind kind() const noexcept { return kind_; }
 

@@ -16,7 +16,8 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 
-// What an image was compiled for. `suffix` is 'a', which restricts it to exactly that GPU, 'f', to its family, or 0.
+// What an image was compiled for. `suffix` is 'a', which restricts it to exactly that GPU, 'f', to its
+// family, or 0.
 struct Architecture {
   enum class Kind { cubin, ptx, ltoir };
 
@@ -80,27 +81,32 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
   if (cubins.empty()) cubins = "none";
   if (ptx.empty()) ptx = "none";
   if (!ltoir.empty()) ltoir.insert(0, "; LTO-IR, which has to be linked first: ");
-  return failure(ErrorKind::no_image, module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
-                        "; built for ", cubins, "; PTX: ", ptx, ltoir,
-                        "; jit: ", module.jit ? "not in this version of cuda-ext" : "off", "; add \"sm_", capability,
-                        "\" to architectures and build again");
+  return failure(ErrorKind::no_image,
+                 {module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
+                  "; built for ", cubins, "; PTX: ", ptx, ltoir,
+                  "; jit: ", module.jit ? "not in this version of cuda-ext" : "off", "; add \"sm_",
+                  capability, "\" to architectures and build again"});
 }
 
 // `image` is the only one that fits, and the driver does not read its PTX.
-CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit, const ImageData& image,
-                                         int driver) {
-  const std::string maker = unit.ptx_version ? joined("CUDA ", version_text(unit.ptx_version)) : "a newer CUDA";
-  return failure(ErrorKind::ptx_too_new, module.name, ": of ", unit.sources, " only PTX (", image.architecture, ") fits this GPU; ",
-                        maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver),
-                        "; upgrade the driver, or add this GPU to architectures and build again");
+CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
+                                         const ImageData& image, int driver) {
+  const std::string maker = unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)})
+                                             : "a newer CUDA";
+  return failure(ErrorKind::ptx_too_new,
+                 {module.name, ": of ", unit.sources, " only PTX (", image.architecture, ") fits this GPU; ",
+                  maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver),
+                  "; upgrade the driver, or add this GPU to architectures and build again"});
 }
 
 // `image` needs a driver that supports CUDA `needed`, because of what it is.
-CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitData& unit, const ImageData& image,
-                                           int driver, int needed, const std::string& what) {
-  return failure(ErrorKind::driver_too_old, module.name, ": the NVIDIA driver supports CUDA up to ", version_text(driver), ", and ",
-                        unit.sources, " (", image.architecture, "), ", what, ", needs ", version_text(needed),
-                        " or newer; upgrade the driver");
+CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitData& unit,
+                                           const ImageData& image, int driver, int needed,
+                                           const std::string& what) {
+  return failure(ErrorKind::driver_too_old,
+                 {module.name, ": the NVIDIA driver supports CUDA up to ", version_text(driver), ", and ",
+                  unit.sources, " (", image.architecture, "), ", what, ", needs ", version_text(needed),
+                  " or newer; upgrade the driver"});
 }
 
 // The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.

@@ -20,10 +20,12 @@ inline constexpr bool is_extent = std::is_integral_v<T> && !std::is_same_v<T, bo
 template <class T, class = void>
 inline constexpr bool has_extents = false;
 template <class T>
-inline constexpr bool has_extents<T, std::void_t<decltype(std::declval<const T&>().x), decltype(std::declval<const T&>().y),
-                                                 decltype(std::declval<const T&>().z)>> = true;
+inline constexpr bool
+    has_extents<T, std::void_t<decltype(std::declval<const T&>().x), decltype(std::declval<const T&>().y),
+                               decltype(std::declval<const T&>().z)>> = true;
 
-// Up to three integers of any type, or a dim3. They are kept as they are, so that a negative one is still found.
+// Up to three integers of any type, or a dim3. They are kept as they are, so that a negative one is still
+// found.
 struct CUDA_EXT_VISIBLE Dim {
   long long x;
   long long y;
@@ -35,9 +37,12 @@ struct CUDA_EXT_VISIBLE Dim {
   template <class X, class Y, std::enable_if_t<is_extent<X> && is_extent<Y>, int> = 0>
   CUDA_EXT_HIDDEN constexpr Dim(X width, Y height) noexcept : Dim(width, height, 1) {}
 
-  template <class X, class Y, class Z, std::enable_if_t<is_extent<X> && is_extent<Y> && is_extent<Z>, int> = 0>
+  template <class X, class Y, class Z,
+            std::enable_if_t<is_extent<X> && is_extent<Y> && is_extent<Z>, int> = 0>
   CUDA_EXT_HIDDEN constexpr Dim(X width, Y height, Z depth) noexcept
-      : x(static_cast<long long>(width)), y(static_cast<long long>(height)), z(static_cast<long long>(depth)) {}
+      : x(static_cast<long long>(width)),
+        y(static_cast<long long>(height)),
+        z(static_cast<long long>(depth)) {}
 
   template <class T, std::enable_if_t<has_extents<T> && !std::is_same_v<T, Dim>, int> = 0>
   CUDA_EXT_HIDDEN constexpr Dim(const T& extents) noexcept : Dim(extents.x, extents.y, extents.z) {}
@@ -45,9 +50,10 @@ struct CUDA_EXT_VISIBLE Dim {
   CUDA_EXT_HIDDEN constexpr long long product() const noexcept { return x * y * z; }
 };
 
-// `shared` counts the bytes of dynamic shared memory of a block. `cluster` counts blocks, and is {0, 0, 0} where there
-// are none. A `cooperative` kernel has all its blocks run at once, so that they can wait for each other. A `dependent`
-// one may start before its predecessor in the stream has ended (programmatic dependent launch).
+// `shared` counts the bytes of dynamic shared memory of a block. `cluster` counts blocks, and is {0, 0, 0}
+// where there are none. A `cooperative` kernel has all its blocks run at once, so that they can wait for each
+// other. A `dependent` one may start before its predecessor in the stream has ended (programmatic dependent
+// launch).
 struct CUDA_EXT_VISIBLE LaunchConfig {
   Dim grid;
   Dim block;
@@ -69,8 +75,8 @@ constexpr bool is_plain(const LaunchConfig& config) noexcept {
 
 // Whether every extent is at least 1 and at most `largest`.
 constexpr bool is_within(const Dim& extents, const Dim& largest) noexcept {
-  return 1 <= extents.x && extents.x <= largest.x && 1 <= extents.y && extents.y <= largest.y && 1 <= extents.z &&
-         extents.z <= largest.z;
+  return 1 <= extents.x && extents.x <= largest.x && 1 <= extents.y && extents.y <= largest.y &&
+         1 <= extents.z && extents.z <= largest.z;
 }
 
 // Whether grid and block are such as every GPU takes, from the first that there are images for.
@@ -80,17 +86,18 @@ constexpr bool fits_every_gpu(const LaunchConfig& config) noexcept {
 }
 
 constexpr bool is_divisible(const Dim& grid, const Dim& cluster) noexcept {
-  return is_within(cluster, grid) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 && grid.z % cluster.z == 0;
+  return is_within(cluster, grid) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 &&
+         grid.z % cluster.z == 0;
 }
 
 inline std::string text_of(const Dim& extents) {
-  return joined("(", extents.x, ", ", extents.y, ", ", extents.z, ")");
+  return joined({"(", extents.x, ", ", extents.y, ", ", extents.z, ")"});
 }
 
 inline std::string text_of(const LaunchConfig& config) {
-  std::string text = joined("grid ", text_of(config.grid), ", block ", text_of(config.block));
-  if (config.shared) text += joined(", ", config.shared, " bytes of dynamic shared memory");
-  if (has_cluster(config)) text += joined(", clusters of ", text_of(config.cluster));
+  std::string text = joined({"grid ", text_of(config.grid), ", block ", text_of(config.block)});
+  if (config.shared) text += joined({", ", config.shared, " bytes of dynamic shared memory"});
+  if (has_cluster(config)) text += joined({", clusters of ", text_of(config.cluster)});
   if (config.cooperative) text += ", cooperative";
   if (config.dependent) text += ", dependent";
   return text;

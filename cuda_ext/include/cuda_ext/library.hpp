@@ -24,7 +24,8 @@ inline namespace v1 {
 // Where the bytes of an argument lie, for a kernel whose parameters are not known here.
 template <class T>
 const void* address_of(const T& argument) noexcept {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_array_v<T>, "the GPU gets an argument as its bytes");
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_array_v<T>,
+                "the GPU gets an argument as its bytes");
   if constexpr (std::is_null_pointer_v<T>) {
     static constexpr const void* null = nullptr;
     return &null;
@@ -34,26 +35,27 @@ const void* address_of(const T& argument) noexcept {
 }
 
 // Whether arguments of these `sizes` fit the parameters of `kernel`.
-CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const std::size_t* sizes, std::size_t count) {
+CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const std::size_t* sizes,
+                                             std::size_t count) {
   const auto counted = [](std::size_t number) {
-    return joined(number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments");
+    return joined({number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments"});
   };
   std::string reason;
   if (count != kernel.parameters.size) {
-    reason = joined("expected ", counted(kernel.parameters.size), ", found ", count);
+    reason = joined({"expected ", counted(kernel.parameters.size), ", found ", count});
   }
   for (std::size_t i = 0; i < count && reason.empty(); i++) {
     const ParameterData& parameter = kernel.parameters[i];
     if (sizes[i] == parameter.size) continue;
-    reason = joined("argument '", parameter.name, "': expected the ", parameter.size, " bytes of ", parameter.type,
-                    ", found ", sizes[i]);
+    reason = joined({"argument '", parameter.name, "': expected the ", parameter.size, " bytes of ",
+                     parameter.type, ", found ", sizes[i]});
   }
-  return failure(ErrorKind::argument, reason, "\n  in a launch of ", signature(kernel));
+  return failure(ErrorKind::argument, {reason, "\n  in a launch of ", signature(kernel)});
 }
 
-// The classes below are visible, so that they can be members of classes that are; what they do is hidden. That is
-// why there is no std::shared_ptr: gcc shows some of its functions whatever it points to, and then the destructor of one
-// shared object would unload what another has loaded.
+// The classes below are visible, so that they can be members of classes that are; what they do is hidden.
+// That is why there is no std::shared_ptr: gcc shows some of its functions whatever it points to, and then
+// the destructor of one shared object would unload what another has loaded.
 
 // A module that is shared by its Library and its Kernels, and goes with the last of them.
 class CUDA_EXT_VISIBLE SharedModule {
@@ -63,7 +65,8 @@ class CUDA_EXT_VISIBLE SharedModule {
   CUDA_EXT_HIDDEN SharedModule(const SharedModule& other) noexcept : module_(other.module_) {
     if (module_) module_->holders.fetch_add(1, std::memory_order_relaxed);
   }
-  CUDA_EXT_HIDDEN SharedModule(SharedModule&& other) noexcept : module_(std::exchange(other.module_, nullptr)) {}
+  CUDA_EXT_HIDDEN SharedModule(SharedModule&& other) noexcept
+      : module_(std::exchange(other.module_, nullptr)) {}
   CUDA_EXT_HIDDEN SharedModule& operator=(SharedModule other) noexcept {
     std::swap(module_, other.module_);
     return *this;
@@ -94,7 +97,8 @@ class CUDA_EXT_VISIBLE Kernel {
 
   // Launches the kernel. The number of the arguments is checked, and the size of each.
   template <class... Arguments>
-  CUDA_EXT_HIDDEN Result<void> try_launch(const LaunchConfig& config, const Arguments&... arguments) const noexcept {
+  CUDA_EXT_HIDDEN Result<void> try_launch(const LaunchConfig& config,
+                                          const Arguments&... arguments) const noexcept {
     constexpr std::size_t count = sizeof...(Arguments);
     constexpr std::size_t sizes[count + 1] = {sizeof(Arguments)..., 0};
     const Array<ParameterData>& parameters = data().parameters;
@@ -140,8 +144,8 @@ class CUDA_EXT_VISIBLE Kernel {
   std::size_t index_ = 0;
 };
 
-// The kernels and symbols of a module. Making one does nothing yet: what they are in is loaded when the first is
-// used. It is unloaded with the Library and all its Kernels, and nothing of it may run then.
+// The kernels and symbols of a module. Making one does nothing yet: what they are in is loaded when the first
+// is used. It is unloaded with the Library and all its Kernels, and nothing of it may run then.
 class CUDA_EXT_VISIBLE Library {
  public:
   CUDA_EXT_HIDDEN explicit Library(const ModuleData& module) : module_(module) {}
@@ -183,8 +187,8 @@ class CUDA_EXT_VISIBLE Library {
   SharedModule module_;
 };
 
-// A kernel of generated code, which derives from this, and knows the types of its parameters: the arguments are those
-// of argument.hpp. `library()` is what it is in, and `index` its place there.
+// A kernel of generated code, which derives from this, and knows the types of its parameters: the arguments
+// are those of argument.hpp. `library()` is what it is in, and `index` its place there.
 template <Library& (&library)(), std::size_t index>
 class StaticKernel {
  public:

@@ -29,27 +29,30 @@ struct LoadedKernel {
   std::atomic<std::size_t> shared{0};  // so many bytes of dynamic shared memory are known to be permitted
   std::atomic<bool> has_large_clusters{false};
 
+  // The handle, or nullptr where the kernel is not loaded.
+  driver_api::Kernel known() const noexcept { return handle.load(std::memory_order_acquire); }
+
   // Whether a launch with `config` can do without Limits::permit.
   bool takes(const LaunchConfig& config) const noexcept {
     if (!fits_every_gpu(config) || config.shared > shared.load(std::memory_order_acquire)) return false;
     if (!has_cluster(config)) return true;
-    return is_divisible(config.grid, config.cluster) &&
-           (config.cluster.product() <= portable_cluster || has_large_clusters.load(std::memory_order_acquire));
+    return is_divisible(config.grid, config.cluster) && (config.cluster.product() <= portable_cluster ||
+                                                         has_large_clusters.load(std::memory_order_acquire));
   }
 };
 
-// Holds launches against what `kernel` can do on `device`, whose context is current.
+// Holds launches against what `kernel` can do on the GPU of the context `here`.
 class Limits {
  public:
-  Limits(Driver& driver, int device, LoadedKernel& kernel) noexcept
-      : driver_(driver), device_(device), kernel_(kernel), handle_(kernel.handle.load(std::memory_order_acquire)) {}
+  Limits(const CurrentContext& here, LoadedKernel& kernel) noexcept
+      : driver_(here.driver()), device_(here.device()), kernel_(kernel) {}
 
   // Asks the driver for what a launch with `config` needs leave for, and says what it cannot have.
   CUDA_EXT_COLD Failure permit(const LaunchConfig& config) noexcept {
-    if (driver_.forked()) return failure(ErrorKind::driver, after_fork());
-    if (auto refused = permit_shared(config.shared)) return refused;
-    if (auto refused = check_extents(config)) return refused;
-    if (auto refused = has_cluster(config) ? permit_cluster(config) : nullptr) return refused;
+    if (driver_.forked()) return failure(ErrorKind::driver, {after_fork()});
+    if (auto failed = permit_shared(config.shared)) return failed;
+    if (auto failed = check_extents(config)) return failed;
+    if (auto failed = has_cluster(config) ? permit_cluster(config) : nullptr) return failed;
     return config.cooperative ? check_cooperative(config) : nullptr;
   }
 
@@ -59,10 +62,7 @@ class Limits {
 
   long long limit(DeviceAttribute attribute) const noexcept { return driver_.attribute(device_, attribute); }
 
-  template <class... Parts>
-  static Failure refused(const Parts&... parts) {
-    return failure(ErrorKind::argument, parts...);
-  }
+  static Failure refused(Parts parts) noexcept { return failure(ErrorKind::argument, parts); }
 
   Failure permit_shared(std::size_t shared) noexcept {
     if (shared == 0) return nullptr;
@@ -70,28 +70,31 @@ class Limits {
     if (auto failed = get(KernelAttribute::static_shared_memory, own)) return failed;
     const long long most = limit(DeviceAttribute::shared_memory_per_block);
     if (shared > static_cast<unsigned long long>(most - own)) {
-      return refused("shared: expected at most ", most - own, " bytes, found ", shared, "; a block on this GPU, ",
-                     driver_.name_of(device_), ", has ", most, ", of which the kernel's own variables take ", own);
+      return refused({"shared: expected at most ", most - own, " bytes, found ", shared,
+                      "; a block on this GPU, ", driver_.name_of(device_), ", has ", most,
+                      ", of which the kernel's own variables take ", own});
     }
     const std::lock_guard<std::mutex> lock(driver_.permitting);
     const std::size_t known = kernel_.shared.load(std::memory_order_relaxed);
+    if (shared <= known) return nullptr;
     const int by_default = own < default_shared_memory ? default_shared_memory - own : 0;
-    int permitted = by_default;
-    if (shared > known && shared > static_cast<std::size_t>(by_default)) {
+    int wanted = static_cast<int>(shared);
+    if (wanted <= by_default) {
+      wanted = by_default;
+    } else {
       // Never less than the project itself may have set.
-      int set = 0;
-      if (auto failed = get(KernelAttribute::dynamic_shared_memory, set)) return failed;
-      permitted = set > static_cast<int>(shared) && set <= most - own ? set : static_cast<int>(shared);
-      if (auto failed = this->set(KernelAttribute::dynamic_shared_memory, permitted)) return failed;
+      int current = 0;
+      if (auto failed = get(KernelAttribute::dynamic_shared_memory, current)) return failed;
+      if (wanted < current && current <= most - own) wanted = current;
+      if (auto failed = set(KernelAttribute::dynamic_shared_memory, wanted)) return failed;
     }
-    if (static_cast<std::size_t>(permitted) > known) {
-      kernel_.shared.store(static_cast<std::size_t>(permitted), std::memory_order_release);
-    }
+    kernel_.shared.store(static_cast<std::size_t>(wanted), std::memory_order_release);
     return nullptr;
   }
 
   Failure check_extents(const LaunchConfig& config) const noexcept {
-    const Dim largest_grid(limit(DeviceAttribute::grid_x), limit(DeviceAttribute::grid_y), limit(DeviceAttribute::grid_z));
+    const Dim largest_grid(limit(DeviceAttribute::grid_x), limit(DeviceAttribute::grid_y),
+                           limit(DeviceAttribute::grid_z));
     const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
                             limit(DeviceAttribute::block_z));
     if (auto failed = check_within("grid", config.grid, largest_grid)) return failed;
@@ -101,24 +104,27 @@ class Limits {
     const long long threads = config.block.product();
     if (threads <= most) return nullptr;
     const bool is_of_gpu = most == limit(DeviceAttribute::most_threads);
-    return refused("block: expected at most ", most, " threads", is_of_gpu ? "" : ", as the kernel was compiled",
-                   ", found ", threads, ": ", text_of(config.block));
+    return refused({"block: expected at most ", most, " threads",
+                    is_of_gpu ? "" : ", as the kernel was compiled", ", found ", threads, ": ",
+                    text_of(config.block)});
   }
 
   static Failure check_within(const char* name, const Dim& extents, const Dim& largest) noexcept {
     if (is_within(extents, largest)) return nullptr;
-    return refused(name, ": expected at least 1 and at most ", text_of(largest), ", found ", text_of(extents));
+    return refused(
+        {name, ": expected at least 1 and at most ", text_of(largest), ", found ", text_of(extents)});
   }
 
   Failure permit_cluster(const LaunchConfig& config) noexcept {
     const Dim& cluster = config.cluster;
     const std::string gpu = driver_.name_of(device_);
     if (!limit(DeviceAttribute::cluster_launch)) {
-      return refused("cluster: this GPU, ", gpu, ", has no clusters; they came with sm_90");
+      return refused({"cluster: this GPU, ", gpu, ", has no clusters; they came with sm_90"});
     }
     if (auto failed = check_within("cluster", cluster, config.grid)) return failed;
     if (!is_divisible(config.grid, cluster)) {
-      return refused("cluster: expected divisors of the grid ", text_of(config.grid), ", found ", text_of(cluster));
+      return refused(
+          {"cluster: expected divisors of the grid ", text_of(config.grid), ", found ", text_of(cluster)});
     }
     const bool is_large = cluster.product() > portable_cluster;
     if (is_large) {
@@ -126,14 +132,15 @@ class Limits {
     }
     int most_threads = 0;
     if (auto failed = get(KernelAttribute::most_threads, most_threads)) return failed;
-    driver_api::LaunchConfig asked{{1, 1, 1}, {static_cast<unsigned>(most_threads), 1, 1}, 0, nullptr, nullptr, 0};
+    driver_api::LaunchConfig asked{
+        {1, 1, 1}, {static_cast<unsigned>(most_threads), 1, 1}, 0, nullptr, nullptr, 0};
     int most = 0;
-    if (const auto status = driver_.call.largest_cluster(&most, handle_, &asked)) {
+    if (const auto status = driver_.call.largest_cluster(&most, kernel_.known(), &asked)) {
       return driver_.failed("cuOccupancyMaxPotentialClusterSize", status);
     }
     if (cluster.product() > most) {
-      return refused("cluster: expected at most ", most, " blocks on this GPU, ", gpu, ", found ", cluster.product(),
-                     ": ", text_of(cluster));
+      return refused({"cluster: expected at most ", most, " blocks on this GPU, ", gpu, ", found ",
+                      cluster.product(), ": ", text_of(cluster)});
     }
     if (is_large) kernel_.has_large_clusters.store(true, std::memory_order_release);
     return nullptr;
@@ -141,35 +148,35 @@ class Limits {
 
   Failure check_cooperative(const LaunchConfig& config) const noexcept {
     if (!limit(DeviceAttribute::cooperative_launch)) {
-      return refused("cooperative: this GPU, ", driver_.name_of(device_), ", cannot launch cooperatively");
+      return refused({"cooperative: this GPU, ", driver_.name_of(device_), ", cannot launch cooperatively"});
     }
     const long long threads = config.block.product();
     int on_each = 0;
-    if (const auto status =
-            driver_.call.blocks_per_multiprocessor(&on_each, handle_, static_cast<int>(threads), config.shared)) {
+    if (const auto status = driver_.call.blocks_per_multiprocessor(
+            &on_each, kernel_.known(), static_cast<int>(threads), config.shared)) {
       return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
     }
     const long long multiprocessors = limit(DeviceAttribute::multiprocessors);
     if (config.grid.product() <= on_each * multiprocessors) return nullptr;
-    return refused("grid: expected at most ", on_each * multiprocessors,
-                   " blocks, since cooperative ones all run at once, found ", config.grid.product(), "; that is ", on_each,
-                   " of ", threads, " threads on each of ", multiprocessors, " multiprocessors");
+    return refused({"grid: expected at most ", on_each * multiprocessors,
+                    " blocks, since cooperative ones all run at once, found ", config.grid.product(),
+                    "; that is ", on_each, " of ", threads, " threads on each of ", multiprocessors,
+                    " multiprocessors"});
   }
 
   Failure get(KernelAttribute attribute, int& value) const noexcept {
-    const auto status = driver_.call.kernel_attribute(&value, attribute, handle_, device_);
+    const auto status = driver_.call.kernel_attribute(&value, attribute, kernel_.known(), device_);
     return status ? driver_.failed("cuKernelGetAttribute", status) : nullptr;
   }
 
   Failure set(KernelAttribute attribute, int value) noexcept {
-    const auto status = driver_.call.set_kernel_attribute(attribute, value, handle_, device_);
+    const auto status = driver_.call.set_kernel_attribute(attribute, value, kernel_.known(), device_);
     return status ? driver_.failed("cuKernelSetAttribute", status) : nullptr;
   }
 
   Driver& driver_;
   int device_;
   LoadedKernel& kernel_;
-  driver_api::Kernel handle_;
 };
 
 }  // namespace v1

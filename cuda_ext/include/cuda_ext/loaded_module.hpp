@@ -31,24 +31,24 @@ struct CUDA_EXT_VISIBLE Symbol {
 
 // "axpy<float>(int n, float a, const float* x, float* y)"
 CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
-  std::string text = joined(kernel.expression, "(");
+  std::string text = joined({kernel.expression, "("});
   for (std::size_t i = 0; i < kernel.parameters.size; i++) {
     const ParameterData& parameter = kernel.parameters[i];
     const std::string_view type = parameter.type;
     const std::size_t declarator = type.find("(*)");
     if (i) text += ", ";
     if (declarator == std::string_view::npos) {
-      text += joined(type, " ", parameter.name);
+      text += joined({type, " ", parameter.name});
     } else {
-      text += joined(type.substr(0, declarator), "(*", parameter.name, ")", type.substr(declarator + 3));
+      text += joined({type.substr(0, declarator), "(*", parameter.name, ")", type.substr(declarator + 3)});
     }
   }
   return text + ")";
 }
 
-// Submits a launch that is neither plain nor rare enough to be slow.
-inline driver_api::Status submit_configured(const Driver& driver, driver_api::Kernel kernel, const LaunchConfig& config,
-                                            void** arguments) noexcept {
+// What cuLaunchKernel cannot do.
+inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
+                                          const LaunchConfig& config, void** arguments) noexcept {
   using Attribute = driver_api::LaunchAttribute;
   Attribute attributes[3] = {};
   unsigned count = 0;
@@ -68,8 +68,10 @@ inline driver_api::Status submit_configured(const Driver& driver, driver_api::Ke
     cluster[2] = static_cast<unsigned>(config.cluster.z);
   }
   const driver_api::LaunchConfig configured = {
-      {static_cast<unsigned>(config.grid.x), static_cast<unsigned>(config.grid.y), static_cast<unsigned>(config.grid.z)},
-      {static_cast<unsigned>(config.block.x), static_cast<unsigned>(config.block.y), static_cast<unsigned>(config.block.z)},
+      {static_cast<unsigned>(config.grid.x), static_cast<unsigned>(config.grid.y),
+       static_cast<unsigned>(config.grid.z)},
+      {static_cast<unsigned>(config.block.x), static_cast<unsigned>(config.block.y),
+       static_cast<unsigned>(config.block.z)},
       static_cast<unsigned>(config.shared),
       config.stream,
       attributes,
@@ -77,19 +79,21 @@ inline driver_api::Status submit_configured(const Driver& driver, driver_api::Ke
   return driver.call.launch_configured(&configured, kernel, arguments, nullptr);
 }
 
-inline driver_api::Status submit(const Driver& driver, driver_api::Kernel kernel, const LaunchConfig& config,
-                                 void** arguments) noexcept {
+inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, const LaunchConfig& config,
+                               void** arguments) noexcept {
   if (!is_plain(config)) return submit_configured(driver, kernel, config, arguments);
-  return driver.call.launch(kernel, static_cast<unsigned>(config.grid.x), static_cast<unsigned>(config.grid.y),
-                            static_cast<unsigned>(config.grid.z), static_cast<unsigned>(config.block.x),
-                            static_cast<unsigned>(config.block.y), static_cast<unsigned>(config.block.z),
-                            static_cast<unsigned>(config.shared), config.stream, arguments, nullptr);
+  return driver.call.launch(kernel, static_cast<unsigned>(config.grid.x),
+                            static_cast<unsigned>(config.grid.y), static_cast<unsigned>(config.grid.z),
+                            static_cast<unsigned>(config.block.x), static_cast<unsigned>(config.block.y),
+                            static_cast<unsigned>(config.block.z), static_cast<unsigned>(config.shared),
+                            config.stream, arguments, nullptr);
 }
 
 // A unit is loaded when the first of its kernels or symbols is used, and unloaded by the destructor.
 class LoadedModule {
  public:
-  explicit LoadedModule(const ModuleData& data) : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {}
+  explicit LoadedModule(const ModuleData& data)
+      : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {}
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
   ~LoadedModule();
@@ -102,7 +106,7 @@ class LoadedModule {
   Failure launch(std::size_t index, const LaunchConfig& config, void** arguments) noexcept {
     // Once the kernel is loaded, and is the same on all GPUs, this is the whole of it.
     const LoadedKernel& kernel = kernels_[index].everywhere;
-    const driver_api::Kernel handle = kernel.handle.load(std::memory_order_acquire);
+    const driver_api::Kernel handle = kernel.known();
     if (!handle || !kernel.takes(config)) return launch_with_care(index, config, arguments);
     // Whoever set the handle had opened the driver.
     const auto status = submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
@@ -111,12 +115,13 @@ class LoadedModule {
 
   // All of these are on the GPU of the current context, or the first where there is none.
   Result<driver_api::Kernel> handle(std::size_t index) noexcept;
-  Result<int> attribute(std::size_t index, driver_api::KernelAttribute attribute) noexcept;
+  Result<int> attribute(std::size_t index, driver_api::KernelAttribute which) noexcept;
   Result<Symbol> symbol(std::size_t index) noexcept;
 
  private:
-  // With one GPU, `everywhere` is the kernel on it. With several it has a handle once that is known to be the same on
-  // all of them, and nothing is permitted there: that is up to each GPU, and `on_device` has the kernel on each.
+  // With one GPU, `everywhere` is the kernel on it. With several it has a handle once that is known to be the
+  // same on all of them, and nothing is permitted there: that is up to each GPU, and `on_device` has the
+  // kernel on each.
   struct KernelOfModule {
     LoadedKernel everywhere;
     std::atomic<LoadedKernel*> on_device{nullptr};
@@ -134,23 +139,25 @@ class LoadedModule {
   };
 
   Failure launch_with_care(std::size_t index, const LaunchConfig& config, void** arguments) noexcept;
-  Failure refused(std::size_t index, const LaunchConfig& config, void** arguments, driver_api::Status status,
+  Failure refused(std::size_t index, const LaunchConfig& config, void** arguments, driver_api::Code status,
                   Contexts contexts) noexcept;
   Failure in_a_launch(std::size_t index, Failure failure) const noexcept;
 
-  LoadedKernel* known(const Driver& driver, std::size_t index, int device) const noexcept;
-  Result<LoadedKernel*> loaded(Driver& driver, std::size_t index, int device) noexcept;
-  Result<LoadedKernel*> load(Driver& driver, std::size_t index, int device) noexcept;
-  driver_api::Status load(const Driver& driver, const UnitData& unit, const ImageData& image,
-                          driver_api::Library& library) noexcept;
-  bool is_same_on_all_devices(const Driver& driver, const KernelData& kernel, const Found& here) const noexcept;
-  Failure refusal(Driver& driver, const UnitData& unit, const ImageData& image, int device, const char* function,
-                  driver_api::Status status) const noexcept;
+  LoadedKernel* known(const CurrentContext& here, std::size_t index) const noexcept;
+  Result<LoadedKernel*> loaded(const CurrentContext& here, std::size_t index) noexcept;
+  Result<LoadedKernel*> load(const CurrentContext& here, std::size_t index) noexcept;
+  driver_api::Code load(const Driver& driver, const UnitData& unit, const ImageData& image,
+                        driver_api::Library& library) noexcept;
+  bool is_same_on_all_devices(const Driver& driver, const KernelData& kernel,
+                              const Found& found) const noexcept;
+  Failure refusal(const CurrentContext& here, const UnitData& unit, const ImageData& image,
+                  const char* function, driver_api::Code status) const noexcept;
 
   template <class Entity>
-  static const char* lowered_name(const Entity& entity, const UnitData& unit, const ImageData& image) noexcept;
+  static const char* lowered_name(const Entity& entity, const UnitData& unit,
+                                  const ImageData& image) noexcept;
   template <class Entity>
-  Result<Found> find(const Driver& driver, const Entity& entity, const char* name, int device) const noexcept;
+  Result<Found> find(const CurrentContext& here, const Entity& entity, const char* name) const noexcept;
 
   const ModuleData& data_;
   std::unique_ptr<KernelOfModule[]> kernels_;
@@ -178,80 +185,79 @@ inline LoadedModule::~LoadedModule() {
 // What a launch goes through that is the first, or invalid, or not the same on all GPUs.
 CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(std::size_t index, const LaunchConfig& config,
                                                             void** arguments) noexcept {
-  Driver* driver = opened_driver.load(std::memory_order_acquire);
-  if (!driver) {
-    auto opened = open_driver();
-    if (!opened) return std::move(opened).failure();
-    driver = *opened;
-  }
-  CurrentContext context(*driver);
-  if (auto failed = context.enter(config.stream)) return failed;
-  auto kernel = loaded(*driver, index, context.device());
+  CurrentContext here;
+  if (auto failed = here.enter(config.stream)) return failed;
+  auto kernel = loaded(here, index);
   if (!kernel) return std::move(kernel).failure();
   if (!(*kernel)->takes(config)) {
-    if (auto failed = Limits(*driver, context.device(), **kernel).permit(config)) {
-      return in_a_launch(index, std::move(failed));
-    }
+    if (auto failed = Limits(here, **kernel).permit(config)) return in_a_launch(index, std::move(failed));
   }
-  const auto status = submit(*driver, (*kernel)->handle.load(std::memory_order_acquire), config, arguments);
+  const auto status = submit(here.driver(), (*kernel)->known(), config, arguments);
   return status ? refused(index, config, arguments, status, Contexts::entered) : nullptr;
 }
 
 // What it means that the driver answered a launch with `status`.
-CUDA_EXT_COLD inline Failure LoadedModule::refused(std::size_t index, const LaunchConfig& config, void** arguments,
-                                                   driver_api::Status status, Contexts contexts) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::refused(std::size_t index, const LaunchConfig& config,
+                                                   void** arguments, driver_api::Code status,
+                                                   Contexts contexts) noexcept {
   Driver& driver = *opened_driver.load(std::memory_order_acquire);
-  if (driver.forked()) return failure(ErrorKind::driver, after_fork());
+  if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   if (status == driver_api::invalid_context && contexts == Contexts::unknown) {
     return launch_with_care(index, config, arguments);
   }
   const KernelData& kernel = data_.kernels[index];
   const char* function = is_plain(config) ? "cuLaunchKernel" : "cuLaunchKernelEx";
-  CurrentContext context(driver);
-  if (!is_sticky(status) && !context.enter(config.stream)) {
+  CurrentContext here;
+  if (!is_sticky(status) && !here.enter(config.stream)) {
     if (status == driver_api::no_binary_for_gpu || status == driver_api::unsupported_ptx_version) {
-      auto found = find(driver, kernel, kernel.expression, context.device());
+      auto found = find(here, kernel, kernel.expression);
       if (!found) return std::move(found).failure();
-      return refusal(driver, data_.units[kernel.unit], *found->image, context.device(), function, status);
+      return refusal(here, data_.units[kernel.unit], *found->image, function, status);
     }
-    LoadedKernel* here = known(driver, index, context.device());
-    Failure reason = here ? Limits(driver, context.device(), *here).permit(config) : nullptr;
+    LoadedKernel* refusing = known(here, index);
+    Failure reason = refusing ? Limits(here, *refusing).permit(config) : nullptr;
     if (reason && reason->kind == ErrorKind::argument) return in_a_launch(index, std::move(reason));
   }
   bool is_fault = false;
   const std::string text = driver.told(function, status, kernel.expression, is_fault);
-  return call_failure(ErrorKind::launch, status, kernel.expression, ": ", text, "; launched with ", text_of(config),
-                        is_fault ? "; the fault may be of earlier work on this GPU" : "");
+  return failure(ErrorKind::launch,
+                 {kernel.expression, ": ", text, "; launched with ", text_of(config),
+                  is_fault ? "; the fault may be of earlier work on this GPU" : ""},
+                 status);
 }
 
 // `reason`, and which kernel was to be launched if it is about that.
 CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(std::size_t index, Failure reason) const noexcept {
   if (reason->kind != ErrorKind::argument) return reason;
-  return failure(reason->kind, joined(reason->message, "\n  in a launch of ", signature(data_.kernels[index])));
+  return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(data_.kernels[index])});
 }
 
-// The kernel on `device`, if it is loaded.
-inline LoadedKernel* LoadedModule::known(const Driver& driver, std::size_t index, int device) const noexcept {
+// The kernel on this GPU, if it is loaded.
+inline LoadedKernel* LoadedModule::known(const CurrentContext& here, std::size_t index) const noexcept {
   KernelOfModule& kernel = kernels_[index];
-  if (driver.count == 1) return kernel.everywhere.handle.load(std::memory_order_acquire) ? &kernel.everywhere : nullptr;
-  LoadedKernel* on_device = kernel.on_device.load(std::memory_order_acquire);
-  if (!on_device || !on_device[device].handle.load(std::memory_order_acquire)) return nullptr;
-  return &on_device[device];
+  LoadedKernel* known = &kernel.everywhere;
+  if (here.driver().count > 1) {
+    known = kernel.on_device.load(std::memory_order_acquire);
+    if (known) known += here.device();
+  }
+  return known && known->known() ? known : nullptr;
 }
 
-inline Result<LoadedKernel*> LoadedModule::loaded(Driver& driver, std::size_t index, int device) noexcept {
-  if (LoadedKernel* kernel = known(driver, index, device)) return kernel;
-  return load(driver, index, device);
+inline Result<LoadedKernel*> LoadedModule::loaded(const CurrentContext& here, std::size_t index) noexcept {
+  if (LoadedKernel* kernel = known(here, index)) return kernel;
+  return load(here, index);
 }
 
-CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(Driver& driver, std::size_t index, int device) noexcept {
+CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentContext& here,
+                                                              std::size_t index) noexcept {
+  Driver& driver = here.driver();
   // Asked before the lock is taken: in such a process nobody may ever give it back.
-  if (driver.forked()) return failure(ErrorKind::driver, after_fork());
+  if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   const KernelData& data = data_.kernels[index];
-  auto found = find(driver, data, data.expression, device);
+  auto found = find(here, data, data.expression);
   if (!found) return std::move(found).failure();
   const std::lock_guard<std::mutex> lock(loading_);
-  if (LoadedKernel* kernel = known(driver, index, device)) return kernel;
+  if (LoadedKernel* kernel = known(here, index)) return kernel;
 
   const UnitData& unit = data_.units[data.unit];
   driver_api::Library library = nullptr;
@@ -262,7 +268,7 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(Driver& driver, st
     function = "cuLibraryGetKernel";
     status = driver.call.kernel_of_library(&handle, library, found->lowered);
   }
-  if (status) return refusal(driver, unit, *found->image, device, function, status);
+  if (status) return refusal(here, unit, *found->image, function, status);
 
   KernelOfModule& kernel = kernels_[index];
   LoadedKernel* loaded = &kernel.everywhere;
@@ -272,16 +278,17 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(Driver& driver, st
       loaded = new LoadedKernel[static_cast<std::size_t>(driver.count)];
       kernel.on_device.store(loaded, std::memory_order_release);
     }
-    loaded += device;
-    if (is_same_on_all_devices(driver, data, *found)) kernel.everywhere.handle.store(handle, std::memory_order_release);
+    loaded += here.device();
+    const bool is_same = is_same_on_all_devices(driver, data, *found);
+    if (is_same) kernel.everywhere.handle.store(handle, std::memory_order_release);
   }
   loaded->handle.store(handle, std::memory_order_release);
   return loaded;
 }
 
 // Loads what `image` is of, if that has not been done; the lock is held.
-inline driver_api::Status LoadedModule::load(const Driver& driver, const UnitData& unit, const ImageData& image,
-                                             driver_api::Library& library) noexcept {
+inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit, const ImageData& image,
+                                           driver_api::Library& library) noexcept {
   if (!libraries_) libraries_ = std::make_unique<driver_api::Library[]>(count_images(data_));
   driver_api::Library* known = libraries_.get();
   for (const UnitData* before = data_.units.begin(); before != &unit; before++) known += before->images.size;
@@ -297,25 +304,29 @@ inline driver_api::Status LoadedModule::load(const Driver& driver, const UnitDat
   return driver_api::success;
 }
 
-// What the driver takes for `device` of the unit that a kernel or a symbol, `entity`, is in, and its name there.
+// What the driver takes for this GPU of the unit that a kernel or a symbol, `entity`, is in, and its name
+// there.
 template <class Entity>
-Result<LoadedModule::Found> LoadedModule::find(const Driver& driver, const Entity& entity, const char* name,
-                                               int device) const noexcept {
+Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const Entity& entity,
+                                               const char* name) const noexcept {
+  const Driver& driver = here.driver();
   const UnitData& unit = data_.units[entity.unit];
-  auto image = image_for(data_, unit, driver.at(device).capability, driver.version);
+  auto image = image_for(data_, unit, driver.at(here.device()).capability, driver.version);
   if (!image) return std::move(image).failure();
   if (const char* lowered = lowered_name(entity, unit, **image)) return Found{*image, lowered};
   ListOfNames built;
   for (const ImageData& other : unit.images) {
     if (lowered_name(entity, unit, other)) built.add(other.architecture);
   }
-  return failure(ErrorKind::no_image, data_.name, ": ", name, " is not built for this GPU: device is ", driver.name_of(device),
-                        ", whose image, ", (*image)->architecture, ", lacks it; built for ",
-                        built.empty() ? "none" : built.text());
+  return failure(ErrorKind::no_image,
+                 {data_.name, ": ", name, " is not built for this GPU: device is ",
+                  driver.name_of(here.device()), ", whose image, ", (*image)->architecture,
+                  ", lacks it; built for ", built.empty() ? "none" : built.text()});
 }
 
 template <class Entity>
-const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& unit, const ImageData& image) noexcept {
+const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& unit,
+                                       const ImageData& image) noexcept {
   const auto index = static_cast<std::size_t>(&image - unit.images.begin());
   for (const LoweredName& exception : entity.exceptions) {
     if (exception.image == index) return exception.lowered;
@@ -323,73 +334,74 @@ const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& uni
   return entity.lowered;
 }
 
-// Whether all GPUs that run any image of the unit get the same kernel as the one that gets `here`.
+// Whether all GPUs that run any image of the unit get the same kernel as the one that gets `found`.
 inline bool LoadedModule::is_same_on_all_devices(const Driver& driver, const KernelData& kernel,
-                                                 const Found& here) const noexcept {
+                                                 const Found& found) const noexcept {
   const UnitData& unit = data_.units[kernel.unit];
   for (int device = 0; device < driver.count; device++) {
     const ImageData* image = select_image(unit, driver.at(device).capability);
     if (!image) continue;  // the driver refuses launches there
     const char* lowered = lowered_name(kernel, unit, *image);
-    if (image->data != here.image->data || !lowered || std::string_view(lowered) != here.lowered) return false;
+    if (image->data != found.image->data) return false;
+    if (!lowered || std::string_view(lowered) != found.lowered) return false;
   }
   return true;
 }
 
-// What it means that `function` failed with `image` on `device`.
-CUDA_EXT_COLD inline Failure LoadedModule::refusal(Driver& driver, const UnitData& unit, const ImageData& image,
-                                                   int device, const char* function,
-                                                   driver_api::Status status) const noexcept {
-  if (status == driver_api::no_binary_for_gpu) return no_image(data_, unit, driver.at(device).capability);
+// What it means that `function` failed with `image` on this GPU.
+CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, const UnitData& unit,
+                                                   const ImageData& image, const char* function,
+                                                   driver_api::Code status) const noexcept {
+  Driver& driver = here.driver();
+  if (status == driver_api::no_binary_for_gpu) {
+    return no_image(data_, unit, driver.at(here.device()).capability);
+  }
   if (status == driver_api::unsupported_ptx_version) return ptx_too_new(data_, unit, image, driver.version);
   bool is_fault = false;
-  return call_failure(ErrorKind::load, status, data_.name, ": the driver refuses ", unit.sources, " (", image.architecture, ") on ",
-                        driver.name_of(device), ": ", driver.told(function, status, "", is_fault));
+  return failure(ErrorKind::load,
+                 {data_.name, ": the driver refuses ", unit.sources, " (", image.architecture, ") on ",
+                  driver.name_of(here.device()), ": ", driver.told(function, status, "", is_fault)},
+                 status);
 }
 
 inline Result<driver_api::Kernel> LoadedModule::handle(std::size_t index) noexcept {
-  auto driver = open_driver();
-  if (!driver) return std::move(driver).failure();
-  CurrentContext context(**driver);
-  if (auto failed = context.enter(nullptr)) return failed;
-  auto kernel = loaded(**driver, index, context.device());
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  auto kernel = loaded(here, index);
   if (!kernel) return std::move(kernel).failure();
-  return (*kernel)->handle.load(std::memory_order_acquire);
+  return (*kernel)->known();
 }
 
-inline Result<int> LoadedModule::attribute(std::size_t index, driver_api::KernelAttribute attribute) noexcept {
-  auto driver = open_driver();
-  if (!driver) return std::move(driver).failure();
-  CurrentContext context(**driver);
-  if (auto failed = context.enter(nullptr)) return failed;
-  auto kernel = loaded(**driver, index, context.device());
+inline Result<int> LoadedModule::attribute(std::size_t index, driver_api::KernelAttribute which) noexcept {
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  auto kernel = loaded(here, index);
   if (!kernel) return std::move(kernel).failure();
   int value = 0;
-  const auto status = (*driver)->call.kernel_attribute(
-      &value, attribute, (*kernel)->handle.load(std::memory_order_acquire), context.device());
-  if (status) return (*driver)->failed("cuKernelGetAttribute", status);
+  const auto status = here.driver().call.kernel_attribute(&value, which, (*kernel)->known(), here.device());
+  if (status) return here.driver().failed("cuKernelGetAttribute", status);
   return value;
 }
 
 inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
-  auto driver = open_driver();
-  if (!driver) return std::move(driver).failure();
-  CurrentContext context(**driver);
-  if (auto failed = context.enter(nullptr)) return failed;
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  Driver& driver = here.driver();
+  if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   const SymbolData& data = data_.symbols[index];
-  auto found = find(**driver, data, data.name, context.device());
+  auto found = find(here, data, data.name);
   if (!found) return std::move(found).failure();
   const UnitData& unit = data_.units[data.unit];
   const std::lock_guard<std::mutex> lock(loading_);
   driver_api::Library library = nullptr;
   Symbol symbol;
   const char* function = "cuLibraryLoadData";
-  auto status = load(**driver, unit, *found->image, library);
+  auto status = load(driver, unit, *found->image, library);
   if (!status) {
     function = "cuLibraryGetGlobal";
-    status = (*driver)->call.global_of_library(&symbol.address, &symbol.size, library, found->lowered);
+    status = driver.call.global_of_library(&symbol.address, &symbol.size, library, found->lowered);
   }
-  if (status) return refusal(**driver, unit, *found->image, context.device(), function, status);
+  if (status) return refusal(here, unit, *found->image, function, status);
   return symbol;
 }
 

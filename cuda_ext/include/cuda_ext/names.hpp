@@ -14,7 +14,9 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 
-inline bool is_white_space(char letter) noexcept { return letter == ' ' || ('\t' <= letter && letter <= '\r'); }
+inline bool is_white_space(char letter) noexcept {
+  return letter == ' ' || ('\t' <= letter && letter <= '\r');
+}
 
 // Whether both are the same but for white space.
 inline bool is_spelled_alike(std::string_view left, std::string_view right) noexcept {
@@ -36,7 +38,7 @@ inline std::string_view plain_name(std::string_view expression) noexcept {
 }
 
 // How many letters have to be inserted, removed or replaced to make one of the other.
-CUDA_EXT_COLD inline std::size_t distance(std::string_view from, std::string_view to) {
+CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   const auto row = std::make_unique<std::size_t[]>(to.size() + 1);
   for (std::size_t j = 0; j <= to.size(); j++) row[j] = j;
   for (std::size_t i = 0; i < from.size(); i++) {
@@ -58,14 +60,14 @@ class NearestName {
 
   void consider(std::string_view name) {
     const std::size_t longer = name.size() > wanted_.size() ? name.size() : wanted_.size();
-    const std::size_t found = distance(wanted_, name);
+    const std::size_t found = edit_distance(wanted_, name);
     if (5 * found > 2 * longer || (!nearest_.empty() && found >= distance_)) return;
     nearest_ = name;
     distance_ = found;
   }
 
   // "; did you mean 'axpy'?", or nothing.
-  std::string hint() const { return nearest_.empty() ? "" : joined("; did you mean '", nearest_, "'?"); }
+  std::string hint() const { return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"}); }
 
  private:
   std::string_view wanted_;
@@ -83,7 +85,9 @@ class ListOfNames {
   }
 
   bool empty() const noexcept { return count_ == 0; }
-  std::string text() const { return count_ > most_ ? joined(text_, " and ", count_ - most_, " more") : text_; }
+  std::string text() const {
+    return count_ > most_ ? joined({text_, " and ", count_ - most_, " more"}) : text_;
+  }
 
  private:
   static constexpr std::size_t most_ = 20;
@@ -111,19 +115,19 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
     all.add(symbol.name);
   }
   if (built.empty()) {
-    return failure(ErrorKind::kernel_not_found, module.name, " has no kernel or symbol '", name, "'",
-                                                       nearest.hint(), "; it has: ", all.text());
+    return failure(ErrorKind::kernel_not_found, {module.name, " has no kernel or symbol '", name, "'",
+                                                 nearest.hint(), "; it has: ", all.text()});
   }
   const bool has_arguments = name.find('<') != std::string_view::npos;
-  std::string reason = joined(" was not built ahead; built: ", built.text(), "; add \"", name,
-                              "\" to `instantiate` and build again");
+  std::string reason = joined({" was not built ahead; built: ", built.text(), "; add \"", name,
+                               "\" to `instantiate` and build again"});
   if (has_arguments && !is_template) {
     name = plain_name(name);
-    reason = joined(" is not a template; built: ", built.text());
+    reason = joined({" is not a template; built: ", built.text()});
   } else if (plain_name(name) == name) {
-    reason = joined(" stands for several kernels; name one of ", built.text());
+    reason = joined({" stands for several kernels; name one of ", built.text()});
   }
-  return failure(ErrorKind::kernel_not_found, module.name, ": ", name, reason);
+  return failure(ErrorKind::kernel_not_found, {module.name, ": ", name, reason});
 }
 
 // Without the :: of the global namespace.
@@ -150,10 +154,13 @@ inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_vie
   for (std::size_t i = 0; i < module.symbols.size; i++) {
     if (!is_spelled_alike(unrooted(name), module.symbols[i].name)) continue;
     if (found != none) {
-      const auto source = [&](std::size_t symbol) { return module.units[module.symbols[symbol].unit].sources; };
-      return failure(ErrorKind::kernel_not_found, module.name, ": ", source(found), " and ", source(i), " each have a variable ",
-                            module.symbols[i].name, " of their own; rename them, or link the units into one "
-                            "library with link = true");
+      const auto source = [&](std::size_t symbol) {
+        return module.units[module.symbols[symbol].unit].sources;
+      };
+      return failure(ErrorKind::kernel_not_found, {module.name, ": ", source(found), " and ", source(i),
+                                                   " each have a variable ", module.symbols[i].name,
+                                                   " of their own; rename them, or link the units into one "
+                                                   "library with link = true"});
     }
     found = i;
   }

@@ -4,6 +4,7 @@
 
 #include "data.hpp"
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -11,20 +12,29 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 
-template <class Part>
-void append(std::string& text, const Part& part) {
-  if constexpr (std::is_integral_v<Part>) {
-    text += std::to_string(part);
-  } else {
-    text += std::string_view(part);
-  }
-}
+// A string or an integer, as text. Not a template for each length of a literal: that is slow to compile.
+class Part {
+ public:
+  Part(const char* text) : text_(text) {}
+  Part(std::string_view text) : text_(text) {}
+  Part(const std::string& text) : text_(text) {}
 
-// The `parts`, strings and integers, one after the other.
-template <class... Parts>
-std::string joined(const Parts&... parts) {
+  template <class Number, std::enable_if_t<std::is_integral_v<Number>, int> = 0>
+  Part(Number number) : number_(std::to_string(number)) {}
+
+  std::string_view text() const noexcept { return number_.empty() ? text_ : number_; }
+
+ private:
+  std::string_view text_;
+  std::string number_;
+};
+
+using Parts = std::initializer_list<Part>;
+
+// The `parts`, one after the other.
+inline std::string joined(Parts parts) {
   std::string text;
-  (append(text, parts), ...);
+  for (const Part& part : parts) text += part.text();
   return text;
 }
 

@@ -1,6 +1,7 @@
 // Types as numbers, which are the same whether the compiler tells the type or a name does.
 //
-// Generated headers look up instantiations of kernel templates by these, for types too that only device code has.
+// Generated headers look up instantiations of kernel templates by these, for types too that only device code
+// has.
 
 #pragma once
 
@@ -20,8 +21,9 @@ constexpr TypeId hashed(TypeId hash, std::string_view text) noexcept {
   return hash;
 }
 
-// Reads a type as some compiler or programmer spells it, and hashes it in one spelling: without white space and without
-// the words class, struct, union and enum, with const behind what it belongs to, and integer types as `unsigned long`.
+// Reads a type as some compiler or programmer spells it, and hashes it in one spelling: without white space
+// and without the words class, struct, union and enum, with const behind what it belongs to, and integer
+// types as `unsigned long`.
 class TypeName {
  public:
   static constexpr TypeId id(std::string_view text) noexcept {
@@ -103,7 +105,9 @@ class TypeName {
     if (!token_.empty()) take();
   }
 
-  constexpr bool is_end() const noexcept { return token_.empty() || token_ == "," || token_ == ">" || token_ == ")"; }
+  constexpr bool is_end() const noexcept {
+    return token_.empty() || token_ == "," || token_ == ">" || token_ == ")";
+  }
 
   constexpr void put(std::string_view text) noexcept { hash_ = hashed(hash_, text); }
 
@@ -155,7 +159,8 @@ class TypeName {
     return letter == 'u' || letter == 'U' || letter == 'l' || letter == 'L';
   }
   static constexpr bool is_of_word(char letter) noexcept {
-    return ('a' <= letter && letter <= 'z') || ('A' <= letter && letter <= 'Z') || is_digit(letter) || letter == '_';
+    return ('a' <= letter && letter <= 'z') || ('A' <= letter && letter <= 'Z') || is_digit(letter) ||
+           letter == '_';
   }
 
   std::string_view text_;
