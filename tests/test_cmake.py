@@ -14,6 +14,7 @@ import pytest
 
 from cuda_ext import manifest
 from tests.cmake_projects import APPLICATION, AXPY, FILES, INDEX, LISTS, MODULE, PACKAGE, CMakeProject
+from tests.packages_fixtures import Environment
 
 pytestmark = [
     pytest.mark.host_compiler,
@@ -305,3 +306,30 @@ def test_scikit_build_core_finds_it_by_entry_points() -> None:
         (value,) = {found.value for found in entry_points(group=group, name="CudaExt")}
         (directory,) = importlib.import_module(value).__path__
         assert Path(directory, "CudaExtConfig.cmake").is_file()
+
+
+# Other versions of CMake than the one that the tests bring.
+
+
+def cmake_of(version: str, place: Path) -> str:
+    """The cmake of that version from the registry."""
+    environment = Environment.make(place / f"cmake {version}", f"cmake=={version}.*")
+    return str(environment.prefix / "bin/cmake")
+
+
+@pytest.mark.network
+def test_the_oldest_cmake_builds_all_the_same(project: CMakeProject, tmp_path: Path) -> None:
+    project.cmake = cmake_of("3.24", tmp_path)
+    project.configure()
+    assert [step for step in project.steps() if not step.startswith("Linking")] == ALL
+    assert project.steps() == []
+    assert project.run(project.executable)
+
+
+@pytest.mark.network
+def test_an_older_cmake_is_refused(project: CMakeProject, tmp_path: Path) -> None:
+    project.cmake = cmake_of("3.23", tmp_path)
+    (project.root / "CMakeLists.txt").write_text(LISTS.replace("3.24", "3.23") + MODULE)
+    assert "CudaExt needs CMake 3.24 or newer, and this is 3.23" in " ".join(
+        project.configure(status=1).split()
+    )
