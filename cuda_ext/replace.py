@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["remove_remains", "replace_directory", "replace_file"]
+__all__ = ["only_writer", "remove_remains", "replace_directory", "replace_file"]
 
 _SUFFIX = ".cuda_ext"
 
@@ -51,7 +51,7 @@ def replace_directory(
     neither old nor new.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with _only_writer(directory.parent) as alone:
+    with only_writer(directory.parent) as alone:
         check(directory)
         if os.path.lexists(directory) and not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
@@ -101,7 +101,7 @@ def _publish(fresh: Path, directory: Path, old: Path) -> None:
 
 
 @contextlib.contextmanager
-def _only_writer(parent: Path) -> Iterator[bool]:
+def only_writer(parent: Path) -> Iterator[bool]:
     """Wait until nobody else writes in `parent`; whether the system can tell. A killed process lets go."""
     with contextlib.ExitStack() as stack:
         try:

@@ -176,6 +176,22 @@ def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -
     assert "Traceback" not in output
 
 
+def test_values_arrive_as_they_were_written(tmp_path: Path) -> None:
+    module = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES "80-real;90-real"
+      SOURCES "device/fill.cu;device/other.cu" DEFINE "TEXT=\\"a;b\\"")
+    """
+    other = "__global__ void other(char* to) { to[0] = TEXT[1]; }\n"
+    files = {
+        "CMakeLists.txt": LISTS + module,
+        "device/fill.cu": FILES["device/fill.cu"],
+        "device/other.cu": other,
+    }
+    project = CMakeProject(tmp_path / "app").write(files)
+    project.configure()
+    project.build("--target", "app_kernels_generate")
+    assert architectures(project) == [["sm_80", "sm_90"]] * 2
+
+
 # What is refused when the project is configured.
 
 
@@ -220,6 +236,23 @@ def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -
             "cuda_ext_add_module(k): there is a target of that name",
         ),
         ("cuda_ext_add_module()", "cuda_ext_add_module Function invoked with incorrect arguments"),
+        (
+            "cuda_ext_add_module(a::k NAME a.k)",
+            "cuda_ext_add_module(a::k): not the name of a target; use letters",
+        ),
+        ('cuda_ext_add_module("" NAME a.k)', "cuda_ext_add_module(): not the name of a target; use letters"),
+        (
+            "cuda_ext_add_module(k NAME a.k ARCHITECTURES sm_9O)",
+            "cuda_ext_add_module(k): ARCHITECTURES: unknown architecture 'sm_9O'; did you mean",
+        ),
+        (
+            "cuda_ext_add_module(k NAME a.k INSTANTIATE axpi<float>)",
+            "cuda_ext_add_module(k): INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi';",
+        ),
+        (
+            "cuda_ext_add_module(k NAME a.k)\ncuda_ext_add_module(other NAME a.k)",
+            "cuda_ext_add_module(other): k is the module a.k already; choose another NAME",
+        ),
     ],
 )
 def test_a_wrong_call_is_refused(tmp_path: Path, module: str, answer: str) -> None:
@@ -248,6 +281,12 @@ def test_a_python_without_the_package_is_refused(project: CMakeProject, tmp_path
         f"{other}/bin/python has no cuda-ext for Python 3.11 or newer; set CudaExt_PYTHON_EXECUTABLE"
         in message
     )
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python3", "/bin/false", "/bin/true"])
+def test_a_python_that_cannot_be_run_is_refused(project: CMakeProject, python: str) -> None:
+    project.cache["CudaExt_PYTHON_EXECUTABLE"] = python
+    assert f"cuda_ext_add_module(app_kernels): {python} cannot be run (" in project.refused()
 
 
 def test_an_old_python_is_refused(project: CMakeProject, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cuda_ext.build.config import Settings, parse_module
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.cmake_arguments import Arguments, in_cmake, parse_arguments
+from cuda_ext.integrations.cmake.arguments import Arguments, in_cmake, parse_arguments
 
 ROOT = Path("/project")
 WHERE = "cuda_ext_add_module(k)"

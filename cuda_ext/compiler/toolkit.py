@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cuda_ext.errors import ToolchainError
+from cuda_ext.replace import only_writer
 from cuda_ext.store import distrust, local_directory
 
 __all__ = [
@@ -94,18 +95,29 @@ def unpacked_headers(version: str) -> Path | None:
 def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
     """Have `unpack` put NVRTC's own headers into a directory of the cache.
 
-    Several processes may do it at once: each unpacks aside and one renames its copy into place.
+    Of several processes one does it, and the others wait. What a killed one has left is removed.
     """
     cache = local_directory(os.environ)
     target = cache / f"nvrtc-headers-{version}"
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=cache))
+        with only_writer(cache) as alone:
+            return _unpacked(cache, target, unpack, alone)
     except OSError as error:
         raise ToolchainError(
             f"{cache}: cannot unpack NVRTC's headers there: {error.strerror}; "
             "set CUDA_EXT_CACHE to a directory that can be written"
         ) from None
+
+
+def _unpacked(cache: Path, target: Path, unpack: Callable[[str], None], alone: bool) -> Path:
+    """`target`, made anew unless another process did so meanwhile."""
+    if alone:
+        if target.is_dir():
+            return target
+        for remains in cache.glob(f"{target.name}.*"):
+            shutil.rmtree(remains, ignore_errors=True)
+    aside = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=cache))
     try:
         unpack(str(aside / "headers"))
         (aside / "headers").chmod(0o700)

@@ -126,7 +126,7 @@ def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dic
 def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
     match key:
         case "sources" | "headers" | "include-dirs":
-            return [paths.within_project(value, where) for value in values]
+            return [paths.within_project(path, where) for value in values for path in value.split(";") if path]
         case "nvcc":
             return paths.absolute(_single(values, where))
         case "architectures":

@@ -18,17 +18,17 @@ from typing import Any, Literal
 
 import cuda_ext
 from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
-from cuda_ext.build.files import check_overrides, find_headers, include_directories
 from cuda_ext.build.plan import Sources
 from cuda_ext.build.project import Project
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.integrations.cmake_arguments import in_cmake, parse_arguments
+from cuda_ext.integrations.cmake.arguments import in_cmake, parse_arguments
 from cuda_ext.replace import replace_file
 
 __all__ = ["main"]
 
 _FROZEN = "module.json"
+_SEPARATOR = "\x1f"  # before each argument
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _configure(
     directory: Path, where: str, target: str, root: str, current: str, architectures: str, embed: str
 ) -> None:
     """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know."""
-    words = (directory / "arguments.txt").read_text(encoding="utf-8").splitlines()
+    words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
     real = Path(os.path.realpath(root))
     arguments = parse_arguments(words, where, real, Path(os.path.realpath(current)))
     module = Module(
@@ -138,9 +138,8 @@ def _configure(
     )
     (config,) = module.project().modules
     sources = Sources(config, real)
-    check_overrides([(config, sources.names)])
-    include_directories(config, real)
-    find_headers(config, real)
+    # Whatever can be known now to be wrong is said now.
+    module.project().plan(module.environ(directory))
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
     told = {
         "name": [config.name],
@@ -204,7 +203,3 @@ def _escaped(path: str) -> str:
 
 def _show(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
