@@ -176,6 +176,29 @@ def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -
     assert "Traceback" not in output
 
 
+def test_headers_that_the_build_makes_come_first(tmp_path: Path) -> None:
+    lists = (
+        LISTS
+        + """set(made "${CMAKE_CURRENT_BINARY_DIR}/made")
+    add_custom_command(OUTPUT "${made}/value.cuh"
+      COMMAND "${CMAKE_COMMAND}" -E sleep 0.5
+      COMMAND "${CMAKE_COMMAND}" -E copy "${PROJECT_SOURCE_DIR}/value.in" "${made}/value.cuh"
+      DEPENDS value.in)
+    add_custom_target(header DEPENDS "${made}/value.cuh")
+    cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90 OPTIONS "-I${made}" DEPENDS header)
+    """
+    )
+    kernel = '#include "value.cuh"\n__global__ void fill(int* x) { *x = VALUE; }\n'
+    files = {"CMakeLists.txt": lists, "device/fill.cu": kernel, "value.in": "#define VALUE 1\n"}
+    project = CMakeProject(tmp_path / "app").write(files)
+    project.configure()
+    project.build("--target", "app_kernels_generate")
+    first = (project.module / "python/app/kernels/fill.fatbin").read_bytes()
+    (project.root / "value.in").write_text("#define VALUE 2\n")
+    project.build("--target", "app_kernels_generate")
+    assert (project.module / "python/app/kernels/fill.fatbin").read_bytes() != first
+
+
 def test_values_arrive_as_they_were_written(tmp_path: Path) -> None:
     module = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES "80-real;90-real"
       SOURCES "device/fill.cu;device/other.cu" DEFINE "TEXT=\\"a;b\\"")
@@ -307,6 +330,13 @@ def test_a_machine_without_python_is_refused(project: CMakeProject) -> None:
     assert "there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which" in project.refused()
 
 
+def test_another_version_in_python_is_refused(project: CMakeProject, tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE / "cmake", tmp_path / "cuda_ext/cmake")
+    (tmp_path / "cuda_ext/__init__.py").write_text('__version__ = "99.0"\n')
+    project.cache["CMAKE_PREFIX_PATH"] = str(tmp_path / "cuda_ext/cmake")
+    assert "and CMake found CudaExt 99.0; set CudaExt_PYTHON_EXECUTABLE and" in project.refused()
+
+
 # Where things are found.
 
 
@@ -323,7 +353,7 @@ def test_python_is_that_of_the_environment_around_the_package(tmp_path: Path) ->
     project = CMakeProject(tmp_path / "app").write()
     project.cache = {"CMAKE_PREFIX_PATH": str(package / "cmake"), "CudaExt_PYTHON_EXECUTABLE": ""}
     project.configure()
-    assert f"CudaExt_PYTHON_EXECUTABLE:FILEPATH={python}" in (project.tree / "CMakeCache.txt").read_text()
+    assert f"{python} -P -m cuda_ext" in (project.tree / "build.ninja").read_text()
 
 
 def test_the_version_is_that_of_the_package(project: CMakeProject) -> None:

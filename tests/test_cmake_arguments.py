@@ -79,9 +79,15 @@ def test_a_key_means_what_it_means_in_pyproject(key: str) -> None:
 
 
 def test_what_is_no_key_stands_beside_the_table() -> None:
-    found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python")
-    assert found == Arguments("p.k", True, "lib/python", {})
-    assert parsed() == Arguments(None, False, None, {})
+    found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
+    assert found == Arguments("p.k", True, "lib/python", ("a", "b", "c"), {})
+    assert parsed() == Arguments(None, False, None, (), {})
+
+
+def test_other_keys_in_a_message_are_spelled_as_in_cmake() -> None:
+    text = 'x.cu(1): "a.h" is not in the include-dirs; set compiler = "nvcc" or link = true, as n = 3'
+    told = 'x.cu(1): "a.h" is not in the INCLUDE_DIRECTORIES; set COMPILER nvcc or LINK true, as n = 3'
+    assert in_cmake(text, WHERE) == told
 
 
 def test_paths_are_relative_to_the_directory_of_the_file_that_says_them() -> None:

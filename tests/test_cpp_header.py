@@ -326,6 +326,7 @@ def test_lowered_names_tell_what_arguments_stand_for(text, lowered, expected):
     [
         ("_Z4axpyIfEviT_PKS0_PS0_", [LoweredType("float")]),
         ("_ZL4axpyIhEvv", [LoweredType("unsigned char")]),
+        ("_Z1kIxlymEvv", [*map(LoweredType, ("long long", "long", "unsigned long long", "unsigned long"))]),
         ("_ZN12_GLOBAL__N_11kINS_1PEEEvv", [LoweredType(None)]),
         ("_ZN2ns5inner6reduceIdLi256EEEvPKT_", [LoweredType("double"), LoweredValue(256, False)]),
         ("_Z1kILb1ELc97ELxn5ELm9EEvv", [LoweredValue(number, False) for number in (1, 97, -5, 9)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import struct
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.loader_fixtures import CHECKOUT, Run
+from cuda_ext.runtime.images import select_image
+from tests.loader_fixtures import CHECKOUT, Run, unit
 from tests.test_loader_driver import without_driver
 
 pytestmark = [
@@ -23,12 +25,13 @@ pytestmark = [
 ]
 
 SOURCES = CHECKOUT / "tests" / "cpp"
-WARNINGS = (
-    "-Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wcast-qual "
-    "-Wundef -Wnon-virtual-dtor"
-).split()
+WARNINGS = [
+    *("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion"),
+    *("-Wold-style-cast", "-Wcast-qual", "-Wundef", "-Wnon-virtual-dtor"),
+]
 
-Compile = Callable[..., Path]
+INCLUDES = [f"-I{CHECKOUT / 'cuda_ext' / 'include'}", f"-I{SOURCES}"]
+
 Program = Callable[..., Run]
 
 
@@ -39,9 +42,8 @@ def compiler() -> str:
     return found
 
 
-def compiled(*arguments: str | Path, warnings: tuple[str, ...] = tuple(WARNINGS)) -> None:
-    includes = ["-I", CHECKOUT / "cuda_ext" / "include", "-I", SOURCES]
-    subprocess.run([compiler(), *warnings, *includes, *arguments], check=True, timeout=300)
+def compiled(*arguments: str | Path) -> None:
+    subprocess.run([compiler(), *WARNINGS, *INCLUDES, *arguments], check=True, timeout=300)
 
 
 @pytest.fixture(scope="session")
@@ -138,7 +140,8 @@ def test_without_a_driver_every_call_says_so(program: Path, tmp_path: Path) -> N
         ),
         (
             {"lacks": "cuLibraryLoadData"},
-            "DriverTooOldError 0: the NVIDIA driver has no cuLibraryLoadData of CUDA 12.0; upgrade the driver",
+            "DriverTooOldError 0: the NVIDIA driver has no cuLibraryLoadData of CUDA 12.0; upgrade the "
+            "driver",
         ),
     ],
     ids=str,
@@ -203,7 +206,8 @@ def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
             {"capability": 75},
             [
                 "NoImageError 0: sample.kernels: device/axpy.cu has no image for this GPU: device is sm_75; "
-                'built for sm_80, sm_90; PTX: compute_90; jit: off; add "sm_75" to architectures and build again'
+                'built for sm_80, sm_90; PTX: compute_90; jit: off; add "sm_75" to architectures and build '
+                "again"
             ],
         ),
         (
@@ -224,9 +228,9 @@ def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
             "plain",
             {"capability": 100},
             [
-                "PtxTooNewError 0: sample.kernels: of device/axpy.cu only PTX (compute_90) fits this GPU; CUDA 13.5 "
-                "made it, and the NVIDIA driver reads PTX up to CUDA 13.0; upgrade the driver, or add this GPU to "
-                "architectures and build again"
+                "PtxTooNewError 0: sample.kernels: of device/axpy.cu only PTX (compute_90) fits this GPU; "
+                "CUDA 13.5 made it, and the NVIDIA driver reads PTX up to CUDA 13.0; upgrade the driver, "
+                "or add this GPU to architectures and build again"
             ],
         ),
         (
@@ -254,15 +258,16 @@ def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
             "plain",
             {"fail": "cuLibraryGetKernel=500"},
             [
-                "LoadError 500: sample.kernels: the driver refuses device/axpy.cu (sm_90) on sm_90: cuLibraryGetK"
+                "LoadError 500: sample.kernels: the driver refuses device/axpy.cu (sm_90) on sm_90: "
+                "cuLibraryGetK"
             ],
         ),
         (
             "tiled",
             {"capability": 80},
             [
-                "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose image, "
-                "sm_80, lacks it; built for sm_90, compute_90"
+                "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose "
+                "image, sm_80, lacks it; built for sm_90, compute_90"
             ],
         ),
     ],
@@ -276,6 +281,26 @@ def test_an_image_that_cannot_be_used_says_why(
     assert all(message.startswith(expected[0]) for message in messages)
     assert available == "yes"
     assert done.calls.count("cuInit") == 1
+
+
+def test_images_are_chosen_as_in_python(run: Program) -> None:
+    chance = random.Random(5)
+    spellings = [
+        f"{prefix}_{number}{suffix}"
+        for prefix in ("sm", "compute", "lto")
+        for number in (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
+        for suffix in (("", "a", "f") if number >= 90 else ("",))
+    ]
+    cases = [
+        (chance.choice((75, 80, 86, 87, 90, 100, 103, 110, 120, 121, 130)), chance.sample(spellings, 5))
+        for _ in range(500)
+    ]
+    found = run(*(f"select:{capability}={' '.join(names)}" for capability, names in cases)).output
+    for (capability, names), architecture in zip(cases, found, strict=True):
+        images = unit("device/axpy.cu", *names).images
+        image = select_image(images, capability)
+        assert architecture == (image.architecture if image else "none"), (capability, names)
+    assert len(set(found)) > 20
 
 
 def test_what_failed_to_load_is_tried_again(run: Program) -> None:
@@ -353,8 +378,8 @@ def test_a_launch_is_as_its_config_says(run: Program, command: str, launched: st
         ),
         (
             "tiled:200000",
-            "shared: expected at most 191488 bytes, found 200000; a block on this GPU, sm_90, has 232448, of which "
-            "the kernel's own variables take 40960",
+            "shared: expected at most 191488 bytes, found 200000; a block on this GPU, sm_90, has 232448, "
+            "of which the kernel's own variables take 40960",
         ),
         ("tiled:-1", "shared: expected at most 191488 bytes, found 18446744073709551615; "),
         ("cluster:3", "cluster: expected divisors of the grid (32, 1, 1), found (3, 1, 1)"),
@@ -362,8 +387,8 @@ def test_a_launch_is_as_its_config_says(run: Program, command: str, launched: st
         ("flat_cluster", "cluster: expected at least 1 and at most (2, 4, 1), found (2, 0, 1)"),
         (
             "cooperative:265",
-            "grid: expected at most 264 blocks, since cooperative ones all run at once, found 265; that is 2 of 1024 "
-            "threads on each of 132 multiprocessors",
+            "grid: expected at most 264 blocks, since cooperative ones all run at once, found 265; that is "
+            "2 of 1024 threads on each of 132 multiprocessors",
         ),
         ("too_few", "expected 4 arguments, found 1"),
         ("none_taken", "expected no arguments, found 2"),
@@ -387,7 +412,8 @@ def test_a_kernel_is_named_as_it_is_declared(run: Program) -> None:
 def test_a_gpu_without_clusters_says_so(run: Program) -> None:
     done = run("plain", "cluster:2", capability=80)
     assert done.output == [
-        "ArgumentError: cluster: this GPU, sm_80, has no clusters; they came with sm_90|  in a launch of plain()"
+        "ArgumentError: cluster: this GPU, sm_80, has no clusters; they came with sm_90|  in a launch of "
+        "plain()"
     ]
 
 
@@ -453,8 +479,8 @@ def test_a_unit_is_loaded_by_its_first_kernel_only(run: Program) -> None:
 
 
 def test_a_library_is_unloaded_with_the_last_that_uses_it(run: Program) -> None:
-    for command in ("solver", "orphan"):
-        done = run(command)
+    for command, devices in (("solver", 1), ("orphan", 1), ("solver", 2)):
+        done = run(command, devices=devices)
         assert done.output == []
         assert done.launches
         assert done.calls[-1] == "cuLibraryUnload"
@@ -552,6 +578,7 @@ def test_kernels_run_where_context_or_stream_are(run: Program) -> None:
         *4 * [("plain_of_sm_80", "device=1")],
     ]
     assert limits_set(done) == ["tiled 8 10000 0", "plain_of_sm_80 8 60000 1"]
+    assert done.calls.count("cuLibraryLoadData") == 1
     pushed = sum(call.startswith("cuCtxPushCurrent") for call in done.calls)
     assert pushed == done.calls.count("cuCtxPopCurrent") > 0
 
@@ -575,8 +602,8 @@ def test_images_with_files_of_their_own_are_loaded_each(run: Program) -> None:
 def test_a_gpu_that_lacks_a_kernel_says_so(run: Program) -> None:
     done = run("tiled", "context:1", "tiled", "axpy", "small", devices=2, capability="90,80")
     assert [message.partition(";")[0] for message in done.output] == [
-        "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose image, sm_80, lacks "
-        "it",
+        "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose image, "
+        "sm_80, lacks it",
         "NoImageError 0: sample.kernels: device/small.cu has no image for this GPU: device is sm_80",
     ]
     assert [launch.split()[1] for launch in done.launches] == ["tiled", "_Z4axpyIfEv"]
@@ -637,11 +664,17 @@ def test_sixteen_threads_at_once(built: Path, fake_driver: Path, tmp_path: Path)
     options = "-std=c++17", "-fsanitize=thread"
     compiled(*options, SOURCES / "threads.cpp", SOURCES / "sample.cpp", "-o", program, "-ldl", "-pthread")
     for devices in "1", "3":
-        variables = {"FAKE_CUDA_DEVICES": devices, "LD_LIBRARY_PATH": str(fake_driver)}
+        # Loading takes so long that all of them ask for it.
+        variables = {
+            "FAKE_CUDA_DEVICES": devices,
+            "FAKE_CUDA_LOADING": "50",
+            "LD_LIBRARY_PATH": str(fake_driver),
+        }
         done = run_program(program, directory=tmp_path, **variables)
         assert done.output == []
         assert done.calls.count("cuInit") == 1
         assert done.calls.count("cuLibraryLoadData") == 2
+        assert done.calls.count("cuLibraryGetKernel _Z4axpyIfEv") == 1
         assert len(done.launches) == 16 * 20 * 6
         limits = [int(text.split()[2]) for text in limits_set(done) if text.startswith("tiled 8")]
         assert limits == sorted(set(limits))
@@ -704,9 +737,8 @@ def test_arguments_and_types(standard: str) -> None:
 @pytest.mark.skipif("clang" in os.environ.get("CXX", "g++"), reason="these are the words of gcc")
 def test_wrong_arguments_do_not_compile() -> None:
     source = SOURCES / "wrong_arguments.cpp"
-    includes = ["-I", CHECKOUT / "cuda_ext" / "include"]
     failed = subprocess.run(
-        [compiler(), "-std=c++17", "-Wall", "-Werror", *includes, "-fsyntax-only", source],
+        [compiler(), "-std=c++17", "-Wall", "-Werror", *INCLUDES, "-fsyntax-only", source],
         env={**os.environ, "LC_ALL": "C"},
         capture_output=True,
         text=True,

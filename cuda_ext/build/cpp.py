@@ -7,7 +7,7 @@ constants. Nothing in either runs before the first use of a kernel.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ from typing import Literal
 from cuda_ext import manifest as manifest_file
 from cuda_ext.build import cpp_header
 from cuda_ext.build.cpp_header import Header
-from cuda_ext.build.embedding import Embedded, assembled, literal, quoted
+from cuda_ext.build.embedding import Embedded, literal, quoted
 from cuda_ext.build.generate import Package
 from cuda_ext.build.rendering import render as render_template
 from cuda_ext.manifest import Kernel, Manifest, Symbol, Unit
@@ -46,8 +46,8 @@ def render(package: Package, include_dirs: Sequence[str], package_directory: Pat
     source = _source(manifest, package, include_dirs, package_directory)
     context = {"header": header, "source": source, "example": _example(header), "stem": stem, "embed": embed}
     files = {
-        f"include/{header.path}": render_template("module.h.j2", context, _FILTERS).encode(),
-        f"{stem}.cpp": render_template("module.cpp.j2", context, _FILTERS).encode(),
+        f"include/{header.path}": render_template("module.h.j2", context).encode(),
+        f"{stem}.cpp": render_template("module.cpp.j2", context).encode(),
     }
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(source.embedded)}
@@ -56,15 +56,15 @@ def render(package: Package, include_dirs: Sequence[str], package_directory: Pat
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """All that the text of a source shows: ``sources`` and ``headers`` are names, with those of texts."""
+    """All that the text of a source shows; ``sources`` and ``headers`` have C++ for the text by name."""
 
     manifest: Manifest
     embedded: tuple[Embedded, ...]
     units: tuple[_Unit, ...]
     kernels: tuple[_Entity, ...]
     symbols: tuple[_Entity, ...]
-    sources: tuple[tuple[str, str], ...]
-    headers: tuple[tuple[str, str], ...]
+    sources: Mapping[str, str]
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,27 +103,20 @@ def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], d
         for index, file in enumerate([*images, *texts])
     }
     compiled = {name for unit in manifest.units for name in unit.sources}
-    sources = [name for name in manifest.embedded or () if name in compiled]
-    headers = [
-        name for name in manifest.embedded or () if name not in compiled or _is_included(name, package)
-    ]
+    sources = {name: embedded[f"sources/{name}"].name for name in manifest.embedded or ()}
+    headers = [name for name in sources if name not in compiled or _is_included(name, package)]
+    # One text under two names would be two headers to #pragma once.
+    forwarding = {
+        alias: quoted(f'#include "{name}"\n') for alias, name in _aliases(headers, include_dirs).items()
+    }
     return _Source(
         manifest=manifest,
         embedded=tuple(embedded.values()),
         units=tuple(_unit(i, unit, manifest, embedded) for i, unit in enumerate(manifest.units)),
         kernels=tuple(_entity(i, kernel, manifest) for i, kernel in enumerate(manifest.kernels)),
         symbols=tuple(_entity(i, symbol, manifest) for i, symbol in enumerate(manifest.symbols)),
-        sources=tuple((name, embedded[f"sources/{name}"].name) for name in sources),
-        headers=tuple(
-            # One text under two names would be two headers to #pragma once.
-            (
-                name,
-                embedded[f"sources/{name}"].name
-                if name == canonical
-                else quoted(f'#include "{canonical}"\n'),
-            )
-            for name, canonical in _header_names(headers, include_dirs).items()
-        ),
+        sources={name: text for name, text in sources.items() if name in compiled},
+        headers={name: sources[name] for name in headers} | forwarding,
     )
 
 
@@ -165,14 +158,15 @@ def _is_included(name: str, package: Package) -> bool:
     return any(directive in text for text in texts)
 
 
-def _header_names(headers: Sequence[str], include_dirs: Sequence[str]) -> dict[str, str]:
-    """The canonical names of `headers` by each name that an ``#include`` may spell."""
-    names = {name: name for name in headers}
+def _aliases(headers: Sequence[str], include_dirs: Sequence[str]) -> dict[str, str]:
+    """The canonical names of `headers` by each other name that an ``#include`` may spell."""
+    names: dict[str, str] = {}
     for directory in include_dirs:
         prefix = posixpath.normpath(directory.replace("\\", "/")) + "/"
         for name in headers:
-            if name.startswith(prefix):
-                names.setdefault(name.removeprefix(prefix), name)
+            alias = name.removeprefix(prefix)
+            if alias not in headers:
+                names.setdefault(alias, name)
     return names
 
 
@@ -183,11 +177,3 @@ def _example(header: Header) -> str:
     kernel = header.kernels[0]
     name = "::".join([*header.namespaces, kernel.expression.partition("(")[0]])
     return f"{name}({', '.join(['{grid, block, stream}', *(name for _, name in kernel.parameters)])})"
-
-
-def _comment(text: str) -> str:
-    """`text` in a line of a comment, which ends with that line."""
-    return " ".join(text.split()) + ("." if text.endswith("\\") else "")
-
-
-_FILTERS: Mapping[str, Callable[..., str]] = {"assembled": assembled, "comment": _comment, "quoted": quoted}

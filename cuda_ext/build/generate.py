@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.build import stubs
+from cuda_ext.build.rendering import render
 from cuda_ext.compiler.module import CompiledModule
 from cuda_ext.errors import BuildError
 from cuda_ext.generated import foreign
@@ -91,21 +92,8 @@ def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
 
     The same module gives the same bytes.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("cuda_ext.build"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - Python is rendered, not HTML
-    )
     context = {"stub": stubs.describe(module.manifest)}
-    files = {
-        name: environment.get_template(f"{name}.j2").render(context).encode()
-        for name in ("__init__.py", "__init__.pyi")
-    }
+    files = {name: render(f"{name}.j2", context).encode() for name in ("__init__.py", "__init__.pyi")}
     files[manifest_file.FILE_NAME] = manifest_file.dumps(module.manifest).encode()
     manifest = module.manifest
     return Package(

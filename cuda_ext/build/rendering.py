@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from cuda_ext.build.embedding import assembled, quoted
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["render"]
 
 
-def render(
-    template: str, context: Mapping[str, object], filters: Mapping[str, Callable[..., object]] | None = None
-) -> str:
-    """The text of a file in ``templates``, which has what is in `context`, and `filters`."""
+def render(template: str, context: Mapping[str, object]) -> str:
+    """The text of the file `template` in ``templates``, with what is in `context`."""
+    return _environment().get_template(template).render(context)
+
+
+@cache
+def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -21,5 +31,10 @@ def render(
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - programs are rendered, not HTML
     )
-    environment.filters.update(filters or {})
-    return environment.get_template(template).render(context)
+    environment.filters |= {"assembled": assembled, "comment": _comment, "quoted": quoted}
+    return environment
+
+
+def _comment(text: str) -> str:
+    """`text` in a line of a comment, which ends with that line."""
+    return " ".join(text.split()) + ("." if text.endswith("\\") else "")

@@ -17,9 +17,12 @@ Compile device sources, and embed them in C++ and in a Python package::
     [INSTANTIATE <name expression>...]
     [<KEY> <value>...]...
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...
+    [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>])
 
-  cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [PYTHON_DESTINATION <directory>])
+  cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>]
+    [DEPENDS <target or file>...]
+    [PYTHON_DESTINATION <directory>])
 
 ``<target>`` becomes a static library. What links it includes ``<example_project/kernels.h>``, where
 ``example_project.kernels`` is the import name, and needs C++17 and no CUDA. It can be installed and exported
@@ -37,6 +40,8 @@ in TOML is written so: ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'd
 ``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``,
 ``90`` for both. Where nobody names any, ``CMAKE_CUDA_ARCHITECTURES`` does. ``CUDAARCHS`` in the environment goes
 before all.
+
+``DEPENDS`` are targets and files that the build makes before the sources are compiled, such as generated headers.
 
 The Python package is installed into ``PYTHON_DESTINATION``; under scikit-build-core, into the wheel. In the build
 tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names.
@@ -71,10 +76,11 @@ function(cuda_ext_add_module target)
   else()
     set(embed literal)
   endif()
+  get_property(version GLOBAL PROPERTY CUDA_EXT_VERSION)
   set(door "${python}" -P -m cuda_ext.integrations.cmake)
   execute_process(
     COMMAND ${door} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-            "${CMAKE_CUDA_ARCHITECTURES}" ${embed}
+            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${version}"
     RESULT_VARIABLE result
     OUTPUT_VARIABLE output
     ERROR_VARIABLE output
@@ -109,7 +115,7 @@ function(cuda_ext_add_module target)
     add_custom_command(
       OUTPUT "${stamp}"
       COMMAND ${door} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"
-      DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject}
+      DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject} ${cuda_ext_depends}
       DEPFILE "${stamp}.d"
       COMMENT "Compiling CUDA source ${source}"
       VERBATIM)
@@ -169,29 +175,30 @@ function(_cuda_ext_loader)
     CUDA_EXT_HEADERS "${headers}")
 endfunction()
 
-# Set `variable` to the Python that has the package around this file. Looked up once.
+# Set `variable` to the Python that has the package around this file, unless somebody chose another.
 function(_cuda_ext_python variable)
-  if(NOT CudaExt_PYTHON_EXECUTABLE)
-    unset(CudaExt_PYTHON_EXECUTABLE CACHE)
+  set(python "${CudaExt_PYTHON_EXECUTABLE}")
+  if(NOT python)
+    unset(python)
     get_property(directory GLOBAL PROPERTY CUDA_EXT_DIRECTORY)
     # As in <prefix>/lib/python3.12/site-packages/cuda_ext/cmake, and <prefix>/Lib/site-packages/cuda_ext/cmake.
     if(directory MATCHES "^(.*)/[Ll]ib(64)?/((python3[0-9.]*)/)?[^/]*-packages/cuda_ext/cmake$")
-      find_program(CudaExt_PYTHON_EXECUTABLE NAMES ${CMAKE_MATCH_4} python3 python
-                   PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH)
+      find_program(python NAMES ${CMAKE_MATCH_4} python3 python
+                   PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH NO_CACHE)
     endif()
   endif()
-  if(NOT CudaExt_PYTHON_EXECUTABLE)
-    foreach(known Python_EXECUTABLE Python3_EXECUTABLE PYTHON_EXECUTABLE)
-      if(${known})
-        set(${variable} "${${known}}" PARENT_SCOPE)
-        return()
-      endif()
-    endforeach()
-    find_program(CudaExt_PYTHON_EXECUTABLE NAMES python3 python
-                 DOC "The Python in which cuda-ext is installed with a compiler")
+  foreach(known Python_EXECUTABLE Python3_EXECUTABLE PYTHON_EXECUTABLE)
+    if(NOT python AND ${known})
+      set(python "${${known}}")
+    endif()
+  endforeach()
+  if(NOT python)
+    unset(python)
+    find_program(python NAMES python3 python NO_CACHE)
   endif()
-  if(NOT CudaExt_PYTHON_EXECUTABLE)
-    message(FATAL_ERROR "CudaExt: there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
+  if(NOT python)
+    message(FATAL_ERROR "CudaExt: there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which "
+                        "\"cuda-ext[cu13]\" is installed")
   endif()
-  set(${variable} "${CudaExt_PYTHON_EXECUTABLE}" PARENT_SCOPE)
+  set(${variable} "${python}" PARENT_SCOPE)
 endfunction()

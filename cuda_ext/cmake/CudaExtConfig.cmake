@@ -23,3 +23,4 @@ if(CMAKE_VERSION VERSION_LESS 3.24)
 endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/CudaExt.cmake")
+set_property(GLOBAL PROPERTY CUDA_EXT_VERSION "${CudaExt_VERSION}")

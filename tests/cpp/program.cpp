@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace ns {
 struct Particle {
@@ -68,6 +69,19 @@ static T* address(std::uintptr_t number) {
 
 static cuda_ext::LaunchConfig in_stream(int number) {
   return {1, 1, address<CUstream_st>(static_cast<std::uintptr_t>(number))};
+}
+
+// The architecture of the image that is taken, of those in `text`, "sm_80 compute_90", for a GPU.
+static std::string selected(std::string text, int capability) {
+  std::vector<cuda_ext::ImageData> images;
+  for (std::size_t start = 0; start < text.size(); start = std::strlen(&text[start]) + start + 1) {
+    const std::size_t space = text.find(' ', start);
+    if (space != std::string::npos) text[space] = '\0';
+    images.push_back({&text[start], nullptr, 0});
+  }
+  const cuda_ext::UnitData unit{"", {images.data(), images.size()}, 0, 0, false};
+  const cuda_ext::ImageData* image = cuda_ext::select_image(unit, capability);
+  return image ? image->architecture : "none";
 }
 
 // Prints a line, whatever is in `text`.
@@ -145,6 +159,10 @@ static void perform(const std::string& command, const std::string& operand) {
   if (command == "symbol") {
     const cuda_ext::Symbol symbol = kernels::cuda_ext_library().symbol(operand);
     return print(std::to_string(symbol.size) + " bytes" + (symbol.address ? "" : " nowhere"));
+  }
+  if (command == "select") {
+    const std::size_t equals = operand.find('=');
+    return print(selected(operand.substr(equals + 1), number));
   }
   if (command == "available") return print(cuda_ext::gpu_available() ? "yes" : "no");
   if (command == "solver") {

@@ -10,6 +10,7 @@
 //   FAKE_CUDA_FAIL        functions and the errors that they give, cuInit=100,cuLaunchKernel=719; with
 //                         cuMemFree=1@3 the first two calls succeed
 //   FAKE_CUDA_LACKS       a function that is not there
+//   FAKE_CUDA_LOADING     how many milliseconds it takes to load an image (0)
 //   FAKE_CUDA_LOG         the file that calls are written to
 //
 // An image is text, which may lie behind the headers of a fatbin. Each line describes a kernel by its lowered
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int CUresult;
 enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
@@ -247,6 +249,8 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
     text = entry + *(const uint32_t*)(entry + 4);
   }
   RECORD("cuLibraryLoadData");
+  usleep(1000 * setting("FAKE_CUDA_LOADING", 0));
+  *out = (Library*)text;  // which a caller must not take for a library if this fails
   BEGIN(cuLibraryLoadData);
   Library* library = calloc(1, sizeof *library);
   for (; text && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL) {

@@ -25,10 +25,8 @@ constexpr bool holds_every() noexcept {
   } else if constexpr (std::is_same_v<To, bool> || std::is_same_v<From, bool>) {
     return std::is_same_v<From, bool> && std::is_integral_v<To>;
   } else if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
-    constexpr bool is_wider = sizeof(To) > sizeof(From);
-    if constexpr (std::is_signed_v<To> == std::is_signed_v<From>)
-      return is_wider || sizeof(To) == sizeof(From);
-    return std::is_signed_v<To> && is_wider;
+    constexpr bool is_alike = std::is_signed_v<To> == std::is_signed_v<From>;
+    return is_alike ? sizeof(To) >= sizeof(From) : std::is_signed_v<To> && sizeof(To) > sizeof(From);
   } else {
     return std::is_floating_point_v<To> && std::is_floating_point_v<From> && sizeof(To) >= sizeof(From);
   }

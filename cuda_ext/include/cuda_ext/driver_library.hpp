@@ -14,9 +14,7 @@ struct HINSTANCE__;
 extern "C" {
 __declspec(dllimport) HINSTANCE__* __stdcall LoadLibraryExA(const char*, void*, unsigned long);
 __declspec(dllimport) unsigned long __stdcall GetLastError();
-#if defined(_WIN64)
 __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*, const char*))();
-#endif
 }
 #else
 #include <dlfcn.h>

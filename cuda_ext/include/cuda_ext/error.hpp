@@ -1,7 +1,11 @@
 // What can go wrong, as exceptions and, for projects without them, as results.
 //
 // Everything below works with results; exceptions are thrown from them at the outermost layer. The classes
-// and their messages are those of the Python package (cuda_ext/errors.py).
+// and their messages are those of the Python package (cuda_ext/errors.py). Where memory runs out, the program
+// ends.
+//
+// The exceptions are the same in all shared objects of a process, whichever version of these headers each
+// has. So neither they nor ErrorInfo change while the namespace is v1.
 
 #pragma once
 

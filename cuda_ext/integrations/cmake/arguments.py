@@ -26,8 +26,10 @@ _TYPES = {name.replace("_", "-"): kind for name, kind in typing.get_type_hints(S
 _KEYWORDS = {key: key.upper().replace("-", "_") for key in _TYPES} | {"include-dirs": "INCLUDE_DIRECTORIES"}
 _KEYS = {keyword: key for key, keyword in _KEYWORDS.items()}
 # What is no key of a module's table.
-_NAME, _PYPROJECT, _DESTINATION, _OVERRIDE = "NAME", "FROM_PYPROJECT", "PYTHON_DESTINATION", "OVERRIDE"
-_KNOWN = (*_KEYS, _NAME, _PYPROJECT, _DESTINATION, _OVERRIDE)
+_NAME, _PYPROJECT, _DESTINATION = "NAME", "FROM_PYPROJECT", "PYTHON_DESTINATION"
+_DEPENDS, _OVERRIDE = "DEPENDS", "OVERRIDE"
+_OWN = (_NAME, _PYPROJECT, _DESTINATION, _DEPENDS)
+_KNOWN = (*_KEYS, *_OWN, _OVERRIDE)
 _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys(
     ("0", "OFF", "NO", "FALSE", "N"), False
 )
@@ -35,11 +37,15 @@ _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What one call says. ``table`` is as one of ``[tool.cuda_ext.modules]``, paths within the project."""
+    """What one call says. ``table`` is as one of ``[tool.cuda_ext.modules]``, paths within the project.
+
+    ``depends`` are targets and files that have to be made before the sources can be compiled.
+    """
 
     name: str | None
     pyproject: bool
     python_destination: str | None
+    depends: tuple[str, ...]
     table: Mapping[str, Any]
 
 
@@ -49,7 +55,7 @@ def parse_arguments(words: Sequence[str], where: str, root: Path, current: Path)
     Raises :class:`ConfigError` with a key path that begins with `where`.
     """
     main, *overrides = _groups(words, where)
-    own = {keyword: main.pop(keyword) for keyword in (_NAME, _PYPROJECT, _DESTINATION) if keyword in main}
+    own = {keyword: main.pop(keyword) for keyword in _OWN if keyword in main}
     paths = _Paths(root, current)
     table = _table(main, where, paths)
     if overrides:
@@ -65,19 +71,26 @@ def parse_arguments(words: Sequence[str], where: str, root: Path, current: Path)
         _single(own[_NAME], f"{where}.{_NAME}") if _NAME in own else None,
         _PYPROJECT in own and _boolean(own[_PYPROJECT], f"{where}.{_PYPROJECT}"),
         _single(own[_DESTINATION], f"{where}.{_DESTINATION}") if _DESTINATION in own else None,
+        tuple(name for value in own.get(_DEPENDS, ()) for name in value.split(";") if name),
         table,
     )
 
 
 def in_cmake(text: str, where: str) -> str:
-    """`text` with its key paths, which begin with `where`, as CMake spells them."""
+    """`text` with its keys, in paths that begin with `where` and elsewhere, as CMake spells them."""
 
     def spelled(path: re.Match[str]) -> str:
         parts = re.findall(r"([\w-]+)((?:\[\d+\])*)", path[1])
         words = [f"{_KEYWORDS.get(key, key)}{index}" for key, index in parts]
         return f"{where}: {' '.join(words)}".replace("overrides[", f"{_OVERRIDE}[")
 
-    return re.sub(re.escape(where) + r"((?:\.[\w-]+(?:\[\d+\])*)+)", spelled, text)
+    def setting(match: re.Match[str]) -> str:
+        key, value = match.groups()
+        return match[0] if key not in _KEYWORDS else f"{_KEYWORDS[key]} {value}"
+
+    text = re.sub(re.escape(where) + r"((?:\.[\w-]+(?:\[\d+\])*)+)", spelled, text)
+    text = re.sub(r"\b([a-z-]+) = \"?(true|[\w-]+)\b\"?", setting, text)
+    return text.replace("include-dirs", _KEYWORDS["include-dirs"])
 
 
 def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
@@ -126,7 +139,9 @@ def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dic
 def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
     match key:
         case "sources" | "headers" | "include-dirs":
-            return [paths.within_project(path, where) for value in values for path in value.split(";") if path]
+            return [
+                paths.within_project(path, where) for value in values for path in value.split(";") if path
+            ]
         case "nvcc":
             return paths.absolute(_single(values, where))
         case "architectures":

@@ -102,15 +102,16 @@ def main(arguments: Sequence[str]) -> int:
     step, directory, *rest = arguments
     steps: Mapping[str, Callable[..., None]] = {"compile": _compile, "generate": _generate}
     try:
+        pyproject = False
         if step == "configure":
             where = f"cuda_ext_add_module({rest[0]})"
             _configure(Path(directory), where, *rest)
         else:
             module = Module(**json.loads(Path(directory, _FROZEN).read_bytes()))
-            where = module.where
+            where, pyproject = module.where, module.pyproject
             steps[step](Path(directory), module, *rest)
     except BuildError as error:
-        _show(in_cmake(str(error), where))
+        _show(str(error) if pyproject else in_cmake(str(error), where))
         return 1
     except OSError as error:
         _show(f"{where}: {error.filename}: cannot be read or written: {error.strerror}")
@@ -119,9 +120,25 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _configure(
-    directory: Path, where: str, target: str, root: str, current: str, architectures: str, embed: str
+    directory: Path,
+    where: str,
+    target: str,
+    root: str,
+    current: str,
+    architectures: str,
+    embed: str,
+    version: str,
 ) -> None:
-    """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know."""
+    """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know.
+
+    `version` is that of the package which CMake found, and whose steps it will run.
+    """
+    if version not in ("", cuda_ext.__version__):
+        raise ConfigError(
+            f"{where}: {sys.executable} has cuda-ext {cuda_ext.__version__}, "
+            f"and CMake found CudaExt {version}; "
+            "set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment"
+        )
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
     real = Path(os.path.realpath(root))
     arguments = parse_arguments(words, where, real, Path(os.path.realpath(current)))
@@ -148,6 +165,7 @@ def _configure(
         "globs": [str(real / pattern.replace("**/", "")) for pattern in patterns],
         "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],
         "python_destination": [arguments.python_destination] if arguments.python_destination else [],
+        "depends": arguments.depends,
     }
     if any(";" in value for values in told.values() for value in values):
         raise ConfigError(
