@@ -176,6 +176,20 @@ def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_sources_may_have_unusual_names(tmp_path: Path, generator: str) -> None:
+    names = ["a/b", "a.b", "am&p", "h#x", "100%", "with space", "größe", "d$x"]
+    files = {
+        f"{name}.cu": FILES["device/fill.cu"].replace("fill", f"fill_{i}") for i, name in enumerate(names)
+    }
+    module = "cuda_ext_add_module(app_kernels NAME app.kernels SOURCES *.cu a/*.cu ARCHITECTURES sm_90)\n"
+    project = CMakeProject(tmp_path / "app", generator).write({**files, "CMakeLists.txt": LISTS + module})
+    project.configure()
+    project.build("--target", "app_kernels_generate")
+    assert len(shipped(project).units) == len(names)
+    assert project.steps("--target", "app_kernels_generate") == []
+
+
 def test_headers_that_the_build_makes_come_first(tmp_path: Path) -> None:
     lists = (
         LISTS

@@ -288,8 +288,8 @@ def test_variables_and_kernels_by_name(program: Compiled, kernels: Any, device: 
     x = OnDevice(device, values)
     program.weigh(x.address)
     np.testing.assert_array_equal(x.numpy(), values**2)
-    y = OnDevice(device, Y)
-    program.by_name(N, 2.0, OnDevice(device, X).address, y.address)
+    x, y = OnDevice(device, X), OnDevice(device, Y)
+    program.by_name(N, 2.0, x.address, y.address)
     np.testing.assert_allclose(y.numpy(), Y + 2 * X, rtol=1e-5)
 
 

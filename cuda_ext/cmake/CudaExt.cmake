@@ -111,7 +111,10 @@ function(cuda_ext_add_module target)
 
   set(stamps)
   foreach(source IN LISTS cuda_ext_sources)
-    set(stamp "${directory}/stamps/${source}.stamp")
+    # Build tools do not take every character in the name of an output.
+    string(SHA256 stamp "${source}")
+    string(SUBSTRING "${stamp}" 0 16 stamp)
+    set(stamp "${directory}/stamps/${stamp}")
     add_custom_command(
       OUTPUT "${stamp}"
       COMMAND ${door} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"

@@ -183,8 +183,10 @@ def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: 
 
     # The build tool runs as many of these as it likes.
     environ = {**module.environ(directory), "MAX_JOBS": "1"}
-    reads = compile_source(module.project(), source, environ, Quiet(_show))
-    _finish(Path(stamp), Path(depfile), reads)
+    project = module.project()
+    reads = compile_source(project, source, environ, Quiet(_show))
+    # CMake knows the source itself, whatever characters are in its name.
+    _finish(Path(stamp), Path(depfile), reads - {str(project.root / source)})
 
 
 def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None:
@@ -206,7 +208,7 @@ def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None
 def _finish(stamp: Path, depfile: Path, reads: Iterable[str]) -> None:
     """Say that `stamp` is up to date as long as what it `reads` is, and this package."""
     names = " \\\n ".join(map(_escaped, sorted({*reads, cuda_ext.__file__})))
-    stamp.parent.mkdir(parents=True, exist_ok=True)
+    stamp.parent.mkdir(exist_ok=True)
     depfile.write_text(f"{_escaped(str(stamp))}: {names}\n", encoding="utf-8")
     stamp.touch()
 
