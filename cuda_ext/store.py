@@ -50,15 +50,20 @@ class Store(Protocol):
         """Finish what is still being written in the background."""
 
 
-def open_store(environ: Mapping[str, str], warn: Callable[[str], None]) -> Store:
+def open_store(
+    environ: Mapping[str, str], warn: Callable[[str], None], otherwise: Path | None = None
+) -> Store:
     """The store that ``CUDA_EXT_CACHE`` and ``CUDA_EXT_CACHE_SIZE`` ask for.
 
-    A cache that cannot be used, or that others could have written, costs one warning and is left alone.
+    A cache that cannot be used, or that others could have written, costs one warning and is left alone. Where
+    there is none, a store in the directory `otherwise` takes its place.
     """
     bound = _bound(environ.get("CUDA_EXT_CACHE_SIZE", ""))
+    local: Store = _open_local(environ, bound, warn) if bound else NullStore()
+    if otherwise is not None and isinstance(local, NullStore):
+        local = _open_local({"CUDA_EXT_CACHE": str(otherwise)}, _bound(""), warn)
     if bound == 0:
-        return NullStore()
-    local = _open_local(environ, bound, warn)
+        return local
     location = environ.get("CUDA_EXT_CACHE", "")
     if "://" not in location:
         return local

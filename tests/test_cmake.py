@@ -159,8 +159,22 @@ def test_units_that_are_linked_are_compiled_one_by_one_before(tmp_path: Path) ->
     assert unit.sources == ("device/caller.cu", "device/twice.cu")
 
 
+def test_a_module_that_is_renamed_leaves_nothing_behind(project: CMakeProject) -> None:
+    project.configure()
+    project.build("--target", "app_kernels_generate")
+    lists = LISTS + MODULE.replace("app.kernels", "app.sub.others")
+    (project.root / "CMakeLists.txt").write_text(lists)
+    project.build("--target", "app_kernels_generate")
+    headers = [path.relative_to(project.module).as_posix() for path in project.module.rglob("*.h")]
+    manifests = [
+        path.parent.relative_to(project.module).as_posix() for path in project.module.rglob("manifest.json")
+    ]
+    assert headers == ["include/app/sub/others.h"]
+    assert manifests == ["python/app/sub/others"]
+
+
 def test_without_a_cache_nothing_is_compiled_twice(project: CMakeProject) -> None:
-    variables = {"CUDA_EXT_CACHE_SIZE": "0", "CUDA_EXT_TRACE": str(project.root / "trace.json")}
+    variables = {"CUDA_EXT_CACHE_SIZE": "0K", "CUDA_EXT_TRACE": str(project.root / "trace.json")}
     project.configure()
     project.build(**variables)
     events = json.loads((project.root / "trace.json").read_bytes())["traceEvents"]

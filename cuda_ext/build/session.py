@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext import __version__
@@ -38,22 +39,27 @@ __all__ = ["build", "compile_source", "plan"]
 _LARGEST_KEPT = 16 << 20
 
 
-def build(project: Project, environ: Mapping[str, str], progress: Progress) -> list[Package]:
-    """The packages of all modules of `project`.
+def build(
+    project: Project, environ: Mapping[str, str], progress: Progress, otherwise: Path | None = None
+) -> list[Package]:
+    """The packages of all modules of `project`. `otherwise` serves as cache where there is none.
 
     Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, unless it
     takes the kernels to see it, and for failed compilations with all of them.
     """
-    with _session(project, environ, progress) as session:
+    with _session(project, environ, progress, otherwise) as session:
         return session.packages()
 
 
-def compile_source(project: Project, source: str, environ: Mapping[str, str], progress: Progress) -> set[str]:
+def compile_source(
+    project: Project, source: str, environ: Mapping[str, str], progress: Progress, otherwise: Path
+) -> set[str]:
     """Compile what `source` contributes to each module of `project`, so that :func:`build` finds it known.
 
-    Returns the paths of all files that it depends on. Raises :class:`BuildError`.
+    That is to be given the same `otherwise`. Returns the paths of all files that it depends on. Raises
+    :class:`BuildError`.
     """
-    with _session(project, environ, progress) as session:
+    with _session(project, environ, progress, otherwise) as session:
         return session.compile(source)
 
 
@@ -65,9 +71,11 @@ def plan(project: Project, environ: Mapping[str, str]) -> list[ModulePlan]:
 
 
 @contextmanager
-def _session(project: Project, environ: Mapping[str, str], progress: Progress) -> Iterator[_Session]:
+def _session(
+    project: Project, environ: Mapping[str, str], progress: Progress, otherwise: Path | None = None
+) -> Iterator[_Session]:
     """A session, which keeps what it learned for the next one, however it ends."""
-    with closing(open_store(environ, progress.message)) as store:
+    with closing(open_store(environ, progress.message, otherwise)) as store:
         session = _Session(project, environ, progress, store)
         try:
             yield session

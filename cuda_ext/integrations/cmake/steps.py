@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +24,13 @@ from cuda_ext.build.project import Project
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.integrations.cmake.arguments import in_cmake, parse_arguments
+from cuda_ext.manifest import FILE_NAME
 from cuda_ext.replace import replace_file
 
 __all__ = ["main"]
 
 _FROZEN = "module.json"
+_CACHE = "cache"  # of this build alone, where the user has none
 _SEPARATOR = "\x1f"  # before each argument
 
 
@@ -75,13 +78,9 @@ class Module:
             )
         return Project(root, (module,), settings, self.target)
 
-    def environ(self, directory: Path) -> Mapping[str, str]:
-        """The environment of a step whose files lie in `directory`."""
-        environ = {**os.environ, "CUDAARCHS": self.cudaarchs}
-        if environ.get("CUDA_EXT_CACHE_SIZE", "").strip() == "0":
-            # What one step compiles the next one takes, in this build at least.
-            environ |= {"CUDA_EXT_CACHE": str(directory / "cache"), "CUDA_EXT_CACHE_SIZE": ""}
-        return environ
+    def environ(self) -> Mapping[str, str]:
+        """The environment of a step."""
+        return {**os.environ, "CUDAARCHS": self.cudaarchs}
 
     def _chosen(self, modules: Sequence[ModuleConfig]) -> ModuleConfig:
         names = [module.name for module in modules]
@@ -156,7 +155,7 @@ def _configure(
     (config,) = module.project().modules
     sources = Sources(config, real)
     # Whatever can be known now to be wrong is said now.
-    module.project().plan(module.environ(directory))
+    module.project().plan(module.environ())
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
     told = {
         "name": [config.name],
@@ -182,9 +181,9 @@ def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: 
     from cuda_ext.build.session import compile_source
 
     # The build tool runs as many of these as it likes.
-    environ = {**module.environ(directory), "MAX_JOBS": "1"}
+    environ = {**module.environ(), "MAX_JOBS": "1"}
     project = module.project()
-    reads = compile_source(project, source, environ, Quiet(_show))
+    reads = compile_source(project, source, environ, Quiet(_show), directory / _CACHE)
     # CMake knows the source itself, whatever characters are in its name.
     _finish(Path(stamp), Path(depfile), reads - {str(project.root / source)})
 
@@ -196,13 +195,24 @@ def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None
     from cuda_ext.build.session import build
 
     project = module.project()
-    (package,) = build(project, module.environ(directory), Quiet(lambda _: None))
+    (package,) = build(project, module.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = directory / "python" / Path(*package.name.split("."))
     package.write(place)
-    include_dirs = project.modules[0].settings.include_dirs
-    for name, content in cpp.render(package, include_dirs, place, module.embed).files.items():
+    made = cpp.render(package, project.modules[0].settings.include_dirs, place, module.embed)
+    for name, content in made.files.items():
         replace_file(directory / name, content)
+    _remove_others(directory, directory / made.header, place)
     _finish(Path(stamp), Path(depfile), (str(project.root / name) for name in project.source_files()))
+
+
+def _remove_others(directory: Path, header: Path, package: Path) -> None:
+    """Remove what was generated when the module had another name, so that nobody includes it."""
+    for other in (directory / "include").rglob("*.h"):
+        if other != header:
+            other.unlink()
+    for other in list((directory / "python").rglob(FILE_NAME)):
+        if other.parent != package:
+            shutil.rmtree(other.parent)
 
 
 def _finish(stamp: Path, depfile: Path, reads: Iterable[str]) -> None:
