@@ -452,6 +452,30 @@ def test_what_a_compiler_made_compiles(tmp_path):
 
 
 @pytest.mark.host_compiler
+def test_an_overload_of_exactly_these_types_goes_before_the_others(tmp_path):
+    package = package_of(
+        kernel("num(float)", "float 4 float x"),
+        kernel("num(double)", "float 8 double x"),
+        kernel("count(int)", "integer 4 int n"),
+        kernel("count(long long)", "integer 8 long_long n"),
+        kernel("copy(const float*)", "pointer 8 const float* x"),
+        kernel("copy(float*)", "pointer 8 float* x"),
+        kernel("any(void*)", "pointer 8 void* x"),
+        kernel("any(float*)", "pointer 8 float* x"),
+    )
+    made = write_cpp(package, tmp_path)
+    program = tmp_path / "program"
+    include = f"-I{tmp_path / 'include'}"
+    compile_cpp(include, CPP / "header_overloads.cpp", tmp_path / made.source, "-o", program, "-ldl")
+    environment = {"LD_LIBRARY_PATH": ""}
+    told = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == [
+        *("num(float)", "num(double)", "count(int)", "count(long long)"),
+        *("copy(float*)", "copy(const float*)", "copy(float*)", "any(float*)", "any(void*)"),
+    ]
+
+
+@pytest.mark.host_compiler
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into ELF")
 def test_modules_live_side_by_side_and_nothing_of_them_is_seen(tmp_path):
     """Two modules in a program of two sources, each of which uses both."""

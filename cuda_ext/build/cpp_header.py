@@ -38,7 +38,7 @@ class OverloadsClass:
     """Several kernels, among which a call chooses."""
 
     name: str
-    kernels: tuple[str, ...]
+    kernels: tuple[KernelClass, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +255,11 @@ class _Writer:
         found = {(entry.kernel.unit, entry.kernel.lowered): entry for entry in reversed(entries)}
         distinct = list(found.values())[::-1]
         alike = Counter(entry.written.types for entry in distinct)
-        chosen = tuple(entry.written.name for entry in distinct if alike[entry.written.types] == 1)
+        chosen = tuple(entry.written for entry in distinct if alike[entry.written.types] == 1)
         left = [entry for entry in distinct if alike[entry.written.types] > 1]
         if len(chosen) < 2:
-            return "".join(chosen), left
-        self.overloads.append(OverloadsClass(chosen[0].replace("kernel", "overloads"), chosen))
+            return "".join(kernel.name for kernel in chosen), left
+        self.overloads.append(OverloadsClass(chosen[0].name.replace("kernel", "overloads"), chosen))
         return self.overloads[-1].name, left
 
     def _template(self, name: str, entries: _Entries, qualified: str) -> tuple[list[Object], _Entries]:

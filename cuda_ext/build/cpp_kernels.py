@@ -83,8 +83,9 @@ def kernel_class(index: int, kernel: Kernel, source: str) -> KernelClass:
         while name in parameters:
             name += "_"
         parameters[name] = _type(parameter)
-    # The types of an overload are in its expression too.
-    name = re.sub(r"(?<=[\w>])\(.*\)$", "", kernel.expression)
+    # The types of an overload are in its expression too, be it one that a cast chooses.
+    cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", kernel.expression)
+    name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", kernel.expression)
     return KernelClass(
         index=index,
         expression=kernel.expression,

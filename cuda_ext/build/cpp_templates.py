@@ -58,7 +58,7 @@ class Shape:
         """What `template` makes of its parameters."""
         texts = {
             "type": "::cuda_ext::type_id<{}>",
-            "value": "::cuda_ext::value_id(static_cast<long long>({}))",
+            "value": "::cuda_ext::id_of_value<{}>()",
         }
         names = zip(self.kinds, self._names(template), strict=True)
         return tuple(texts[kind].format(name) for kind, name in names)

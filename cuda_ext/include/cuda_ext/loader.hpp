@@ -19,4 +19,5 @@
 #include "error.hpp"
 #include "launch.hpp"
 #include "library.hpp"
+#include "overload.hpp"
 #include "type_id.hpp"

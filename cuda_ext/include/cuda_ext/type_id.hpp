@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
@@ -179,6 +180,14 @@ constexpr TypeId value_id(long long value) noexcept {
     hash = hashed(hash, {byte, 1});
   }
   return hash;
+}
+
+// The same of an argument that stands for a `template <auto>`.
+template <auto value>
+constexpr TypeId id_of_value() noexcept {
+  using Type = decltype(value);
+  static_assert(std::is_integral_v<Type> || std::is_enum_v<Type>, "a kernel's template arguments are types and integers");
+  return value_id(static_cast<long long>(value));
 }
 
 template <class T>
