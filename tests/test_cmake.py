@@ -59,7 +59,7 @@ def test_only_what_depends_on_an_edit_is_compiled_again(project: CMakeProject, g
     assert steps() == []
 
 
-def test_files_that_come_and_go_are_noticed_when_building(project: CMakeProject) -> None:
+def test_sources_that_come_and_go_are_noticed_when_building(project: CMakeProject) -> None:
     project.configure()
     project.build()
     (project.root / "device/scale.cu").write_text(FILES["device/fill.cu"].replace("fill", "scale"))
@@ -159,6 +159,43 @@ def test_units_that_are_linked_are_compiled_one_by_one_before(tmp_path: Path) ->
     assert unit.sources == ("device/caller.cu", "device/twice.cu")
 
 
+def test_headers_that_come_are_noticed_too(tmp_path: Path) -> None:
+    module = "cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90 HEADERS device/*.cuh)\n"
+    files = {"CMakeLists.txt": LISTS + module, "device/fill.cu": FILES["device/fill.cu"], "device/a.cuh": ""}
+    project = CMakeProject(tmp_path / "app").write(files)
+    project.configure()
+    project.build("--target", "app_kernels_generate")
+    (project.root / "device/b.cuh").write_text("// new\n")
+    project.build("--target", "app_kernels_generate")
+    assert sorted(shipped(project).embedded or ()) == ["device/a.cuh", "device/b.cuh", "device/fill.cu"]
+
+
+def test_a_project_is_found_through_a_link(tmp_path: Path) -> None:
+    module = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90 INSTANTIATE axpy<float>
+      SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/**/*.cu INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/device)
+    """
+    CMakeProject(tmp_path / "app").write({**FILES, "CMakeLists.txt": LISTS + module})
+    (tmp_path / "link").symlink_to("app")
+    project = CMakeProject(tmp_path / "link")
+    project.configure("-B", str(tmp_path / "link/build"))
+    # The build tree is in the project: the second build finds what the first has embedded, and looks again.
+    for _ in range(3):
+        built = project.run(
+            project.cmake, "--build", tmp_path / "link/build", "--target", "app_kernels_generate"
+        )
+    assert "Re-running CMake" not in built
+    assert "no work to do" in built
+
+
+def test_the_loader_can_be_used_by_itself(tmp_path: Path) -> None:
+    lists = LISTS + "add_executable(app main.cpp)\ntarget_link_libraries(app PRIVATE CudaExt::loader)\n"
+    main = "#include <cuda_ext/loader.hpp>\nint main() { return cuda_ext::gpu_available() ? 0 : 0; }\n"
+    project = CMakeProject(tmp_path / "app").write({"CMakeLists.txt": lists, "main.cpp": main})
+    project.configure()
+    project.build()
+    project.run(project.executable)
+
+
 def test_a_module_that_is_renamed_leaves_nothing_behind(project: CMakeProject) -> None:
     project.configure()
     project.build("--target", "app_kernels_generate")
@@ -179,7 +216,8 @@ def test_without_a_cache_nothing_is_compiled_twice(project: CMakeProject) -> Non
     project.build(**variables)
     events = json.loads((project.root / "trace.json").read_bytes())["traceEvents"]
     # The trace is of the last step, which found everything.
-    assert not [event for event in events if event.get("args", {}).get("outcome") == "compiled"]
+    outcomes = {event["args"]["outcome"] for event in events if "outcome" in event.get("args", {})}
+    assert outcomes == {"cached"}
 
 
 def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -> None:
@@ -385,7 +423,7 @@ def test_python_is_that_of_the_environment_around_the_package(tmp_path: Path) ->
 
 
 def test_the_version_is_that_of_the_package(project: CMakeProject) -> None:
-    for version, status in {"0.1": 0, "99": 1}.items():
+    for version, status in {"0.1": 0, "99": 1, "0.1...<99": 0, "0.0.1...<0.1": 1}.items():
         lists = LISTS.replace("CudaExt REQUIRED", f"CudaExt {version} REQUIRED")
         (project.root / "CMakeLists.txt").write_text(lists + MODULE)
         project.configure(status=status)

@@ -154,6 +154,10 @@ def test_overrides_follow_one_another() -> None:
             ["FROM_PYPROJECT", "LINK", "OVERRIDE"],
             "FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out LINK, OV",
         ),
+        (
+            ["OPTIONS", "$<$<CONFIG:Debug>:-G>"],
+            "'$<$<CONFIG:Debug>:-G>': the arguments are read when the project",
+        ),
         (["NAME", "a", "b"], "NAME: expected one value, found 'a' and 'b'"),
         (["EMIT", "ltoir", "LINK"], 'EMIT: "ltoir" is what others link;'),
     ],

@@ -1,7 +1,19 @@
 include_guard(GLOBAL)
-cmake_minimum_required(VERSION 3.24...4.4)
+cmake_policy(VERSION 3.24...4.4)
 
 set_property(GLOBAL PROPERTY CUDA_EXT_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}")
+
+# The headers that generated ones build upon.
+cmake_path(SET _cuda_ext_include NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../include")
+file(GLOB _cuda_ext_headers "${_cuda_ext_include}/cuda_ext/*.hpp")
+add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
+set_target_properties(CudaExt::loader PROPERTIES
+  INTERFACE_INCLUDE_DIRECTORIES "${_cuda_ext_include}"
+  INTERFACE_COMPILE_FEATURES cxx_std_17
+  INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}"
+  CUDA_EXT_HEADERS "${_cuda_ext_headers}")
+unset(_cuda_ext_include)
+unset(_cuda_ext_headers)
 
 #[=======================================================================[.rst:
 cuda_ext_add_module
@@ -43,8 +55,8 @@ before all.
 
 ``DEPENDS`` are targets and files that the build makes before the sources are compiled, such as generated headers.
 
-The Python package is installed into ``PYTHON_DESTINATION``; under scikit-build-core, into the wheel. In the build
-tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names.
+The Python package is installed into ``PYTHON_DESTINATION``, as the component ``<target>``; under scikit-build-core, into
+the wheel. In the build tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names.
 #]=======================================================================]
 function(cuda_ext_add_module target)
   list(APPEND CMAKE_MESSAGE_CONTEXT "cuda_ext")
@@ -106,6 +118,9 @@ function(cuda_ext_add_module target)
   # What is edited is read again; files that come or go are noticed when the project is built.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/module.json" ${cuda_ext_pyproject})
   foreach(glob IN LISTS cuda_ext_globs)
+    file(GLOB _ CONFIGURE_DEPENDS "${glob}")
+  endforeach()
+  foreach(glob IN LISTS cuda_ext_recursive_globs)
     file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
   endforeach()
 
@@ -140,7 +155,6 @@ function(cuda_ext_add_module target)
     VERBATIM)
   add_custom_target(${target}_generate DEPENDS "${directory}/module.stamp")
 
-  _cuda_ext_loader()
   get_target_property(loader CudaExt::loader CUDA_EXT_HEADERS)
   get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
   add_library(${target} STATIC)
@@ -158,24 +172,8 @@ function(cuda_ext_add_module target)
     set(cuda_ext_python_destination "${SKBUILD_PLATLIB_DIR}")
   endif()
   if(cuda_ext_python_destination)
-    install(DIRECTORY "${package}/" DESTINATION "${cuda_ext_python_destination}/${cuda_ext_path}")
+    install(DIRECTORY "${package}/" DESTINATION "${cuda_ext_python_destination}/${cuda_ext_path}" COMPONENT "${target}")
   endif()
-endfunction()
-
-# Define CudaExt::loader, wherever the project uses it.
-function(_cuda_ext_loader)
-  if(TARGET CudaExt::loader)
-    return()
-  endif()
-  get_property(directory GLOBAL PROPERTY CUDA_EXT_DIRECTORY)
-  cmake_path(SET include NORMALIZE "${directory}/../include")
-  file(GLOB headers "${include}/cuda_ext/*.hpp")
-  add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
-  set_target_properties(CudaExt::loader PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${include}"
-    INTERFACE_COMPILE_FEATURES cxx_std_17
-    INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}"
-    CUDA_EXT_HEADERS "${headers}")
 endfunction()
 
 # Set `variable` to the Python that has the package around this file, unless somebody chose another.

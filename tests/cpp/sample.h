@@ -7,7 +7,7 @@
 namespace sample::kernels {
 
 CUDA_EXT_HIDDEN extern const ::cuda_ext::ModuleData cuda_ext_module;
-CUDA_EXT_HIDDEN ::cuda_ext::Library& cuda_ext_library();
+CUDA_EXT_HIDDEN const ::cuda_ext::Library& cuda_ext_library();
 
 namespace cuda_ext_kernels CUDA_EXT_HIDDEN {
 

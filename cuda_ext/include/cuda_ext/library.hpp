@@ -177,7 +177,7 @@ class CUDA_EXT_VISIBLE Library {
 #endif
 
  private:
-  template <Library& (&library)(), std::size_t index>
+  template <const Library& (&library)(), std::size_t index>
   friend class StaticKernel;
 
   CUDA_EXT_HIDDEN Kernel kernel_at(std::size_t index) const noexcept { return Kernel(module_, index); }
@@ -189,7 +189,7 @@ class CUDA_EXT_VISIBLE Library {
 
 // A kernel of generated code, which derives from this, and knows the types of its parameters: the arguments
 // are those of argument.hpp. `library()` is what it is in, and `index` its place there.
-template <Library& (&library)(), std::size_t index>
+template <const Library& (&library)(), std::size_t index>
 class StaticKernel {
  public:
   // The same without types.

@@ -99,6 +99,11 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
     values: list[str] | None = None
     keyword = ""
     for word in words:
+        if "$<" in word:
+            raise ConfigError(
+                f"{where}: {word!r}: the arguments are read when the project is configured, before generator "
+                "expressions have a value; use if()"
+            )
         if word == _OVERRIDE:
             groups.append({})
             values = None
@@ -193,9 +198,13 @@ class _Paths:
 
     def within_project(self, path: str, where: str) -> str:
         found = Path(self.absolute(path))
-        if not found.is_relative_to(self.root):
+        # A project may be reached through a link, and named either way.
+        roots = [
+            root for root in (self.root, Path(os.path.realpath(self.root))) if found.is_relative_to(root)
+        ]
+        if not roots:
             raise ConfigError(
                 f"{where}: {path!r} is outside of {self.root}, the directory of project(); copy the files "
                 "into it; for headers of others, which are not embedded, say OPTIONS -I<directory>"
             )
-        return found.relative_to(self.root).as_posix()
+        return found.relative_to(roots[0]).as_posix()

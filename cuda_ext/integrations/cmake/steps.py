@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import cuda_ext
 from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
+from cuda_ext.build.files import find_headers
 from cuda_ext.build.plan import Sources
 from cuda_ext.build.project import Project
 from cuda_ext.compiler.architectures import from_cmake
@@ -40,7 +41,8 @@ class Module:
 
     ``name`` is its import name, ``root`` the project's directory. Its keys are in ``table``, or with
     ``pyproject`` in pyproject.toml. ``architectures`` hold where the keys name none, and ``cudaarchs`` goes
-    before them, as ``CUDAARCHS`` in the environment does. ``embed`` is how bytes come into C++.
+    before them, as ``CUDAARCHS`` in the environment does. ``embed`` is how bytes come into C++. ``files``
+    are what the patterns in the keys led to: another file makes another module.
     """
 
     target: str
@@ -51,6 +53,7 @@ class Module:
     architectures: Sequence[str]
     cudaarchs: str
     embed: Literal["incbin", "literal"]
+    files: Sequence[str] = ()
 
     @property
     def where(self) -> str:
@@ -140,7 +143,7 @@ def _configure(
         )
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
     real = Path(os.path.realpath(root))
-    arguments = parse_arguments(words, where, real, Path(os.path.realpath(current)))
+    arguments = parse_arguments(words, where, Path(root), Path(current))
     module = Module(
         target,
         arguments.name,
@@ -156,12 +159,14 @@ def _configure(
     sources = Sources(config, real)
     # Whatever can be known now to be wrong is said now.
     module.project().plan(module.environ())
+    module = dataclasses.replace(module, files=(*sources.names, *find_headers(config, real)))
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
     told = {
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources.names,
-        "globs": [str(real / pattern.replace("**/", "")) for pattern in patterns],
+        "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
+        "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],
         "python_destination": [arguments.python_destination] if arguments.python_destination else [],
         "depends": arguments.depends,
