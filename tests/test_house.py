@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +62,12 @@ def test_other_programs_are_run_in_one_place():
 def test_every_module_says_what_it_is_for(path):
     text = (ROOT / path).read_text()
     assert not text or ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if ">>> " in (ROOT / p).read_text()], ids=str)
+def test_examples_in_docstrings_hold(path):
+    module = importlib.import_module(".".join(path.with_suffix("").parts))
+    assert not doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from cuda_ext.compiler import names
 from cuda_ext.compiler.names import normalise, split_template
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(names).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,15 @@ def parse_arguments(words: Sequence[str], where: str, root: Path, current: Path)
         table["overrides"] = [
             _table(group, f"{where}.overrides[{i}]", paths) for i, group in enumerate(overrides)
         ]
-    if _PYPROJECT in own and table:
+    pyproject = _PYPROJECT in own and _boolean(own[_PYPROJECT], f"{where}.{_PYPROJECT}")
+    if pyproject and table:
         given = ", ".join(_KEYWORDS.get(key, _OVERRIDE) for key in table)
         raise ConfigError(
             f"{where}: FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out {given}, or it"
         )
     return Arguments(
         _single(own[_NAME], f"{where}.{_NAME}") if _NAME in own else None,
-        _PYPROJECT in own and _boolean(own[_PYPROJECT], f"{where}.{_PYPROJECT}"),
+        pyproject,
         _single(own[_DESTINATION], f"{where}.{_DESTINATION}") if _DESTINATION in own else None,
         tuple(name for value in own.get(_DEPENDS, ()) for name in value.split(";") if name),
         table,
