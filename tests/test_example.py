@@ -29,7 +29,14 @@ def copied(project: Path, to: Path) -> Path:
     return Path(shutil.copytree(project, to, ignore=ignored))
 
 
-@pytest.fixture(scope="module", params=["nvrtc", pytest.param("nvcc", marks=pytest.mark.host_compiler)])
+# Each is built once, in one process.
+COMPILERS = [
+    pytest.param("nvrtc", marks=pytest.mark.xdist_group("example")),
+    pytest.param("nvcc", marks=[pytest.mark.host_compiler, pytest.mark.xdist_group("example_with_nvcc")]),
+]
+
+
+@pytest.fixture(scope="module", params=COMPILERS)
 def compiler(request: pytest.FixtureRequest) -> str:
     if request.param == "nvcc" and not any(map(shutil.which, ("g++", "clang++", "cl"))):
         pytest.skip("nvcc needs a host compiler, and none is on PATH")
