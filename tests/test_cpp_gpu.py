@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cuda_ext
 from cuda_ext.build import cpp
 from cuda_ext.runtime.driver import Device
 from tests.projects import build, write_project
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.skipif(not cuda_ext.gpu_available(), reason="there is no GPU that can be used"),
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("g++") is None, reason="takes a C++ compiler"),
 ]
