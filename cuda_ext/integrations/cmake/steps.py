@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 import cuda_ext
 from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
-from cuda_ext.build.files import find_headers
+from cuda_ext.build.files import check_overrides, find_headers, include_directories
 from cuda_ext.build.plan import Sources
 from cuda_ext.build.project import Project
-from cuda_ext.compiler.architectures import from_cmake
+from cuda_ext.compiler.architectures import GROUPS, Architecture, from_cmake
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.integrations.cmake.arguments import in_cmake, parse_arguments
 from cuda_ext.manifest import FILE_NAME
@@ -157,8 +157,10 @@ def _configure(
     )
     (config,) = module.project().modules
     sources = Sources(config, real)
-    # Whatever can be known now to be wrong is said now.
-    module.project().plan(module.environ())
+    # What can be known to be wrong without a compiler is said now.
+    check_overrides([(config, sources.names)])
+    include_directories(config, real)
+    _check_spelling(config, sources.names)
     module = dataclasses.replace(module, files=(*sources.names, *find_headers(config, real)))
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
     told = {
@@ -178,6 +180,19 @@ def _configure(
     text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in told.items())
     replace_file(directory / "module.cmake", text.encode())
     replace_file(directory / _FROZEN, json.dumps(dataclasses.asdict(module), indent=1).encode())
+
+
+def _check_spelling(config: ModuleConfig, sources: Iterable[str]) -> None:
+    """All architectures could be some. Raises :class:`ConfigError`."""
+    for source in sources:
+        for name in set(config.for_source(source).architectures).difference(GROUPS):
+            try:
+                Architecture.parse(name)
+            except ValueError:
+                raise ConfigError(
+                    f"{config.key_path('architectures', source)}: unknown architecture {name!r}; spell it as in "
+                    "sm_90, compute_90 or 90-real"
+                ) from None
 
 
 def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: str) -> None:
