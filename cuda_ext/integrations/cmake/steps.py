@@ -189,9 +189,9 @@ def _check_spelling(config: ModuleConfig, sources: Iterable[str]) -> None:
             try:
                 Architecture.parse(name)
             except ValueError:
+                where = config.key_path("architectures", source)
                 raise ConfigError(
-                    f"{config.key_path('architectures', source)}: unknown architecture {name!r}; spell it as in "
-                    "sm_90, compute_90 or 90-real"
+                    f"{where}: unknown architecture {name!r}; spell it as in sm_90, compute_90 or 90-real"
                 ) from None
 
 
