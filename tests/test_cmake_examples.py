@@ -15,7 +15,6 @@ from tests.cmake_projects import PACKAGE, CMakeProject
 from tests.packages_fixtures import CHECKOUT, Environment, run, uv
 
 pytestmark = [
-    pytest.mark.xdist_group("cmake_examples"),  # what they build is built once
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("g++") is None, reason="takes g++"),
 ]

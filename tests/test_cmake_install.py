@@ -11,7 +11,6 @@ import pytest
 from tests.cmake_projects import PACKAGE, CMakeProject
 
 pytestmark = [
-    pytest.mark.xdist_group("cmake_install"),  # what they build is built once
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler"),
 ]

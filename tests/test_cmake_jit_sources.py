@@ -11,7 +11,6 @@ from cuda_ext.compiler.toolkit import header_directories, library_directories
 from tests.cmake_projects import CMakeProject
 
 pytestmark = [
-    pytest.mark.xdist_group("cmake_jit"),  # what they build is built once
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler"),
 ]

@@ -20,7 +20,6 @@ from tests.loader_fixtures import CHECKOUT, Run, unit
 from tests.test_loader_driver import without_driver
 
 pytestmark = [
-    pytest.mark.xdist_group("cpp_loader"),  # what they build is built once
     pytest.mark.host_compiler,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the fake driver takes Linux"),
 ]
