@@ -9,6 +9,7 @@ which compiler, from which content, with which kernels and symbols, and where ea
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import posixpath
 import re
@@ -17,6 +18,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from cuda_ext.errors import ManifestError
@@ -29,16 +31,20 @@ __all__ = [
     "ImageKind",
     "Kernel",
     "Manifest",
+    "Options",
     "Parameter",
     "ParameterKind",
+    "Source",
     "Symbol",
     "Unit",
     "Variants",
     "dumps",
     "loads",
+    "plain",
+    "unit_from",
 ]
 
-SCHEMA = 2  # 1 had no variants
+SCHEMA = 3  # 1 had no variants, and 2 could not tell how each source was compiled
 FILE_NAME = "manifest.json"
 
 ImageKind = Literal["cubin", "ptx", "ltoir"]
@@ -145,14 +151,75 @@ class Image:
     names: dict[str, str | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a translation unit is compiled, in words that mean the same to every compiler.
+
+    ``raw`` options are passed on as they are, after all others. ``pre_include`` names headers that are
+    included before the first line. ``relocatable`` asks for device code that is linked later.
+    """
+
+    std: str = "c++17"
+    define: dict[str, str] = field(default_factory=dict, hash=False)
+    raw: tuple[str, ...] = ()
+    pre_include: tuple[str, ...] = ()
+    fast_math: bool = False
+    relaxed_constexpr: bool = False
+    relocatable: bool = False
+
+    def definitions(self) -> tuple[str, ...]:
+        """``define`` as every compiler spells it."""
+        return tuple(
+            f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())
+        )
+
+    def include_directories(self) -> tuple[Path, ...]:
+        """The directories, outside the project, that raw options tell the compiler to search."""
+        named = []
+        for option, following in itertools.pairwise((*self.raw, "")):
+            if match := re.fullmatch(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", option, re.S):
+                named.append(Path(match[1] or following))
+        return tuple(named)
+
+    def spelled(self) -> tuple[str, ...]:
+        """The options as both compilers spell them, sorted where order has no meaning."""
+        return (
+            f"--std={self.std}",
+            *self.definitions(),
+            *(["--use_fast_math"] if self.fast_math else []),
+            *(f"--pre-include={name}" for name in self.pre_include),
+            *self.raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What was compiled: a source by its path within the project, how, and for which name expressions.
+
+    ``sha256`` is the digest of its text and of all headers of the project that it can reach, names included.
+    """
+
+    name: str
+    sha256: str = ""
+    options: Options = field(default_factory=Options)
+    instantiate: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """One translation unit, or one linked module with all its sources."""
 
-    sources: tuple[str, ...]
-    sha256: str
-    options: tuple[str, ...]
+    sources: tuple[Source, ...]
     images: tuple[Image, ...]
+
+    @property
+    def title(self) -> str:
+        """The names of its sources."""
+        return ", ".join(source.name for source in self.sources)
+
+    def arrived_as(self, *suffixes: str) -> bool:
+        """Whether it was no source that anybody compiled here, but a file of such a kind."""
+        return len(self.sources) == 1 and self.sources[0].name.endswith(suffixes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +255,26 @@ def dumps(manifest: Manifest) -> str:
     for each in dataclasses.fields(manifest):
         value = getattr(manifest, each.name)
         if isinstance(value, tuple):
-            lines = (json.dumps(dataclasses.asdict(item), ensure_ascii=False) for item in value)
+            lines = (json.dumps(plain(item), ensure_ascii=False) for item in value)
             text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
         else:
             text = json.dumps(value, ensure_ascii=False)
         texts.append(f'"{each.name}": {text}')
     return "{\n " + ",\n ".join(texts) + "\n}\n"
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """What JSON shows of one of the dataclasses above: the fields that are not as they are by default."""
+    cls: Any = type(record)
+    fields = _fields(cls)
+    values = {name: getattr(record, name) for name in fields}
+    return {name: _plain(value) for name, value in values.items() if value != fields[name].default}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return plain(value) if dataclasses.is_dataclass(value) else value
 
 
 def loads(text: str | bytes, origin: str) -> Manifest:
@@ -215,6 +296,8 @@ def loads(text: str | bytes, origin: str) -> Manifest:
             "upgrade cuda-ext"
         )
     try:
+        if schema in (1, 2):
+            _tell_sources(data)
         manifest: Manifest = _record(Manifest, data, "manifest")
         _check_references(manifest)
         return manifest
@@ -224,6 +307,15 @@ def loads(text: str | bytes, origin: str) -> Manifest:
 
 class _Mismatch(Exception):
     pass
+
+
+def _tell_sources(data: dict[str, Any]) -> None:
+    """Make `data` of an earlier schema, which knew the names of sources only, one of the present schema."""
+    for unit in data["units"] if isinstance(data.get("units"), list) else ():
+        if isinstance(unit, dict) and isinstance(unit.get("sources"), list):
+            unit["sources"] = [{"name": name} for name in unit["sources"]]
+            unit.pop("sha256", None)
+            unit.pop("options", None)
 
 
 def _check_references(manifest: Manifest) -> None:
@@ -276,16 +368,32 @@ def _fits(when: str | None, kernel: Kernel) -> bool:
     return compared is not None and integers.issuperset(compared)
 
 
+def unit_from(data: object) -> Unit:
+    """The unit that :func:`plain` made `data` of. Raises :class:`ManifestError` for anything else."""
+    try:
+        unit: Unit = _record(Unit, data, "unit")
+    except _Mismatch as error:
+        raise ManifestError(str(error)) from None
+    return unit
+
+
 _T = TypeVar("_T")
 
 
+class _Field(typing.NamedTuple):
+    """A field's type, and its default; ``MISSING`` where it has none."""
+
+    kind: Any
+    default: Any
+
+
 @cache
-def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
+def _fields(cls: Any) -> dict[str, _Field]:
     hints = typing.get_type_hints(cls)
     return {
-        f.name: (
+        f.name: _Field(
             hints[f.name],
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+            f.default if f.default_factory is dataclasses.MISSING else f.default_factory(),
         )
         for f in dataclasses.fields(cls)
     }
@@ -298,10 +406,10 @@ def _record(cls: Callable[..., _T], data: object, where: str) -> _T:
     if unknown := data.keys() - fields.keys():
         raise _Mismatch(f"{where} has unknown fields {sorted(unknown)}")
     values = {}
-    for name, (kind, required) in fields.items():
+    for name, (kind, default) in fields.items():
         if name in data:
             values[name] = _value(kind, data[name], f"{where}.{name}")
-        elif required:
+        elif default is dataclasses.MISSING:
             raise _Mismatch(f"{where}.{name} is missing")
     return cls(**values)
 

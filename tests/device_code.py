@@ -9,8 +9,8 @@ from typing import Any
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.module import CompiledModule, ModulePlan, UnitPlan, compile_module
 from cuda_ext.compiler.nvrtc import Nvrtc
-from cuda_ext.compiler.translation_unit import CompiledImage, Options, SourceKind, Survey, TranslationUnit
-from cuda_ext.manifest import Kernel
+from cuda_ext.compiler.translation_unit import CompiledImage, SourceKind, Survey, TranslationUnit
+from cuda_ext.manifest import Kernel, Options
 
 KERNEL = "__global__ void kernel(int* p) { *p = 1; }"
 

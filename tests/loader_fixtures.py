@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext import manifest
-from cuda_ext.manifest import Image, Kernel, Manifest, Parameter, Symbol, Unit
+from cuda_ext.manifest import Image, Kernel, Manifest, Parameter, Source, Symbol, Unit
 from cuda_ext.runtime.driver import Device, open_driver
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -75,7 +75,7 @@ def unit(source: str, *architectures: str, names: Mapping[str, dict[str, str | N
         )
         for architecture in architectures
     )
-    return Unit((source,), "", (), images)
+    return Unit((Source(source),), images)
 
 
 def _axpy(type_: str, letter: str, size: int) -> Kernel:
@@ -147,7 +147,7 @@ def write_module(
     module = dataclasses.replace(
         SAMPLE,
         module=name,
-        units=(Unit(("device/all.cu",), "", (), (image,)),),
+        units=(Unit((Source("device/all.cu"),), (image,)),),
         kernels=tuple(kernels),
         symbols=tuple(symbols),
     )

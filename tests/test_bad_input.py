@@ -305,7 +305,7 @@ def test_paths_may_have_spaces_and_any_letters(tmp_path: Path) -> None:
     )
     package = build(root)["p.kernels"]
     manifest = loads(package.files["manifest.json"], "manifest")
-    assert manifest.units[0].sources == ("größe/日本 1.cu",)
+    assert manifest.units[0].title == "größe/日本 1.cu"
     assert [s.name for s in manifest.symbols] == ["counter", "weights"]
     assert "日本 1.fatbin" in package.files
     assert "sources/köpfe und mehr/ä b.cuh" in package.files

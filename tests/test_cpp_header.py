@@ -19,7 +19,7 @@ from cuda_ext.build.generate import Package, generate
 from cuda_ext.build.lowered import LoweredType, LoweredValue, template_arguments
 from cuda_ext.build.template_arguments import read_arguments
 from cuda_ext.errors import DriverError
-from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Symbol, Unit, Variants
+from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from cuda_ext.runtime.images import _needs, image_for
 from tests.cpp_modules import compile_cpp, package_of, write_cpp
 from tests.device_code import module, unit
@@ -157,7 +157,8 @@ SOURCES = ("device/a.cu", "device/a.ptx", "device/a.cubin", "device/a.fatbin", "
 @pytest.mark.parametrize("compress", ["none", "speed", "balance", "size"])
 @pytest.mark.parametrize("sources", [*((name,) for name in SOURCES), SOURCES[:2], SOURCES[2:4]], ids=str)
 def test_drivers_are_needed_as_in_python(sources, compress):
-    compiled = Unit(sources, "", (), unit_of("device/a.cu", "sm_90", "compute_90").images)
+    named = tuple(Source(name) for name in sources)
+    compiled = Unit(named, unit_of("device/a.cu", "sm_90", "compute_90").images)
     made = replace(SAMPLE, compress=compress, units=(compiled,), kernels=(), symbols=())
     row = rf'\{{"{", ".join(sources)}", \{{images_0, 2\}}, (\d+), (\d+), (true|false)\}},'
     match = re.search(row, source(packaged(made, {"a.fatbin": b"x"})))
@@ -183,7 +184,7 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
         symbols=(),
         units=(
             unit_of("device/axpy.cu", "sm_80", "compute_90", "lto_90"),
-            Unit(("b.cu",), "", (), (single_image("cubin", "sm_90", "b.sm_90.cubin"),)),
+            Unit((Source("b.cu"),), (single_image("cubin", "sm_90", "b.sm_90.cubin"),)),
         ),
     )
     text = source(packaged(made, {"axpy.fatbin": b"12345", "b.sm_90.cubin": b"cubin!"}))

@@ -16,7 +16,7 @@ import pytest
 from cuda_ext import manifest
 from cuda_ext.build.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.build.generate import Package
-from cuda_ext.manifest import Image, Manifest, Unit
+from cuda_ext.manifest import Image, Manifest, Source, Unit
 from tests.cpp_modules import compile_cpp, write_cpp
 
 CASES = {
@@ -148,7 +148,7 @@ def package_of(files: Mapping[str, bytes], texts: Mapping[str, bytes]) -> Packag
         compiler="nvrtc",
         version="13.5",
         compress="none",
-        units=tuple(Unit((name,), "", (), (image,)) for name, image in images.items()),
+        units=tuple(Unit((Source(name),), (image,)) for name, image in images.items()),
         kernels=(),
         symbols=(),
         embedded={name: hashlib.sha256(content).hexdigest() for name, content in texts.items()},

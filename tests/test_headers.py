@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.compiler.headers import Headers
-from cuda_ext.compiler.translation_unit import Options, TranslationUnit
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.manifest import Options
 from tests.device_code import ptx
 
 KERNEL = "\n__global__ void kernel(int* p) { *p = VALUE; }\n"

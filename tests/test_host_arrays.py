@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext import manifest
-from cuda_ext.manifest import Kernel, Manifest, Unit
+from cuda_ext.manifest import Kernel, Manifest, Source, Unit
 from tests.loader_fixtures import Run, described, signature, single_image, write_package
 
 pytestmark = pytest.mark.host_compiler
@@ -36,7 +36,7 @@ MODULE = Manifest(
     compiler="nvrtc",
     version="13.0",
     compress="none",
-    units=(Unit(("moving.cu",), "", (), (single_image(IMAGE, "sm_90", "moving.cubin"),)),),
+    units=(Unit((Source("moving.cu"),), (single_image(IMAGE, "sm_90", "moving.cubin"),)),),
     kernels=tuple(KERNELS),
     symbols=(),
 )

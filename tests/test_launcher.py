@@ -15,8 +15,9 @@ import pytest
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.nvcc import Nvcc, find_nvcc
-from cuda_ext.compiler.translation_unit import Options, TranslationUnit
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.manifest import Options
 from tests.projects import KERNELS, refusal, write_project
 
 pytestmark = pytest.mark.host_compiler

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel, Unit
+from cuda_ext.manifest import Kernel, Source, Unit
 from cuda_ext.runtime.launch import extents
 from cuda_ext.runtime.streams import stream_handle
 from tests.loader_fixtures import (
@@ -316,7 +316,7 @@ def test_images_may_have_files_of_their_own(with_driver: WithDriver, tmp_path: P
     )
     plain = dataclasses.replace(AXPY, expression="plain", parameters=())
     module = dataclasses.replace(
-        SAMPLE, units=(Unit(("x.cu",), "", (), images),), kernels=(plain,), symbols=(), version="13.0"
+        SAMPLE, units=(Unit((Source("x.cu"),), images),), kernels=(plain,), symbols=(), version="13.0"
     )
     files = {file: text.encode() for file, text in texts.items()}
     package = write_package(tmp_path / "own", module, files)

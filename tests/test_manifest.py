@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from cuda_ext import manifest
 from cuda_ext.errors import ManifestError
-from cuda_ext.manifest import Image, Kernel, Manifest, Parameter, Symbol, Unit, dumps, loads
+from cuda_ext.manifest import Image, Kernel, Manifest, Options, Parameter, Source, Symbol, Unit, dumps, loads
 
 ROOT = Path(__file__).parent.parent
 ORIGIN = "pkg/kernels/manifest.json"
@@ -23,13 +24,14 @@ SM_90 = Image("sm_90", "cubin", "a.fatbin", 120, "11" * 32)
 POINTER = Parameter("x", "const float*", "pointer", 8, 0, element="float", const=True)
 KERNEL = Kernel("ns::k<float>", "_ZN2ns1kIfEEvPKfi", 0, (POINTER, Parameter("n", "int", "integer", 4, 8)))
 SYMBOL = Symbol("w", "w", 0, "constant", "float[9]", 36)
+SOURCE = Source("device/späße.cu", "22" * 32, Options(define={"A": "1"}), ("ns::k<float>",))
 MANIFEST = Manifest(
     schema=manifest.SCHEMA,
     module="pkg.kernels",
     compiler="nvrtc",
     version="13.5",
     compress="size",
-    units=(Unit(("device/späße.cu",), "22" * 32, ("--std=c++17",), (SM_80, SM_90)),),
+    units=(Unit((SOURCE,), (SM_80, SM_90)),),
     kernels=(KERNEL,),
     symbols=(SYMBOL,),
     embedded={"device/späße.cu": "33" * 32},
@@ -94,7 +96,7 @@ def test_a_signature_is_written_as_in_cpp():
         (lambda d: d.update(units={}), "manifest.units is {}"),
         (lambda d: d.update(units=[3]), "manifest.units[0] is not an object"),
         (lambda d: d["units"][0].update(sources="a.cu"), "manifest.units[0].sources is 'a.cu'"),
-        (lambda d: d["units"][0].update(sources=[1]), "manifest.units[0].sources[0] is 1"),
+        (lambda d: d["units"][0].update(sources=[1]), "manifest.units[0].sources[0] is not an object"),
         (lambda d: d["units"][0]["images"][1].pop("file"), "manifest.units[0].images[1].file is missing"),
         (
             lambda d: d["units"][0]["images"][1].update(file="../a"),
@@ -148,9 +150,19 @@ def test_what_is_no_manifest_is_told_as_such(text):
         loads(text, ORIGIN)
 
 
+@pytest.mark.parametrize("schema", [1, 2])
+def test_earlier_schemas_knew_only_the_names_of_sources(schema):
+    def earlier(data: Any) -> None:
+        data["schema"] = schema
+        data["units"][0] |= {"sources": ["device/späße.cu"], "sha256": "22" * 32, "options": ["--std=c++17"]}
+
+    expected = Unit((Source("device/späße.cu"),), (SM_80, SM_90))
+    assert loads(damaged(earlier), ORIGIN) == dataclasses.replace(MANIFEST, schema=schema, units=(expected,))
+
+
 def test_a_newer_schema_asks_for_a_newer_package():
     newer = damaged(lambda data: data.update(schema=manifest.SCHEMA + 1, surprise=1))
-    complaint = "written in manifest schema 3, and this cuda-ext reads up to 2; upgrade cuda-ext"
+    complaint = "written in manifest schema 4, and this cuda-ext reads up to 3; upgrade cuda-ext"
     with pytest.raises(ManifestError, match=rf"^{ORIGIN}: {complaint}$"):
         loads(newer, ORIGIN)
 

@@ -23,8 +23,9 @@ from cuda_ext.compiler.library import compile_unit
 from cuda_ext.compiler.linker import LinkInput, link
 from cuda_ext.compiler.nvcc import Nvcc, find_nvcc
 from cuda_ext.compiler.nvrtc import Nvrtc
-from cuda_ext.compiler.translation_unit import CompiledImage, Compiler, Options, Survey, TranslationUnit
+from cuda_ext.compiler.translation_unit import CompiledImage, Compiler, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.manifest import Options
 
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent

@@ -67,7 +67,7 @@ class Account:
         images, kernels = [], []
         for package, libraries in made:
             for library in libraries:
-                name = library.unit.sources[0] if len(library.unit.sources) == 1 else package.name
+                name = library.unit.sources[0].name if len(library.unit.sources) == 1 else package.name
                 for image, used in zip(library.unit.images, library.usage, strict=True):
                     images.append(ImageRecord(package.name, name, image.architecture, image.size))
                     kernels += [

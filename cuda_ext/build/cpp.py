@@ -102,7 +102,7 @@ def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], d
         )
         for index, file in enumerate([*images, *texts])
     }
-    compiled = {name for unit in manifest.units for name in unit.sources}
+    compiled = {source.name for unit in manifest.units for source in unit.sources}
     sources = {name: embedded[f"sources/{name}"].name for name in manifest.embedded or ()}
     headers = [name for name in sources if name not in compiled or _is_included(name, package)]
     # One text under two names would be two headers to #pragma once.
@@ -127,21 +127,18 @@ def _ascii(name: str) -> str:
 def _unit(index: int, unit: Unit, manifest: Manifest, embedded: Mapping[str, Embedded]) -> _Unit:
     major, minor = map(int, manifest.version.split("."))
     version = 1000 * major + 10 * minor
-    arrived = unit.sources[0] if len(unit.sources) == 1 else ""
     in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
     return _Unit(
         index=index,
-        sources=", ".join(unit.sources),
+        sources=unit.title,
         images=tuple(
             (image.architecture, embedded[image.file].name, len(embedded[image.file].content))
             for image in unit.images
         ),
         # Nobody knows which CUDA made what arrived compiled.
-        version=0 if arrived.endswith((".cubin", ".fatbin")) else version,
-        ptx_version=0 if arrived.endswith((".ptx", ".fatbin")) else version,
-        zstd=in_fatbin
-        and not unit.sources[0].endswith(".fatbin")
-        and manifest.compress in ("balance", "size"),
+        version=0 if unit.arrived_as(".cubin", ".fatbin") else version,
+        ptx_version=0 if unit.arrived_as(".ptx", ".fatbin") else version,
+        zstd=in_fatbin and not unit.arrived_as(".fatbin") and manifest.compress in ("balance", "size"),
     )
 
 

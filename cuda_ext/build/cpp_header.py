@@ -203,7 +203,7 @@ class _Writer:
 
     def __init__(self, manifest: Manifest) -> None:
         self.kernels = tuple(
-            kernel_class(index, kernel, ", ".join(manifest.units[kernel.unit].sources))
+            kernel_class(index, kernel, manifest.units[kernel.unit].title)
             for index, kernel in enumerate(manifest.kernels)
         )
         self.overloads: list[OverloadsClass] = []

@@ -125,7 +125,9 @@ class Execution:
             library = known.content
             self._results[index] = Made(library, known.reads)
             for image in library.unit.images:
-                self._record(work.module, library.unit.sources[0], image.architecture, "compile", "cached")
+                self._record(
+                    work.module, library.unit.sources[0].name, image.architecture, "compile", "cached"
+                )
             return
         self._advance(_Library(index, work, work.steps))
 

@@ -19,8 +19,9 @@ from cuda_ext.compiler.architectures import Architecture, expand, from_cmake
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module import ModulePlan, UnitPlan
 from cuda_ext.compiler.names import kernel_names, normalise, split_template
-from cuda_ext.compiler.translation_unit import Described, Options, TranslationUnit
+from cuda_ext.compiler.translation_unit import Described, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.manifest import Options
 
 __all__ = ["Sources", "native_capabilities", "plan_module"]
 
@@ -83,7 +84,7 @@ class Sources:
         if settings not in self._options:
             self._options[settings] = Options(
                 std=settings.std,
-                define=settings.define,
+                define=dict(settings.define),
                 raw=settings.options,
                 pre_include=tuple(map(self._headers.resolve, settings.pre_include)),
                 fast_math=settings.fast_math,

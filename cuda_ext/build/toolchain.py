@@ -24,7 +24,8 @@ from cuda_ext.compiler.bindings import library_files
 from cuda_ext.compiler.job import Job, LinkJob
 from cuda_ext.compiler.module import UnitPlan
 from cuda_ext.compiler.reads import Resolver
-from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.manifest import Options
 from cuda_ext.store import Store
 
 __all__ = ["CompilerSpec", "Toolchain", "identity"]

@@ -93,7 +93,7 @@ def _unlinked(
     unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
 ) -> Steps[PackedLibrary]:
     log = yield from compile_object(unit, units, architectures)
-    return PackedLibrary(Unit((unit.name,), unit.sha256, (), ()), (), (), {}, log)
+    return PackedLibrary(Unit((unit.described,), ()), (), (), {}, log)
 
 
 def _packed(making: Steps[Library], plan: ModulePlan) -> Steps[PackedLibrary]:
@@ -120,7 +120,9 @@ def assemble(
     files: dict[str, bytes] = {}
     for library in packed:
         if taken := files.keys() & library.files.keys():
-            raise BuildError(f"{library.unit.sources[0]}: another source makes {min(taken)} too; rename it")
+            raise BuildError(
+                f"{library.unit.sources[0].name}: another source makes {min(taken)} too; rename it"
+            )
         files |= library.files
     return CompiledModule(manifest, files | {f"sources/{name}": c for name, c in embedded.items()})
 
@@ -129,7 +131,7 @@ def _check_unique(packed: Iterable[PackedLibrary]) -> None:
     sources: dict[str, str] = {}
     for library in packed:
         for kernel in library.kernels:
-            source = library.unit.sources[0]
+            source = library.unit.sources[0].name
             if kernel.expression in sources:
                 raise BuildError(
                     f"kernel {kernel.expression!r} is defined twice, in {sources[kernel.expression]} and in "

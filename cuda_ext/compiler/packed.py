@@ -18,8 +18,8 @@ from cuda_ext.compiler.fatbin import Compression, FatbinImage, make_fatbin, read
 from cuda_ext.compiler.library import Library
 from cuda_ext.compiler.names import normalise
 from cuda_ext.compiler.translation_unit import SurveyedKernel, Usage
-from cuda_ext.errors import BuildError
-from cuda_ext.manifest import Image, Kernel, Parameter, Symbol, Unit
+from cuda_ext.errors import BuildError, ManifestError
+from cuda_ext.manifest import Image, Kernel, Parameter, Symbol, Unit, plain, unit_from
 
 __all__ = ["Emit", "PackedLibrary", "pack"]
 
@@ -45,7 +45,7 @@ class PackedLibrary:
         """All of it as bytes: a line of JSON, then the files."""
         unit = self.unit
         head = {
-            "unit": [unit.sources, unit.sha256, unit.options, [dataclasses.astuple(i) for i in unit.images]],
+            "unit": plain(unit),
             "kernels": [dataclasses.astuple(kernel) for kernel in self.kernels],
             "symbols": [dataclasses.astuple(symbol) for symbol in self.symbols],
             "files": {name: len(content) for name, content in self.files.items()},
@@ -60,13 +60,12 @@ class PackedLibrary:
         line, _, data = content.partition(b"\n")
         try:
             head = json.loads(line)
-            sources, sha256, options, images = head["unit"]
             files, position = {}, 0
             for name, size in head["files"].items():
                 files[name] = data[position : position + size]
                 position += size
             return cls(
-                Unit(tuple(sources), sha256, tuple(options), tuple(Image(*image) for image in images)),
+                unit_from(head["unit"]),
                 tuple(
                     Kernel(expression, lowered, unit, tuple(Parameter(*p) for p in parameters))
                     for expression, lowered, unit, parameters in head["kernels"]
@@ -76,7 +75,7 @@ class PackedLibrary:
                 tuple(head["log"]),
                 tuple({e: Usage(*counts) for e, counts in used.items()} for used in head["usage"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, ManifestError, TypeError, ValueError) as error:
             raise BuildError(f"not the record of a library: {error}") from None
 
 
@@ -109,12 +108,7 @@ def pack(library: Library, compress: Compression, emit: Emit) -> PackedLibrary:
                 else {},
             )
         )
-    unit = Unit(
-        sources=tuple(unit.name for unit in library.units),
-        sha256=hashlib.sha256("".join(unit.sha256 for unit in library.units).encode()).hexdigest(),
-        options=library.units[0].options.spelled(),
-        images=tuple(images),
-    )
+    unit = Unit(tuple(unit.described for unit in library.units), tuple(images))
     usage = tuple(
         {e: image.usage[lowered] for e, lowered in names.items() if lowered in image.usage}
         for image, names in zip(library.images, kernel_names, strict=True)

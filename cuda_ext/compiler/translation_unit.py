@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -13,13 +11,12 @@ from typing import Literal, Protocol
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.trace import NO_TRACE, Trace
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import Options, Parameter, Source
 
 __all__ = [
     "CompiledImage",
     "Compiler",
     "Described",
-    "Options",
     "SourceKind",
     "Survey",
     "SurveyedKernel",
@@ -29,47 +26,6 @@ __all__ = [
 ]
 
 SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
-
-
-@dataclass(frozen=True, eq=False)
-class Options:
-    """How a translation unit is compiled, in words that mean the same to every compiler.
-
-    ``raw`` options are passed on as they are, after all others. ``pre_include`` names headers that are
-    included before the first line. ``relocatable`` asks for device code that is linked later.
-    """
-
-    std: str = "c++17"
-    define: Mapping[str, str] = field(default_factory=dict)
-    raw: tuple[str, ...] = ()
-    pre_include: tuple[str, ...] = ()
-    fast_math: bool = False
-    relaxed_constexpr: bool = False
-    relocatable: bool = False
-
-    def definitions(self) -> tuple[str, ...]:
-        """``define`` as every compiler spells it."""
-        return tuple(
-            f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())
-        )
-
-    def include_directories(self) -> tuple[Path, ...]:
-        """The directories, outside the project, that raw options tell the compiler to search."""
-        named = []
-        for option, following in itertools.pairwise((*self.raw, "")):
-            if match := re.fullmatch(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", option, re.S):
-                named.append(Path(match[1] or following))
-        return tuple(named)
-
-    def spelled(self) -> tuple[str, ...]:
-        """The options as both compilers spell them, sorted where order has no meaning."""
-        return (
-            f"--std={self.std}",
-            *self.definitions(),
-            *(["--use_fast_math"] if self.fast_math else []),
-            *(f"--pre-include={name}" for name in self.pre_include),
-            *self.raw,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +53,11 @@ class TranslationUnit:
                 digest.update(len(part).to_bytes(8, "little"))
                 digest.update(part)
         return digest.hexdigest()
+
+    @property
+    def described(self) -> Source:
+        """What the manifest says of it."""
+        return Source(self.name, self.sha256, self.options, self.instantiate)
 
     @cached_property
     def header_digests(self) -> Mapping[str, str]:

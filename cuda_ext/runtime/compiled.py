@@ -18,9 +18,10 @@ from cuda_ext.compiler import headers as project_headers
 from cuda_ext.compiler.architectures import Architecture, expand
 from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.module import ModulePlan, UnitPlan, compile_module
-from cuda_ext.compiler.translation_unit import Compiler, Options, TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError
 from cuda_ext.generated import foreign
+from cuda_ext.manifest import Options
 from cuda_ext.replace import replace_directory
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 

@@ -37,7 +37,7 @@ class Description:
             manifest.module,
             manifest.compiler,
             manifest.version,
-            tuple(UnitDescription(", ".join(unit.sources), unit.images) for unit in manifest.units),
+            tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units),
             manifest.kernels,
             manifest.symbols,
             manifest.variants,

@@ -60,14 +60,14 @@ def _needs(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple
     if image.kind == "cubin" and not _arrived_compiled(unit, image):
         # Within a major version every driver runs every cubin.
         yield (_version(manifest)[0], 0), f"made by CUDA {manifest.version}"
-    ready_made = unit.sources[0].endswith(".fatbin")
+    ready_made = unit.arrived_as(".fatbin")
     if image.file.endswith(".fatbin") and not ready_made and manifest.compress in ("balance", "size"):
         yield (12, 4), "compressed with zstd"
 
 
 def _arrived_compiled(unit: Unit, image: Image) -> bool:
     """Whether `image` was a source itself, so that nobody knows which CUDA made it."""
-    return len(unit.sources) == 1 and unit.sources[0].endswith((f".{image.kind}", ".fatbin"))
+    return unit.arrived_as(f".{image.kind}", ".fatbin")
 
 
 def _version(manifest: Manifest) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
     cubins, ptx, ltoir = (", ".join(architectures) for architectures in built.values())
     unlinked = f"; LTO-IR, which has to be linked first: {ltoir}" if ltoir else ""
     return NoImageError(
-        f"{manifest.module}: {', '.join(unit.sources)} has no image for this GPU: device is sm_{capability}; "
+        f"{manifest.module}: {unit.title} has no image for this GPU: device is sm_{capability}; "
         f"built for {cubins or 'none'}; PTX: {ptx or 'none'}{unlinked}; "
         f"jit: {'off' if manifest.embedded is None else 'not in this version of cuda-ext'}; "
         f'add "sm_{capability}" to architectures and build again'
@@ -97,7 +97,7 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
 def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
     """`image` is the only one that fits, and the driver does not read its PTX."""
     return PtxTooNewError(
-        f"{manifest.module}: of {', '.join(unit.sources)} only PTX ({image.architecture}) fits this GPU; "
+        f"{manifest.module}: of {unit.title} only PTX ({image.architecture}) fits this GPU; "
         f"CUDA {manifest.version} made it, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; "
         "upgrade the driver, or add this GPU to architectures and build again"
     )

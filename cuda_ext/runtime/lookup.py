@@ -99,7 +99,7 @@ def _variants(library: Library, variants: manifest.Variants) -> Kernel:
 
 def _only(library: Library, symbols: tuple[manifest.Symbol, ...]) -> manifest.Symbol:
     if len(symbols) > 1:
-        units = (library.manifest.units[symbol.unit].sources[0] for symbol in symbols)
+        units = (library.manifest.units[symbol.unit].sources[0].name for symbol in symbols)
         raise KernelNotFoundError(
             f"{library.manifest.module}: {' and '.join(units)} each have a variable {symbols[0].name} of "
             "their own; rename them, or link the units into one library with link = true"
