@@ -7,12 +7,22 @@ names are loaded when they are first used.
 from __future__ import annotations
 
 __version__ = "0.1.0"
-__all__ = ["compile", "describe", "device_scope", "errors", "gpu_available", "load", "out", "save"]
+__all__ = [
+    "compile",
+    "describe",
+    "device_scope",
+    "errors",
+    "gpu_available",
+    "load",
+    "out",
+    "prepare",
+    "save",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cuda_ext import errors
-    from cuda_ext.runtime import compile, describe, device_scope, gpu_available, load, out, save
+    from cuda_ext.runtime import compile, describe, device_scope, gpu_available, load, out, prepare, save
 
 
 def __getattr__(name: str) -> object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "ArgumentError",
     "BuildError",
+    "CacheWarning",
     "CompilationError",
     "ConfigError",
     "CudaExtError",
@@ -47,6 +48,10 @@ class ToolchainError(BuildError):
 
 class CompilationError(BuildError):
     """The compiler refused a translation unit; the message holds the compiler's own text."""
+
+
+class CacheWarning(UserWarning):
+    """What is compiled on demand cannot be kept, and is compiled again by the next process."""
 
 
 class StoreError(BuildError):

@@ -17,17 +17,29 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 from cuda_ext.errors import ConfigError, StoreError, ToolchainError
 
-__all__ = ["LocalStore", "NullStore", "Store", "distrust", "local_directory", "open_store", "pack", "unpack"]
+__all__ = [
+    "LocalStore",
+    "NullStore",
+    "Store",
+    "distrust",
+    "local_directory",
+    "open_local_store",
+    "open_store",
+    "pack",
+    "unpack",
+]
 
 _MAGIC = b"cudaext\x01"  # the last byte is the version of the format
 _KEY = slice(40, 72)  # between the digest and the content
 _VALID_KEY = re.compile("[0-9a-f]{64}")
 _HOUR = 3600
+_PATIENCE = 600  # seconds to wait for somebody who makes the same
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _GONE = {errno.ENOENT, errno.ESTALE}
 # No link is followed, and a pipe in an entry's place does not block.
@@ -58,18 +70,21 @@ def open_store(
     A cache that cannot be used, or that others could have written, costs one warning and is left alone. Where
     there is none, a store in the directory `otherwise` takes its place.
     """
-    bound = _bound(environ.get("CUDA_EXT_CACHE_SIZE", ""))
-    local: Store = _open_local(environ, bound, warn) if bound else NullStore()
+    local = open_local_store(environ, warn)
     if otherwise is not None and isinstance(local, NullStore):
         local = _open_local({"CUDA_EXT_CACHE": str(otherwise)}, _bound(""), warn)
-    if bound == 0:
-        return local
     location = environ.get("CUDA_EXT_CACHE", "")
-    if "://" not in location:
+    if "://" not in location or _bound(environ.get("CUDA_EXT_CACHE_SIZE", "")) == 0:
         return local
     from cuda_ext.remote_store import LayeredStore, RemoteStore
 
     return LayeredStore(local, RemoteStore(location, warn))
+
+
+def open_local_store(environ: Mapping[str, str], warn: Callable[[str], None]) -> LocalStore | NullStore:
+    """The same without what machines share behind a URL."""
+    bound = _bound(environ.get("CUDA_EXT_CACHE_SIZE", ""))
+    return _open_local(environ, bound, warn) if bound else NullStore()
 
 
 def local_directory(environ: Mapping[str, str]) -> Path:
@@ -116,6 +131,9 @@ class NullStore:
 
     def put(self, key: str, content: bytes) -> None:
         pass
+
+    def alone(self, key: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        return contextlib.nullcontext()
 
     def prune(self) -> None:
         pass
@@ -170,6 +188,25 @@ class LocalStore:
                     "lower CUDA_EXT_CACHE_SIZE, or set CUDA_EXT_CACHE to another directory"
                 ) from None
             self._warn_once(f"{error.strerror or error}")
+
+    @contextlib.contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Wait until nobody else makes what belongs under `key`.
+
+        It saves work and guards nothing: where the system has no locks, or after a long while, one goes on.
+        """
+        # One file for many keys: nobody has to remove any. A killed process lets go.
+        path = self._objects / "locks" / key[:2]
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(ImportError, OSError):
+                import fcntl
+
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                # To lock a file, NFS wants it opened for writing.
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+                stack.callback(os.close, descriptor)
+                _lock(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            yield
 
     def prune(self) -> None:
         """Bring the entries to 80 % of the bound if they exceed it. Never raises.
@@ -250,7 +287,21 @@ class LocalStore:
             warn(_without_cache(self._directory, reason, "set CUDA_EXT_CACHE to another directory"))
 
 
-def _open_local(environ: Mapping[str, str], bound: int, warn: Callable[[str], None]) -> Store:
+def _lock(attempt: Callable[[], None]) -> None:
+    """Make `attempt` until nobody blocks it, or for so long that whoever does must be stuck."""
+    pause, end = 0.001, time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        try:
+            return attempt()
+        except BlockingIOError:
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+    return None
+
+
+def _open_local(
+    environ: Mapping[str, str], bound: int, warn: Callable[[str], None]
+) -> LocalStore | NullStore:
     try:
         directory = local_directory(environ)
     except StoreError as error:

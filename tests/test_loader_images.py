@@ -52,7 +52,7 @@ def told_for(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0)
     source = changes.pop("source", "device/x.cu")
     module = dataclasses.replace(SAMPLE, **changes)
     try:
-        image = image_for(module, unit(source, *built.split()), capability, driver)
+        image = image_for(module, unit(source, *built.split()), capability, driver, lambda: "off")
     except errors.DriverError as error:
         return f"{type(error).__name__}: {error}"
     return image.architecture
@@ -65,7 +65,6 @@ def test_no_image_is_told_with_everything_that_there_is() -> None:
         'sm_120; PTX: none; jit: off; add "sm_90" to architectures and build again'
     )
     assert "built for none; PTX: compute_100; jit: off" in told_for("compute_100")
-    assert "jit: not in this version of cuda-ext" in told_for("sm_80", embedded={"device/x.cu": ""})
     assert "PTX: none; LTO-IR, which has to be linked first: lto_90; jit" in told_for("lto_90")
 
 
@@ -76,7 +75,7 @@ def test_minor_versions_of_a_driver_are_compatible() -> None:
     assert told_for("sm_90", driver=(12, 9), version="13.0") == (
         "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and "
         "x.fatbin, made by CUDA "
-        "13.0, needs 13.0 or newer; upgrade the driver"
+        "13.0, needs 13.0 or newer; jit: off; upgrade the driver"
     )
 
 
@@ -85,7 +84,7 @@ def test_zstd_takes_a_driver_that_reads_it() -> None:
         assert told_for("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
             "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
             "x.fatbin, compressed "
-            "with zstd, needs 12.4 or newer; upgrade the driver"
+            "with zstd, needs 12.4 or newer; jit: off; upgrade the driver"
         )
     for compress in ("none", "speed"):
         assert told_for("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
@@ -96,7 +95,7 @@ def test_ptx_takes_a_driver_that_is_as_new() -> None:
     assert told_for("compute_80", driver=(13, 4)) == (
         "PtxTooNewError: sample.kernels: of device/x.cu only PTX (compute_80) fits this GPU; CUDA "
         "13.5 made it, and "
-        "the NVIDIA driver reads PTX up to CUDA 13.4; upgrade the driver, or add this GPU to "
+        "the NVIDIA driver reads PTX up to CUDA 13.4; jit: off; upgrade the driver, or add this GPU to "
         "architectures and "
         "build again"
     )

@@ -104,7 +104,7 @@ def test_unknown_names_are_told_with_the_nearest_one(kernels: Any) -> None:
 
 def test_a_missing_instantiation_is_told_with_those_that_were_built(kernels: Any) -> None:
     message = (
-        "sample.kernels: axpy<__half> was not built ahead; built: axpy<double>, axpy<float>; "
+        "sample.kernels: axpy<__half> was not built ahead; built: axpy<double>, axpy<float>; jit: off; "
         'add "axpy<__half>" to `instantiate` and build again'
     )
     for template, arguments in ((kernels.axpy, "__half"), (kernels, "axpy<__half>")):

@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from cuda_ext import __version__
+from cuda_ext import __version__, fields
 from cuda_ext.errors import BuildError
 from cuda_ext.store import Store
 
 __all__ = ["Cache", "FileDigests", "Known", "Resolve", "key_of"]
 
-# Part of every key: entries of other versions of this package are not found.
-_SCHEMA = f"{__version__} ".encode()
 # How many sets of names are kept under one key.
 _SETS = 8
 # Nanoseconds in which a file may change twice without a trace in its times.
@@ -38,14 +36,9 @@ Resolve = Callable[[str], str | None]
 _T = TypeVar("_T")
 
 
-def key_of(*fields: str | bytes | None) -> str:
-    """The key that stands for `fields`, in their order; nothing else has it."""
-    parts = [_SCHEMA]
-    for field in fields:
-        data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
-        # A length tells where a field ends, and an absent one from an empty one.
-        parts += (b"-",) if data is None else (b"%d:" % len(data), data)
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+def key_of(*of: fields.Field) -> str:
+    """The key that stands for all of `of`. Entries of other versions of this package are not found."""
+    return fields.key_of(__version__, *of)
 
 
 @dataclass(frozen=True, slots=True)

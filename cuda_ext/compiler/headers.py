@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cuda_ext.errors import BuildError
 
-__all__ = ["Headers", "gather"]
+__all__ = ["Headers", "closure", "gather"]
 
 # Comments and literals are matched too, so that a directive within one is passed over. What stands between
 # the words of a directive may be spaces, comments and continued lines.
@@ -47,6 +47,23 @@ def gather(
 ) -> tuple[bytes, dict[str, bytes]]:
     """Read one `source` and every header that it can reach, as :meth:`Headers.gather` does."""
     return Headers(root, include_dirs).gather(source.relative_to(root).as_posix(), pre_include, text)
+
+
+def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The headers that `text` can reach, out of all `texts` that :func:`gather` returned."""
+    found: dict[str, bytes] = {}
+    pending = [*_canonical(text), *pre_include]
+    while pending:
+        name = pending.pop()
+        if name in texts and name not in found:
+            found[name] = texts[name]
+            pending += _canonical(texts[name])
+    return dict(sorted(found.items()))
+
+
+def _canonical(text: bytes) -> list[str]:
+    """The names in the include directives of `text` that lead to headers of the project."""
+    return [os.fsdecode(match["quoted"]) for match in _DIRECTIVE.finditer(text) if match["quoted"]]
 
 
 class Headers:

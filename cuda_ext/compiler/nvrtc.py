@@ -16,6 +16,7 @@ from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.bindings import binding, library_files
 from cuda_ext.compiler.diagnostics import explain
 from cuda_ext.compiler.image import read_image
+from cuda_ext.compiler.nvrtc_options import nvrtc_options
 from cuda_ext.compiler.reads import looked_up
 from cuda_ext.compiler.survey import NOT_WITH_DEBUG, survey_of_debug_ptx
 from cuda_ext.compiler.trace import NO_TRACE, Span, Trace, headers_of, read_time_trace
@@ -120,8 +121,7 @@ class Nvrtc:
         """The options that make NVRTC keep account, and what it wrote at the end."""
         spans: list[Span] = []
         # What includes nothing reads nothing, and keeping account takes time.
-        including = b"include" in unit.source or unit.options.pre_include or unit.options.raw
-        silent = not (self._timed or including)
+        silent = not (self._timed or _may_include(unit))
         if self._scratch is None or silent:
             yield [], spans
             return
@@ -133,17 +133,9 @@ class Nvrtc:
             spans += read_time_trace(content)
 
     def _options(self, unit: TranslationUnit) -> list[str]:
-        # Without a seed, internal names hold the time and the process id.
-        options = [f"--frandom-seed={unit.name}"]
-        if unit.options.relaxed_constexpr:
-            # NVRTC has no --expt-relaxed-constexpr. This does more: what has no annotation is device code.
-            options.append("--device-as-default-execution-space")
-        if unit.options.relocatable:
-            options.append("--relocatable-device-code=true")
-        options += unit.options.spelled()
-        if not any(_UNROLL_LIMIT in option for option in options):
-            options.append(f"-D{_UNROLL_LIMIT}=10")
-        return [*options, *(f"-I{directory}" for directory in self.header_directories)]
+        # Finding the directories may take unpacking the headers.
+        directories = self.header_directories if _may_include(unit) else []
+        return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
 
     def _unpack_headers(self, directory: str) -> None:
         status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
@@ -151,15 +143,15 @@ class Nvrtc:
             raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
 
 
+def _may_include(unit: TranslationUnit) -> bool:
+    return b"include" in unit.source or bool(unit.options.pre_include or unit.options.raw)
+
+
 def _target(architecture: Architecture) -> list[str]:
     if architecture.kind == "ltoir":
         return [f"-arch=compute_{architecture.target}", "-dlto"]
     return [f"-arch={architecture}"]
 
-
-# What CCCL unrolls in its lists of types: 10 under nvcc, 16 elsewhere, where one header takes as long as all
-# others together (CCCL 3.5, cuda/std/__type_traits/type_list.h). The images are the same.
-_UNROLL_LIMIT = "_CCCL_META_UNROLL_LIMIT"
 
 _WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 _environment = threading.Lock()

@@ -40,12 +40,14 @@ def header_directories(major: int) -> list[Path]:
 
 
 def library_directories(name: str, major: int) -> list[Path]:
-    """Where the registry's wheels keep the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...)."""
-    roots = [
+    """Where the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...) may lie, in order."""
+    wheels = [
         nvidia / (f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name))
         for nvidia in nvidia_packages()
     ]
-    found = [root / place for root in roots for place in ("lib", "bin", "bin/x86_64", "bin/x64")]
+    found = [root / place for root in wheels for place in ("lib", "bin", "bin/x86_64", "bin/x64")]
+    for root in _configured():
+        found += [root / "lib64", root / "lib", *sorted(root.glob("targets/*/lib")), root / "bin"]
     return [directory for directory in found if directory.is_dir()]
 
 
@@ -68,6 +70,11 @@ def _roots(major: int) -> Iterator[Path]:
             yield from sorted(
                 p for p in nvidia.iterdir() if (p / "include").is_dir() and not re.fullmatch(r"cu\d+", p.name)
             )
+    yield from _configured()
+
+
+def _configured() -> Iterator[Path]:
+    """The toolkits that the environment names."""
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if value := os.environ.get(variable):
             yield Path(value)

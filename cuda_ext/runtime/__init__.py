@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["compile", "describe", "device_scope", "gpu_available", "load", "out", "save"]
+__all__ = ["compile", "describe", "device_scope", "gpu_available", "load", "out", "prepare", "save"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.description import describe
     from cuda_ext.runtime.driver import gpu_available
     from cuda_ext.runtime.host_arrays import out
+    from cuda_ext.runtime.preparation import prepare
     from cuda_ext.runtime.scopes import device_scope
 
 _HOMES = {
@@ -19,6 +20,7 @@ _HOMES = {
     "gpu_available": "driver",
     "load": "compiled",
     "out": "host_arrays",
+    "prepare": "preparation",
     "save": "compiled",
 }
 

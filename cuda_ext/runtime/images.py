@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError
@@ -36,22 +36,30 @@ def _rank(target: Architecture) -> tuple[bool, int, int]:
     return target.kind == "cubin", target.number, ("", "f", "a").index(target.suffix)
 
 
-def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int, int]) -> Image:
+def image_for(
+    manifest: Manifest,
+    unit: Unit,
+    capability: int,
+    driver: tuple[int, int],
+    why_not_compiled: Callable[[], str] = str,
+) -> Image:
     """The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
 
-    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`.
+    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`, which also tell why
+    none is compiled on demand.
     """
     image = select_image(unit.images, capability)
     if image is None:
-        raise no_image(manifest, unit, capability)
+        raise no_image(manifest, unit, capability, why_not_compiled())
     for needed, reason in _needs(manifest, unit, image):
         if driver < needed:
             raise DriverTooOldError(
                 f"{manifest.module}: the NVIDIA driver supports CUDA up to {_text(driver)}, and "
-                f"{image.file}, {reason}, needs {_text(needed)} or newer; upgrade the driver"
+                f"{image.file}, {reason}, needs {_text(needed)} or newer; "
+                f"{_jit(why_not_compiled())}upgrade the driver"
             )
     if image.kind == "ptx" and not _arrived_compiled(unit, image) and driver < _version(manifest):
-        raise ptx_too_new(manifest, unit, image, driver)
+        raise ptx_too_new(manifest, unit, image, driver, why_not_compiled())
     return image
 
 
@@ -79,7 +87,7 @@ def _text(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
+def no_image(manifest: Manifest, unit: Unit, capability: int, why_not_compiled: str) -> NoImageError:
     """`unit` holds nothing that a GPU of `capability` runs."""
     built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": []}
     for image in unit.images:
@@ -89,15 +97,21 @@ def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
     return NoImageError(
         f"{manifest.module}: {unit.title} has no image for this GPU: device is sm_{capability}; "
         f"built for {cubins or 'none'}; PTX: {ptx or 'none'}{unlinked}; "
-        f"jit: {'off' if manifest.embedded is None else 'not in this version of cuda-ext'}; "
+        f"{_jit(why_not_compiled)}"
         f'add "sm_{capability}" to architectures and build again'
     )
 
 
-def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
+def _jit(why_not_compiled: str) -> str:
+    return f"jit: {why_not_compiled}; " if why_not_compiled else ""
+
+
+def ptx_too_new(
+    manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int], why_not_compiled: str
+) -> PtxTooNewError:
     """`image` is the only one that fits, and the driver does not read its PTX."""
     return PtxTooNewError(
         f"{manifest.module}: of {unit.title} only PTX ({image.architecture}) fits this GPU; "
         f"CUDA {manifest.version} made it, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; "
-        "upgrade the driver, or add this GPU to architectures and build again"
+        f"{_jit(why_not_compiled)}upgrade the driver, or add this GPU to architectures and build again"
     )

@@ -5,10 +5,18 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
-from cuda_ext.errors import DriverCallError, DriverError, LoadError, NoImageError
+from cuda_ext.errors import (
+    DriverCallError,
+    DriverError,
+    DriverTooOldError,
+    LoadError,
+    NoImageError,
+    PtxTooNewError,
+)
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
 from cuda_ext.runtime import driver as cuda
 from cuda_ext.runtime.driver import Device, Driver, Prepared
@@ -17,13 +25,31 @@ from cuda_ext.runtime.index import Index
 from cuda_ext.runtime.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.module import KernelModule, library_of
 
+if TYPE_CHECKING:
+    from cuda_ext.runtime.on_demand import Made, OnDemand, Owner
+
 __all__ = ["Library"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the driver takes: it is loaded once per ``key``, and has a kernel or a symbol under ``lowered``.
+
+    ``name`` is for people. ``image`` is what was built ahead; ``None`` where this was compiled on demand.
+    """
+
+    key: str
+    name: str
+    lowered: str
+    read: Callable[[], bytes]
+    image: Image | None = None
 
 
 class Library:
     """The kernels and symbols of `manifest`; `read` gives the content of the files that it names.
 
     A unit is loaded when the first of its kernels or symbols is used, once per process, and stays loaded.
+    What was not built ahead is compiled on demand.
     """
 
     def __init__(self, manifest: Manifest, read: Callable[[str], bytes]) -> None:
@@ -31,12 +57,31 @@ class Library:
         self.read = read
         self._loaded: dict[str, Any] = {}
         self._kernels: Prepared[tuple[str, int], LoadedKernel] = Prepared()
+        # Where the kernels are defined that were compiled on demand, by expression.
+        self._owners: dict[str, Owner] = {}
         # What was looked up, so that each kernel is one object, which the function made for it belongs to.
         self.objects: dict[tuple[str, str], Any] = {}
 
     @cached_property
     def index(self) -> Index:
         return Index.of(self.manifest)
+
+    @cached_property
+    def on_demand(self) -> OnDemand:
+        from cuda_ext.runtime.on_demand import OnDemand  # most modules never need it
+
+        return OnDemand(self.manifest, self.read)
+
+    def instantiation(self, expression: str, owner: Owner, device: Device) -> Kernel:
+        """The kernel of `expression`, which `owner` defines, compiled for `device`.
+
+        Raises :class:`~cuda_ext.errors.KernelNotFoundError` where that cannot be, and
+        :class:`~cuda_ext.errors.CompilationError` where the compiler refuses it.
+        """
+        demand = self.on_demand.instantiations(owner, [expression], device.capability)
+        kernel = self.on_demand.made(demand).record.by_expression[expression]
+        self._owners[expression] = owner
+        return Kernel(expression, kernel.lowered, owner.unit, kernel.parameters)
 
     def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         """`kernel` on `device`.
@@ -48,27 +93,32 @@ class Library:
             with device.current():
                 return self._load_kernel(kernel, device)
 
-        return self._kernels.once((kernel.expression, device.ordinal), load)
+        place = kernel.expression, device.ordinal
+        if place not in self._kernels:
+            self._found(kernel, device)  # which may compile it, while others load and launch
+        return self._kernels.once(place, load)
 
     def address(self, symbol: Symbol, device: Device) -> int:
         """Where `symbol` lies in the current context, which is one of `device`. Raises as :meth:`kernel`."""
-        image, lowered = self.image(symbol, device)
+        found = self._found(symbol, device)
         try:
             with cuda.lock:
-                library = self._load(image, device.driver)
-            address, _ = device.driver.call("cuLibraryGetGlobal", library, lowered.encode())
+                library = self._load(found, device.driver)
+            address, _ = device.driver.call("cuLibraryGetGlobal", library, found.lowered.encode())
         except DriverCallError as error:
-            raise self._refusal(self.manifest.units[symbol.unit], image, device, error) from None
+            raise self._refusal(self.manifest.units[symbol.unit], found, device, error) from None
         return int(address)
 
     def image(self, entity: Kernel | Symbol, device: Device) -> tuple[Image, str]:
-        """What the driver takes for `device` of the unit that `entity` is in, and its name there.
+        """What the driver takes for `device` of the unit that `entity` was built in, and its name there.
 
         Raises :class:`NoImageError`, or another :class:`~cuda_ext.errors.DriverError`, if that cannot be.
         """
-        unit = self.manifest.units[entity.unit]
-        image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        return image, self._lowered_name(entity, unit, image, device)
+        image = self._image_of(self.manifest.units[entity.unit], device)
+        lowered = self.manifest.lowered_name(entity, image)
+        if lowered is None:
+            raise self._lacking(entity, device, image.architecture)
+        return image, lowered
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(self.manifest.module)
@@ -79,31 +129,62 @@ class Library:
     def __deepcopy__(self, memo: object) -> Library:
         return self
 
-    def _load_kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
-        image, lowered = self.image(kernel, device)
+    def _found(self, entity: Kernel | Symbol, device: Device) -> _Found:
+        """`entity` for `device`, compiled if it was not built ahead."""
+        unit = self.manifest.units[entity.unit]
+        if isinstance(entity, Kernel) and (owner := self._owners.get(entity.expression)):
+            demand = self.on_demand.instantiations(owner, [entity.expression], device.capability)
+            return self._compiled(entity, device, self.on_demand.made(demand))
         try:
-            library = self._load(image, device.driver)
-            handle = device.driver.call("cuLibraryGetKernel", library, lowered.encode())
+            self._image_of(unit, device)
+        except (NoImageError, PtxTooNewError, DriverTooOldError):
+            if self.on_demand.why_not(unit, device.driver.version):
+                raise
+            made = self.on_demand.made(self.on_demand.whole(unit, device.capability))
+            return self._compiled(entity, device, made)
+        image, lowered = self.image(entity, device)
+        return _Found(
+            image.file, f"{image.file} ({image.architecture})", lowered, partial(self._content, image), image
+        )
+
+    def _compiled(self, entity: Kernel | Symbol, device: Device, made: Made) -> _Found:
+        record = made.record
+        lowered = record.lowered_name(entity)
+        if lowered is None:
+            raise self._lacking(entity, device, f"{record.architecture}, compiled on demand")
+        content = record.image + b"\0" if record.architecture.startswith("compute") else record.image
+        name = f"what was compiled on demand for {record.architecture}"
+        return _Found(made.key, name, lowered, lambda: content)
+
+    def _image_of(self, unit: Unit, device: Device) -> Image:
+        driver = device.driver.version
+        return image_for(
+            self.manifest, unit, device.capability, driver, lambda: self.on_demand.why_not(unit, driver)
+        )
+
+    def _lacking(self, entity: Kernel | Symbol, device: Device, architecture: str) -> NoImageError:
+        """The image of that architecture, which `device` takes, lacks `entity`."""
+        name = entity.expression if isinstance(entity, Kernel) else entity.name
+        images = self.manifest.units[entity.unit].images
+        built = [i.architecture for i in images if self.manifest.lowered_name(entity, i) is not None]
+        return NoImageError(
+            f"{self.manifest.module}: {name} is not built for this GPU: device is {device}, "
+            f"whose image, {architecture}, lacks it; built for {', '.join(built) or 'none'}"
+        )
+
+    def _load_kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
+        found = self._found(kernel, device)
+        try:
+            library = self._load(found, device.driver)
+            handle = device.driver.call("cuLibraryGetKernel", library, found.lowered.encode())
             return LoadedKernel(device, handle)
         except DriverCallError as error:
-            raise self._refusal(self.manifest.units[kernel.unit], image, device, error) from None
+            raise self._refusal(self.manifest.units[kernel.unit], found, device, error) from None
 
-    def _lowered_name(self, entity: Kernel | Symbol, unit: Unit, image: Image, device: Device) -> str:
-        lowered = self.manifest.lowered_name(entity, image)
-        if lowered is None:
-            name = entity.expression if isinstance(entity, Kernel) else entity.name
-            built = [i.architecture for i in unit.images if self.manifest.lowered_name(entity, i) is not None]
-            raise NoImageError(
-                f"{self.manifest.module}: {name} is not built for this GPU: device is {device}, "
-                f"whose image, {image.architecture}, lacks it; built for {', '.join(built) or 'none'}"
-            )
-        return lowered
-
-    def _load(self, image: Image, driver: Driver) -> Any:
-        if image.file not in self._loaded:
-            content = self._content(image)
-            self._loaded[image.file] = driver.call("cuLibraryLoadData", content, [], [], 0, [], [], 0)
-        return self._loaded[image.file]
+    def _load(self, found: _Found, driver: Driver) -> Any:
+        if found.key not in self._loaded:
+            self._loaded[found.key] = driver.call("cuLibraryLoadData", found.read(), [], [], 0, [], [], 0)
+        return self._loaded[found.key]
 
     def _content(self, image: Image) -> bytes:
         """The file of `image`, found whole: the driver is not told where it ends, and reads on."""
@@ -118,14 +199,12 @@ class Library:
         # PTX is text, and ends at a zero.
         return content + b"\0" if image.kind == "ptx" else content
 
-    def _refusal(self, unit: Unit, image: Image, device: Device, error: DriverCallError) -> DriverError:
-        match error.code:
-            case 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
-                return no_image(self.manifest, unit, device.capability)
-            case 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                return ptx_too_new(self.manifest, unit, image, device.driver.version)
-            case _:
-                return LoadError(
-                    f"{self.manifest.module}: the driver refuses {image.file} ({image.architecture}) on "
-                    f"{device}: {error}"
-                )
+    def _refusal(self, unit: Unit, found: _Found, device: Device, error: DriverCallError) -> DriverError:
+        driver = device.driver.version
+        if found.image and error.code == 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
+            reason = self.on_demand.why_not(unit, driver)
+            return no_image(self.manifest, unit, device.capability, reason)
+        if found.image and error.code == 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            reason = self.on_demand.why_not(unit, driver)
+            return ptx_too_new(self.manifest, unit, found.image, driver, reason)
+        return LoadError(f"{self.manifest.module}: the driver refuses {found.name} on {device}: {error}")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.compiler.names import normalise, plain_name
-from cuda_ext.errors import KernelNotFoundError
+from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError
+from cuda_ext.runtime.driver import open_driver
 from cuda_ext.runtime.hints import did_you_mean
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launcher import LAUNCH_KEYWORDS, Launcher
 from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.overloads import choose, types_of
 from cuda_ext.runtime.symbol import Symbol
+
+if TYPE_CHECKING:
+    from cuda_ext.runtime.preparation import Preparation
 
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments", "attribute", "item", "members"]
 
@@ -43,6 +47,8 @@ def item(library: Library, namespace: str, expression: str) -> Found:
         k for e, k in library.index.expressions.items() if e.startswith(f"{name}(") and "<" in name
     ]:
         return KernelTemplate(library, name, overloads, None)
+    if "<" in name:
+        return _instantiated(library, name)
     return _named(library, name)
 
 
@@ -77,6 +83,8 @@ def _found(library: Library, name: str) -> Found:
                 return Symbol(library, _only(library, symbols))
             if namespace is not None:
                 return namespace
+            if library.manifest.embedded and library.on_demand.owner(name):
+                return KernelTemplate(library, name, (), None)
             raise _not_found(library, name)
         case kernels:
             return KernelTemplate(library, name, kernels, namespace)
@@ -88,6 +96,32 @@ def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
         library.objects.setdefault(key, Kernel.of(Launcher(library, kernel)))
     found: Kernel = library.objects[key]
     return found
+
+
+def _instantiated(library: Library, name: str) -> Kernel:
+    """The instantiation that `name` spells, compiled for the GPU in use if it was not before."""
+    key = "kernel", name
+    if key not in library.objects:
+        kernel = _compiled(library, name)
+        library.objects.setdefault(key, Kernel.of(Launcher(library, kernel)))
+    found: Kernel = library.objects[key]
+    return found
+
+
+def _compiled(library: Library, name: str) -> manifest.Kernel:
+    if reason := library.on_demand.why_not():
+        raise _not_found(library, name, reason)
+    owner = library.on_demand.owner(name)
+    if owner is None:
+        raise _not_found(library, name)
+    try:
+        device = open_driver().current_device()
+    except DriverError as error:
+        raise _not_found(library, name, str(error)) from None
+    unit = library.manifest.units[owner.unit]
+    if reason := library.on_demand.why_not(unit, device.driver.version):
+        raise _not_found(library, name, reason)
+    return library.instantiation(name, owner, device)
 
 
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:
@@ -169,15 +203,30 @@ class KernelTemplate:
 
         Of overloaded kernels ``"(int, float*)"`` chooses one by its parameters.
         """
-        if isinstance(arguments, str) and arguments in self.__items:
-            return self.__items[arguments]
-        spelled = ", ".join(map(_spelled, arguments if isinstance(arguments, tuple) else (arguments,)))
-        found = item(
-            self.__library, "", self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>")
-        )
+        try:
+            return self.__items[arguments]  # type: ignore[index]
+        except (KeyError, TypeError):  # it is the first time, or no string
+            pass
+        found = item(self.__library, "", self.__expression(arguments))
         if isinstance(arguments, str):
             self.__items[arguments] = found
         return found
+
+    def prepare(
+        self, instantiations: Iterable[TemplateArguments], *, architectures: Sequence[str] | None = None
+    ) -> Preparation:
+        """Compile `instantiations`, each as in brackets, all in one go, as :func:`cuda_ext.prepare` does.
+
+        >>> kernels.axpy.prepare(["__half", "double"], architectures=["sm_90"])  # doctest: +SKIP
+        Preparation(compiled=('axpy<__half> for sm_90', 'axpy<double> for sm_90'), known=())
+        """
+        from cuda_ext.runtime.preparation import prepare_library  # few programs do
+
+        return prepare_library(self.__library, list(map(self.__expression, instantiations)), architectures)
+
+    def __expression(self, arguments: TemplateArguments) -> str:
+        spelled = ", ".join(map(_spelled, arguments if isinstance(arguments, tuple) else (arguments,)))
+        return self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>")
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Launch the kernel of this name that fits the arguments, as calling it does.
@@ -186,6 +235,8 @@ class KernelTemplate:
         """
         if len(self.__kernels) == 1:
             return self.__kernels[0](*arguments, **keywords)
+        if not self.__kernels:
+            raise ArgumentError(f"{self.__name}: none was built ahead; choose one with brackets")
         # Names of parameters choose, too.
         types = types_of(arguments) if keywords.keys() <= LAUNCH_KEYWORDS else None
         kernel = self.__chosen.get(types) if types else None
@@ -224,7 +275,7 @@ def _spelled(argument: str | int) -> str:
     raise TypeError(f"expected a template argument as C++ spells it, found {argument!r}")
 
 
-def _not_found(library: Library, name: str) -> KernelNotFoundError:
+def _not_found(library: Library, name: str, why_not_compiled: str = "") -> KernelNotFoundError:
     index = library.index
     module = library.manifest.module
     plain = plain_name(name)
@@ -232,8 +283,9 @@ def _not_found(library: Library, name: str) -> KernelNotFoundError:
         built = _listed(kernel.expression for kernel in kernels)
         if "<" in name and not any("<" in kernel.expression for kernel in kernels):
             return KernelNotFoundError(f"{module}: {plain} is not a template; built: {built}")
+        jit = f"jit: {why_not_compiled}; " if why_not_compiled else ""
         return KernelNotFoundError(
-            f"{module}: {name} was not built ahead; built: {built}; "
+            f"{module}: {name} was not built ahead; built: {built}; {jit}"
             f'add "{name}" to `instantiate` and build again'
         )
     listed = [*index.expressions, *index.symbols, *index.variants]

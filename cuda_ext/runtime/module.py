@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelModule", "bind", "library_of", "module_from"]
 
+# What a module holds besides what it got by its import.
+_OURS = ("__library__", "__items__")
+
 
 class KernelModule(ModuleType):
     """A module whose attributes are kernels, symbols and C++ namespaces; brackets take name expressions.
@@ -35,9 +38,15 @@ class KernelModule(ModuleType):
         return found
 
     def __getitem__(self, expression: str) -> Any:
+        try:
+            return self.__dict__["__items__"][expression]
+        except (KeyError, TypeError):  # it is the first time, or no expression
+            pass
         from cuda_ext.runtime.lookup import item
 
-        return item(library_of(self), "", expression)
+        found = item(library_of(self), "", expression)
+        vars(self).setdefault("__items__", {})[expression] = found
+        return found
 
     def __dir__(self) -> list[str]:
         from cuda_ext.runtime.lookup import members
@@ -72,7 +81,7 @@ def bind(name: str) -> None:
     """Make the module `name`, which is being imported, one of kernels. Its files are read on first use."""
     module = sys.modules[name]
     state = vars(module)
-    for known in [name for name in state if name == "__library__" or not name.startswith("__")]:
+    for known in [name for name in state if name in _OURS or not name.startswith("__")]:
         del state[known]  # of before a reload
     module.__class__ = KernelModule
 

@@ -13,8 +13,9 @@
 //   FAKE_CUDA_LOADING     how many milliseconds it takes to load an image (0)
 //   FAKE_CUDA_LOG         the file that calls are written to
 //
-// An image is text, which may lie behind the headers of a fatbin. Each line describes a kernel by its lowered
-// name, its static shared memory, and the sizes of its parameters, or a symbol by its name and size:
+// An image is a cubin, of which the kernels and variables are read; or it is text, which may lie behind the headers
+// of a fatbin. Each line describes a kernel by its lowered name, its static shared memory, and the sizes of its
+// parameters, or a symbol by its name and size:
 //   kernel _Z4axpyIfEvi 0 4 4
 //   symbol weights 36
 //   threads _Z4axpyIfEvi 256   (what a block of it has at most, on a line below that of the kernel)
@@ -23,6 +24,7 @@
 //   copies 0 1            what parameter 0 points to, to where parameter 1 does
 
 #define _GNU_SOURCE
+#include <elf.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -240,6 +242,67 @@ static void copy(char* from, char* to, size_t size) { memmove(to, from, size); }
 
 // Libraries
 
+static Kernel* add_kernel(Library* library, const char* name, int static_shared) {
+  if (library->kernel_count == sizeof library->kernels / sizeof *library->kernels) abort();
+  Kernel* kernel = &library->kernels[library->kernel_count++];
+  snprintf(kernel->name, sizeof kernel->name, "%s", name);
+  kernel->static_shared = static_shared;
+  kernel->most_threads = 1024;
+  for (int device = 0; device < MOST_DEVICES; device++) {
+    kernel->dynamic_shared[device] = static_shared < 48 << 10 ? (48 << 10) - static_shared : 0;
+  }
+  return kernel;
+}
+
+static void add_symbol(Library* library, const char* name, size_t size) {
+  if (library->symbol_count == sizeof library->symbols / sizeof *library->symbols) abort();
+  Symbol* symbol = &library->symbols[library->symbol_count++];
+  snprintf(symbol->name, sizeof symbol->name, "%s", name);
+  symbol->size = size;
+  for (int device = 0; device < MOST_DEVICES; device++) symbol->memory[device] = calloc(1, size);
+}
+
+// The sizes of a kernel's parameters out of its .nv.info: a format byte, an attribute byte, and 16 bits, which count
+// the bytes that follow where the format is 4.
+static void add_parameters(Kernel* kernel, const unsigned char* info, size_t size) {
+  for (size_t at = 0; at + 4 <= size;) {
+    const unsigned char* attribute = info + at;
+    at += attribute[0] == 4 ? 4 + (attribute[2] | attribute[3] << 8) : 4;
+    if (attribute[0] != 4 || attribute[1] != 0x17) continue;
+    uint16_t ordinal;
+    uint32_t packed;
+    memcpy(&ordinal, attribute + 8, sizeof ordinal);
+    memcpy(&packed, attribute + 12, sizeof packed);
+    kernel->sizes[ordinal] = packed >> 18;
+    if (kernel->count <= ordinal) kernel->count = ordinal + 1;
+  }
+}
+
+static void read_cubin(Library* library, const char* cubin) {
+  const Elf64_Ehdr* header = (const Elf64_Ehdr*)cubin;
+  const Elf64_Shdr* sections = (const Elf64_Shdr*)(cubin + header->e_shoff);
+  const char* names = cubin + sections[header->e_shstrndx].sh_offset;
+  for (int i = 0; i < header->e_shnum; i++) {
+    const char* name = names + sections[i].sh_name;
+    if (!strncmp(name, ".nv.constant0.", 14)) add_kernel(library, name + 14, 0);
+    if (sections[i].sh_type != SHT_SYMTAB) continue;
+    const Elf64_Sym* symbols = (const Elf64_Sym*)(cubin + sections[i].sh_offset);
+    const char* strings = cubin + sections[sections[i].sh_link].sh_offset;
+    for (size_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++) {
+      if (ELF64_ST_TYPE(symbols[j].st_info) == STT_OBJECT) {
+        add_symbol(library, strings + symbols[j].st_name, symbols[j].st_size);
+      }
+    }
+  }
+  for (int i = 0; i < header->e_shnum; i++) {
+    const char* name = names + sections[i].sh_name;
+    for (int j = 0; j < library->kernel_count && !strncmp(name, ".nv.info.", 9); j++) {
+      if (strcmp(library->kernels[j].name, name + 9)) continue;
+      add_parameters(&library->kernels[j], (const unsigned char*)cubin + sections[i].sh_offset, sections[i].sh_size);
+    }
+  }
+}
+
 static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_options, void** jit_values, unsigned jit_count,
                                   int* options, void** values, unsigned count) {
   (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
@@ -253,18 +316,15 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
   *out = (Library*)text;  // which a caller must not take for a library if this fails
   BEGIN(cuLibraryLoadData);
   Library* library = calloc(1, sizeof *library);
-  for (; text && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL) {
-    int most_threads;
+  const int is_cubin = !memcmp(text, ELFMAG, SELFMAG);
+  if (is_cubin) read_cubin(library, text);
+  for (; !is_cubin && text && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL) {
+    int static_shared, most_threads;
     char name[256];
-    Kernel* kernel = &library->kernels[library->kernel_count];
-    Symbol* symbol = &library->symbols[library->symbol_count];
+    size_t size;
     int read = 0;
-    if (sscanf(text, "kernel %255s %d%n", kernel->name, &kernel->static_shared, &read) == 2) {
-      library->kernel_count++;
-      kernel->most_threads = 1024;
-      for (int device = 0; device < MOST_DEVICES; device++) {
-        kernel->dynamic_shared[device] = kernel->static_shared < 48 << 10 ? (48 << 10) - kernel->static_shared : 0;
-      }
+    if (sscanf(text, "kernel %255s %d%n", name, &static_shared, &read) == 2) {
+      Kernel* kernel = add_kernel(library, name, static_shared);
       const char* at = text + read;
       for (char* end; *at == ' ' && (kernel->sizes[kernel->count] = strtol(at, &end, 10), end != at); at = end) {
         kernel->count++;
@@ -272,11 +332,11 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
       if (sscanf(at, " increments %d", &kernel->to) == 1) kernel->does = increment;
       if (sscanf(at, " copies %d %d", &kernel->from, &kernel->to) == 2) kernel->does = copy;
     } else if (sscanf(text, "threads %255s %d", name, &most_threads) == 2) {
-      for (kernel = library->kernels; strcmp(kernel->name, name); kernel++) continue;
+      Kernel* kernel = library->kernels;
+      for (; strcmp(kernel->name, name); kernel++) continue;
       kernel->most_threads = most_threads;
-    } else if (sscanf(text, "symbol %255s %zu", symbol->name, &symbol->size) == 2) {
-      library->symbol_count++;
-      for (int device = 0; device < MOST_DEVICES; device++) symbol->memory[device] = calloc(1, symbol->size);
+    } else if (sscanf(text, "symbol %255s %zu", name, &size) == 2) {
+      add_symbol(library, name, size);
     }
   }
   *out = library;

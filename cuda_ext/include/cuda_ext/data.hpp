@@ -97,8 +97,31 @@ struct HeaderData {
   const char* const* names;
 };
 
+// A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers, which
+// are those of these indices; `options` are what NVRTC is told on every machine and for every architecture;
+// `instantiate` are the name expressions that were built ahead.
+struct RecipeData {
+  const char* name;
+  const char* text;
+  const char* sha256;
+  Array<const char*> options;
+  Array<const char*> instantiate;
+  Array<std::size_t> headers;
+};
+
+struct Demand;
+
+// What compiles on demand (on_demand.hpp), and what of each unit: nothing where it arrived compiled. `link` is the
+// module's name where units are linked, and nullptr where each stands alone.
+struct OnDemandData {
+  void (*prepare)(Demand& demand);
+  void (*fulfil)(Demand& demand);
+  Array<Array<RecipeData>> units;
+  const char* link;
+};
+
 // `name` is the import name, "example_project.kernels"; `compiler` what compiled it, "nvrtc 13.5". `jit` says
-// whether sources and headers are there.
+// whether sources and headers are there, and `on_demand` how to compile them.
 struct ModuleData {
   const char* name;
   const char* compiler;
@@ -108,6 +131,7 @@ struct ModuleData {
   Array<SymbolData> symbols;
   Array<SourceData> sources;
   HeaderData headers;
+  const OnDemandData* on_demand = nullptr;
 };
 
 }  // namespace v1

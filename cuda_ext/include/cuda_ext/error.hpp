@@ -52,6 +52,8 @@ enum class CUDA_EXT_VISIBLE ErrorKind {
   no_image,
   ptx_too_new,
   driver_call,
+  compilation,
+  toolchain,
 };
 
 // `code` is the CUresult of the call of the driver that failed, and 0 where none did.
@@ -153,6 +155,18 @@ class CUDA_EXT_VISIBLE DriverCallError : public DriverError {
   using DriverError::DriverError;
 };
 
+// The compiler refused, on demand, what was asked for; the message holds its own text.
+class CUDA_EXT_VISIBLE CompilationError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A part of the tool chain, which compiling on demand takes, is unusable.
+class CUDA_EXT_VISIBLE ToolchainError : public Error {
+ public:
+  using Error::Error;
+};
+
 [[noreturn]] CUDA_EXT_COLD inline void raise(const ErrorInfo& error) {
   switch (error.kind) {
     case ErrorKind::argument: throw ArgumentError(error);
@@ -166,6 +180,8 @@ class CUDA_EXT_VISIBLE DriverCallError : public DriverError {
     case ErrorKind::no_image: throw NoImageError(error);
     case ErrorKind::ptx_too_new: throw PtxTooNewError(error);
     case ErrorKind::driver_call: throw DriverCallError(error);
+    case ErrorKind::compilation: throw CompilationError(error);
+    case ErrorKind::toolchain: throw ToolchainError(error);
   }
   throw DriverError(error);
 }

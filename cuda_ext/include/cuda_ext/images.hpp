@@ -73,8 +73,9 @@ CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind
   return text;
 }
 
-// `unit` holds nothing that a GPU of `capability` runs.
-CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& unit, int capability) {
+// `unit` holds nothing that a GPU of `capability` runs, and is not compiled on demand, because of `jit`.
+CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& unit, int capability,
+                                      std::string_view jit) {
   std::string cubins = listed(unit, Architecture::Kind::cubin);
   std::string ptx = listed(unit, Architecture::Kind::ptx);
   std::string ltoir = listed(unit, Architecture::Kind::ltoir);
@@ -84,19 +85,18 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
   return failure(ErrorKind::no_image,
                  {module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
                   "; built for ", cubins, "; PTX: ", ptx, ltoir,
-                  "; jit: ", module.jit ? "not in this version of cuda-ext" : "off", "; add \"sm_",
-                  capability, "\" to architectures and build again"});
+                  "; jit: ", jit, "; add \"sm_", capability, "\" to architectures and build again"});
 }
 
-// `image` is the only one that fits, and the driver does not read its PTX.
-CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
-                                         const ImageData& image, int driver) {
+// `image` is the only one that fits, and the driver does not read its PTX; nor is `unit` compiled on demand.
+CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit, const ImageData& image,
+                                         int driver, std::string_view jit) {
   const std::string maker = unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)})
                                              : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
                  {module.name, ": of ", unit.sources, " only PTX (", image.architecture, ") fits this GPU; ",
                   maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver),
-                  "; upgrade the driver, or add this GPU to architectures and build again"});
+                  "; jit: ", jit, "; upgrade the driver, or add this GPU to architectures and build again"});
 }
 
 // `image` needs a driver that supports CUDA `needed`, because of what it is.
@@ -109,11 +109,12 @@ CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitD
                   " or newer; upgrade the driver"});
 }
 
-// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
+// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` says why none is
+// made on demand.
 inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit, int capability,
-                                          int driver) noexcept {
+                                          int driver, std::string_view jit) noexcept {
   const ImageData* image = select_image(unit, capability);
-  if (!image) return no_image(module, unit, capability);
+  if (!image) return no_image(module, unit, capability, jit);
   const bool is_ptx = Architecture(image->architecture).kind == Architecture::Kind::ptx;
   // Within a major version every driver runs every cubin.
   const int needed = is_ptx ? 0 : unit.version / 1000 * 1000;
@@ -124,7 +125,7 @@ inline Result<const ImageData*> image_for(const ModuleData& module, const UnitDa
   if (unit.zstd && driver < first_with_zstd) {
     return image_too_new(module, unit, *image, driver, first_with_zstd, "compressed with zstd");
   }
-  if (is_ptx && driver < unit.ptx_version) return ptx_too_new(module, unit, *image, driver);
+  if (is_ptx && driver < unit.ptx_version) return ptx_too_new(module, unit, *image, driver, jit);
   return image;
 }
 

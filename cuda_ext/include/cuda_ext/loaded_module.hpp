@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data.hpp"
+#include "demand.hpp"
 #include "driver.hpp"
 #include "driver_api.hpp"
 #include "error.hpp"
@@ -89,11 +90,27 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
+// A kernel of a module, whether or not it is loaded. With one GPU, `everywhere` is the kernel on it. With several it
+// has a handle once that is known to be the same on all of them, and nothing is permitted there: that is up to each
+// GPU, and `on_device` has the kernel on each.
+struct KernelOfModule {
+  const KernelData* data = nullptr;
+  bool is_built = true;  // ahead; if not, it is compiled on demand for each GPU
+  LoadedKernel everywhere;
+  std::atomic<LoadedKernel*> on_device{nullptr};
+
+  KernelOfModule() noexcept = default;
+  KernelOfModule(const KernelOfModule&) = delete;
+  KernelOfModule& operator=(const KernelOfModule&) = delete;
+  ~KernelOfModule() { delete[] on_device.load(std::memory_order_acquire); }
+};
+
 // A unit is loaded when the first of its kernels or symbols is used, and unloaded by the destructor.
 class LoadedModule {
  public:
-  explicit LoadedModule(const ModuleData& data)
-      : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {}
+  explicit LoadedModule(const ModuleData& data) : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {
+    for (std::size_t i = 0; i < data.kernels.size; i++) kernels_[i].data = &data.kernels[i];
+  }
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
   ~LoadedModule();
@@ -102,53 +119,73 @@ class LoadedModule {
 
   const ModuleData& data() const noexcept { return data_; }
 
-  // Launches the kernel of that index. `arguments` points to each argument.
-  Failure launch(std::size_t index, const LaunchConfig& config, void** arguments) noexcept {
+  // The kernel of that index, of that name expression, and one that was not built ahead, which is compiled for
+  // the GPU of the current context.
+  KernelOfModule& kernel(std::size_t index) noexcept { return kernels_[index]; }
+  Result<KernelOfModule*> kernel(std::string_view name) noexcept;
+
+  // Launches the kernel. `arguments` points to each argument.
+  Failure launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept {
     // Once the kernel is loaded, and is the same on all GPUs, this is the whole of it.
-    const LoadedKernel& kernel = kernels_[index].everywhere;
-    const driver_api::Kernel handle = kernel.known();
-    if (!handle || !kernel.takes(config)) return launch_with_care(index, config, arguments);
+    const LoadedKernel& loaded = kernel.everywhere;
+    const driver_api::Kernel handle = loaded.known();
+    if (!handle || !loaded.takes(config)) return launch_with_care(kernel, config, arguments);
     // Whoever set the handle had opened the driver.
     const auto status = submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
-    return status ? refused(index, config, arguments, status, Contexts::unknown) : nullptr;
+    return status ? refused(kernel, config, arguments, status, Contexts::unknown) : nullptr;
   }
 
   // All of these are on the GPU of the current context, or the first where there is none.
-  Result<driver_api::Kernel> handle(std::size_t index) noexcept;
-  Result<int> attribute(std::size_t index, driver_api::KernelAttribute which) noexcept;
+  Result<driver_api::Kernel> handle(KernelOfModule& kernel) noexcept;
+  Result<int> attribute(KernelOfModule& kernel, driver_api::KernelAttribute which) noexcept;
   Result<Symbol> symbol(std::size_t index) noexcept;
 
  private:
-  // With one GPU, `everywhere` is the kernel on it. With several it has a handle once that is known to be the
-  // same on all of them, and nothing is permitted there: that is up to each GPU, and `on_device` has the
-  // kernel on each.
-  struct KernelOfModule {
-    LoadedKernel everywhere;
-    std::atomic<LoadedKernel*> on_device{nullptr};
-
-    ~KernelOfModule() { delete[] on_device.load(std::memory_order_acquire); }
-  };
-
   // Whether a launch ran in a context that we have seen to.
   enum class Contexts { unknown, entered };
 
-  // An image, and what a kernel or a symbol is called in it.
+  // What was asked of compilation on demand: a unit, or one instantiation, for GPUs of one capability. It is in
+  // the driver once `library` is set, under the lock of all that is loaded.
+  struct Demanded {
+    std::size_t unit;
+    std::string expression;
+    int capability;
+    std::mutex compiling{};
+    std::unique_ptr<const CompiledUnit> compiled{};  // never changes once it is there
+    driver_api::Library library = nullptr;
+    std::unique_ptr<Demanded> next{};
+  };
+
+  // What came of that: one of both, or `unavailable`, which says why nothing is compiled here.
+  struct Fulfilled {
+    Demanded* demanded = nullptr;
+    std::string unavailable{};
+  };
+
+  // An instantiation that was not built ahead.
+  struct Instantiation {
+    KernelOfModule kernel{};
+    std::unique_ptr<Instantiation> next{};
+  };
+
+  // An image, what a kernel or a symbol is called in it, and who compiled it, if that was on demand.
   struct Found {
     const ImageData* image = nullptr;
     const char* lowered = nullptr;
+    Demanded* demanded = nullptr;
   };
 
-  Failure launch_with_care(std::size_t index, const LaunchConfig& config, void** arguments) noexcept;
-  Failure refused(std::size_t index, const LaunchConfig& config, void** arguments, driver_api::Code status,
+  Failure launch_with_care(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept;
+  Failure refused(KernelOfModule& kernel, const LaunchConfig& config, void** arguments, driver_api::Code status,
                   Contexts contexts) noexcept;
-  Failure in_a_launch(std::size_t index, Failure failure) const noexcept;
+  static Failure in_a_launch(const KernelOfModule& kernel, Failure failure) noexcept;
 
-  LoadedKernel* known(const CurrentContext& here, std::size_t index) const noexcept;
-  Result<LoadedKernel*> loaded(const CurrentContext& here, std::size_t index) noexcept;
-  Result<LoadedKernel*> load(const CurrentContext& here, std::size_t index) noexcept;
-  driver_api::Code load(const Driver& driver, const UnitData& unit, const ImageData& image,
+  static LoadedKernel* known(const CurrentContext& here, KernelOfModule& kernel) noexcept;
+  Result<LoadedKernel*> loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept;
+  Result<LoadedKernel*> load(const CurrentContext& here, KernelOfModule& kernel) noexcept;
+  driver_api::Code load(const Driver& driver, const UnitData& unit, const Found& found,
                         driver_api::Library& library) noexcept;
-  bool is_same_on_all_devices(const Driver& driver, const KernelData& kernel,
+  bool is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
                               const Found& found) const noexcept;
   Failure refusal(const CurrentContext& here, const UnitData& unit, const ImageData& image,
                   const char* function, driver_api::Code status) const noexcept;
@@ -156,14 +193,25 @@ class LoadedModule {
   template <class Entity>
   static const char* lowered_name(const Entity& entity, const UnitData& unit,
                                   const ImageData& image) noexcept;
+  Result<Found> find(const CurrentContext& here, const KernelOfModule& kernel) noexcept;
   template <class Entity>
-  Result<Found> find(const CurrentContext& here, const Entity& entity, const char* name) const noexcept;
+  Result<Found> find(const CurrentContext& here, const Entity& entity, const char* name) noexcept;
+  template <class Entity>
+  Result<Found> find_demanded(const CurrentContext& here, const Entity& entity, const char* name,
+                              Demanded& demanded) const noexcept;
+
+  KernelOfModule* instantiated(std::string_view expression) const noexcept;
+  Result<KernelOfModule*> instantiate(std::string_view expression, Demanded& demanded) noexcept;
+  Result<Fulfilled> fulfil(const CurrentContext& here, std::size_t unit, std::string_view expression) noexcept;
+  Demanded& demanded(std::size_t unit, std::string_view expression, int capability) noexcept;
 
   const ModuleData& data_;
   std::unique_ptr<KernelOfModule[]> kernels_;
   std::mutex loading_;
   // One for each image of each unit; of those that share their data the first is used.
   std::unique_ptr<driver_api::Library[]> libraries_;
+  std::unique_ptr<Demanded> demanded_;
+  std::unique_ptr<Instantiation> instantiations_;
 };
 
 inline std::size_t count_images(const ModuleData& module) noexcept {
@@ -173,68 +221,68 @@ inline std::size_t count_images(const ModuleData& module) noexcept {
 }
 
 inline LoadedModule::~LoadedModule() {
-  if (!libraries_) return;
-  const Driver& driver = *opened_driver.load(std::memory_order_relaxed);
-  if (driver.forked()) return;
-  for (std::size_t i = 0; i < count_images(data_); i++) {
+  const Driver* driver = opened_driver.load(std::memory_order_relaxed);
+  const auto unload = [&](driver_api::Library library) {
     // There is nobody to tell of a failure, and at the end of the process the driver may be gone before us.
-    if (libraries_[i]) driver.call.unload_library(libraries_[i]);
-  }
+    if (library && !driver->forked()) driver->call.unload_library(library);
+  };
+  for (std::size_t i = 0; libraries_ && i < count_images(data_); i++) unload(libraries_[i]);
+  for (; demanded_; demanded_ = std::move(demanded_->next)) unload(demanded_->library);
+  while (instantiations_) instantiations_ = std::move(instantiations_->next);
 }
 
 // What a launch goes through that is the first, or invalid, or not the same on all GPUs.
-CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(std::size_t index, const LaunchConfig& config,
+CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel, const LaunchConfig& config,
                                                             void** arguments) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(config.stream)) return failed;
-  auto kernel = loaded(here, index);
-  if (!kernel) return std::move(kernel).failure();
-  if (!(*kernel)->takes(config)) {
-    if (auto failed = Limits(here, **kernel).permit(config)) return in_a_launch(index, std::move(failed));
+  auto found = loaded(here, kernel);
+  if (!found) return std::move(found).failure();
+  if (!(*found)->takes(config)) {
+    if (auto failed = Limits(here, **found).permit(config)) return in_a_launch(kernel, std::move(failed));
   }
-  const auto status = submit(here.driver(), (*kernel)->known(), config, arguments);
-  return status ? refused(index, config, arguments, status, Contexts::entered) : nullptr;
+  const auto status = submit(here.driver(), (*found)->known(), config, arguments);
+  return status ? refused(kernel, config, arguments, status, Contexts::entered) : nullptr;
 }
 
 // What it means that the driver answered a launch with `status`.
-CUDA_EXT_COLD inline Failure LoadedModule::refused(std::size_t index, const LaunchConfig& config,
+CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const LaunchConfig& config,
                                                    void** arguments, driver_api::Code status,
                                                    Contexts contexts) noexcept {
   Driver& driver = *opened_driver.load(std::memory_order_acquire);
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   if (status == driver_api::invalid_context && contexts == Contexts::unknown) {
-    return launch_with_care(index, config, arguments);
+    return launch_with_care(kernel, config, arguments);
   }
-  const KernelData& kernel = data_.kernels[index];
   const char* function = is_plain(config) ? "cuLaunchKernel" : "cuLaunchKernelEx";
   CurrentContext here;
   if (!is_sticky(status) && !here.enter(config.stream)) {
     if (status == driver_api::no_binary_for_gpu || status == driver_api::unsupported_ptx_version) {
-      auto found = find(here, kernel, kernel.expression);
+      auto found = find(here, kernel);
       if (!found) return std::move(found).failure();
-      return refusal(here, data_.units[kernel.unit], *found->image, function, status);
+      return refusal(here, data_.units[kernel.data->unit], *found->image, function, status);
     }
-    LoadedKernel* refusing = known(here, index);
+    LoadedKernel* refusing = known(here, kernel);
     Failure reason = refusing ? Limits(here, *refusing).permit(config) : nullptr;
-    if (reason && reason->kind == ErrorKind::argument) return in_a_launch(index, std::move(reason));
+    if (reason && reason->kind == ErrorKind::argument) return in_a_launch(kernel, std::move(reason));
   }
+  const char* expression = kernel.data->expression;
   bool is_fault = false;
-  const std::string text = driver.told(function, status, kernel.expression, is_fault);
+  const std::string text = driver.told(function, status, expression, is_fault);
   return failure(ErrorKind::launch,
-                 {kernel.expression, ": ", text, "; launched with ", text_of(config),
+                 {expression, ": ", text, "; launched with ", text_of(config),
                   is_fault ? "; the fault may be of earlier work on this GPU" : ""},
                  status);
 }
 
 // `reason`, and which kernel was to be launched if it is about that.
-CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(std::size_t index, Failure reason) const noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(const KernelOfModule& kernel, Failure reason) noexcept {
   if (reason->kind != ErrorKind::argument) return reason;
-  return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(data_.kernels[index])});
+  return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(*kernel.data)});
 }
 
 // The kernel on this GPU, if it is loaded.
-inline LoadedKernel* LoadedModule::known(const CurrentContext& here, std::size_t index) const noexcept {
-  KernelOfModule& kernel = kernels_[index];
+inline LoadedKernel* LoadedModule::known(const CurrentContext& here, KernelOfModule& kernel) noexcept {
   LoadedKernel* known = &kernel.everywhere;
   if (here.driver().count > 1) {
     known = kernel.on_device.load(std::memory_order_acquire);
@@ -243,34 +291,32 @@ inline LoadedKernel* LoadedModule::known(const CurrentContext& here, std::size_t
   return known && known->known() ? known : nullptr;
 }
 
-inline Result<LoadedKernel*> LoadedModule::loaded(const CurrentContext& here, std::size_t index) noexcept {
-  if (LoadedKernel* kernel = known(here, index)) return kernel;
-  return load(here, index);
+inline Result<LoadedKernel*> LoadedModule::loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept {
+  if (LoadedKernel* loaded = known(here, kernel)) return loaded;
+  return load(here, kernel);
 }
 
 CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentContext& here,
-                                                              std::size_t index) noexcept {
+                                                              KernelOfModule& kernel) noexcept {
   Driver& driver = here.driver();
   // Asked before the lock is taken: in such a process nobody may ever give it back.
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
-  const KernelData& data = data_.kernels[index];
-  auto found = find(here, data, data.expression);
+  auto found = find(here, kernel);
   if (!found) return std::move(found).failure();
   const std::lock_guard<std::mutex> lock(loading_);
-  if (LoadedKernel* kernel = known(here, index)) return kernel;
+  if (LoadedKernel* loaded = known(here, kernel)) return loaded;
 
-  const UnitData& unit = data_.units[data.unit];
+  const UnitData& unit = data_.units[kernel.data->unit];
   driver_api::Library library = nullptr;
   driver_api::Kernel handle = nullptr;
   const char* function = "cuLibraryLoadData";
-  auto status = load(driver, unit, *found->image, library);
+  auto status = load(driver, unit, *found, library);
   if (!status) {
     function = "cuLibraryGetKernel";
     status = driver.call.kernel_of_library(&handle, library, found->lowered);
   }
   if (status) return refusal(here, unit, *found->image, function, status);
 
-  KernelOfModule& kernel = kernels_[index];
   LoadedKernel* loaded = &kernel.everywhere;
   if (driver.count > 1) {
     loaded = kernel.on_device.load(std::memory_order_relaxed);
@@ -279,22 +325,28 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
       kernel.on_device.store(loaded, std::memory_order_release);
     }
     loaded += here.device();
-    const bool is_same = is_same_on_all_devices(driver, data, *found);
+    const bool is_same = is_same_on_all_devices(here, *kernel.data, *found);
     if (is_same) kernel.everywhere.handle.store(handle, std::memory_order_release);
   }
   loaded->handle.store(handle, std::memory_order_release);
   return loaded;
 }
 
-// Loads what `image` is of, if that has not been done; the lock is held.
-inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit, const ImageData& image,
+// Loads what `found` is of, if that has not been done; the lock is held.
+inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit, const Found& found,
                                            driver_api::Library& library) noexcept {
-  if (!libraries_) libraries_ = std::make_unique<driver_api::Library[]>(count_images(data_));
-  driver_api::Library* known = libraries_.get();
-  for (const UnitData* before = data_.units.begin(); before != &unit; before++) known += before->images.size;
-  for (const ImageData* sharing = unit.images.begin(); sharing->data != image.data; sharing++) known++;
+  driver_api::Library* known = nullptr;
+  if (found.demanded) {
+    known = &found.demanded->library;
+  } else {
+    if (!libraries_) libraries_ = std::make_unique<driver_api::Library[]>(count_images(data_));
+    known = libraries_.get();
+    for (const UnitData* before = data_.units.begin(); before != &unit; before++) known += before->images.size;
+    for (const ImageData* sharing = unit.images.begin(); sharing->data != found.image->data; sharing++) known++;
+  }
   if (!*known) {
-    const auto status = driver.call.load_library(known, image.data, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    const auto status =
+        driver.call.load_library(known, found.image->data, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (status) {
       *known = nullptr;
       return status;
@@ -304,15 +356,34 @@ inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData&
   return driver_api::success;
 }
 
-// What the driver takes for this GPU of the unit that a kernel or a symbol, `entity`, is in, and its name
-// there.
+// What the driver takes for this GPU of the unit that the kernel is in, and its name there.
+inline Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here,
+                                                      const KernelOfModule& kernel) noexcept {
+  const KernelData& data = *kernel.data;
+  if (kernel.is_built) return find(here, data, data.expression);
+  auto fulfilled = fulfil(here, data.unit, data.expression);
+  if (!fulfilled) return std::move(fulfilled).failure();
+  if (fulfilled->demanded) return find_demanded(here, data, data.expression, *fulfilled->demanded);
+  return not_found(data_, data.expression, fulfilled->unavailable);
+}
+
+// The same of `entity`, a kernel or a symbol that was built ahead.
 template <class Entity>
 Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const Entity& entity,
-                                               const char* name) const noexcept {
+                                               const char* name) noexcept {
   const Driver& driver = here.driver();
+  const int capability = driver.at(here.device()).capability;
   const UnitData& unit = data_.units[entity.unit];
-  auto image = image_for(data_, unit, driver.at(here.device()).capability, driver.version);
-  if (!image) return std::move(image).failure();
+  auto image = image_for(data_, unit, capability, driver.version, "off");
+  if (!image) {
+    const ErrorKind kind = image.error().kind;
+    const bool is_missing = kind == ErrorKind::no_image || kind == ErrorKind::ptx_too_new;
+    if (!is_missing || !data_.on_demand) return std::move(image).failure();
+    auto fulfilled = fulfil(here, entity.unit, "");
+    if (!fulfilled) return std::move(fulfilled).failure();
+    if (fulfilled->demanded) return find_demanded(here, entity, name, *fulfilled->demanded);
+    return image_for(data_, unit, capability, driver.version, fulfilled->unavailable).failure();
+  }
   if (const char* lowered = lowered_name(entity, unit, **image)) return Found{*image, lowered};
   ListOfNames built;
   for (const ImageData& other : unit.images) {
@@ -322,6 +393,29 @@ Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const
                  {data_.name, ": ", name, " is not built for this GPU: device is ",
                   driver.name_of(here.device()), ", whose image, ", (*image)->architecture,
                   ", lacks it; built for ", built.empty() ? "none" : built.text()});
+}
+
+inline const char* name_of(const KernelData& kernel) noexcept { return kernel.expression; }
+inline const char* name_of(const SymbolData& symbol) noexcept { return symbol.name; }
+
+inline const Array<KernelData>& described_in(const CompiledUnit& unit, const KernelData&) noexcept {
+  return unit.kernels;
+}
+inline const Array<SymbolData>& described_in(const CompiledUnit& unit, const SymbolData&) noexcept {
+  return unit.symbols;
+}
+
+// The same of what was compiled on demand.
+template <class Entity>
+Result<LoadedModule::Found> LoadedModule::find_demanded(const CurrentContext& here, const Entity& entity,
+                                                        const char* name, Demanded& demanded) const noexcept {
+  const CompiledUnit& compiled = *demanded.compiled;
+  for (const Entity& other : described_in(compiled, entity)) {
+    if (std::string_view(name_of(other)) == name) return Found{&compiled.image, other.lowered, &demanded};
+  }
+  return failure(ErrorKind::no_image,
+                 {data_.name, ": ", name, " is not in what ", data_.units[entity.unit].sources,
+                  " comes to for this GPU, ", here.driver().name_of(here.device()), ", compiled on demand"});
 }
 
 template <class Entity>
@@ -334,18 +428,47 @@ const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& uni
   return entity.lowered;
 }
 
-// Whether all GPUs that run any image of the unit get the same kernel as the one that gets `found`.
-inline bool LoadedModule::is_same_on_all_devices(const Driver& driver, const KernelData& kernel,
+// Whether all GPUs get the same kernel as this one, which gets `found`. What was compiled on demand is the same
+// for all of one capability.
+inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
                                                  const Found& found) const noexcept {
+  const Driver& driver = here.driver();
   const UnitData& unit = data_.units[kernel.unit];
   for (int device = 0; device < driver.count; device++) {
-    const ImageData* image = select_image(unit, driver.at(device).capability);
-    if (!image) continue;  // the driver refuses launches there
+    const int capability = driver.at(device).capability;
+    if (capability == driver.at(here.device()).capability) continue;
+    if (found.demanded) return false;
+    const ImageData* image = select_image(unit, capability);
+    if (!image && !data_.on_demand) continue;  // the driver refuses launches there
+    if (!image || image->data != found.image->data) return false;
+    const bool may_be_too_new = data_.on_demand && Architecture(image->architecture).kind == Architecture::Kind::ptx;
     const char* lowered = lowered_name(kernel, unit, *image);
-    if (image->data != found.image->data) return false;
-    if (!lowered || std::string_view(lowered) != found.lowered) return false;
+    if (may_be_too_new || !lowered || std::string_view(lowered) != found.lowered) return false;
   }
   return true;
+}
+
+// The instantiation of that name expression, which is compiled if it was not built ahead.
+CUDA_EXT_COLD inline Result<KernelOfModule*> LoadedModule::kernel(std::string_view name) noexcept {
+  auto built = find_kernel(data_, name);
+  if (built) return &kernels_[*built];
+  const bool may_be_made = data_.on_demand && name.find('<') != name.npos && !is_no_template(data_, name);
+  if (!may_be_made) return std::move(built).failure();
+  Demand demand{data_, std::string(name)};
+  data_.on_demand->prepare(demand);
+  built = find_kernel(data_, demand.expression);
+  if (built) return &kernels_[*built];
+  if (demand.reason) return std::move(demand.reason);
+  if (!demand.unavailable.empty()) return not_found(data_, demand.expression, demand.unavailable);
+
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
+  if (KernelOfModule* known = instantiated(demand.expression)) return known;
+  auto fulfilled = fulfil(here, demand.unit, demand.expression);
+  if (!fulfilled) return std::move(fulfilled).failure();
+  if (fulfilled->demanded) return instantiate(demand.expression, *fulfilled->demanded);
+  return not_found(data_, demand.expression, fulfilled->unavailable);
 }
 
 // What it means that `function` failed with `image` on this GPU.

@@ -95,11 +95,25 @@ class ListOfNames {
   std::size_t count_ = 0;
 };
 
-CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name) {
+// Whether kernels of that name were built ahead, and none of them is of a template.
+inline bool is_no_template(const ModuleData& module, std::string_view name) noexcept {
+  bool is_built = false;
+  for (const KernelData& kernel : module.kernels) {
+    const std::string_view expression = kernel.expression;
+    if (!is_spelled_alike(plain_name(expression), plain_name(name))) continue;
+    if (expression.find('<') != std::string_view::npos) return false;
+    is_built = true;
+  }
+  return is_built;
+}
+
+// There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand, where
+// somebody knows that there could be one.
+CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
+                                       std::string_view jit = {}) {
   ListOfNames built;
   ListOfNames all;
   NearestName nearest(name);
-  bool is_template = false;
   for (const KernelData& kernel : module.kernels) {
     const std::string_view expression = kernel.expression;
     const std::string_view plain = plain_name(expression);
@@ -108,20 +122,20 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
     all.add(expression);
     if (!is_spelled_alike(plain, plain_name(name))) continue;
     built.add(expression);
-    is_template = is_template || expression.find('<') != std::string_view::npos;
   }
   for (const SymbolData& symbol : module.symbols) {
     nearest.consider(symbol.name);
     all.add(symbol.name);
   }
-  if (built.empty()) {
+  if (built.empty() && jit.empty()) {
     return failure(ErrorKind::kernel_not_found, {module.name, " has no kernel or symbol '", name, "'",
                                                  nearest.hint(), "; it has: ", all.text()});
   }
   const bool has_arguments = name.find('<') != std::string_view::npos;
-  std::string reason = joined({" was not built ahead; built: ", built.text(), "; add \"", name,
+  std::string reason = joined({" was not built ahead; built: ", built.empty() ? "none" : built.text(), "; jit: ",
+                               jit.empty() ? "off" : jit, "; add \"", name,
                                "\" to `instantiate` and build again"});
-  if (has_arguments && !is_template) {
+  if (has_arguments && is_no_template(module, name)) {
     name = plain_name(name);
     reason = joined({" is not a template; built: ", built.text()});
   } else if (plain_name(name) == name) {

@@ -1,0 +1,246 @@
+"""What a module was not built with: compiled on this machine when it is first asked for, and kept.
+
+Compiling happens outside of all locks that launches and loads take. Of several threads, and of several
+processes, one compiles, and the others wait for its record.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.demand import Demand
+from cuda_ext.compiler.headers import closure
+from cuda_ext.compiler.installed import installed_nvrtc
+from cuda_ext.compiler.names import kernel_names, plain_name
+from cuda_ext.compiler.record import Record, read_record, reference
+from cuda_ext.errors import CacheWarning, KernelNotFoundError, StoreError, ToolchainError
+from cuda_ext.manifest import Manifest, Source, Unit
+from cuda_ext.runtime.driver import Prepared
+from cuda_ext.store import LocalStore, NullStore, open_local_store
+
+if TYPE_CHECKING:
+    from cuda_ext.compiler.translation_unit import Compiler
+
+__all__ = ["Made", "OnDemand", "Owner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A record, and the key that it is kept under."""
+
+    key: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The source that defines a kernel template, and the number of the unit that it is in."""
+
+    unit: int
+    source: str
+
+
+class OnDemand:
+    """Compiles the sources that `manifest` tells of; `read` gives the content of the module's files."""
+
+    def __init__(self, manifest: Manifest, read: Callable[[str], bytes]) -> None:
+        self._manifest = manifest
+        self._read = read
+        self._made: Prepared[str, Made] = Prepared()
+        self._locks: Prepared[str, threading.Lock] = Prepared()
+
+    def why_not(self, unit: Unit | None = None, driver: tuple[int, int] | None = None) -> str:
+        """Why nothing can be compiled, or not `unit`, or not for `driver`; empty if it can."""
+        if self._manifest.embedded is None:
+            return "off"
+        if os.environ.get("CUDA_EXT_JIT") == "0":
+            return "turned off by CUDA_EXT_JIT=0"
+        if unit and not all(_is_known(source) for source in unit.sources):
+            return f"nobody knows how {unit.title} was compiled"
+        try:
+            nvrtc = installed_nvrtc()
+        except ToolchainError as error:
+            return str(error)
+        if driver and driver[0] < nvrtc.major:
+            return (
+                f"NVRTC {nvrtc.major} makes what this NVIDIA driver does not load, which supports CUDA up to "
+                f'{driver[0]}.{driver[1]}; upgrade the driver, or install "cuda-ext[cu{driver[0]}]"'
+            )
+        return ""
+
+    def owner(self, expression: str) -> Owner | None:
+        """The source that defines the kernel of `expression`, as far as its text tells.
+
+        Raises :class:`KernelNotFoundError` if there are several.
+        """
+        name = plain_name(expression)
+        built = {k.unit for k in self._manifest.kernels if plain_name(k.expression) == name}
+        owners = {
+            source.name: Owner(
+                index, source.name
+            )  # with split instantiations, one source makes several units
+            for index, unit in reversed(list(enumerate(self._manifest.units)))
+            for source in unit.sources
+            if _is_known(source) and (not built or index in built)
+        }
+        if not built or len(owners) > 1:
+            plain = name.rpartition("::")[2]
+            in_sources = [s for s in owners if plain in self._kernels_in(s)]
+            owners = {s: owners[s] for s in in_sources or owners if in_sources or self._reaches(s, plain)}
+        if len(owners) > 1:
+            raise KernelNotFoundError(
+                f"{self._manifest.module}: {expression} was not built ahead, and {' and '.join(owners)} each "
+                f"define {name}; add it to `instantiate` of one of them and build again"
+            )
+        return next(iter(owners.values()), None)
+
+    def instantiations(self, owner: Owner, expressions: Sequence[str], capability: int) -> Demand:
+        """The demand for `expressions` of kernels that `owner` defines, on a GPU of that capability.
+
+        Raises :class:`KernelNotFoundError` where they would have variables of their own.
+        """
+        unit = self._manifest.units[owner.unit]
+        if variables := [s.name for s in self._manifest.symbols if s.unit == owner.unit]:
+            listed = ", ".join(expressions)
+            raise KernelNotFoundError(
+                f"{self._manifest.module}: {listed} was not built ahead and cannot be compiled on demand: "
+                f"{unit.title} has the variable {variables[0]!r}, of which it would have a copy of its own; "
+                f'add "{listed}" to `instantiate` and build again'
+            )
+        sources = tuple(
+            replace(source, instantiate=tuple(expressions) if source.name == owner.source else ())
+            for source in unit.sources
+        )
+        return self._demand(unit, sources, capability)
+
+    def whole(self, unit: Unit, capability: int) -> Demand:
+        """The demand for `unit` as it was built, on a GPU of that capability."""
+        return self._demand(unit, unit.sources, capability)
+
+    def known(self, demand: Demand) -> Made | None:
+        """The record of `demand`, if there is one."""
+        key = demand.key(installed_nvrtc().identity)
+        return self._made.get(key) or _kept(key)
+
+    def made(self, demand: Demand) -> Made:
+        """The record of `demand`, which is compiled if there is none.
+
+        Raises :class:`~cuda_ext.errors.BuildError`.
+        """
+        key = demand.key(installed_nvrtc().identity)
+        if key not in self._made:
+            with self._locks.once(key, threading.Lock):
+                if key not in self._made:
+                    self._made[key] = _kept(key) or self._compiled_alone(key, demand)
+        return self._made[key]
+
+    def refer(self, demands: Iterable[Demand], made: Made) -> None:
+        """Let `made`, which has all of `demands`, be the record of each."""
+        for demand in demands:
+            key = demand.key(installed_nvrtc().identity)
+            self._made[key] = made
+            _keep(key, reference(made.key))
+
+    def _demand(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Demand:
+        # Sources that were built for what only some GPUs have may need it here too.
+        is_special = any(Architecture.parse(image.architecture).suffix for image in unit.images)
+        is_linked = any(source.options.relocatable for source in sources)
+        architecture = Architecture("cubin", capability, "a" if is_special else "")
+        return Demand(sources, architecture, self._manifest.module if is_linked else None)
+
+    def _compiled_alone(self, key: str, demand: Demand) -> Made:
+        with _store().alone(key):
+            return _kept(key) or self._compiled(key, demand)
+
+    def _compiled(self, key: str, demand: Demand) -> Made:
+        from cuda_ext.compiler.fulfil import fulfil  # where nothing is compiled, the compiler is not needed
+
+        began = time.perf_counter()
+        record = fulfil(demand, self._texts, _nvrtc())
+        _keep(key, record.encode())
+        _tell(f"{self._manifest.module}: compiled {demand} in {time.perf_counter() - began:.3f} s")
+        return Made(key, record)
+
+    @cached_property
+    def _texts(self) -> dict[str, bytes]:
+        """The embedded sources and headers. One that cannot be read is not what the module was built from."""
+        texts = {}
+        for name in self._manifest.embedded or ():
+            with suppress(OSError):
+                texts[name] = self._read(f"sources/{name}")
+        return texts
+
+    @cache  # noqa: B019 - it lives as long as the module
+    def _kernels_in(self, name: str) -> set[str]:
+        return kernel_names(self._texts.get(name, b""))
+
+    def _reaches(self, name: str, kernel: str) -> bool:
+        """Whether a header that the source `name` can reach defines `kernel`."""
+        headers = closure(self._texts.get(name, b""), (), self._texts)
+        return any(kernel in self._kernels_in(header) for header in headers)
+
+
+def _is_known(source: Source) -> bool:
+    return source.name.endswith(".cu") and bool(source.sha256)
+
+
+@cache
+def _nvrtc() -> Compiler:
+    from cuda_ext.compiler.nvrtc import Nvrtc
+
+    return Nvrtc()
+
+
+def _store() -> LocalStore | NullStore:
+    """The local cache that the environment asks for."""
+    return _opened(os.environ.get("CUDA_EXT_CACHE", ""), os.environ.get("CUDA_EXT_CACHE_SIZE", ""))
+
+
+@cache
+def _opened(location: str, size: str) -> LocalStore | NullStore:
+    environ = {**os.environ, "CUDA_EXT_CACHE": location, "CUDA_EXT_CACHE_SIZE": size}
+    return open_local_store(environ, _warn)
+
+
+def _kept(key: str) -> Made | None:
+    """What the cache has under `key`. A reference leads to a record, and never to another reference."""
+    content = _store().get(key)
+    found = read_record(content) if content is not None else None
+    if isinstance(found, str) and re.fullmatch("[0-9a-f]{64}", found):
+        key, content = found, _store().get(found)
+        found = read_record(content) if content is not None else None
+    return Made(key, found) if isinstance(found, Record) else None
+
+
+def _keep(key: str, content: bytes) -> None:
+    store = _store()
+    try:
+        store.put(key, content)
+    except StoreError as error:
+        _warn_of_full_disk(str(error))
+    store.prune()
+
+
+@cache
+def _warn_of_full_disk(reason: str) -> None:
+    _warn(reason)
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(reason, CacheWarning, stacklevel=2)
+
+
+def _tell(what: str) -> None:
+    import logging  # which takes longer to import than a record to read
+
+    logging.getLogger("cuda_ext").info(what)
