@@ -27,6 +27,7 @@ __all__ = [
     "FILE_NAME",
     "SCHEMA",
     "Candidate",
+    "Compression",
     "Image",
     "ImageKind",
     "Kernel",
@@ -47,6 +48,7 @@ __all__ = [
 SCHEMA = 3  # 1 had no variants, and 2 could not tell how each source was compiled
 FILE_NAME = "manifest.json"
 
+Compression = Literal["none", "speed", "balance", "size"]
 ImageKind = Literal["cubin", "ptx", "ltoir"]
 ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"]
 

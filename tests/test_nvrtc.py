@@ -14,7 +14,7 @@ from cuda_ext.compiler import ptx as ptx_text
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.cubin import read_cubin
 from cuda_ext.compiler.nvrtc import Nvrtc
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import CompilationError
 from tests.device_code import KERNEL, image, nvrtc, ptx, survey, unit
 
 ROOT = Path(__file__).parent.parent
@@ -420,14 +420,29 @@ def test_a_missing_nvrtc_is_told_with_the_remedy():
     assert re.fullmatch(r'NVRTC cannot be loaded \(.*\); install it with "cuda-ext\[cu13\]".*\n', run.stdout)
 
 
-def test_headers_that_cannot_be_unpacked_are_told_with_the_place(tmp_path, monkeypatch):
-    compiler = Nvrtc()
-    if compiler.version < "13.3":
+def test_where_the_cache_cannot_be_used_a_process_has_headers_of_its_own(tmp_path):
+    if Nvrtc().version < "13.3":
         pytest.skip("this NVRTC has no headers of its own")
     (tmp_path / "file").touch()
-    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ToolchainError, match=r"file: cannot unpack NVRTC's headers there: .* CUDA_EXT_CACHE"):
-        _ = compiler.header_directories
+    (tmp_path / "temporary").mkdir()
+    script = """
+from cuda_ext.compiler.nvrtc import Nvrtc
+from cuda_ext.errors import ToolchainError
+try:
+    print((Nvrtc().header_directories[0] / "cuda_fp16.h").is_file())
+except ToolchainError as error:
+    print(error)
+"""
+
+    def said(temporary: str) -> str:
+        environ = {**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "file"), "TMPDIR": temporary}
+        command = [sys.executable, "-c", script]
+        return subprocess.run(
+            command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert said(str(tmp_path / "temporary")) == "True\n"
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize("statement", ["", "cuda_ext.compiler.nvrtc.Nvrtc()"], ids=["import", "instance"])

@@ -19,10 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from cuda_ext.build.values import checked, expect, key_path
-from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.packed import Emit
 from cuda_ext.errors import ConfigError
-from cuda_ext.manifest import Variants
+from cuda_ext.manifest import Compression, Variants
 
 __all__ = [
     "BuildSettings",

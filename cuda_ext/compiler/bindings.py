@@ -54,8 +54,11 @@ def library_files(name: str) -> list[Path]:
     return []
 
 
+@cache
 def _major() -> int:
     """The CUDA version that the installed cuda-bindings is made for; 0 if there is none."""
+    if loaded := sys.modules.get("cuda.bindings"):
+        return int(loaded.__version__.partition(".")[0])
     # Its metadata tells, in the name of their directory. Reading them in earnest takes 40 ms.
     for entry in map(Path, sys.path):
         for metadata in entry.glob("cuda_bindings-*.dist-info"):

@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.errors import BuildError, FatbinError
-from cuda_ext.manifest import ImageKind
+from cuda_ext.manifest import Compression, ImageKind
 
-__all__ = ["Codec", "Compression", "FatbinEntry", "FatbinImage", "make_fatbin", "read_fatbin"]
+__all__ = ["Codec", "FatbinEntry", "FatbinImage", "make_fatbin", "read_fatbin"]
 
-Compression = Literal["none", "speed", "balance", "size"]
 Codec = Literal["none", "lz4", "zstd"]
 
 

@@ -5,7 +5,9 @@ It is the same compilation as in a build, with the same checks. The C++ loader m
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from importlib import import_module
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.demand import Demand
@@ -26,6 +28,8 @@ def fulfil(demand: Demand, texts: Mapping[str, bytes], compiler: Compiler) -> Re
 
     Raises :class:`~cuda_ext.errors.CompilationError`, also for texts that are not those of the build.
     """
+    # What reads names and types is imported while the first compilation runs.
+    threading.Thread(target=import_module, args=("cuda_ext.compiler.dwarf",), daemon=True).start()
     units = [_unit(source, texts) for source in demand.sources]
     target = _target(demand.architecture, compiler)
     making = link_units(demand.link, units, [target]) if demand.link else compile_unit(units[0], [target])

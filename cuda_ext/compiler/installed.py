@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from cuda_ext.compiler import toolkit
 from cuda_ext.compiler.bindings import binding, library_files
@@ -21,8 +21,7 @@ _TELLING = 1 << 16
 _OF_VERSIONS = ("cuda.h", "cuda/std/__cccl/version.h")
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledNvrtc:
+class InstalledNvrtc(NamedTuple):
     """Its library, and the major version of CUDA that is in the name of that.
 
     ``identity`` is another one wherever the compiler or the toolkit's headers are. It is the same on every

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.fatbin import Compression
 from cuda_ext.compiler.job import Steps, run_here
 from cuda_ext.compiler.library import Library, compile_object, compile_unit, gather, link_units
 from cuda_ext.compiler.packed import Emit, PackedLibrary, pack
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import BuildError
-from cuda_ext.manifest import SCHEMA, Manifest, Unit
+from cuda_ext.manifest import SCHEMA, Compression, Manifest, Unit
 
 __all__ = ["CompiledModule", "ModulePlan", "UnitPlan", "assemble", "compile_module", "libraries", "objects"]
 

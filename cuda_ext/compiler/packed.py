@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cuda_ext.compiler.fatbin import Compression, FatbinImage, make_fatbin, read_fatbin
+from cuda_ext.compiler.fatbin import FatbinImage, make_fatbin, read_fatbin
 from cuda_ext.compiler.library import Library
 from cuda_ext.compiler.names import normalise
 from cuda_ext.compiler.translation_unit import SurveyedKernel, Usage
 from cuda_ext.errors import BuildError, ManifestError
-from cuda_ext.manifest import Image, Kernel, Parameter, Symbol, Unit, plain, unit_from
+from cuda_ext.manifest import Compression, Image, Kernel, Parameter, Symbol, Unit, plain, unit_from
 
 __all__ = ["Emit", "PackedLibrary", "pack"]
 

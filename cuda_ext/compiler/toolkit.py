@@ -7,6 +7,7 @@ user's cache directory.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cuda_ext.errors import ToolchainError
+from cuda_ext.errors import StoreError, ToolchainError
 from cuda_ext.replace import only_writer
 from cuda_ext.store import distrust, local_directory
 
@@ -39,16 +40,17 @@ def header_directories(major: int) -> list[Path]:
     return found
 
 
-def library_directories(name: str, major: int) -> list[Path]:
+def library_directories(name: str, major: int) -> Iterator[Path]:
     """Where the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...) may lie, in order."""
-    wheels = [
-        nvidia / (f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name))
-        for nvidia in nvidia_packages()
-    ]
-    found = [root / place for root in wheels for place in ("lib", "bin", "bin/x86_64", "bin/x64")]
+    package = f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name)
+    for nvidia in nvidia_packages():
+        yield from _directories(nvidia / package, "lib", "bin", "bin/x86_64", "bin/x64")
     for root in _configured():
-        found += [root / "lib64", root / "lib", *sorted(root.glob("targets/*/lib")), root / "bin"]
-    return [directory for directory in found if directory.is_dir()]
+        yield from _directories(root, "lib64", "lib", *root.glob("targets/*/lib"), "bin")
+
+
+def _directories(root: Path, *places: str | Path) -> Iterator[Path]:
+    return (root / place for place in places if (root / place).is_dir())
 
 
 def cudadevrt(major: int) -> Path | None:
@@ -102,23 +104,35 @@ def unpacked_headers(version: str) -> Path | None:
 def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
     """Have `unpack` put NVRTC's own headers into a directory of the cache.
 
-    Of several processes one does it, and the others wait. What a killed one has left is removed.
+    Of several processes one does it, and the others wait. What a killed one has left is removed. Where the
+    cache cannot be used, this process has a directory of its own.
     """
-    cache = local_directory(os.environ)
-    target = cache / f"nvrtc-headers-{version}"
     try:
+        cache = local_directory(os.environ)
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         with only_writer(cache) as alone:
-            return _unpacked(cache, target, unpack, alone)
+            return _unpacked(cache, f"nvrtc-headers-{version}", unpack, alone)
+    except (OSError, StoreError, ToolchainError):
+        return _unpacked_for_now(unpack)
+
+
+def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
+    """A directory that is gone with this process."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="cuda_ext-nvrtc-headers-"))
     except OSError as error:
         raise ToolchainError(
-            f"{cache}: cannot unpack NVRTC's headers there: {error.strerror}; "
-            "set CUDA_EXT_CACHE to a directory that can be written"
+            f"NVRTC's headers cannot be unpacked: {error.strerror}; "
+            "set CUDA_EXT_CACHE to a directory with room for 30 MB"
         ) from None
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    unpack(str(directory / "headers"))
+    return directory / "headers"
 
 
-def _unpacked(cache: Path, target: Path, unpack: Callable[[str], None], alone: bool) -> Path:
-    """`target`, made anew unless another process did so meanwhile."""
+def _unpacked(cache: Path, name: str, unpack: Callable[[str], None], alone: bool) -> Path:
+    """The directory of that name, made anew unless another process did so meanwhile."""
+    target = cache / name
     if alone:
         if target.is_dir():
             return target
@@ -129,12 +143,9 @@ def _unpacked(cache: Path, target: Path, unpack: Callable[[str], None], alone: b
         unpack(str(aside / "headers"))
         (aside / "headers").chmod(0o700)
         (aside / "headers").rename(target)
-    except OSError as error:
+    except OSError:
         if not target.is_dir():
-            raise ToolchainError(
-                f"{cache}: cannot unpack NVRTC's headers there: {error.strerror}; "
-                "set CUDA_EXT_CACHE to a directory with room for 30 MB"
-            ) from None
+            raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return target

@@ -6,11 +6,12 @@ __all__ = ["compile", "describe", "device_scope", "gpu_available", "load", "out"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cuda_ext.runtime.compiled import compile, load, save
+    from cuda_ext.runtime.compiled import compile
     from cuda_ext.runtime.description import describe
     from cuda_ext.runtime.driver import gpu_available
     from cuda_ext.runtime.host_arrays import out
     from cuda_ext.runtime.preparation import prepare
+    from cuda_ext.runtime.saved import load, save
     from cuda_ext.runtime.scopes import device_scope
 
 _HOMES = {
@@ -18,10 +19,10 @@ _HOMES = {
     "describe": "description",
     "device_scope": "scopes",
     "gpu_available": "driver",
-    "load": "compiled",
+    "load": "saved",
     "out": "host_arrays",
     "prepare": "preparation",
-    "save": "compiled",
+    "save": "saved",
 }
 
 

@@ -1,7 +1,7 @@
 """``cuda_ext.compile``: a source string or file becomes a module, on any machine.
 
 Compiling needs no GPU and no driver. The result lists its kernels and images like any module of this package,
-can be saved, and launches where there is a GPU.
+can be saved, and launches where there is a GPU. What NVRTC compiled is kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from cuda_ext import devices
+from cuda_ext import devices, fields
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler import headers as project_headers
-from cuda_ext.compiler.architectures import Architecture, expand
-from cuda_ext.compiler.fatbin import Compression
-from cuda_ext.compiler.module import ModulePlan, UnitPlan, compile_module
-from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
-from cuda_ext.errors import BuildError, ManifestError
-from cuda_ext.generated import foreign
-from cuda_ext.manifest import Options
-from cuda_ext.replace import replace_directory
-from cuda_ext.runtime.module import KernelModule, library_of, module_from
+from cuda_ext.compiler.installed import installed_nvrtc
+from cuda_ext.compiler.nvrtc_options import nvrtc_options
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError, ManifestError, ToolchainError
+from cuda_ext.manifest import Compression, Manifest, Options
+from cuda_ext.runtime import user_cache
+from cuda_ext.runtime.module import module_from
 
-__all__ = ["compile", "load", "save"]
+if TYPE_CHECKING:
+    from cuda_ext.compiler.translation_unit import Compiler
+
+__all__ = ["compile"]
 
 
 def compile(  # noqa: A001 - reads as cuda_ext.compile
@@ -53,6 +54,10 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     the text of headers that the source may include besides those found in `include_dirs`. `report`
     receives the compiler's warnings.
 
+    What NVRTC made is kept in the user's cache, and found there while the source, all headers, the options
+    and the tool chain are what they were. With `options` that name files or directories it is not kept, since
+    nobody knows what is in them; name them under `include_dirs`.
+
     >>> import cuda_ext
     >>> module = cuda_ext.compile(
     ...     "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }",
@@ -76,7 +81,10 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         if chosen not in choices[argument]:
             expected = " or ".join(map(repr, choices[argument]))
             raise ValueError(f"{argument}: expected {expected}, found {chosen!r}")
-    tool = _compiler(compiler)
+    if architectures is not None and not architectures:
+        raise BuildError('architectures: is empty; name at least one, such as "sm_90" or "all-major"')
+    native = devices.capabilities() if architectures is None or "native" in architectures else []
+    names = architectures or (["native"] if native else ["all-major"])
     options_of_unit = Options(
         std=std,
         define=dict(define or {}),
@@ -87,44 +95,82 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     file, text, found = _gather(source, f"{name}.cu", include_dirs)
     embedded = {header: content.encode() for header, content in (headers or {}).items()}
     unit = TranslationUnit(file, text, "cu", {**found, **embedded}, options_of_unit, tuple(instantiate))
-    plan = ModulePlan(name, (UnitPlan(unit, _architectures(architectures, tool)),), compress)
-    module = compile_module(plan, tool, report)
-    return module_from(module.manifest, module.files.__getitem__)
+
+    def make() -> _Made:
+        # Where something is found, the compiler is not needed.
+        from cuda_ext.compiler.architectures import expand
+        from cuda_ext.compiler.module import ModulePlan, UnitPlan, compile_module
+
+        tool = _compiler(compiler)
+        targets = expand(names, tool, "architectures", native)
+        log: list[str] = []
+        made = compile_module(ModulePlan(name, (UnitPlan(unit, targets),), compress), tool, log.append)
+        return _Made(made.manifest, made.files, tuple(log))
+
+    key = _key(unit, name, names, native, compress) if compiler == "nvrtc" else None
+    made = make() if key is None else _once(key, make)
+    for line in made.log:
+        report(line)
+    return module_from(made.manifest, made.files.__getitem__)
 
 
-def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
-    """Make `directory` hold `module`, for :func:`load`; an earlier module in it is replaced as a whole.
+class _Made(NamedTuple):
+    """A module: its manifest and the files that this names, and what the compiler said."""
 
-    Raises :class:`FileExistsError` if anything else would be lost.
-    """
-    if not isinstance(module, KernelModule):
-        raise TypeError(f"expected a module of kernels, found {module!r}")
-    library = library_of(module)
-    manifest = library.manifest
-    images = {image.file for unit in manifest.units for image in unit.images}
-    names = [*sorted(images), *(f"sources/{name}" for name in manifest.embedded or {})]
-    files = {name: library.read(name) for name in names}
-    files[manifest_file.FILE_NAME] = manifest_file.dumps(manifest).encode()
-    replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)  # noqa: PTH100 - keeps links
+    manifest: Manifest
+    files: Mapping[str, bytes]
+    log: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        files = (field for item in self.files.items() for field in item)
+        head = manifest_file.dumps(self.manifest), str(len(self.log)), *self.log
+        return fields.encode([_FORMAT, *head, *files])
+
+    @classmethod
+    def decode(cls, content: bytes) -> _Made | None:
+        """What :meth:`encode` wrote, or nothing."""
+        try:
+            form, text, count, *rest = fields.decode(content)
+            logs = int(count or b"")
+            names = [(name or b"").decode() for name in rest[logs::2]]
+            log = tuple((line or b"").decode() for line in rest[:logs])
+            files = dict(zip(names, (file or b"" for file in rest[logs + 1 :: 2]), strict=True))
+            known = form == _FORMAT.encode()
+            return cls(manifest_file.loads(text or b"", "the cache"), files, log) if known else None
+        except (ManifestError, ValueError):
+            return None
 
 
-def load(directory: str | os.PathLike[str]) -> ModuleType:
-    """The module that :func:`save` put into `directory`.
+_FORMAT = "cuda-ext compiled 1"
 
-    Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
-    """
-    folder = Path(os.path.abspath(directory))  # noqa: PTH100 - the working directory may change, links stay
-    file = folder / manifest_file.FILE_NAME
+
+def _key(
+    unit: TranslationUnit, name: str, names: Sequence[str], native: Sequence[int], compress: str
+) -> str | None:
+    """The key of all that decides on a module; ``None`` where something else does."""
+    if any("/" in option or "\\" in option for option in unit.options.raw):
+        return None
+    if unit.options.include_directories():
+        return None
     try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise ManifestError(f"{file}: {error.strerror}; cuda_ext.save puts a module there") from None
-    return module_from(manifest_file.loads(text, str(file)), lambda name: (folder / name).read_bytes())
+        identity = installed_nvrtc().identity
+    except ToolchainError:
+        return None  # which is said when it is to compile
+    options = nvrtc_options(unit.name, unit.options)
+    lists = (options, unit.instantiate, names, list(map(str, native)))
+    counted = (field for each in lists for field in (str(len(each)), *each))
+    return fields.key_of(_FORMAT, identity, name, unit.name, unit.sha256, compress, *counted)
 
 
-def _refuse_others(directory: Path) -> None:
-    if found := foreign(directory):
-        raise FileExistsError(f"{found}: is no part of a saved module, and would be lost; save elsewhere")
+def _once(key: str, make: Callable[[], _Made]) -> _Made:
+    if known := _Made.decode(user_cache.find(key) or b""):
+        return known
+    with user_cache.alone(key):
+        if known := _Made.decode(user_cache.find(key) or b""):
+            return known
+        made = make()
+        user_cache.keep(key, made.encode())
+        return made
 
 
 def _compiler(name: str) -> Compiler:
@@ -163,12 +209,3 @@ def _gather(
         return name, text, {}
     rewritten, found = project_headers.gather(place, root, directories, text=text)
     return place.relative_to(root).as_posix(), rewritten, found
-
-
-def _architectures(names: Sequence[str] | None, compiler: Compiler) -> tuple[Architecture, ...]:
-    native = devices.capabilities() if names is None or "native" in names else []
-    if names is not None and not names:
-        raise BuildError('architectures: is empty; name at least one, such as "sm_90" or "all-major"')
-    if names is None:
-        names = ["native"] if native else ["all-major"]
-    return expand(names, compiler, "architectures", native)

@@ -10,12 +10,11 @@ import os
 import re
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.demand import Demand
@@ -23,10 +22,10 @@ from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.installed import installed_nvrtc
 from cuda_ext.compiler.names import kernel_names, plain_name
 from cuda_ext.compiler.record import Record, read_record, reference
-from cuda_ext.errors import CacheWarning, KernelNotFoundError, StoreError, ToolchainError
+from cuda_ext.errors import KernelNotFoundError, ToolchainError
 from cuda_ext.manifest import Manifest, Source, Unit
+from cuda_ext.runtime import user_cache
 from cuda_ext.runtime.driver import Prepared
-from cuda_ext.store import LocalStore, NullStore, open_local_store
 
 if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler
@@ -34,16 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["Made", "OnDemand", "Owner"]
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """A record, and the key that it is kept under."""
 
     key: str
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """The source that defines a kernel template, and the number of the unit that it is in."""
 
     unit: int
@@ -149,7 +146,7 @@ class OnDemand:
         for demand in demands:
             key = demand.key(installed_nvrtc().identity)
             self._made[key] = made
-            _keep(key, reference(made.key))
+            user_cache.keep(key, reference(made.key))
 
     def _demand(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Demand:
         # Sources that were built for what only some GPUs have may need it here too.
@@ -159,7 +156,7 @@ class OnDemand:
         return Demand(sources, architecture, self._manifest.module if is_linked else None)
 
     def _compiled_alone(self, key: str, demand: Demand) -> Made:
-        with _store().alone(key):
+        with user_cache.alone(key):
             return _kept(key) or self._compiled(key, demand)
 
     def _compiled(self, key: str, demand: Demand) -> Made:
@@ -167,7 +164,7 @@ class OnDemand:
 
         began = time.perf_counter()
         record = fulfil(demand, self._texts, _nvrtc())
-        _keep(key, record.encode())
+        user_cache.keep(key, record.encode())
         _tell(f"{self._manifest.module}: compiled {demand} in {time.perf_counter() - began:.3f} s")
         return Made(key, record)
 
@@ -201,43 +198,14 @@ def _nvrtc() -> Compiler:
     return Nvrtc()
 
 
-def _store() -> LocalStore | NullStore:
-    """The local cache that the environment asks for."""
-    return _opened(os.environ.get("CUDA_EXT_CACHE", ""), os.environ.get("CUDA_EXT_CACHE_SIZE", ""))
-
-
-@cache
-def _opened(location: str, size: str) -> LocalStore | NullStore:
-    environ = {**os.environ, "CUDA_EXT_CACHE": location, "CUDA_EXT_CACHE_SIZE": size}
-    return open_local_store(environ, _warn)
-
-
 def _kept(key: str) -> Made | None:
     """What the cache has under `key`. A reference leads to a record, and never to another reference."""
-    content = _store().get(key)
+    content = user_cache.find(key)
     found = read_record(content) if content is not None else None
     if isinstance(found, str) and re.fullmatch("[0-9a-f]{64}", found):
-        key, content = found, _store().get(found)
+        key, content = found, user_cache.find(found)
         found = read_record(content) if content is not None else None
     return Made(key, found) if isinstance(found, Record) else None
-
-
-def _keep(key: str, content: bytes) -> None:
-    store = _store()
-    try:
-        store.put(key, content)
-    except StoreError as error:
-        _warn_of_full_disk(str(error))
-    store.prune()
-
-
-@cache
-def _warn_of_full_disk(reason: str) -> None:
-    _warn(reason)
-
-
-def _warn(reason: str) -> None:
-    warnings.warn(reason, CacheWarning, stacklevel=2)
 
 
 def _tell(what: str) -> None:

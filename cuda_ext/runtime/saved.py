@@ -1,0 +1,50 @@
+"""``cuda_ext.save`` and ``cuda_ext.load``: a module in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+from cuda_ext import manifest as manifest_file
+from cuda_ext.errors import ManifestError
+from cuda_ext.generated import foreign
+from cuda_ext.replace import replace_directory
+from cuda_ext.runtime.module import KernelModule, library_of, module_from
+
+__all__ = ["load", "save"]
+
+
+def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
+    """Make `directory` hold `module`, for :func:`load`; an earlier module in it is replaced as a whole.
+
+    Raises :class:`FileExistsError` if anything else would be lost.
+    """
+    if not isinstance(module, KernelModule):
+        raise TypeError(f"expected a module of kernels, found {module!r}")
+    library = library_of(module)
+    manifest = library.manifest
+    images = {image.file for unit in manifest.units for image in unit.images}
+    names = [*sorted(images), *(f"sources/{name}" for name in manifest.embedded or {})]
+    files = {name: library.read(name) for name in names}
+    files[manifest_file.FILE_NAME] = manifest_file.dumps(manifest).encode()
+    replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)  # noqa: PTH100 - keeps links
+
+
+def load(directory: str | os.PathLike[str]) -> ModuleType:
+    """The module that :func:`save` put into `directory`.
+
+    Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
+    """
+    folder = Path(os.path.abspath(directory))  # noqa: PTH100 - the working directory may change, links stay
+    file = folder / manifest_file.FILE_NAME
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ManifestError(f"{file}: {error.strerror}; cuda_ext.save puts a module there") from None
+    return module_from(manifest_file.loads(text, str(file)), lambda name: (folder / name).read_bytes())
+
+
+def _refuse_others(directory: Path) -> None:
+    if found := foreign(directory):
+        raise FileExistsError(f"{found}: is no part of a saved module, and would be lost; save elsewhere")

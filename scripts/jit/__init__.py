@@ -1,0 +1,1 @@
+"""What :mod:`bench_jit` measures."""
