@@ -1,13 +1,8 @@
-"""``python -m cuda_ext``: ``cmake-dir`` prints where CMake finds ``CudaExt``."""
+"""``python -m cuda_ext``: the command ``cuda-ext``, where no directory for scripts is on the path."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from cuda_ext.cli import main
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m cuda_ext")
-    commands = parser.add_subparsers(required=True)
-    commands.add_parser("cmake-dir", help="print the directory for CMAKE_PREFIX_PATH")
-    parser.parse_args()
-    print((Path(__file__).parent / "cmake").as_posix())
+    main()

@@ -18,8 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from cuda_ext.errors import ConfigError, StoreError, ToolchainError
 
@@ -27,17 +28,22 @@ __all__ = [
     "LocalStore",
     "NullStore",
     "Store",
+    "StoredFile",
     "distrust",
     "local_directory",
+    "local_store",
     "open_local_store",
     "open_store",
     "pack",
     "unpack",
+    "why_not_used",
 ]
 
 _MAGIC = b"cudaext\x01"  # the last byte is the version of the format
 _KEY = slice(40, 72)  # between the digest and the content
 _VALID_KEY = re.compile("[0-9a-f]{64}")
+_SHARD = re.compile("[0-9a-f]{2}")
+_PIECE = 1 << 20  # bytes that are read at once of what may be large
 _HOUR = 3600
 _PATIENCE = 600  # seconds to wait for somebody who makes the same
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -85,6 +91,25 @@ def open_local_store(environ: Mapping[str, str], warn: Callable[[str], None]) ->
     """The same without what machines share behind a URL."""
     bound = _bound(environ.get("CUDA_EXT_CACHE_SIZE", ""))
     return _open_local(environ, bound, warn) if bound else NullStore()
+
+
+def local_store(environ: Mapping[str, str]) -> LocalStore:
+    """The same whether it is used or not, for those who look after it. Nothing is made."""
+    bound = _bound(environ.get("CUDA_EXT_CACHE_SIZE", ""))
+    return LocalStore(local_directory(environ), bound, lambda _: None)
+
+
+def why_not_used(environ: Mapping[str, str]) -> str:
+    """Why there is no local store, as :func:`open_local_store` warns; empty if there is. Nothing is made."""
+    store = local_store(environ)
+    if not store.bound:
+        return "the cache is turned off by CUDA_EXT_CACHE_SIZE=0; unset it to have one"
+    nearest = next(p for p in (store.objects, *store.objects.parents) if os.path.lexists(p))
+    if nearest != store.objects and nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return ""  # whoever uses it first makes it
+    warnings: list[str] = []
+    open_local_store(environ, warnings.append)
+    return "".join(warnings)
 
 
 def local_directory(environ: Mapping[str, str]) -> Path:
@@ -140,6 +165,25 @@ class NullStore:
 
     def close(self) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """What lies in a store's directory: an entry with its ``key``, a file that a writer began, or a stray.
+
+    Strays are nobody's: no store makes them, uses them or removes them.
+    """
+
+    kind: Literal["entry", "unfinished", "stray"]
+    path: str
+    size: int
+    modified: float  # an entry's last use, to the hour
+    key: str = ""
+
+    @property
+    def share(self) -> float:
+        """How much of all entries comes before this one, from 0 to 1: keys are digests, and spread evenly."""
+        return int(self.key[:4], 16) / 0x10000
 
 
 class LocalStore:
@@ -231,6 +275,64 @@ class LocalStore:
 
     def close(self) -> None:
         pass
+
+    @property
+    def objects(self) -> Path:
+        """The directory that all entries lie in."""
+        return self._objects
+
+    def files(self) -> Iterator[StoredFile]:
+        """All that lies there, entries in the order of their keys; somebody may be removing it.
+
+        What the store writes for itself (total, locks) is left out.
+        """
+        for outer in _sorted(self._objects):
+            if outer.name in ("locks", "total"):
+                continue
+            is_ours = outer.name == "tmp" or _SHARD.fullmatch(outer.name)
+            if is_ours and outer.is_dir(follow_symlinks=False):
+                for inner in _sorted(outer):
+                    yield from _stored(inner, outer.name)
+            else:
+                yield from _stored(outer, "")
+
+    def flaw(self, entry: StoredFile) -> str:
+        """Why nobody gets the content of `entry`; empty if all of it is right, or if it is gone.
+
+        However large it is, little of it is in memory at once. It does not count as a use.
+        """
+        try:
+            with open(entry.path, "rb", opener=_open_to_read) as file:
+                head = file.read(_KEY.stop)
+                if len(head) < _KEY.stop or not head.startswith(_MAGIC):
+                    return "it does not begin as an entry does"
+                digest = hashlib.sha256(head[_KEY])
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            return f"it cannot be read: {error.strerror or error}"
+        if head[len(_MAGIC) : _KEY.start] != digest.digest():
+            return "its digest is that of another content"
+        if head[_KEY] != bytes.fromhex(entry.key):
+            return f"it is the entry of another key, {head[_KEY].hex()}"
+        return ""
+
+    def peek(self, entry: StoredFile, size: int = -1) -> bytes:
+        """The first `size` bytes of the content of `entry`, or all; unchecked, and none if it cannot be read.
+
+        It does not count as a use.
+        """
+        with contextlib.suppress(OSError), open(entry.path, "rb", opener=_open_to_read) as file:
+            file.seek(_KEY.stop)
+            return file.read(size)
+        return b""
+
+    def remove(self, file: StoredFile) -> bool:
+        """Remove an entry or what a writer began; whether it is gone. Whoever uses it has a miss at worst."""
+        _remove(self._total)  # the next prune counts anew
+        return _remove(file.path)
 
     def _path(self, key: str) -> str:
         if not _VALID_KEY.fullmatch(key):
@@ -367,6 +469,31 @@ def _read(path: str) -> tuple[bytes, float]:
 
 def _open_to_write(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def _open_to_read(path: str, _: int) -> int:
+    return os.open(path, _READ_FLAGS)
+
+
+def _sorted(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    """What lies in `directory`, by name; nothing if it cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+    return []
+
+
+def _stored(found: os.DirEntry[str], directory: str) -> Iterator[StoredFile]:
+    """`found`, unless it is gone; `directory` is the one of the store that it lies in, if any."""
+    with contextlib.suppress(OSError):
+        status = found.stat(follow_symlinks=False)
+        key = directory + found.name
+        kind: Literal["entry", "unfinished", "stray"] = "stray"
+        if directory and stat.S_ISREG(status.st_mode):
+            if directory == "tmp":
+                kind = "unfinished"
+            elif _VALID_KEY.fullmatch(key):
+                kind = "entry"
+        yield StoredFile(kind, found.path, status.st_size, status.st_mtime, key if kind == "entry" else "")
 
 
 def _files(directory: str | Path) -> Iterator[tuple[float, int, str]]:

@@ -582,7 +582,8 @@ def test_what_cannot_be_prepared_is_told(
     for expressions, architectures, told in [
         (["nothing<int>"], ["sm_90"], "kernels has no kernel 'nothing<int>'"),
         (["nothing"], ["sm_90"], "kernels has no kernel 'nothing'"),
-        (None, ["sm_9x"], "architectures: 'sm_9x' is none; spell them as sm_90"),
+        (None, ["sm_9x"], "architectures: 'sm_9x' stands for no GPU; spell them as sm_90"),
+        (None, ["compute_90"], "architectures: 'compute_90' stands for no GPU; spell them as sm_90"),
     ]:
         with pytest.raises(errors.CudaExtError) as raised:
             cuda_ext.prepare(kernels, expressions, architectures=architectures)

@@ -6,7 +6,7 @@ compiler. The C++ loader comes to the same keys.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.names import normalise
@@ -17,8 +17,7 @@ from cuda_ext.manifest import Source
 __all__ = ["Demand"]
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """`sources`, with what each is to be instantiated for, as one image for a GPU.
 
     ``architecture`` is the GPU's own, ``sm_90``; with ``a`` where the sources may use what only that GPU has.

@@ -8,22 +8,20 @@ holds what is asked for. The C++ loader reads and writes the same bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import Any, NamedTuple, get_args
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.fields import Field, decode, encode
 from cuda_ext.manifest import Kernel, Parameter, ParameterKind, Symbol
 
-__all__ = ["Record", "read_record", "reference"]
+__all__ = ["BEGINNING", "Record", "read_record", "reference"]
 
 _FORMAT = "cuda-ext on demand 1"
+BEGINNING = encode([_FORMAT])  # of every record
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """An image of ``architecture``, ``sm_90a`` or ``compute_90``, and what is in it."""
 
     architecture: str
@@ -31,14 +29,14 @@ class Record:
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
 
-    @cached_property
-    def by_expression(self) -> Mapping[str, Kernel]:
-        return {kernel.expression: kernel for kernel in self.kernels}
+    def kernel(self, expression: str) -> Kernel | None:
+        """The kernel of that normalised name expression, if it is in the image."""
+        return next((kernel for kernel in self.kernels if kernel.expression == expression), None)
 
     def lowered_name(self, entity: Kernel | Symbol) -> str | None:
         """What a kernel or symbol of that name is called in the image."""
         if isinstance(entity, Kernel):
-            kernel = self.by_expression.get(entity.expression)
+            kernel = self.kernel(entity.expression)
             return kernel.lowered if kernel else None
         return next((s.lowered for s in self.symbols if s.name == entity.name), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from cuda_ext.errors import (
     DriverCallError,
     DriverError,
     DriverTooOldError,
+    KernelNotFoundError,
     LoadError,
     NoImageError,
     PtxTooNewError,
@@ -79,9 +80,11 @@ class Library:
         :class:`~cuda_ext.errors.CompilationError` where the compiler refuses it.
         """
         demand = self.on_demand.instantiations(owner, [expression], device.capability)
-        kernel = self.on_demand.made(demand).record.by_expression[expression]
+        kernel = self.on_demand.made(demand).record.kernel(expression)
+        if kernel is None:
+            raise KernelNotFoundError(f"{self.manifest.module}: {expression} is no kernel")
         self._owners[expression] = owner
-        return Kernel(expression, kernel.lowered, owner.unit, kernel.parameters)
+        return replace(kernel, unit=owner.unit)
 
     def kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
         """`kernel` on `device`.

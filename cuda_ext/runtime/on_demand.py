@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.demand import Demand
-from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.installed import installed_nvrtc
 from cuda_ext.compiler.names import kernel_names, plain_name
 from cuda_ext.compiler.record import Record, read_record, reference
@@ -183,6 +183,8 @@ class OnDemand:
 
     def _reaches(self, name: str, kernel: str) -> bool:
         """Whether a header that the source `name` can reach defines `kernel`."""
+        from cuda_ext.compiler.headers import closure
+
         headers = closure(self._texts.get(name, b""), (), self._texts)
         return any(kernel in self._kernels_in(header) for header in headers)
 
@@ -209,6 +211,6 @@ def _kept(key: str) -> Made | None:
 
 
 def _tell(what: str) -> None:
-    import logging  # which takes longer to import than a record to read
-
-    logging.getLogger("cuda_ext").info(what)
+    """Log `what`, which only those hear who have imported logging; that takes longer than to read a record."""
+    if logging := sys.modules.get("logging"):
+        logging.getLogger("cuda_ext").info(what)

@@ -6,12 +6,12 @@ No GPU is needed where architectures are named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
 from cuda_ext import devices
-from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.demand import Demand
 from cuda_ext.compiler.names import normalise
 from cuda_ext.errors import BuildError, KernelNotFoundError
@@ -82,10 +82,9 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
         raise BuildError('architectures: there is no GPU here; name those of others, such as "sm_90"')
     capabilities = []
     for name in architectures:
-        try:
-            capabilities.append(Architecture.parse(name).number)
-        except ValueError:
-            raise BuildError(f"architectures: {name!r} is none; spell them as sm_90") from None
+        if not re.fullmatch("sm_[0-9]{2,3}", name):
+            raise BuildError(f"architectures: {name!r} stands for no GPU; spell them as sm_90")
+        capabilities.append(int(name.removeprefix("sm_")))
     return capabilities
 
 

@@ -1,0 +1,29 @@
+"""The command ``cuda-ext``: thin doors onto the other rooms, a module for each command.
+
+A mistake is one message. The exit code is 0 for success, 1 for a mistake or a finding, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib.util import find_spec
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command that the arguments of this process name, and exit."""
+    if sys.argv[1:] == ["cmake-dir"]:
+        from cuda_ext.cli.cmake_dir import cmake_dir
+
+        # Whoever configures CMake waits for it, and may have this package alone.
+        cmake_dir()
+        return
+    if missing := [name for name in ("click", "rich") if find_spec(name) is None]:
+        sys.exit(f'cuda-ext needs {" and ".join(missing)}; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")')
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may not have all characters of a name
+    from cuda_ext.cli.commands import commands
+
+    commands()

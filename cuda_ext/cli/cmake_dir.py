@@ -1,0 +1,12 @@
+"""``cuda-ext cmake-dir``, which takes no other package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["cmake_dir"]
+
+
+def cmake_dir() -> None:
+    """Print the directory for CMAKE_PREFIX_PATH."""
+    print((Path(__file__).parents[1] / "cmake").as_posix())

@@ -1,0 +1,88 @@
+"""The command line as a whole: its two doors, its exit codes, and that nobody sees a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli import MODULE, SCRIPT, run
+
+
+@pytest.mark.parametrize("door", [MODULE, SCRIPT], ids=["module", "script"])
+def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
+    status, output, errors = run("--help", door=door)
+    assert (status, errors) == (0, "")
+    name = "cuda-ext" if door == SCRIPT else "python -m cuda_ext"
+    assert output.startswith(f"Usage: {name} [OPTIONS] COMMAND [ARGS]...\n")
+    commands = output.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands] == ["cache", "cmake-dir", "prepare"]
+    assert not any(line.endswith("...") for line in commands)
+
+
+def test_the_version_is_told() -> None:
+    import cuda_ext
+
+    assert run("--version") == (0, f"{cuda_ext.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compile"],
+        ["cache"],
+        ["cache", "empty"],
+        ["cache", "info", "--all"],
+        ["cache", "clear", "--older-than", "-1"],
+        ["cache", "clear", "--older-than", "yesterday"],
+        ["cmake-dir", "more"],
+        ["prepare"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told(arguments: list[str]) -> None:
+    status, output, errors = run(*arguments)
+    assert (status, output) == (2, "")
+    assert "Usage: python -m cuda_ext" in errors
+
+
+def test_a_mistake_in_the_environment_is_one_message() -> None:
+    for command in ("info", "verify", "clear"):
+        status, output, errors = run("cache", command, CUDA_EXT_CACHE_SIZE="much")
+        assert (status, output) == (1, "")
+        assert errors.startswith("CUDA_EXT_CACHE_SIZE: 'much' is not a size; write bytes, or")
+        assert errors.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_output_that_cannot_be_written_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [*SCRIPT, "cache", "info"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode != 0
+    assert done.stderr.startswith("standard output: No space left on device\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_whoever_reads_may_stop() -> None:
+    with subprocess.Popen([*SCRIPT, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_without_click_one_line_says_what_to_install() -> None:
+    assert run("cache", "info", door=(sys.executable, "-S", "-m", "cuda_ext")) == (
+        1,
+        "",
+        'cuda-ext needs click and rich; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")\n',
+    )
+
+
+@pytest.mark.parametrize("options", [(), ("-S",)], ids=["with packages", "without"])
+def test_the_directory_for_cmake_takes_no_other_package(options: tuple[str, ...]) -> None:
+    told = run("cmake-dir", door=(sys.executable, *options, "-m", "cuda_ext"))
+    assert told == (0, f"{(ROOT / 'cuda_ext' / 'cmake').as_posix()}\n", "")
