@@ -431,7 +431,7 @@ def test_others_may_use_it_meanwhile(tmp_path: Path) -> None:
     ]
     removed = 0
     try:
-        for _ in range(6):
+        for _ in range(2):
             removed += cache_json(tmp_path / "cache", "clear")["entries"]
             assert cache_json(tmp_path / "cache", "verify")["damaged"] == []
             cache(tmp_path / "cache", "info")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import MODULE, SCRIPT, run
+from tests.cli import MODULE, ROOT, SCRIPT, run
 
 
 @pytest.mark.parametrize("door", [MODULE, SCRIPT], ids=["module", "script"])

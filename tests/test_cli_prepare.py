@@ -109,7 +109,7 @@ def refused(result: tuple[int, str, str]) -> str:
         (["p.incomplete"], "p.incomplete: it cannot be imported: ModuleNotFoundError: No module named 'nob"),
         (["p.kernels", "gemm<int>", "--arch=sm_90"], "p.kernels has no kernel 'gemm<int>'"),
         (["p.kernels", "axpy<nope>", "--arch=sm_90"], "instantiation 'axpy<nope>' does not exist: "),
-        (["p.kernels", "--arch=90"], "architectures: '90' is none; spell them as sm_90"),
+        (["p.kernels", "--arch=90"], "architectures: '90' stands for no GPU; spell them as sm_90"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -211,6 +211,6 @@ def _kept(key: str) -> Made | None:
 
 
 def _tell(what: str) -> None:
-    """Log `what`, which only those hear who have imported logging; that takes longer than to read a record."""
+    """Log `what`. Only who has imported logging listens, and importing it takes longer than reading a record."""
     if logging := sys.modules.get("logging"):
         logging.getLogger("cuda_ext").info(what)
