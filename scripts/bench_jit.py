@@ -2,8 +2,9 @@
 
 Every figure is of a process of its own, which has opened the driver and its context before. ``cold`` finds
 an empty cache, ``warm`` what a process before it has kept. ``first`` is the first kernel of the process, from
-its name to its result; ``second`` another instantiation; ``again`` looking the first up once more. Contenders
-take turns. Printed are medians with the least and the greatest.
+its name to its result, and ``whole`` is that with all before it, from the start of the process; ``second`` is
+another instantiation; ``again`` looks the first up once more. Contenders take turns. Printed are medians with
+the least and the greatest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from launching.printing import pairs_text  # noqa: E402
 
 import cuda_ext  # noqa: E402
 
-STEPS = ("first", "second", "again")
+STEPS = ("whole", "first", "second", "again")
 
 
 def main() -> int:
@@ -66,10 +67,10 @@ def main() -> int:
 
 def text(title: str, samples: dict[str, dict[str, list[float]]]) -> str:
     width = max(map(len, samples), default=0)
-    head = "".join(f"{step:>28}" for step in STEPS)
+    head = "".join(f"{step:>26}" for step in STEPS)
     lines = [f"\n{title}, milliseconds", f"  {'':{width}}{head}"]
     for name, steps in samples.items():
-        cells = "".join(f"{spread(steps[step]):>28}" for step in STEPS)
+        cells = "".join(f"{spread(steps[step]):>26}" for step in STEPS)
         lines.append(f"  {name:{width}}{cells}")
     return "\n".join(lines)
 

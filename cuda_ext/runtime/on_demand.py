@@ -211,6 +211,6 @@ def _kept(key: str) -> Made | None:
 
 
 def _tell(what: str) -> None:
-    """Log `what`. Only who has imported logging listens, and importing it takes longer than reading a record."""
+    """Log `what`. Where nobody has imported logging, which takes a while, nobody listens."""
     if logging := sys.modules.get("logging"):
         logging.getLogger("cuda_ext").info(what)
