@@ -16,7 +16,7 @@ from cuda_ext.compiler.job import run_here
 from cuda_ext.compiler.library import compile_unit, link_units
 from cuda_ext.compiler.packed import pack
 from cuda_ext.compiler.record import Record
-from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.compiler.translation_unit import Compiler, SourceKind, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.manifest import Source
 
@@ -40,10 +40,11 @@ def fulfil(demand: Demand, texts: Mapping[str, bytes], compiler: Compiler) -> Re
 
 def _unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:
     text = texts.get(source.name, b"")
+    kind: SourceKind = "ptx" if source.name.endswith(".ptx") else "cu"
     others = {name: content for name, content in texts.items() if name != source.name}
     # Whoever compiles a string may give headers that no directive names.
-    for headers in (closure(text, source.options.pre_include, others), others):
-        unit = TranslationUnit(source.name, text, "cu", headers, source.options, source.instantiate)
+    for headers in (closure(text, source.options.pre_include, others) if kind == "cu" else {}, others):
+        unit = TranslationUnit(source.name, text, kind, headers, source.options, source.instantiate)
         if unit.sha256 == source.sha256:
             return unit
     raise CompilationError(

@@ -145,7 +145,7 @@ def _embedded(plan: ModulePlan) -> dict[str, bytes]:
         return {}
     found = dict(plan.headers)
     for unit_plan in plan.units:
-        if unit_plan.unit.kind == "cu":
+        if unit_plan.unit.kind in ("cu", "ptx"):
             found[unit_plan.unit.name] = unit_plan.unit.source
             found |= unit_plan.unit.headers
     return dict(sorted(found.items()))

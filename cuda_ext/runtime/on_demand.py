@@ -88,7 +88,7 @@ class OnDemand:
             )  # with split instantiations, one source makes several units
             for index, unit in reversed(list(enumerate(self._manifest.units)))
             for source in unit.sources
-            if _is_known(source) and (not built or index in built)
+            if source.name.endswith(".cu") and _is_known(source) and (not built or index in built)
         }
         if not built or len(owners) > 1:
             plain = name.rpartition("::")[2]
@@ -190,7 +190,7 @@ class OnDemand:
 
 
 def _is_known(source: Source) -> bool:
-    return source.name.endswith(".cu") and bool(source.sha256)
+    return source.name.endswith((".cu", ".ptx")) and bool(source.sha256)
 
 
 @cache
