@@ -24,11 +24,15 @@ from cuda_ext.errors import ConfigError
 from cuda_ext.manifest import Compression, Variants
 
 __all__ = [
+    "OVERRIDABLE",
+    "TABLE",
+    "TABLES",
     "BuildSettings",
     "ModuleConfig",
     "Override",
     "Settings",
     "default_module_name",
+    "key_of",
     "parse_module",
     "parse_settings",
     "parse_table",
@@ -45,30 +49,80 @@ def _key(default: Any, doc: str) -> Any:
 class Settings:
     """The keys of a module's table. In ``[tool.cuda_ext]`` itself they are defaults for all modules."""
 
-    sources: tuple[str, ...] = _key(("device/*.cu",), "Device sources: paths or globs within the project.")
+    sources: tuple[str, ...] = _key(
+        ("device/*.cu",),
+        "Device sources, as paths or globs within the project: `.cu`, and `.ptx`, `.cubin`, `.fatbin` and "
+        "`.ltoir` that others have made.",
+    )
     architectures: tuple[str, ...] = _key(
-        ("all-major",), "Targets as nvcc spells them (sm_90a, compute_90), or all, all-major, native."
+        ("all-major",),
+        "Targets as nvcc spells them: `sm_90a` for machine code, `compute_90` for PTX, or `all`, "
+        "`all-major`, `native`. `CUDAARCHS` in the environment replaces them, but not those of an override.",
     )
     include_dirs: tuple[str, ...] = _key((), "Directories of the project that includes are looked up in.")
-    compiler: Literal["nvrtc", "nvcc"] = _key("nvrtc", "Which compiler; nvcc needs a host compiler too.")
-    nvcc: str | None = _key(None, "Path of the nvcc to use, before all others.")
-    launcher: str | None = _key(None, "A program that runs nvcc, such as sccache or ccache.")
-    std: str = _key("c++17", "The C++ standard.")
-    define: Mapping[str, str] = field(default_factory=dict, metadata={"doc": "Macros and their values."})
-    options: tuple[str, ...] = _key((), "Further options, passed to the compiler as they are.")
-    pre_include: tuple[str, ...] = _key((), "Headers that are included before the first line.")
+    compiler: Literal["nvrtc", "nvcc"] = _key(
+        "nvrtc",
+        "Which compiler: NVRTC needs neither a CUDA toolkit nor a host compiler; `nvcc` takes code that "
+        "includes headers of the host.",
+    )
+    nvcc: str | None = _key(
+        None,
+        "Path of the only nvcc to use. Without it the first that works is taken: that of `CUDA_PATH`, "
+        "of `CUDA_HOME`, of an installed package, or on `PATH`.",
+    )
+    launcher: str | None = _key(
+        None, 'A program that runs nvcc, such as `sccache` or `ccache`. Needs `compiler = "nvcc"`.'
+    )
+    std: str = _key("c++17", "The C++ standard, such as `c++20`.")
+    define: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "doc": 'Macros and their values, such as `{ WIDTH = 4, INLINE = "" }`. '
+            "Those with parameters belong into a header of `pre-include`."
+        },
+    )
+    options: tuple[str, ...] = _key(
+        (),
+        "Further options, passed to the compiler as they are. Those that say what a key says already are "
+        "refused.",
+    )
+    pre_include: tuple[str, ...] = _key((), "Headers that are included before the first line of each source.")
     fast_math: bool = _key(False, "Faster, less exact floating-point functions.")
-    relaxed_constexpr: bool = _key(False, "Lets device code call constexpr functions without __device__.")
-    instantiate: tuple[str, ...] = _key((), "Template instantiations to build, as C++ name expressions.")
-    split_instantiations: bool = _key(False, "Compile each instantiation by itself, into its own fatbin.")
-    variants: tuple[Variants, ...] = _key((), "Names for the first of several kernels whose condition holds.")
-    compress: Compression = _key("size", "Compression of the fatbins; balance and size need driver 12.4.")
-    emit: Emit = _key("fatbin", "How far to compile.")
-    jit: bool = _key(True, "Embed sources and headers, for compilation on demand, which is to come.")
+    relaxed_constexpr: bool = _key(False, "Lets device code call `constexpr` functions without `__device__`.")
+    instantiate: tuple[str, ...] = _key(
+        (),
+        'Template instantiations to build, as C++ name expressions such as `"axpy<float>"`. A table stands '
+        'for all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
+    )
+    split_instantiations: bool = _key(
+        False,
+        "Compile each instantiation by itself, at the same time as the others, into its own fatbin. "
+        "Not for sources with `__device__` or `__constant__` variables.",
+    )
+    variants: tuple[Variants, ...] = _key(
+        (),
+        "Names that stand for the first of several kernels whose condition holds. The last one has no "
+        'condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
+    )
+    compress: Compression = _key(
+        "size", "Compression of the fatbins. `balance` and `size` need a driver of CUDA 12.4 or newer."
+    )
+    emit: Emit = _key(
+        "fatbin",
+        "How far to compile: to one fatbin for each source, or to its single images as cubins, PTX or "
+        "LTO-IR, which others link.",
+    )
+    jit: bool = _key(
+        True,
+        "Embed the sources and headers in the package, so that what was not built ahead is compiled "
+        "on demand.",
+    )
     headers: tuple[str, ...] = _key(
         (), "Headers to embed besides those that the sources include: paths or globs within the project."
     )
-    link: bool = _key(False, "Compile as relocatable device code and link all units into one library.")
+    link: bool = _key(
+        False, "Compile as relocatable device code, and link all sources of the module into one library."
+    )
 
 
 @dataclass(frozen=True)
@@ -76,11 +130,27 @@ class BuildSettings:
     """The keys of ``[tool.cuda_ext]`` that hold for the build as a whole."""
 
     executor: Literal["local", "dask"] = _key(
-        "local", "Where compilations run: on this machine, or on the cluster of CUDA_EXT_DASK_SCHEDULER."
+        "local", "Where compilations run: on this machine, or on the cluster of `CUDA_EXT_DASK_SCHEDULER`."
     )
-    report: str | None = _key(None, "An HTML page about each build, as a path within the project.")
-    trace: str | None = _key(None, "A Chrome or Perfetto trace of each build, as a path within the project.")
+    report: str | None = _key(
+        None,
+        "Where to write an HTML page about each build, within the project. `CUDA_EXT_REPORT` in the "
+        "environment replaces it.",
+    )
+    trace: str | None = _key(
+        None,
+        "Where to write a trace of each build for Chrome or Perfetto, within the project. "
+        "`CUDA_EXT_TRACE` in the environment replaces it.",
+    )
 
+
+# The keys that hold tables of keys, and their docs.
+TABLES = {
+    "modules": "A table for each module, under its import name in quotes. Without any, there is one "
+    "module with the defaults, `kernels` in the project's package.",
+    "overrides": "Settings of single sources, as an array of tables; later ones win. `instantiate` adds to "
+    "what a source has already, all other keys replace.",
+}
 
 # What an override may change: what belongs to a single translation unit.
 OVERRIDABLE = (
@@ -142,8 +212,8 @@ class ModuleConfig:
         """Where the value that `setting` has for `source` was written, or could be."""
         for override in reversed(self.overrides):
             if setting in override.settings and override.applies_to(source):
-                return key_path(override.where, _spelled(setting))
-        return self.written.get(setting, key_path(self.where, _spelled(setting)))
+                return key_path(override.where, key_of(setting))
+        return self.written.get(setting, key_path(self.where, key_of(setting)))
 
 
 def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, ...]:
@@ -279,7 +349,7 @@ def _override(value: object, where: str) -> Override:
                 f"{where}.{key}: holds for a whole module, not for single sources; "
                 "move it into the module's table"
             )
-    _check_keys(table, ("sources", *map(_spelled, OVERRIDABLE)), where)
+    _check_keys(table, ("sources", *map(key_of, OVERRIDABLE)), where)
     if "sources" not in table:
         raise ConfigError(f"{where}.sources: is missing; name the sources that the override is for")
     values = {_KEYS[key]: _value(key, value, where) for key, value in table.items()}
@@ -304,13 +374,13 @@ def _value(key: str, value: object, where: str) -> Any:
     return checked(key, _TYPES[_KEYS[key]], value, f"{where}.{key}")
 
 
-def _spelled(setting: str) -> str:
+def key_of(setting: str) -> str:
     """A setting's key: Python's underscores are dashes in TOML."""
     return setting.replace("_", "-")
 
 
-_KEYS = {_spelled(f.name): f.name for f in dataclasses.fields(Settings)}
-_BUILD_KEYS = {_spelled(f.name): f.name for f in dataclasses.fields(BuildSettings)}
+_KEYS = {key_of(f.name): f.name for f in dataclasses.fields(Settings)}
+_BUILD_KEYS = {key_of(f.name): f.name for f in dataclasses.fields(BuildSettings)}
 _TYPES = typing.get_type_hints(Settings) | typing.get_type_hints(BuildSettings)
 
 
