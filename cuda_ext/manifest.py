@@ -153,6 +153,11 @@ class Image:
     names: dict[str, str | None] = field(default_factory=dict)
 
 
+_OF_FILES = re.compile(
+    "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
+)
+
+
 @dataclass(frozen=True)
 class Options:
     """How a translation unit is compiled, in words that mean the same to every compiler.
@@ -182,6 +187,11 @@ class Options:
             if match := re.fullmatch(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", option, re.S):
                 named.append(Path(match[1] or following))
         return tuple(named)
+
+    @property
+    def outside(self) -> str:
+        """The first option that names a file or a directory, which other machines may have otherwise."""
+        return next(filter(_OF_FILES.match, self.raw), "")
 
     def spelled(self) -> tuple[str, ...]:
         """The options as both compilers spell them, sorted where order has no meaning."""

@@ -250,6 +250,8 @@ class LocalStore:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
                 stack.callback(os.close, descriptor)
                 _lock(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                # Closing does not let go where a child was forked meanwhile.
+                stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)
             yield
 
     def prune(self) -> None:
@@ -413,9 +415,10 @@ def _open_local(
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         objects.mkdir(mode=0o700, exist_ok=True)
-        why = distrust(objects)
-        if not why and not os.access(objects, os.R_OK | os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, "it is read-only")
+        why = _exposure(directory) or distrust(objects)
+        # One that is read-only serves those who read; the first who writes is told.
+        if not why and not os.access(objects, os.R_OK | os.X_OK):
+            raise OSError(errno.EACCES, "it cannot be read")
     except (FileExistsError, NotADirectoryError):
         warn(_without_cache(objects, "a file is where a directory should be", "move it"))
     except OSError as error:
@@ -430,15 +433,23 @@ def _open_local(
 
 
 def distrust(directory: Path) -> str | None:
-    """Why others could have written what lies in `directory`."""
+    """Why others than this user and root could have written what lies in `directory`."""
     if sys.platform == "win32":
         return None
     status = directory.stat()
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (os.geteuid(), 0):
         return f"it belongs to another user (uid {status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"other users may write there (mode {stat.S_IMODE(status.st_mode):o})"
     return None
+
+
+def _exposure(directory: Path) -> str | None:
+    """Why others could put something else in the place of what lies in `directory`."""
+    mode = directory.stat().st_mode
+    if sys.platform == "win32" or not mode & stat.S_IWOTH or mode & stat.S_ISVTX:
+        return None
+    return f"all users may write to {directory} (mode {stat.S_IMODE(mode):o})"
 
 
 def _without_cache(directory: Path, reason: str, remedy: str) -> str:

@@ -145,8 +145,8 @@ def test_a_gpu_that_nothing_was_built_for_gets_the_whole_unit(on_gpu: Callable[.
 
 @host_compiler
 def test_where_there_is_an_image_nothing_is_compiled(on_gpu: Callable[..., Run]) -> None:
-    script = "kernels.axpy['float'](4, 1.5, None, None, grid=1, block=32)\nprint(len(sys.modules) > 0)"
-    assert on_gpu(script, FAKE_CUDA_CAPABILITY=86).output == ["True"]
+    script = "kernels.axpy['float'](4, 1.5, None, None, grid=1, block=32)\nprint('compiler' if 'cuda_ext.runtime.on_demand' in sys.modules else 'none')"
+    assert on_gpu(script, FAKE_CUDA_CAPABILITY=86).output == ["none"]
 
 
 @host_compiler
@@ -337,6 +337,42 @@ def test_an_instantiation_has_no_variables_of_its_own(on_gpu: Callable[..., Run]
     # A GPU without an image gets all of the unit, variables included.
     assert compilations(run.output) == ["weigh<float> for sm_90"]
     assert int(run.output[-1])
+
+
+@host_compiler
+def test_headers_that_other_machines_have_otherwise_are_not_read(
+    on_gpu: Callable[..., Run], tmp_path: Path
+) -> None:
+    directory = build(tmp_path / "elsewhere", options=[f"-I{tmp_path}"])
+    option = f"-I{tmp_path}"
+    reason = f"kernels.cu was compiled with {option}, and other machines may have other files there"
+    assert on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output == [
+        MISSING.format(reason)
+    ]
+
+
+@host_compiler
+def test_a_template_of_which_nothing_was_built_tells_why(on_gpu: Callable[..., Run]) -> None:
+    (told,) = on_gpu("caught(lambda: kernels['never<int>'])", CUDA_EXT_JIT="0").output
+    assert told == (
+        "KernelNotFoundError: kernels: never<int> was not built ahead; built: none; jit: turned off by "
+        'CUDA_EXT_JIT=0; add "never<int>" to `instantiate` and build again'
+    )
+
+
+@host_compiler
+def test_a_template_is_no_sequence(on_gpu: Callable[..., Run]) -> None:
+    """Python would ask for the instantiations with 0, 1, 2, ... for ever."""
+    script = """
+    for attempt in (list, iter, lambda each: 3 in each, lambda each: [*each]):
+        for each in (kernels.axpy, kernels.ns, kernels.ns.reduce):
+            try:
+                attempt(each)
+            except TypeError:
+                continue
+            print("no TypeError")
+    """
+    assert on_gpu(script).output == []
 
 
 @host_compiler
@@ -670,6 +706,28 @@ def test_writers_that_are_killed_leave_the_old_or_the_new(tmp_path: Path) -> Non
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
+def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    script = """
+    import os, time
+    from pathlib import Path
+    from cuda_ext.store import LocalStore
+    store = LocalStore(Path(sys.argv[1]), 1 << 20, print)
+    with store.alone("ab" * 32):
+        child = os.fork()
+        if not child:
+            time.sleep(30)
+            os._exit(0)
+    began = time.monotonic()
+    with store.alone("ab" * 32):
+        print(time.monotonic() - began < 20)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    """
+    script = script.replace("sys.argv[1]", repr(str(tmp_path / "store")))
+    assert run_script(script, tmp_path).output == ["True"]
+
+
 def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds the lock may be stopped, by a debugger or on another machine."""
     monkeypatch.setattr("cuda_ext.store._PATIENCE", 0.2)
@@ -713,9 +771,25 @@ def test_a_string_is_compiled_once(tmp_path: Path, empty_cache: Path) -> None:
         assert compiled_from_string(tmp_path, **changes)[0] == "compiler", changes
 
 
-def test_options_that_name_directories_are_beyond_the_cache(tmp_path: Path, empty_cache: Path) -> None:
+@pytest.mark.parametrize("option", ["-I{}", "--pre-include={}/a.h", "-include={}/a.h"])
+def test_options_that_name_files_are_beyond_the_cache(tmp_path: Path, empty_cache: Path, option: str) -> None:
+    (tmp_path / "a.h").touch()
     for _ in range(2):
-        assert compiled_from_string(tmp_path, options=[f"-I{tmp_path}"])[0] == "compiler"
+        assert compiled_from_string(tmp_path, options=[option.format(tmp_path)])[0] == "compiler"
+
+
+@pytest.mark.parametrize(
+    "text", ['#include "local.h"', '#define LOCAL "local.h"\n#include LOCAL', '#include "{}/local.h"']
+)
+def test_no_header_changes_unnoticed(
+    tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for type_ in ("int", "double"):
+        (tmp_path / "local.h").write_text(f"typedef {type_} Number;\n")
+        source = text.replace("{}", str(tmp_path)) + "\n__global__ void k(Number* x) {}"
+        made = cuda_ext.compile(source, architectures=["sm_90"])
+        assert cuda_ext.describe(made).kernels[0].signature == f"k({type_}* x)"
 
 
 def test_a_header_that_changes_is_noticed(tmp_path: Path, empty_cache: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -252,15 +253,56 @@ def test_a_file_in_the_way_of_the_cache_is_told(tmp_path: Path, below: str) -> N
 
 
 @needs_mount
-@pytest.mark.parametrize("there", [True, False])
-def test_a_read_only_disk_is_told(tmp_path: Path, there: bool) -> None:
-    with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
-        if there:
-            opened(disk / "cache").put(KEY, CONTENT)
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "ro", "none") as disk:
         warning = goes_on_without(disk / "cache")
-        assert ("it is read-only" if there else "Read-only file system") in warning
+        assert "Read-only file system" in warning
         assert "set CUDA_EXT_CACHE to a directory that can be written" in warning
+
+
+@needs_mount
+def test_a_read_only_cache_serves_those_who_read(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
+        opened(disk).put(KEY, CONTENT)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        store = open_store({"CUDA_EXT_CACHE": str(disk)}, warnings.append)
+        assert store.get(KEY) == CONTENT
+        store.put(KEY, CONTENT)
+        store.prune()
+        assert warnings == []
+        for key in ("00" * 32, "11" * 32):
+            store.put(key, CONTENT)
+            assert store.get(key) is None
+        assert len(warnings) == 1
+        assert "Read-only file system" in warnings[0]
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can become nobody")
+def test_what_root_has_prepared_serves_others() -> None:
+    code = """
+import os, sys
+import platformdirs
+from cuda_ext.store import open_store
+os.setuid(54321)
+print(len(open_store({"CUDA_EXT_CACHE": sys.argv[1]}, print).get(sys.argv[2]) or b""))
+"""
+    with tempfile.TemporaryDirectory() as directory:  # that of pytest is for its user alone
+        opened(Path(directory)).put(KEY, CONTENT)
+        for path in [Path(directory), *Path(directory).rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        assert python(code, directory, KEY).communicate() == (f"{len(CONTENT)}\n", "")
+
+
+@unix
+def test_a_cache_that_others_could_replace_is_not_trusted(tmp_path: Path) -> None:
+    opened(tmp_path / "cache").put(KEY, CONTENT)
+    (tmp_path / "cache").chmod(0o777)
+    assert f"all users may write to {tmp_path / 'cache'} (mode 777); remove it" in goes_on_without(
+        tmp_path / "cache"
+    )
+    (tmp_path / "cache").chmod(0o1777)
+    assert opened(tmp_path / "cache").get(KEY) == CONTENT
 
 
 @needs_mount
@@ -388,7 +430,9 @@ from cuda_ext.store import open_store
 
 store = open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit)
 names = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(1000)]
-for _ in range(30):
+for attempt in itertools.count():
+    if attempt >= 30 and any(Path(sys.argv[1], "objects").glob("??/*")):
+        break
     if (child := os.fork()) == 0:
         random.shuffle(names)
         for name in names:

@@ -84,7 +84,7 @@ class Sources:
         if settings not in self._options:
             self._options[settings] = Options(
                 std=settings.std,
-                define=dict(settings.define),
+                define=dict(sorted(settings.define.items())),
                 raw=settings.options,
                 pre_include=tuple(map(self._headers.resolve, settings.pre_include)),
                 fast_math=settings.fast_math,

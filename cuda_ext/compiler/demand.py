@@ -16,6 +16,9 @@ from cuda_ext.manifest import Source
 
 __all__ = ["Demand"]
 
+# Counted up whenever the same demand would come to another record, in Python and in C++.
+_KEY = "on demand 1"
+
 
 class Demand(NamedTuple):
     """`sources`, with what each is to be instantiated for, as one image for a GPU.
@@ -35,12 +38,14 @@ class Demand(NamedTuple):
 
     def key(self, identity: str) -> str:
         """The key of its record, made by the compiler of that `identity`."""
-        fields: list[Field] = ["on demand 1", identity, str(self.architecture), self.link]
+        fields: list[Field] = [_KEY, identity, str(self.architecture), self.link]
         fields.append(str(len(self.sources)))
         for source in self.sources:
             options = nvrtc_options(source.name, source.options)
             fields += source.name, source.sha256, str(len(options)), *options
-        return key_of(*fields, *self.expressions)
+            expressions = sorted(set(map(normalise, source.instantiate)))
+            fields += str(len(expressions)), *expressions
+        return key_of(*fields)
 
     def __str__(self) -> str:
         what = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 
 from cuda_ext.compiler.architectures import Architecture
@@ -29,13 +30,19 @@ def fulfil(demand: Demand, texts: Mapping[str, bytes], compiler: Compiler) -> Re
     Raises :class:`~cuda_ext.errors.CompilationError`, also for texts that are not those of the build.
     """
     # What reads names and types is imported while the first compilation runs.
-    threading.Thread(target=import_module, args=("cuda_ext.compiler.dwarf",), daemon=True).start()
+    with suppress(RuntimeError):  # there may be no thread to be had
+        threading.Thread(target=_import_reader, daemon=True).start()
     units = [_unit(source, texts) for source in demand.sources]
     target = _target(demand.architecture, compiler)
     making = link_units(demand.link, units, [target]) if demand.link else compile_unit(units[0], [target])
     packed = pack(run_here(making, compiler), "none", "cubin")
     (image,) = packed.unit.images
     return Record(image.architecture, packed.files[image.file], packed.kernels, packed.symbols)
+
+
+def _import_reader() -> None:
+    with suppress(ImportError):  # whoever needs it says so
+        import_module("cuda_ext.compiler.dwarf")
 
 
 def _unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:

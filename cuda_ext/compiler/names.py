@@ -19,8 +19,8 @@ _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long"}
 def normalise(expression: str) -> str:
     """One spelling for expressions that name the same thing in plain sight.
 
-    They may differ in white space, in the side on which ``const`` stands, and in the words for an integer
-    type. Typedefs and default arguments are beyond this.
+    They may differ in white space, in the side on which ``const`` stands, in the words for an integer type,
+    and in whether the global namespace is named. Typedefs and default arguments are beyond this.
 
     >>> normalise(" ns :: reduce< double,256 > ")
     'ns::reduce<double, 256>'
@@ -33,7 +33,7 @@ def normalise(expression: str) -> str:
             tokens.insert(_start_of_type(tokens), token)
         else:
             tokens.append(token)
-    return _joined(_with_plain_integers(tokens))
+    return _joined(_with_plain_integers(tokens)).removeprefix("::")
 
 
 def _is_word(token: str) -> bool:

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -88,19 +88,25 @@ class Nvrtc:
         # On the way to a cubin comes the PTX of its virtual architecture.
         last = min(architectures)
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
-        program, trace = self._run(unit, options)
+        has_lines = _WITH_LINES.intersection(options)
+        program, trace = self._run(unit, options, _nameless_directory() if has_lines else nullcontext())
         return tuple(read_image(a, program.image(a.kind), program.log, trace) for a in architectures)
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
-        program, trace = self._run(unit, [*options, f"-arch=compute_{architecture.target}", "-G"])
+        # Nothing of it ships, wherever it was made.
+        program, trace = self._run(
+            unit, [*options, f"-arch=compute_{architecture.target}", "-G"], nullcontext()
+        )
         survey = survey_of_debug_ptx(program.image("ptx"), {unit.name, *unit.headers})
         names = {expression: program.lowered_name(expression) for expression in unit.instantiate}
         return replace(survey, names=names, trace=trace)
 
-    def _run(self, unit: TranslationUnit, options: list[str]) -> tuple[_Program, Trace]:
-        """Compile `unit`; the program, and its own account of how it came about."""
-        with self._time_trace(unit) as (tracing, spans):
+    def _run(
+        self, unit: TranslationUnit, options: list[str], environment: AbstractContextManager[None]
+    ) -> tuple[_Program, Trace]:
+        """Compile `unit` in that `environment`; the program, and its own account of how it came about."""
+        with environment, self._time_trace(unit) as (tracing, spans):
             for more in ([_MINIMAL], []) if _is_simple(unit) else ([],):
                 program = _Program(self._nvrtc, unit)
                 if succeeded := program.compile([*options, *more, *tracing]):
@@ -212,8 +218,7 @@ class _Program:
     def compile(self, options: Sequence[str]) -> bool:
         """Compile; whether it succeeded. :attr:`log` has the compiler's text either way."""
         arguments = [option.encode() for option in options]
-        with _nameless_directory() if _WITH_LINES.intersection(options) else nullcontext():
-            (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
+        (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return int(status) == 0
 
     @property

@@ -50,7 +50,7 @@ def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
     symbols: dict[str, SurveyedSymbol] = {}
     for unit in _compilation_units(ptx):
         top = unit.get_top_DIE()
-        here = _text(top, "DW_AT_comp_dir") + "/"
+        here = _text(top, "DW_AT_comp_dir").rstrip("/") + "/"
         for die in top.iter_children():
             lowered = _text(die, "DW_AT_MIPS_linkage_name")
             if die.tag == "DW_TAG_subprogram" and lowered in declared:

@@ -7,6 +7,7 @@ can be saved, and launches where there is a GPU. What NVRTC compiled is kept in 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -87,7 +88,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     names = architectures or (["native"] if native else ["all-major"])
     options_of_unit = Options(
         std=std,
-        define=dict(define or {}),
+        define=dict(sorted((define or {}).items())),
         raw=tuple(options),
         fast_math=fast_math,
         relaxed_constexpr=relaxed_constexpr,
@@ -142,15 +143,15 @@ class _Made(NamedTuple):
 
 
 _FORMAT = "cuda-ext compiled 1"
+# Includes that lead to nobody knows which content: by a macro's name, or by an absolute path.
+_UNTOLD = re.compile(rb'#[ \t]*include[ \t]*(?:[A-Za-z_]|[<"](?:/|[A-Za-z]:))')
 
 
 def _key(
     unit: TranslationUnit, name: str, names: Sequence[str], native: Sequence[int], compress: str
 ) -> str | None:
     """The key of all that decides on a module; ``None`` where something else does."""
-    if any("/" in option or "\\" in option for option in unit.options.raw):
-        return None
-    if unit.options.include_directories():
+    if unit.options.outside or any(map(_UNTOLD.search, (unit.source, *unit.headers.values()))):
         return None
     try:
         identity = installed_nvrtc().identity
@@ -205,7 +206,5 @@ def _gather(
         if not place.is_file():
             raise BuildError(f"{os.fspath(source)}: is not a file")
     root = Path(os.path.commonpath([place.parent, *directories]))
-    if text is not None and not directories:
-        return name, text, {}
     rewritten, found = project_headers.gather(place, root, directories, text=text)
     return place.relative_to(root).as_posix(), rewritten, found

@@ -17,6 +17,7 @@ from cuda_ext.errors import (
     LoadError,
     NoImageError,
     PtxTooNewError,
+    ToolchainError,
 )
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
 from cuda_ext.runtime import driver as cuda
@@ -118,10 +119,7 @@ class Library:
         Raises :class:`NoImageError`, or another :class:`~cuda_ext.errors.DriverError`, if that cannot be.
         """
         image = self._image_of(self.manifest.units[entity.unit], device)
-        lowered = self.manifest.lowered_name(entity, image)
-        if lowered is None:
-            raise self._lacking(entity, device, image.architecture)
-        return image, lowered
+        return image, self._lowered_name(entity, image, device)
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(self.manifest.module)
@@ -139,16 +137,22 @@ class Library:
             demand = self.on_demand.instantiations(owner, [entity.expression], device.capability)
             return self._compiled(entity, device, self.on_demand.made(demand))
         try:
-            self._image_of(unit, device)
-        except (NoImageError, PtxTooNewError, DriverTooOldError):
-            if self.on_demand.why_not(unit, device.driver.version):
-                raise
-            made = self.on_demand.made(self.on_demand.whole(unit, device.capability))
-            return self._compiled(entity, device, made)
-        image, lowered = self.image(entity, device)
+            image = self._image_of(unit, device)
+        except (NoImageError, PtxTooNewError, DriverTooOldError) as error:
+            return self._compiled(entity, device, self._made_whole(unit, device, error))
+        lowered = self._lowered_name(entity, image, device)
         return _Found(
             image.file, f"{image.file} ({image.architecture})", lowered, partial(self._content, image), image
         )
+
+    def _made_whole(self, unit: Unit, device: Device, error: DriverError) -> Made:
+        """`unit` compiled for `device`, for which `error` says that there is no image."""
+        if self.on_demand.why_not(unit, device.driver.version):
+            raise error
+        try:
+            return self.on_demand.made(self.on_demand.whole(unit, device.capability))
+        except ToolchainError as reason:
+            raise type(error)(f"{error}; jit: {reason}") from None
 
     def _compiled(self, entity: Kernel | Symbol, device: Device, made: Made) -> _Found:
         record = made.record
@@ -164,6 +168,12 @@ class Library:
         return image_for(
             self.manifest, unit, device.capability, driver, lambda: self.on_demand.why_not(unit, driver)
         )
+
+    def _lowered_name(self, entity: Kernel | Symbol, image: Image, device: Device) -> str:
+        lowered = self.manifest.lowered_name(entity, image)
+        if lowered is None:
+            raise self._lacking(entity, device, image.architecture)
+        return lowered
 
     def _lacking(self, entity: Kernel | Symbol, device: Device, architecture: str) -> NoImageError:
         """The image of that architecture, which `device` takes, lacks `entity`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.compiler.names import normalise, plain_name
-from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError
+from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError, ToolchainError
 from cuda_ext.runtime.driver import open_driver
 from cuda_ext.runtime.hints import did_you_mean
 from cuda_ext.runtime.kernel import Kernel
@@ -40,7 +41,7 @@ def item(library: Library, namespace: str, expression: str) -> Found:
     """
     if not isinstance(expression, str):
         raise TypeError(f"expected a C++ name expression, found {expression!r}")
-    name = _qualified(namespace, normalise(expression).removeprefix("::"))
+    name = _qualified(namespace, normalise(expression))
     if kernel := library.index.expressions.get(name):
         return _kernel(library, kernel)
     if overloads := [
@@ -83,7 +84,7 @@ def _found(library: Library, name: str) -> Found:
                 return Symbol(library, _only(library, symbols))
             if namespace is not None:
                 return namespace
-            if library.manifest.embedded and library.on_demand.owner(name):
+            if library.manifest.embedded and "<" not in name and library.on_demand.owner(name):
                 return KernelTemplate(library, name, (), None)
             raise _not_found(library, name)
         case kernels:
@@ -121,7 +122,10 @@ def _compiled(library: Library, name: str) -> manifest.Kernel:
     unit = library.manifest.units[owner.unit]
     if reason := library.on_demand.why_not(unit, device.driver.version):
         raise _not_found(library, name, reason)
-    return library.instantiation(name, owner, device)
+    try:
+        return library.instantiation(name, owner, device)
+    except ToolchainError as error:
+        raise _not_found(library, name, str(error)) from None
 
 
 def _variants(library: Library, variants: manifest.Variants) -> Kernel:
@@ -162,6 +166,8 @@ class Namespace:
                 raise AttributeError(name)
             return attribute(self.__library, self.__name, name)
 
+    __iter__ = None  # or Python would ask for 0, 1, 2, ...
+
     def __getitem__(self, expression: str) -> Any:
         return item(self.__library, self.__name, expression)
 
@@ -198,6 +204,8 @@ class KernelTemplate:
         self.__items: dict[str, Any] = {}
         self.__chosen: dict[tuple[object, ...], Kernel] = {}
 
+    __iter__ = None  # or Python would compile the instantiations for 0, 1, 2, ...
+
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
         """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
 
@@ -222,6 +230,8 @@ class KernelTemplate:
         """
         from cuda_ext.runtime.preparation import prepare_library  # few programs do
 
+        if isinstance(instantiations, str):
+            raise TypeError(f'expected a list; write ["{instantiations}"]')
         return prepare_library(self.__library, list(map(self.__expression, instantiations)), architectures)
 
     def __expression(self, arguments: TemplateArguments) -> str:
@@ -270,18 +280,22 @@ def _is_dunder(name: str) -> bool:
 def _spelled(argument: str | int) -> str:
     if isinstance(argument, bool):
         return str(argument).lower()
-    if isinstance(argument, (str, int)):
-        return str(argument)
-    raise TypeError(f"expected a template argument as C++ spells it, found {argument!r}")
+    if isinstance(argument, str):
+        return argument
+    try:
+        return str(operator.index(argument))
+    except TypeError:
+        raise TypeError(f"expected a template argument as C++ spells it, found {argument!r}") from None
 
 
 def _not_found(library: Library, name: str, why_not_compiled: str = "") -> KernelNotFoundError:
     index = library.index
     module = library.manifest.module
     plain = plain_name(name)
-    if kernels := index.kernels.get(plain):
-        built = _listed(kernel.expression for kernel in kernels)
-        if "<" in name and not any("<" in kernel.expression for kernel in kernels):
+    kernels = index.kernels.get(plain, ())
+    if kernels or (why_not_compiled and library.on_demand.owner(name)):
+        built = _listed(kernel.expression for kernel in kernels) or "none"
+        if kernels and "<" in name and not any("<" in kernel.expression for kernel in kernels):
             return KernelNotFoundError(f"{module}: {plain} is not a template; built: {built}")
         jit = f"jit: {why_not_compiled}; " if why_not_compiled else ""
         return KernelNotFoundError(

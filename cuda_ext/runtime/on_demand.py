@@ -54,7 +54,8 @@ class OnDemand:
         self._manifest = manifest
         self._read = read
         self._made: Prepared[str, Made] = Prepared()
-        self._locks: Prepared[str, threading.Lock] = Prepared()
+        # A signal's handler may ask for what its thread is compiling.
+        self._locks: Prepared[str, threading.RLock] = Prepared()
 
     def why_not(self, unit: Unit | None = None, driver: tuple[int, int] | None = None) -> str:
         """Why nothing can be compiled, or not `unit`, or not for `driver`; empty if it can."""
@@ -62,8 +63,13 @@ class OnDemand:
             return "off"
         if os.environ.get("CUDA_EXT_JIT") == "0":
             return "turned off by CUDA_EXT_JIT=0"
-        if unit and not all(_is_known(source) for source in unit.sources):
-            return f"nobody knows how {unit.title} was compiled"
+        for source in unit.sources if unit else ():
+            if not _is_known(source):
+                return f"nobody knows how {source.name} was compiled"
+            if option := source.options.outside:
+                return (
+                    f"{source.name} was compiled with {option}, and other machines may have other files there"
+                )
         try:
             nvrtc = installed_nvrtc()
         except ToolchainError as error:
@@ -82,24 +88,24 @@ class OnDemand:
         """
         name = plain_name(expression)
         built = {k.unit for k in self._manifest.kernels if plain_name(k.expression) == name}
+        # With split instantiations, one source makes several units.
         owners = {
-            source.name: Owner(
-                index, source.name
-            )  # with split instantiations, one source makes several units
+            source.name: Owner(index, source.name)
             for index, unit in reversed(list(enumerate(self._manifest.units)))
             for source in unit.sources
             if source.name.endswith(".cu") and _is_known(source) and (not built or index in built)
         }
-        if not built or len(owners) > 1:
+        found = list(owners)
+        if not built or len(found) > 1:
             plain = name.rpartition("::")[2]
-            in_sources = [s for s in owners if plain in self._kernels_in(s)]
-            owners = {s: owners[s] for s in in_sources or owners if in_sources or self._reaches(s, plain)}
-        if len(owners) > 1:
+            found = [source for source in owners if plain in self._kernels_in(source)]
+            found = found or [source for source in owners if self._reaches(source, plain)]
+        if len(found) > 1:
             raise KernelNotFoundError(
-                f"{self._manifest.module}: {expression} was not built ahead, and {' and '.join(owners)} each "
+                f"{self._manifest.module}: {expression} was not built ahead, and {' and '.join(found)} each "
                 f"define {name}; add it to `instantiate` of one of them and build again"
             )
-        return next(iter(owners.values()), None)
+        return owners[found[0]] if found else None
 
     def instantiations(self, owner: Owner, expressions: Sequence[str], capability: int) -> Demand:
         """The demand for `expressions` of kernels that `owner` defines, on a GPU of that capability.
@@ -126,8 +132,7 @@ class OnDemand:
 
     def known(self, demand: Demand) -> Made | None:
         """The record of `demand`, if there is one."""
-        key = demand.key(installed_nvrtc().identity)
-        return self._made.get(key) or _kept(key)
+        return self._known(demand.key(installed_nvrtc().identity))
 
     def made(self, demand: Demand) -> Made:
         """The record of `demand`, which is compiled if there is none.
@@ -136,9 +141,9 @@ class OnDemand:
         """
         key = demand.key(installed_nvrtc().identity)
         if key not in self._made:
-            with self._locks.once(key, threading.Lock):
-                if key not in self._made:
-                    self._made[key] = _kept(key) or self._compiled_alone(key, demand)
+            with self._locks.once(key, threading.RLock):
+                if self._known(key) is None:
+                    self._made[key] = self._compiled_alone(key, demand)
         return self._made[key]
 
     def refer(self, demands: Iterable[Demand], made: Made) -> None:
@@ -155,9 +160,23 @@ class OnDemand:
         architecture = Architecture("cubin", capability, "a" if is_special else "")
         return Demand(sources, architecture, self._manifest.module if is_linked else None)
 
+    def _known(self, key: str) -> Made | None:
+        """The record under `key`; many a key leads to the same."""
+        if key not in self._made:
+            found = _kept(key)
+            if isinstance(found, Record):
+                self._made[key] = Made(key, found)
+            elif found and re.fullmatch("[0-9a-f]{64}", found):
+                # A reference leads to a record, and never to another reference.
+                if found not in self._made and isinstance(record := _kept(found), Record):
+                    self._made[found] = Made(found, record)
+                if found in self._made:
+                    self._made[key] = self._made[found]
+        return self._made.get(key)
+
     def _compiled_alone(self, key: str, demand: Demand) -> Made:
         with user_cache.alone(key):
-            return _kept(key) or self._compiled(key, demand)
+            return self._known(key) or self._compiled(key, demand)
 
     def _compiled(self, key: str, demand: Demand) -> Made:
         from cuda_ext.compiler.fulfil import fulfil  # where nothing is compiled, the compiler is not needed
@@ -200,14 +219,10 @@ def _nvrtc() -> Compiler:
     return Nvrtc()
 
 
-def _kept(key: str) -> Made | None:
-    """What the cache has under `key`. A reference leads to a record, and never to another reference."""
+def _kept(key: str) -> Record | str | None:
+    """What the cache has under `key`: a record, or the key of one."""
     content = user_cache.find(key)
-    found = read_record(content) if content is not None else None
-    if isinstance(found, str) and re.fullmatch("[0-9a-f]{64}", found):
-        key, content = found, user_cache.find(found)
-        found = read_record(content) if content is not None else None
-    return Made(key, found) if isinstance(found, Record) else None
+    return read_record(content) if content is not None else None
 
 
 def _tell(what: str) -> None:

@@ -49,8 +49,6 @@ def prepare(
     """
     if not isinstance(module, KernelModule):
         raise TypeError(f"expected a module of kernels, found {module!r}")
-    if isinstance(expressions, str) or isinstance(architectures, str):
-        raise TypeError("expected lists of strings, found a string")
     return prepare_library(library_of(module), expressions, architectures)
 
 
@@ -58,9 +56,11 @@ def prepare_library(
     library: Library, expressions: Sequence[str] | None, architectures: Sequence[str] | None
 ) -> Preparation:
     """The same for what is behind a module."""
+    if isinstance(expressions, str) or isinstance(architectures, str):
+        raise TypeError("expected lists of strings, found a string")
     if reason := library.on_demand.why_not():
         raise BuildError(f"{library.manifest.module}: nothing is compiled on demand: jit: {reason}")
-    names = None if expressions is None else [normalise(e).removeprefix("::") for e in expressions]
+    names = None if expressions is None else list(map(normalise, expressions))
     compiled: list[str] = []
     known: list[str] = []
     for capability in _capabilities(architectures):
@@ -85,7 +85,7 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
         if not re.fullmatch("sm_[0-9]{2,3}", name):
             raise BuildError(f"architectures: {name!r} stands for no GPU; spell them as sm_90")
         capabilities.append(int(name.removeprefix("sm_")))
-    return capabilities
+    return list(dict.fromkeys(capabilities))
 
 
 def _demands(library: Library, names: Sequence[str] | None, capability: int) -> dict[Demand, list[Demand]]:

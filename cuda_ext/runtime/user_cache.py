@@ -11,7 +11,7 @@ import warnings
 from contextlib import AbstractContextManager
 from functools import cache
 
-from cuda_ext.errors import CacheWarning, StoreError
+from cuda_ext.errors import BuildError, CacheWarning, StoreError
 from cuda_ext.store import LocalStore, NullStore, open_local_store
 
 __all__ = ["alone", "find", "keep"]
@@ -44,7 +44,11 @@ def _store() -> LocalStore | NullStore:
 @cache
 def _opened(location: str, size: str) -> LocalStore | NullStore:
     environ = {**os.environ, "CUDA_EXT_CACHE": location, "CUDA_EXT_CACHE_SIZE": size}
-    return open_local_store(environ, _warn_once)
+    try:
+        return open_local_store(environ, _warn_once)
+    except BuildError as error:  # a size that is none, or a package that is missing
+        _warn_once(f"compiling goes on without a cache: {error}")
+        return NullStore()
 
 
 @cache
