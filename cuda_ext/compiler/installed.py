@@ -38,7 +38,7 @@ def installed_nvrtc() -> InstalledNvrtc:
     """NVRTC as it would be loaded. Raises :class:`~cuda_ext.errors.ToolchainError` if there is none."""
     library = next(iter(library_files("nvrtc")), None) or _loaded()
     major = int(library.name.removeprefix("libnvrtc.so.").removeprefix("nvrtc64_")[:2])
-    headers = [d / name for d in toolkit.header_directories(major) for name in _OF_VERSIONS]
+    headers = [d / name for d in toolkit.header_directories(major, library) for name in _OF_VERSIONS]
     told = [*_told(library), *(field for header in headers if header.is_file() for field in _told(header))]
     return InstalledNvrtc(library, major, key_of("nvrtc", *told))
 

@@ -66,7 +66,7 @@ class Nvrtc:
         if not bundled and (major, minor) >= (13, 3) and hasattr(self._nvrtc, "nvrtcInstallBundledHeaders"):
             bundled = toolkit.unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
-        return own + toolkit.header_directories(major)
+        return own + toolkit.header_directories(major, next(iter(self.files()), None))
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         return [*unit.options.include_directories(), *self.header_directories]

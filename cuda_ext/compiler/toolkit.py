@@ -30,10 +30,13 @@ __all__ = [
 ]
 
 
-def header_directories(major: int) -> list[Path]:
-    """Include directories of the installed CUDA packages of that major version, CCCL's among them."""
+def header_directories(major: int, library: Path | None = None) -> list[Path]:
+    """Include directories of the installed CUDA packages of that major version, CCCL's among them.
+
+    Those of the toolkit that `library` is from come last.
+    """
     found = []
-    for directory in _roots(major):
+    for directory in (*_roots(major), *([library.parent.parent] if library else [])):
         for include in (directory / "include", directory / "include" / "cccl"):
             if include.is_dir() and include not in found:
                 found.append(include)
