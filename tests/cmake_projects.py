@@ -32,7 +32,7 @@ project(app LANGUAGES CXX)
 find_package(CudaExt REQUIRED)
 """
 MODULE = """cuda_ext_add_module(app_kernels NAME app.kernels
-  SOURCES device/*.cu ARCHITECTURES 90-real INSTANTIATE "axpy<float>")
+  SOURCES device/*.cu ARCHITECTURES 90-real INSTANTIATE "axpy<float>" JIT FALSE)
 """
 APPLICATION = """add_executable(app main.cpp)
 target_link_libraries(app PRIVATE app_kernels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -49,6 +50,14 @@ def write_cpp(package: Package, directory: Path, embed: cpp.Embed = "incbin") ->
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
     return module
+
+
+def without_compiler(directory: Path, module: cpp.CppModule) -> list[Path]:
+    """The sources of `module` below `directory`, without compilation on demand, which takes long to compile."""
+    sources = [directory / name for name in module.sources]
+    text = sources[1].read_text(encoding="utf-8").replace("on_demand.hpp", "data.hpp")
+    sources[1].write_text(re.sub(r"demand\) \{.*\}", ") {}", text), encoding="utf-8")
+    return sources
 
 
 def compile_cpp(*arguments: str | Path, check: bool = True) -> str:

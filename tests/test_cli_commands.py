@@ -18,7 +18,7 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     name = "cuda-ext" if door == SCRIPT else "python -m cuda_ext"
     assert output.startswith(f"Usage: {name} [OPTIONS] COMMAND [ARGS]...\n")
     commands = output.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in commands] == ["cache", "cmake-dir", "prepare"]
+    assert [line.split()[0] for line in commands] == ["cache", "cmake-dir", "inspect", "prepare"]
     assert not any(line.endswith("...") for line in commands)
 
 
@@ -38,6 +38,8 @@ def test_the_version_is_told() -> None:
         ["cache", "clear", "--older-than", "-1"],
         ["cache", "clear", "--older-than", "yesterday"],
         ["cmake-dir", "more"],
+        ["inspect"],
+        ["inspect", "one", "two", "three"],
         ["prepare"],
     ],
     ids=" ".join,

@@ -45,7 +45,7 @@ def header(package: Package) -> str:
 
 def source(package: Package, include_dirs: Sequence[str] = ()) -> str:
     made = render(package, include_dirs=include_dirs)
-    return made.files[made.source].decode()
+    return made.files[made.sources[0]].decode()
 
 
 def packaged(made: Manifest, files: dict[str, bytes], texts: dict[str, bytes] | None = None) -> Package:
@@ -79,8 +79,9 @@ WHOLE = packaged(SAMPLE, FILES, TEXTS)
 
 def test_files_lie_where_includes_and_build_tools_look_for_them():
     made = render(WHOLE)
-    assert set(made.files) == {"include/sample/kernels.h", "kernels.cpp"}
-    assert (made.header, made.source) == ("include/sample/kernels.h", "kernels.cpp")
+    assert set(made.files) == {"include/sample/kernels.h", "kernels.cpp", "kernels.on_demand.cpp"}
+    assert made.header == "include/sample/kernels.h"
+    assert made.sources == ("kernels.cpp", "kernels.on_demand.cpp")
     literals = {f"kernels.{i}.inc" for i in range(len(FILES) + len(TEXTS))}
     assert set(render(WHOLE, "literal").files) == {*made.files, *literals}
     assert set(render(package_of(name="alone")).files) == {"include/alone.h", "alone.cpp"}
@@ -97,7 +98,7 @@ def test_the_same_package_gives_the_same_bytes(embed):
 def test_the_source_is_another_one_when_anything_in_it_is(embed, name):
     changed = Package(WHOLE.name, {**WHOLE.files, name: WHOLE.files[name][:-1] + b"x"})
     before, after = render(WHOLE, embed), render(changed, embed)
-    assert after.files[after.source] != before.files[before.source]
+    assert after.files[after.sources[0]] != before.files[before.sources[0]]
     assert after.files[after.header] == before.files[before.header]
 
 
@@ -467,7 +468,7 @@ def test_an_overload_of_exactly_these_types_goes_before_the_others(tmp_path):
     made = write_cpp(package, tmp_path)
     program = tmp_path / "program"
     include = f"-I{tmp_path / 'include'}"
-    compile_cpp(include, CPP / "header_overloads.cpp", tmp_path / made.source, "-o", program, "-ldl")
+    compile_cpp(include, CPP / "header_overloads.cpp", tmp_path / made.sources[0], "-o", program, "-ldl")
     environment = {"LD_LIBRARY_PATH": ""}
     told = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
     assert told.splitlines() == [
@@ -484,7 +485,7 @@ def test_modules_live_side_by_side_and_nothing_of_them_is_seen(tmp_path):
     for name, parameter in (("one", "integer 4 int n"), ("two", "float 4 float a")):
         package = package_of(kernel("axpy<float>", parameter), kernel("plain"), name=f"{name}.kernels")
         made = write_cpp(package, tmp_path / name)
-        sources.append(tmp_path / name / made.source)
+        sources.append(tmp_path / name / made.sources[0])
     includes = [f"-I{tmp_path / name / 'include'}" for name in ("one", "two")]
     both = CPP / "header_side_by_side.cpp"
     compile_cpp(*includes, "-DUSE=use_in_other", "-c", both, "-o", tmp_path / "other.o")
@@ -503,7 +504,7 @@ def test_modules_live_side_by_side_and_nothing_of_them_is_seen(tmp_path):
 @pytest.mark.host_compiler
 def test_nothing_runs_before_main(tmp_path):
     made = write_cpp(WHOLE, tmp_path, "literal")
-    compile_cpp("-O0", "-S", tmp_path / made.source, "-o", tmp_path / "kernels.s")
+    compile_cpp("-O0", "-S", tmp_path / made.sources[0], "-o", tmp_path / "kernels.s")
     assembly = (tmp_path / "kernels.s").read_text()
     assert "_GLOBAL__sub_I" not in assembly
     assert "init_array" not in assembly

@@ -229,8 +229,8 @@ def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
             {"capability": 100},
             [
                 "PtxTooNewError 0: sample.kernels: of device/axpy.cu only PTX (compute_90) fits this GPU; "
-                "CUDA 13.5 made it, and the NVIDIA driver reads PTX up to CUDA 13.0; upgrade the driver, "
-                "or add this GPU to architectures and build again"
+                "CUDA 13.5 made it, and the NVIDIA driver reads PTX up to CUDA 13.0; jit: off; upgrade the "
+                "driver, or add this GPU to architectures and build again"
             ],
         ),
         (
@@ -502,7 +502,7 @@ def test_a_library_is_unloaded_with_the_last_that_uses_it(run: Program) -> None:
         ),
         (
             "named:axpy<int>",
-            "sample.kernels: axpy<int> was not built ahead; built: axpy<float>, axpy<double>; "
+            "sample.kernels: axpy<int> was not built ahead; built: axpy<float>, axpy<double>; jit: off; "
             'add "axpy<int>" to `instantiate` and build again',
         ),
         (

@@ -18,20 +18,28 @@ from cuda_ext.build.cpp_header import Header
 from cuda_ext.build.embedding import Embedded, literal, quoted
 from cuda_ext.build.generate import Package
 from cuda_ext.build.rendering import render as render_template
-from cuda_ext.manifest import Kernel, Manifest, Symbol, Unit
+from cuda_ext.compiler.headers import closure
+from cuda_ext.compiler.nvrtc_options import nvrtc_options
+from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 
-__all__ = ["CppModule", "Embed", "render"]
+__all__ = ["CppModule", "Embed", "render", "source_names"]
 
 Embed = Literal["incbin", "literal"]
 
 
 @dataclass(frozen=True)
 class CppModule:
-    """The files of a module in C++ by path, among them ``header`` below ``include``, and ``source``."""
+    """The files of a module in C++ by path, among them ``header`` below ``include``, and ``sources``."""
 
     header: str
-    source: str
+    sources: tuple[str, ...]
     files: Mapping[str, bytes]
+
+
+def source_names(module: str, jit: bool) -> tuple[str, ...]:
+    """The names of the sources of `module`: what it holds and, with `jit`, what compiles on demand."""
+    stem = module.rpartition(".")[2]
+    return f"{stem}.cpp", *([f"{stem}.on_demand.cpp"] if jit else [])
 
 
 def render(package: Package, include_dirs: Sequence[str], package_directory: Path, embed: Embed) -> CppModule:
@@ -45,34 +53,52 @@ def render(package: Package, include_dirs: Sequence[str], package_directory: Pat
     stem = header.path.rpartition("/")[2].removesuffix(".h")
     source = _source(manifest, package, include_dirs, package_directory)
     context = {"header": header, "source": source, "example": _example(header), "stem": stem, "embed": embed}
-    files = {
-        f"include/{header.path}": render_template("module.h.j2", context).encode(),
-        f"{stem}.cpp": render_template("module.cpp.j2", context).encode(),
-    }
+    sources = source_names(manifest.module, manifest.embedded is not None)
+    files = {f"include/{header.path}": render_template("module.h.j2", context).encode()}
+    for name, template in zip(sources, ("module.cpp.j2", "module.on_demand.cpp.j2"), strict=False):
+        files[name] = render_template(template, context).encode()
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(source.embedded)}
-    return CppModule(f"include/{header.path}", f"{stem}.cpp", files)
+    return CppModule(f"include/{header.path}", sources, files)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """All that the text of a source shows; ``sources`` and ``headers`` have C++ for the text by name."""
+    """All that the text of a source shows; ``sources`` and ``headers`` have C++ for the text by name.
+
+    ``prefix`` begins the names that the linker sees.
+    """
 
     manifest: Manifest
+    prefix: str
     embedded: tuple[Embedded, ...]
     units: tuple[_Unit, ...]
     kernels: tuple[_Entity, ...]
     symbols: tuple[_Entity, ...]
     sources: Mapping[str, str]
     headers: Mapping[str, str]
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """How a source is compiled on demand; ``headers`` are places among those of the module."""
+
+    described: Source
+    options: Sequence[str]
+    headers: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """``images`` are architectures with the names and sizes of what holds them."""
+    """``images`` are architectures with the names and sizes of what holds them.
+
+    ``recipes`` is empty where nobody knows how its sources were compiled.
+    """
 
     index: int
     sources: str
+    recipes: tuple[_Recipe, ...]
     images: tuple[tuple[str, str, int], ...]
     version: int
     ptx_version: int
@@ -91,7 +117,6 @@ class _Entity:
 def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], directory: Path) -> _Source:
     images = dict.fromkeys(image.file for unit in manifest.units for image in unit.images)
     texts = [f"sources/{name}" for name in manifest.embedded or ()]
-    # Such names are seen by the linker, and so have to be the module's own.
     prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
     embedded = {
         file: Embedded(
@@ -104,33 +129,66 @@ def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], d
     }
     compiled = {source.name for unit in manifest.units for source in unit.sources}
     sources = {name: embedded[f"sources/{name}"].name for name in manifest.embedded or ()}
-    headers = [name for name in sources if name not in compiled or _is_included(name, package)]
+    before = {
+        name for unit in manifest.units for source in unit.sources for name in source.options.pre_include
+    }
+    headers = [n for n in sources if n not in compiled or n in before or _is_included(n, package)]
     # One text under two names would be two headers to #pragma once.
     forwarding = {
         alias: quoted(f'#include "{name}"\n') for alias, name in _aliases(headers, include_dirs).items()
     }
     return _Source(
         manifest=manifest,
+        prefix=prefix,
         embedded=tuple(embedded.values()),
-        units=tuple(_unit(i, unit, manifest, embedded) for i, unit in enumerate(manifest.units)),
+        units=tuple(
+            _unit(i, unit, manifest, embedded, _recipes(unit, package, headers))
+            for i, unit in enumerate(manifest.units)
+        ),
         kernels=tuple(_entity(i, kernel, manifest) for i, kernel in enumerate(manifest.kernels)),
         symbols=tuple(_entity(i, symbol, manifest) for i, symbol in enumerate(manifest.symbols)),
         sources={name: text for name, text in sources.items() if name in compiled},
         headers={name: sources[name] for name in headers} | forwarding,
+        link=manifest.module
+        if any(source.options.relocatable for unit in manifest.units for source in unit.sources)
+        else None,
     )
+
+
+def _recipes(unit: Unit, package: Package, headers: Sequence[str]) -> tuple[_Recipe, ...]:
+    prefix = "sources/"
+    texts = {
+        file.removeprefix(prefix): text for file, text in package.files.items() if file.startswith(prefix)
+    }
+    if not all(source.name in texts and source.sha256 for source in unit.sources):
+        return ()
+    recipes = []
+    for source in unit.sources:
+        others = {name: text for name, text in texts.items() if name != source.name}
+        reached = closure(texts[source.name], source.options.pre_include, others)
+        options = nvrtc_options(source.name, source.options)
+        recipes.append(_Recipe(source, options, [headers.index(name) for name in reached]))
+    return tuple(recipes)
 
 
 def _ascii(name: str) -> str:
     return "".join(c if c.isascii() else f"_u{ord(c):x}" for c in name)
 
 
-def _unit(index: int, unit: Unit, manifest: Manifest, embedded: Mapping[str, Embedded]) -> _Unit:
+def _unit(
+    index: int,
+    unit: Unit,
+    manifest: Manifest,
+    embedded: Mapping[str, Embedded],
+    recipes: tuple[_Recipe, ...],
+) -> _Unit:
     major, minor = map(int, manifest.version.split("."))
     version = 1000 * major + 10 * minor
     in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
     return _Unit(
         index=index,
         sources=unit.title,
+        recipes=recipes,
         images=tuple(
             (image.architecture, embedded[image.file].name, len(embedded[image.file].content))
             for image in unit.images

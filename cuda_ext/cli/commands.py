@@ -11,6 +11,7 @@ import cuda_ext
 from cuda_ext.cli.cache import cache
 from cuda_ext.cli.cmake_dir import cmake_dir
 from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.inspect import inspect
 from cuda_ext.cli.prepare import prepare
 from cuda_ext.errors import CudaExtError
 
@@ -38,5 +39,6 @@ def commands() -> None:
 
 
 commands.add_command(cache)
+commands.add_command(inspect)
 commands.add_command(prepare)
 commands.command("cmake-dir")(cmake_dir)

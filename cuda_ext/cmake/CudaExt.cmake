@@ -142,12 +142,11 @@ function(cuda_ext_add_module target)
 
   set(package "${directory}/python/${cuda_ext_path}")
   set(header "${directory}/include/${cuda_ext_path}.h")
-  cmake_path(GET cuda_ext_path FILENAME stem)
-  set(code "${directory}/${stem}.cpp")
+  list(TRANSFORM cuda_ext_code PREPEND "${directory}/" OUTPUT_VARIABLE code)
   # The files themselves stay untouched while their content does, so that nothing is compiled again.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
-    BYPRODUCTS "${header}" "${code}" "${package}/manifest.json"
+    BYPRODUCTS "${header}" ${code} "${package}/manifest.json"
     COMMAND ${door} generate "${directory}" "${directory}/module.stamp" "${directory}/module.stamp.d"
     DEPENDS ${stamps} "${directory}/module.json"
     DEPFILE "${directory}/module.stamp.d"
@@ -160,7 +159,7 @@ function(cuda_ext_add_module target)
   add_library(${target} STATIC)
   add_dependencies(${target} ${target}_generate)
   target_sources(${target}
-    PRIVATE "${code}"
+    PRIVATE ${code}
     PUBLIC FILE_SET HEADERS BASE_DIRS "${directory}/include" "${include}" FILES "${header}" ${loader})
   target_compile_features(${target} PUBLIC cxx_std_17)
   target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})

@@ -15,15 +15,26 @@ from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedS
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Parameter
 
-__all__ = ["Binding", "Cubin", "read_cubin", "survey_of_cubin"]
+__all__ = [
+    "CODE",
+    "FUNCTION",
+    "KERNEL_INFO",
+    "PARAMETER_BANK",
+    "Binding",
+    "Cubin",
+    "attributes",
+    "read_cubin",
+    "survey_of_cubin",
+]
 
 Binding = Literal["local", "global", "weak"]
 
-_PARAMETER_BANK = ".nv.constant0."
-_KERNEL_INFO = ".nv.info."
-_CODE = ".text."
-# An attribute of .nv.info is a format byte, an attribute byte and 16 bits; this format is followed by as
-# many bytes as those 16 bits say.
+# Sections of each kernel; its name follows.
+KERNEL_INFO = ".nv.info."
+CODE = ".text."
+PARAMETER_BANK = ".nv.constant0."
+# An attribute of .nv.info is a format byte, an attribute byte and 16 bits, which are its value; only with
+# this format they say how many bytes follow, and these are.
 _SIZED = 0x04
 _KPARAM_INFO = 0x17
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
@@ -31,7 +42,7 @@ _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
 # Types and bindings of symbols, from the ELF standard; the second type of variables is CUDA's own, in
 # relocatable code.
-_FUNCTION = 2
+FUNCTION = 2
 _VARIABLE_TYPES = (1, 13)
 _BINDINGS: dict[int, Binding] = {0: "local", 2: "weak"}
 
@@ -73,25 +84,36 @@ def survey_of_cubin(cubin: bytes) -> Survey:
     )
 
 
+def attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
+    """The attributes in a section ``.nv.info``, be it of a kernel or of all: their numbers and values."""
+    data = bytes(info.data) if info else b""
+    position = 0
+    while position + 4 <= len(data):
+        form, attribute, size = struct.unpack_from("<BBH", data, position)
+        end = position + 4 + size * (form == _SIZED)
+        yield attribute, data[position + 4 : end] if form == _SIZED else data[position + 2 : end]
+        position = end
+
+
 def _read(elf: Elf) -> Cubin:
     by_name = {section.name: section for section in elf.sections}
     # Kernels are what has a bank of parameters.
-    names = sorted(n.removeprefix(_PARAMETER_BANK) for n in by_name if n.startswith(_PARAMETER_BANK))
+    names = sorted(n.removeprefix(PARAMETER_BANK) for n in by_name if n.startswith(PARAMETER_BANK))
     variables: dict[str, PtxVariable] = {}
     defined: dict[str, Binding] = {}
     undefined: set[str] = set()
     for symbol in elf.symbols():
         if symbol.section == 0:
             undefined.add(symbol.name)
-        elif symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
+        elif symbol.type in (FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
             place = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
             if symbol.type in _VARIABLE_TYPES and (space := _space(place)):
                 variables[symbol.name] = PtxVariable(symbol.name, space, symbol.size)
     return Cubin(
         target=_target(elf),
-        kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},
-        code={name: by_name[_CODE + name].size for name in names if _CODE + name in by_name},
+        kernels={name: _parameters(by_name.get(KERNEL_INFO + name)) for name in names},
+        code={name: by_name[CODE + name].size for name in names if CODE + name in by_name},
         variables=variables,
         defined=defined,
         undefined=frozenset(undefined),
@@ -117,7 +139,7 @@ def _target(elf: Elf) -> Architecture | None:
 def _parameters(info: Section | None) -> tuple[Parameter, ...]:
     """The parameters of the kernel that the section `info` is about."""
     slots = []
-    for attribute, payload in _attributes(bytes(info.data) if info else b""):
+    for attribute, payload in attributes(info):
         if attribute == _KPARAM_INFO:
             _, ordinal, offset, packed = struct.unpack_from("<IHHI", payload)
             slots.append((ordinal, offset, packed >> 18))
@@ -125,13 +147,3 @@ def _parameters(info: Section | None) -> tuple[Parameter, ...]:
         Parameter(f"arg{ordinal}", f"unsigned char[{size}]", "opaque", size, offset)
         for ordinal, offset, size in sorted(slots)
     )
-
-
-def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    while position + 4 <= len(info):
-        form, attribute, size = struct.unpack_from("<BBH", info, position)
-        position += 4
-        if form == _SIZED:
-            yield attribute, info[position : position + size]
-            position += size

@@ -28,12 +28,16 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A symbol. ``section`` is a number, 0 where it is not defined; the highest numbers are no sections."""
+    """A symbol. ``section`` is a number, 0 where it is not defined; the highest numbers are no sections.
+
+    ``value`` is the place within the section.
+    """
 
     name: str
     binding: int
     type: int
     section: int
+    value: int
     size: int
 
 
@@ -54,8 +58,8 @@ class Elf:
         if table is None or strings is None:
             raise ValueError("it has no symbols")
         names = bytes(strings.data)
-        for name, info, _, section, _, size in _SYMBOL.iter_unpack(table.data):
-            yield Symbol(_text(names, name), info >> 4, info & 0xF, section, size)
+        for name, info, _, section, value, size in _SYMBOL.iter_unpack(table.data):
+            yield Symbol(_text(names, name), info >> 4, info & 0xF, section, value, size)
 
 
 def read_elf(data: bytes) -> Elf:

@@ -63,7 +63,7 @@ typedef struct Symbol {
 typedef struct Library {
   int kernel_count, symbol_count;
   Kernel kernels[64];
-  Symbol symbols[32];
+  Symbol symbols[1024];
 } Library;
 
 typedef struct Context {

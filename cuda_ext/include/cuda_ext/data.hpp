@@ -63,7 +63,8 @@ struct ParameterData {
   std::size_t size;
 };
 
-// A kernel, or one instantiation of a template. `lowered` is its name in all images but those in `exceptions`.
+// A kernel, or one instantiation of a template. `lowered` is its name in all images but those in
+// `exceptions`.
 struct KernelData {
   const char* expression;
   const char* lowered;
@@ -89,17 +90,19 @@ struct SourceData {
 };
 
 // Device headers, in the form in which nvrtcCreateProgram takes them. Each is there under its path within the
-// project, which is how the other texts include it. Under its path below an include directory is a header that
-// includes it.
+// project, which is how the other texts include it. Under its path below an include directory is a header
+// that includes it.
 struct HeaderData {
   int count;
   const char* const* texts;
   const char* const* names;
 };
 
-// A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers, which
-// are those of these indices; `options` are what NVRTC is told on every machine and for every architecture;
-// `instantiate` are the name expressions that were built ahead.
+// A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers,
+// which are those of these indices; `options` are what NVRTC is told on every machine and for every
+// architecture; `instantiate` are the name expressions that were built ahead. `outside` is an option that
+// names files of which nobody knows what is in them elsewhere, so that nothing is compiled; nullptr where
+// there is none.
 struct RecipeData {
   const char* name;
   const char* text;
@@ -107,12 +110,13 @@ struct RecipeData {
   Array<const char*> options;
   Array<const char*> instantiate;
   Array<std::size_t> headers;
+  const char* outside;
 };
 
 struct Demand;
 
-// What compiles on demand (on_demand.hpp), and what of each unit: nothing where it arrived compiled. `link` is the
-// module's name where units are linked, and nullptr where each stands alone.
+// What compiles on demand (on_demand.hpp), and what of each unit: nothing where it arrived compiled. `link`
+// is the module's name where units are linked, and nullptr where each stands alone.
 struct OnDemandData {
   void (*prepare)(Demand& demand);
   void (*fulfil)(Demand& demand);

@@ -1,5 +1,5 @@
-// What is asked of compilation on demand, and what comes of it. How it is done is in on_demand.hpp, which only
-// generated sources include.
+// What is asked of compilation on demand, and what comes of it. How it is done is in on_demand.hpp, which
+// only generated sources include.
 
 #pragma once
 
@@ -27,6 +27,7 @@ struct Demand {
   const ModuleData& module;
   std::string expression{};
   std::size_t unit = 0;
+  std::size_t source = 0;  // that of the unit's sources which defines the template
   int capability = 0;
   int driver_version = 0;
 

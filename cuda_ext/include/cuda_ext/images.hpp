@@ -7,6 +7,7 @@
 #include "data.hpp"
 #include "driver.hpp"
 #include "error.hpp"
+#include "names.hpp"
 #include "text.hpp"
 
 #include <cstddef>
@@ -84,19 +85,19 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
   if (!ltoir.empty()) ltoir.insert(0, "; LTO-IR, which has to be linked first: ");
   return failure(ErrorKind::no_image,
                  {module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
-                  "; built for ", cubins, "; PTX: ", ptx, ltoir,
-                  "; jit: ", jit, "; add \"sm_", capability, "\" to architectures and build again"});
+                  "; built for ", cubins, "; PTX: ", ptx, ltoir, "; ", told_jit(jit), "add \"sm_", capability,
+                  "\" to architectures and build again"});
 }
 
 // `image` is the only one that fits, and the driver does not read its PTX; nor is `unit` compiled on demand.
-CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit, const ImageData& image,
-                                         int driver, std::string_view jit) {
-  const std::string maker = unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)})
-                                             : "a newer CUDA";
+CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
+                                         const ImageData& image, int driver, std::string_view jit) {
+  const std::string maker =
+      unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)}) : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
                  {module.name, ": of ", unit.sources, " only PTX (", image.architecture, ") fits this GPU; ",
-                  maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver),
-                  "; jit: ", jit, "; upgrade the driver, or add this GPU to architectures and build again"});
+                  maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver), "; ",
+                  told_jit(jit), "upgrade the driver, or add this GPU to architectures and build again"});
 }
 
 // `image` needs a driver that supports CUDA `needed`, because of what it is.
@@ -109,8 +110,8 @@ CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitD
                   " or newer; upgrade the driver"});
 }
 
-// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` says why none is
-// made on demand.
+// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` says why
+// none is made on demand.
 inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit, int capability,
                                           int driver, std::string_view jit) noexcept {
   const ImageData* image = select_image(unit, capability);

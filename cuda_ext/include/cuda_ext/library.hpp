@@ -93,7 +93,7 @@ class CUDA_EXT_VISIBLE Kernel {
   CUDA_EXT_HIDDEN Kernel& operator=(const Kernel&) = delete;
   CUDA_EXT_HIDDEN ~Kernel() = default;
 
-  CUDA_EXT_HIDDEN const KernelData& data() const noexcept { return module().data().kernels[index_]; }
+  CUDA_EXT_HIDDEN const KernelData& data() const noexcept { return *kernel_->data; }
 
   // Launches the kernel. The number of the arguments is checked, and the size of each.
   template <class... Arguments>
@@ -111,13 +111,13 @@ class CUDA_EXT_VISIBLE Kernel {
 
   // The same with `arguments` that point to each argument, of which nothing is checked.
   CUDA_EXT_HIDDEN Result<void> try_launch_raw(const LaunchConfig& config, void** arguments) const noexcept {
-    return module().launch(index_, config, arguments);
+    return module().launch(*kernel_, config, arguments);
   }
 
   // Its CUkernel, and a CUfunction_attribute of it, on the GPU of the current context.
-  CUDA_EXT_HIDDEN Result<driver_api::Kernel> try_handle() const noexcept { return module().handle(index_); }
+  CUDA_EXT_HIDDEN Result<driver_api::Kernel> try_handle() const noexcept { return module().handle(*kernel_); }
   CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept {
-    return module().attribute(index_, static_cast<driver_api::KernelAttribute>(which));
+    return module().attribute(*kernel_, static_cast<driver_api::KernelAttribute>(which));
   }
 
 #if CUDA_EXT_EXCEPTIONS
@@ -135,13 +135,13 @@ class CUDA_EXT_VISIBLE Kernel {
  private:
   friend class Library;
 
-  CUDA_EXT_HIDDEN Kernel(SharedModule module, std::size_t index) noexcept
-      : module_(std::move(module)), index_(index) {}
+  CUDA_EXT_HIDDEN Kernel(SharedModule module, KernelOfModule& kernel) noexcept
+      : module_(std::move(module)), kernel_(&kernel) {}
 
   CUDA_EXT_HIDDEN LoadedModule& module() const noexcept { return module_.get(); }
 
   SharedModule module_;
-  std::size_t index_ = 0;
+  KernelOfModule* kernel_ = nullptr;
 };
 
 // The kernels and symbols of a module. Making one does nothing yet: what they are in is loaded when the first
@@ -157,11 +157,13 @@ class CUDA_EXT_VISIBLE Library {
 
   CUDA_EXT_HIDDEN const ModuleData& data() const noexcept { return module().data(); }
 
-  // The kernel of that name expression, "ns::axpy<float>", in which white space does not matter.
+  // The kernel of that name expression, "ns::axpy<float>", in which white space does not matter. An
+  // instantiation that was not built ahead is compiled, for the GPU of the current context now and for others
+  // when it is launched there, if the module has its sources.
   CUDA_EXT_HIDDEN Result<Kernel> try_kernel(std::string_view name) const noexcept {
-    auto index = find_kernel(data(), name);
-    if (!index) return std::move(index).failure();
-    return kernel_at(*index);
+    auto kernel = module().kernel(name);
+    if (!kernel) return std::move(kernel).failure();
+    return Kernel(module_, **kernel);
   }
 
   // The variable of that name on the GPU of the current context.
@@ -180,7 +182,9 @@ class CUDA_EXT_VISIBLE Library {
   template <const Library& (&library)(), std::size_t index>
   friend class StaticKernel;
 
-  CUDA_EXT_HIDDEN Kernel kernel_at(std::size_t index) const noexcept { return Kernel(module_, index); }
+  CUDA_EXT_HIDDEN Kernel kernel_at(std::size_t index) const noexcept {
+    return Kernel(module_, module().kernel(index));
+  }
 
   CUDA_EXT_HIDDEN LoadedModule& module() const noexcept { return module_.get(); }
 
@@ -199,7 +203,8 @@ class StaticKernel {
   template <class... Arguments>
   static Failure submit(const LaunchConfig& config, const Arguments&... arguments) noexcept {
     void* addresses[sizeof...(Arguments) + 1] = {const_cast<void*>(arguments.address())..., nullptr};
-    return library().module().launch(index, config, addresses);
+    LoadedModule& module = library().module();
+    return module.launch(module.kernel(index), config, addresses);
   }
 
   template <class... Arguments>

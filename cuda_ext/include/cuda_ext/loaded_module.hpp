@@ -90,9 +90,9 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
-// A kernel of a module, whether or not it is loaded. With one GPU, `everywhere` is the kernel on it. With several it
-// has a handle once that is known to be the same on all of them, and nothing is permitted there: that is up to each
-// GPU, and `on_device` has the kernel on each.
+// A kernel of a module, whether or not it is loaded. With one GPU, `everywhere` is the kernel on it. With
+// several it has a handle once that is known to be the same on all of them, and nothing is permitted there:
+// that is up to each GPU, and `on_device` has the kernel on each.
 struct KernelOfModule {
   const KernelData* data = nullptr;
   bool is_built = true;  // ahead; if not, it is compiled on demand for each GPU
@@ -108,7 +108,8 @@ struct KernelOfModule {
 // A unit is loaded when the first of its kernels or symbols is used, and unloaded by the destructor.
 class LoadedModule {
  public:
-  explicit LoadedModule(const ModuleData& data) : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {
+  explicit LoadedModule(const ModuleData& data)
+      : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {
     for (std::size_t i = 0; i < data.kernels.size; i++) kernels_[i].data = &data.kernels[i];
   }
   LoadedModule(const LoadedModule&) = delete;
@@ -119,8 +120,8 @@ class LoadedModule {
 
   const ModuleData& data() const noexcept { return data_; }
 
-  // The kernel of that index, of that name expression, and one that was not built ahead, which is compiled for
-  // the GPU of the current context.
+  // The kernel of that index, of that name expression, and one that was not built ahead, which is compiled
+  // for the GPU of the current context.
   KernelOfModule& kernel(std::size_t index) noexcept { return kernels_[index]; }
   Result<KernelOfModule*> kernel(std::string_view name) noexcept;
 
@@ -144,28 +145,28 @@ class LoadedModule {
   // Whether a launch ran in a context that we have seen to.
   enum class Contexts { unknown, entered };
 
-  // What was asked of compilation on demand: a unit, or one instantiation, for GPUs of one capability. It is in
-  // the driver once `library` is set, under the lock of all that is loaded.
+  // What was asked of compilation on demand: a unit, or one instantiation, for GPUs of one capability. It is
+  // in the driver once `library` is set, under the lock of all that is loaded.
   struct Demanded {
-    std::size_t unit;
+    std::size_t unit = 0;
     std::string expression;
-    int capability;
-    std::mutex compiling{};
-    std::unique_ptr<const CompiledUnit> compiled{};  // never changes once it is there
+    int capability = 0;
+    std::mutex compiling;
+    std::unique_ptr<const CompiledUnit> compiled;  // never changes once it is there
     driver_api::Library library = nullptr;
-    std::unique_ptr<Demanded> next{};
+    std::unique_ptr<Demanded> next;
   };
 
   // What came of that: one of both, or `unavailable`, which says why nothing is compiled here.
   struct Fulfilled {
     Demanded* demanded = nullptr;
-    std::string unavailable{};
+    std::string unavailable;
   };
 
   // An instantiation that was not built ahead.
   struct Instantiation {
-    KernelOfModule kernel{};
-    std::unique_ptr<Instantiation> next{};
+    KernelOfModule kernel;
+    std::unique_ptr<Instantiation> next;
   };
 
   // An image, what a kernel or a symbol is called in it, and who compiled it, if that was on demand.
@@ -176,8 +177,8 @@ class LoadedModule {
   };
 
   Failure launch_with_care(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept;
-  Failure refused(KernelOfModule& kernel, const LaunchConfig& config, void** arguments, driver_api::Code status,
-                  Contexts contexts) noexcept;
+  Failure refused(KernelOfModule& kernel, const LaunchConfig& config, void** arguments,
+                  driver_api::Code status, Contexts contexts) noexcept;
   static Failure in_a_launch(const KernelOfModule& kernel, Failure failure) noexcept;
 
   static LoadedKernel* known(const CurrentContext& here, KernelOfModule& kernel) noexcept;
@@ -187,8 +188,8 @@ class LoadedModule {
                         driver_api::Library& library) noexcept;
   bool is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
                               const Found& found) const noexcept;
-  Failure refusal(const CurrentContext& here, const UnitData& unit, const ImageData& image,
-                  const char* function, driver_api::Code status) const noexcept;
+  Failure refusal(const CurrentContext& here, const UnitData& unit, const Found& found, const char* function,
+                  driver_api::Code status) const noexcept;
 
   template <class Entity>
   static const char* lowered_name(const Entity& entity, const UnitData& unit,
@@ -199,10 +200,14 @@ class LoadedModule {
   template <class Entity>
   Result<Found> find_demanded(const CurrentContext& here, const Entity& entity, const char* name,
                               Demanded& demanded) const noexcept;
+  template <class Entity>
+  Failure lacking(const CurrentContext& here, const Entity& entity, const char* name,
+                  std::string_view architecture) const noexcept;
 
-  KernelOfModule* instantiated(std::string_view expression) const noexcept;
+  KernelOfModule* instantiated(std::string_view expression) noexcept;
   Result<KernelOfModule*> instantiate(std::string_view expression, Demanded& demanded) noexcept;
-  Result<Fulfilled> fulfil(const CurrentContext& here, std::size_t unit, std::string_view expression) noexcept;
+  Result<Fulfilled> fulfil(const CurrentContext& here, std::size_t unit,
+                           std::string_view expression) noexcept;
   Demanded& demanded(std::size_t unit, std::string_view expression, int capability) noexcept;
 
   const ModuleData& data_;
@@ -232,7 +237,8 @@ inline LoadedModule::~LoadedModule() {
 }
 
 // What a launch goes through that is the first, or invalid, or not the same on all GPUs.
-CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel, const LaunchConfig& config,
+CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel,
+                                                            const LaunchConfig& config,
                                                             void** arguments) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(config.stream)) return failed;
@@ -260,7 +266,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const
     if (status == driver_api::no_binary_for_gpu || status == driver_api::unsupported_ptx_version) {
       auto found = find(here, kernel);
       if (!found) return std::move(found).failure();
-      return refusal(here, data_.units[kernel.data->unit], *found->image, function, status);
+      return refusal(here, data_.units[kernel.data->unit], *found, function, status);
     }
     LoadedKernel* refusing = known(here, kernel);
     Failure reason = refusing ? Limits(here, *refusing).permit(config) : nullptr;
@@ -276,7 +282,8 @@ CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const
 }
 
 // `reason`, and which kernel was to be launched if it is about that.
-CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(const KernelOfModule& kernel, Failure reason) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(const KernelOfModule& kernel,
+                                                       Failure reason) noexcept {
   if (reason->kind != ErrorKind::argument) return reason;
   return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(*kernel.data)});
 }
@@ -291,7 +298,8 @@ inline LoadedKernel* LoadedModule::known(const CurrentContext& here, KernelOfMod
   return known && known->known() ? known : nullptr;
 }
 
-inline Result<LoadedKernel*> LoadedModule::loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept {
+inline Result<LoadedKernel*> LoadedModule::loaded(const CurrentContext& here,
+                                                  KernelOfModule& kernel) noexcept {
   if (LoadedKernel* loaded = known(here, kernel)) return loaded;
   return load(here, kernel);
 }
@@ -315,7 +323,7 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
     function = "cuLibraryGetKernel";
     status = driver.call.kernel_of_library(&handle, library, found->lowered);
   }
-  if (status) return refusal(here, unit, *found->image, function, status);
+  if (status) return refusal(here, unit, *found, function, status);
 
   LoadedKernel* loaded = &kernel.everywhere;
   if (driver.count > 1) {
@@ -341,8 +349,10 @@ inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData&
   } else {
     if (!libraries_) libraries_ = std::make_unique<driver_api::Library[]>(count_images(data_));
     known = libraries_.get();
-    for (const UnitData* before = data_.units.begin(); before != &unit; before++) known += before->images.size;
-    for (const ImageData* sharing = unit.images.begin(); sharing->data != found.image->data; sharing++) known++;
+    for (const UnitData* before = data_.units.begin(); before != &unit; before++)
+      known += before->images.size;
+    for (const ImageData* sharing = unit.images.begin(); sharing->data != found.image->data; sharing++)
+      known++;
   }
   if (!*known) {
     const auto status =
@@ -377,26 +387,34 @@ Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const
   auto image = image_for(data_, unit, capability, driver.version, "off");
   if (!image) {
     const ErrorKind kind = image.error().kind;
-    const bool is_missing = kind == ErrorKind::no_image || kind == ErrorKind::ptx_too_new;
-    if (!is_missing || !data_.on_demand) return std::move(image).failure();
+    const bool may_be_made =
+        kind == ErrorKind::no_image || kind == ErrorKind::ptx_too_new || kind == ErrorKind::driver_too_old;
+    if (!may_be_made || !data_.on_demand) return std::move(image).failure();
     auto fulfilled = fulfil(here, entity.unit, "");
     if (!fulfilled) return std::move(fulfilled).failure();
     if (fulfilled->demanded) return find_demanded(here, entity, name, *fulfilled->demanded);
     return image_for(data_, unit, capability, driver.version, fulfilled->unavailable).failure();
   }
   if (const char* lowered = lowered_name(entity, unit, **image)) return Found{*image, lowered};
+  return lacking(here, entity, name, (*image)->architecture);
+}
+
+// The image of that architecture, which this GPU takes, lacks `entity`.
+template <class Entity>
+CUDA_EXT_COLD Failure LoadedModule::lacking(const CurrentContext& here, const Entity& entity,
+                                            const char* name, std::string_view architecture) const noexcept {
+  const UnitData& unit = data_.units[entity.unit];
   ListOfNames built;
   for (const ImageData& other : unit.images) {
     if (lowered_name(entity, unit, other)) built.add(other.architecture);
   }
-  return failure(ErrorKind::no_image,
-                 {data_.name, ": ", name, " is not built for this GPU: device is ",
-                  driver.name_of(here.device()), ", whose image, ", (*image)->architecture,
-                  ", lacks it; built for ", built.empty() ? "none" : built.text()});
+  return failure(ErrorKind::no_image, {data_.name, ": ", name, " is not built for this GPU: device is ",
+                                       here.driver().name_of(here.device()), ", whose image, ", architecture,
+                                       ", lacks it; built for ", built.empty() ? "none" : built.text()});
 }
 
-inline const char* name_of(const KernelData& kernel) noexcept { return kernel.expression; }
-inline const char* name_of(const SymbolData& symbol) noexcept { return symbol.name; }
+inline std::string_view name_of(const KernelData& kernel) noexcept { return kernel.expression; }
+inline std::string_view name_of(const SymbolData& symbol) noexcept { return symbol.name; }
 
 inline const Array<KernelData>& described_in(const CompiledUnit& unit, const KernelData&) noexcept {
   return unit.kernels;
@@ -411,11 +429,9 @@ Result<LoadedModule::Found> LoadedModule::find_demanded(const CurrentContext& he
                                                         const char* name, Demanded& demanded) const noexcept {
   const CompiledUnit& compiled = *demanded.compiled;
   for (const Entity& other : described_in(compiled, entity)) {
-    if (std::string_view(name_of(other)) == name) return Found{&compiled.image, other.lowered, &demanded};
+    if (name_of(other) == name) return Found{&compiled.image, other.lowered, &demanded};
   }
-  return failure(ErrorKind::no_image,
-                 {data_.name, ": ", name, " is not in what ", data_.units[entity.unit].sources,
-                  " comes to for this GPU, ", here.driver().name_of(here.device()), ", compiled on demand"});
+  return lacking(here, entity, name, joined({compiled.image.architecture, ", compiled on demand"}));
 }
 
 template <class Entity>
@@ -428,8 +444,8 @@ const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& uni
   return entity.lowered;
 }
 
-// Whether all GPUs get the same kernel as this one, which gets `found`. What was compiled on demand is the same
-// for all of one capability.
+// Whether all GPUs get the same kernel as this one, which gets `found`. What was compiled on demand is the
+// same for all of one capability.
 inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
                                                  const Found& found) const noexcept {
   const Driver& driver = here.driver();
@@ -438,12 +454,11 @@ inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, con
     const int capability = driver.at(device).capability;
     if (capability == driver.at(here.device()).capability) continue;
     if (found.demanded) return false;
-    const ImageData* image = select_image(unit, capability);
+    auto image = image_for(data_, unit, capability, driver.version, "");
     if (!image && !data_.on_demand) continue;  // the driver refuses launches there
-    if (!image || image->data != found.image->data) return false;
-    const bool may_be_too_new = data_.on_demand && Architecture(image->architecture).kind == Architecture::Kind::ptx;
-    const char* lowered = lowered_name(kernel, unit, *image);
-    if (may_be_too_new || !lowered || std::string_view(lowered) != found.lowered) return false;
+    if (!image || (*image)->data != found.image->data) return false;
+    const char* lowered = lowered_name(kernel, unit, **image);
+    if (!lowered || std::string_view(lowered) != found.lowered) return false;
   }
   return true;
 }
@@ -471,37 +486,105 @@ CUDA_EXT_COLD inline Result<KernelOfModule*> LoadedModule::kernel(std::string_vi
   return not_found(data_, demand.expression, fulfilled->unavailable);
 }
 
-// What it means that `function` failed with `image` on this GPU.
+// The kernel that was asked for by this expression before, if it was.
+inline KernelOfModule* LoadedModule::instantiated(std::string_view expression) noexcept {
+  const std::lock_guard<std::mutex> lock(loading_);
+  for (Instantiation* known = instantiations_.get(); known; known = known->next.get()) {
+    if (known->kernel.data->expression == expression) return &known->kernel;
+  }
+  return nullptr;
+}
+
+inline Result<KernelOfModule*> LoadedModule::instantiate(std::string_view expression,
+                                                         Demanded& demanded) noexcept {
+  for (const KernelData& kernel : demanded.compiled->kernels) {
+    if (kernel.expression != expression) continue;
+    // Another thread may have come here first; both are of the same.
+    if (KernelOfModule* known = instantiated(expression)) return known;
+    auto made = std::make_unique<Instantiation>();
+    made->kernel.data = &kernel;
+    made->kernel.is_built = false;
+    const std::lock_guard<std::mutex> lock(loading_);
+    made->next = std::move(instantiations_);
+    instantiations_ = std::move(made);
+    return &instantiations_->kernel;
+  }
+  return failure(ErrorKind::kernel_not_found, {data_.name, ": ", expression, " is no kernel"});
+}
+
+// Has compiled what is asked for, unless that was done before. Nobody who asks for anything else waits.
+inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const CurrentContext& here, std::size_t unit,
+                                                            std::string_view expression) noexcept {
+  const int capability = here.driver().at(here.device()).capability;
+  Fulfilled fulfilled;
+  Demanded& asked = demanded(unit, expression, capability);
+  const std::lock_guard<std::mutex> lock(asked.compiling);
+  if (!asked.compiled) {
+    Demand demand{data_, asked.expression, unit};
+    demand.capability = capability;
+    demand.driver_version = here.driver().version;
+    data_.on_demand->fulfil(demand);
+    if (demand.reason) return std::move(demand.reason);
+    asked.compiled = std::move(demand.compiled);
+    fulfilled.unavailable = std::move(demand.unavailable);
+  }
+  if (asked.compiled) fulfilled.demanded = &asked;
+  return fulfilled;
+}
+
+inline LoadedModule::Demanded& LoadedModule::demanded(std::size_t unit, std::string_view expression,
+                                                      int capability) noexcept {
+  const std::lock_guard<std::mutex> lock(loading_);
+  for (Demanded* known = demanded_.get(); known; known = known->next.get()) {
+    if (known->unit == unit && known->expression == expression && known->capability == capability) {
+      return *known;
+    }
+  }
+  auto added = std::make_unique<Demanded>();
+  added->unit = unit;
+  added->expression = expression;
+  added->capability = capability;
+  added->next = std::move(demanded_);
+  demanded_ = std::move(added);
+  return *demanded_;
+}
+
+// What it means that `function` failed with what was found for this GPU.
 CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, const UnitData& unit,
-                                                   const ImageData& image, const char* function,
+                                                   const Found& found, const char* function,
                                                    driver_api::Code status) const noexcept {
   Driver& driver = here.driver();
-  if (status == driver_api::no_binary_for_gpu) {
-    return no_image(data_, unit, driver.at(here.device()).capability);
+  const char* jit = data_.on_demand ? "" : "off";
+  if (!found.demanded && status == driver_api::no_binary_for_gpu) {
+    return no_image(data_, unit, driver.at(here.device()).capability, jit);
   }
-  if (status == driver_api::unsupported_ptx_version) return ptx_too_new(data_, unit, image, driver.version);
+  if (!found.demanded && status == driver_api::unsupported_ptx_version) {
+    return ptx_too_new(data_, unit, *found.image, driver.version, jit);
+  }
   bool is_fault = false;
   return failure(ErrorKind::load,
-                 {data_.name, ": the driver refuses ", unit.sources, " (", image.architecture, ") on ",
-                  driver.name_of(here.device()), ": ", driver.told(function, status, "", is_fault)},
+                 {data_.name, ": the driver refuses ", unit.sources, " (", found.image->architecture,
+                  found.demanded ? ", compiled on demand" : "", ") on ", driver.name_of(here.device()), ": ",
+                  driver.told(function, status, "", is_fault)},
                  status);
 }
 
-inline Result<driver_api::Kernel> LoadedModule::handle(std::size_t index) noexcept {
+inline Result<driver_api::Kernel> LoadedModule::handle(KernelOfModule& kernel) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
-  auto kernel = loaded(here, index);
-  if (!kernel) return std::move(kernel).failure();
-  return (*kernel)->known();
+  auto found = loaded(here, kernel);
+  if (!found) return std::move(found).failure();
+  return (*found)->known();
 }
 
-inline Result<int> LoadedModule::attribute(std::size_t index, driver_api::KernelAttribute which) noexcept {
+inline Result<int> LoadedModule::attribute(KernelOfModule& kernel,
+                                           driver_api::KernelAttribute which) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
-  auto kernel = loaded(here, index);
-  if (!kernel) return std::move(kernel).failure();
+  auto found = loaded(here, kernel);
+  if (!found) return std::move(found).failure();
   int value = 0;
-  const auto status = here.driver().call.kernel_attribute(&value, which, (*kernel)->known(), here.device());
+  const auto status = here.driver().call.kernel_attribute(&value, which, (*found)->known(), here.device());
   if (status) return here.driver().failed("cuKernelGetAttribute", status);
   return value;
 }
@@ -519,12 +602,12 @@ inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
   driver_api::Library library = nullptr;
   Symbol symbol;
   const char* function = "cuLibraryLoadData";
-  auto status = load(driver, unit, *found->image, library);
+  auto status = load(driver, unit, *found, library);
   if (!status) {
     function = "cuLibraryGetGlobal";
     status = driver.call.global_of_library(&symbol.address, &symbol.size, library, found->lowered);
   }
-  if (status) return refusal(here, unit, *found->image, function, status);
+  if (status) return refusal(here, unit, *found, function, status);
   return symbol;
 }
 

@@ -107,8 +107,11 @@ inline bool is_no_template(const ModuleData& module, std::string_view name) noex
   return is_built;
 }
 
-// There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand, where
-// somebody knows that there could be one.
+// "jit: off; ", or nothing where nobody says why something is not compiled on demand.
+inline std::string told_jit(std::string_view jit) { return jit.empty() ? "" : joined({"jit: ", jit, "; "}); }
+
+// There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand,
+// where somebody knows that there could be one.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
                                        std::string_view jit = {}) {
   ListOfNames built;
@@ -132,9 +135,9 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
                                                  nearest.hint(), "; it has: ", all.text()});
   }
   const bool has_arguments = name.find('<') != std::string_view::npos;
-  std::string reason = joined({" was not built ahead; built: ", built.empty() ? "none" : built.text(), "; jit: ",
-                               jit.empty() ? "off" : jit, "; add \"", name,
-                               "\" to `instantiate` and build again"});
+  if (jit.empty() && !module.on_demand) jit = "off";
+  std::string reason = joined({" was not built ahead; built: ", built.empty() ? "none" : built.text(), "; ",
+                               told_jit(jit), "add \"", name, "\" to `instantiate` and build again"});
   if (has_arguments && is_no_template(module, name)) {
     name = plain_name(name);
     reason = joined({" is not a template; built: ", built.text()});

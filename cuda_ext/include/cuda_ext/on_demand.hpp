@@ -1,6 +1,9 @@
 // Compilation on demand, for the sources that hold a module: loader.hpp does without.
 //
 // What was compiled is kept in the same cache, under the same keys, as the Python package does.
+//
+// All of it belongs to the one source that includes this. Without names for the linker, the instantiations of
+// standard templates with our types have none either, which gcc shows to all even if the types are hidden.
 
 #pragma once
 
@@ -13,10 +16,12 @@
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
+namespace {
 
 inline void prepare_demand(Demand& demand) { demand.unavailable = "not under Windows"; }
 inline void fulfil_demand(Demand& demand) { demand.unavailable = "not under Windows"; }
 
+}  // namespace
 }  // namespace v1
 }  // namespace cuda_ext
 
@@ -39,6 +44,7 @@ inline void fulfil_demand(Demand& demand) { demand.unavailable = "not under Wind
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,34 +52,45 @@ inline void fulfil_demand(Demand& demand) { demand.unavailable = "not under Wind
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
+namespace {
 
 // A record, and the tables that say the same.
 class RecordedUnit final : public CompiledUnit {
  public:
-  RecordedUnit(Record record, std::size_t unit) : record_(std::move(record)) {
+  RecordedUnit(Record record, std::size_t unit)
+      : record_(std::move(record)),
+        parameters_(new ParameterData[count_parameters()]),
+        kernels_(new KernelData[record_.kernels.size()]),
+        symbols_(new SymbolData[record_.symbols.size()]) {
     image = {record_.architecture.c_str(), reinterpret_cast<const unsigned char*>(record_.image.c_str()),
              record_.image.size()};
-    parameters_.resize(record_.kernels.size());
-    for (std::size_t i = 0; i < record_.kernels.size(); i++) {
-      const RecordedKernel& kernel = record_.kernels[i];
-      for (const RecordedParameter& parameter : kernel.parameters) {
-        parameters_[i].push_back({parameter.name.c_str(), parameter.type.c_str(), parameter.size});
+    ParameterData* parameter = parameters_.get();
+    for (const RecordedKernel& kernel : record_.kernels) {
+      kernels_[kernels.size++] = {
+          kernel.expression.c_str(), kernel.lowered.c_str(), unit, {parameter, kernel.parameters.size()}, {}};
+      for (const RecordedParameter& each : kernel.parameters) {
+        *parameter++ = {each.name.c_str(), each.type.c_str(), each.size};
       }
-      kernels_.push_back({kernel.expression.c_str(), kernel.lowered.c_str(), unit,
-                          {parameters_[i].data(), parameters_[i].size()}, {}});
     }
     for (const RecordedSymbol& symbol : record_.symbols) {
-      symbols_.push_back({symbol.name.c_str(), symbol.lowered.c_str(), unit, symbol.type.c_str(), symbol.size, {}});
+      symbols_[symbols.size++] = {
+          symbol.name.c_str(), symbol.lowered.c_str(), unit, symbol.type.c_str(), symbol.size, {}};
     }
-    kernels = {kernels_.data(), kernels_.size()};
-    symbols = {symbols_.data(), symbols_.size()};
+    kernels.data = kernels_.get();
+    symbols.data = symbols_.get();
   }
 
  private:
+  std::size_t count_parameters() const noexcept {
+    std::size_t count = 0;
+    for (const RecordedKernel& kernel : record_.kernels) count += kernel.parameters.size();
+    return count;
+  }
+
   Record record_;
-  std::vector<std::vector<ParameterData>> parameters_;
-  std::vector<KernelData> kernels_;
-  std::vector<SymbolData> symbols_;
+  std::unique_ptr<ParameterData[]> parameters_;
+  std::unique_ptr<KernelData[]> kernels_;
+  std::unique_ptr<SymbolData[]> symbols_;
 };
 
 // The tool chain that this process compiles with, found when it is first needed, and kept.
@@ -112,15 +129,6 @@ class Fulfilment {
       const char last = image.architecture[std::string_view(image.architecture).size() - 1];
       is_special_ = is_special_ || !is_digit(last);
     }
-    if (!demand.expression.empty()) {
-      expressions_ = {demand.expression};
-      return;
-    }
-    for (const RecipeData& recipe : recipes_) {
-      for (const char* expression : recipe.instantiate) expressions_.push_back(normalised(expression));
-    }
-    std::sort(expressions_.begin(), expressions_.end());
-    expressions_.erase(std::unique(expressions_.begin(), expressions_.end()), expressions_.end());
   }
 
   void run() {
@@ -130,8 +138,9 @@ class Fulfilment {
     const Store store;
     const std::string key = key_of(*toolkit);
     if (look_up(store, key)) return;
-    if (on_demand_.link) {
-      demand_.unavailable = "linked modules are compiled on demand by Python only";
+    if (on_demand_.link || is_assembly()) {
+      demand_.unavailable = joined({on_demand_.link ? "linked modules are" : "PTX is",
+                                    " compiled on demand by Python only"});
       return;
     }
     const auto lock = store.alone(key);
@@ -143,8 +152,8 @@ class Fulfilment {
 
  private:
   void without_nvrtc(const std::string& reason) {
-    demand_.unavailable = joined({"NVRTC cannot be loaded (", reason, "); install it with \"cuda-ext[cu13]\" ",
-                                  "(or \"cuda-ext[cu12]\")"});
+    demand_.unavailable = joined({"NVRTC cannot be loaded (", reason,
+                                  "); install it with \"cuda-ext[cu13]\" ", "(or \"cuda-ext[cu12]\")"});
   }
 
   std::string key_of(const Toolkit& toolkit) const {
@@ -156,9 +165,25 @@ class Fulfilment {
     for (const RecipeData& recipe : recipes_) {
       fields.add(recipe.name).add(recipe.sha256).add(recipe.options.size);
       for (const char* option : recipe.options) fields.add(option);
+      std::set<std::string> expressions;
+      for (const std::string& expression : expressions_of(recipe)) expressions.insert(normalised(expression));
+      fields.add(expressions.size());
+      for (const std::string& expression : expressions) fields.add(expression);
     }
-    for (const std::string& expression : expressions_) fields.add(expression);
     return sha256_hex(fields.bytes());
+  }
+
+  // What the source is to be instantiated for.
+  std::vector<std::string> expressions_of(const RecipeData& recipe) const {
+    if (demand_.expression.empty()) return {recipe.instantiate.begin(), recipe.instantiate.end()};
+    if (&recipe != &recipes_[demand_.source]) return {};
+    return {demand_.expression};
+  }
+
+  // Whether the source is PTX, for which it takes another library than NVRTC.
+  bool is_assembly() const {
+    const std::string_view name = recipes_[0].name;
+    return name.size() > 4 && name.substr(name.size() - 4) == ".ptx";
   }
 
   // Whether the cache has what is asked for.
@@ -189,11 +214,10 @@ class Fulfilment {
     if (demand_.reason) return;
     std::vector<std::string> directories;
     if (!bundled.directory().empty()) directories = {bundled.directory(), bundled.directory() + "/cccl"};
-    directories.insert(directories.end(), toolkit.header_directories.begin(), toolkit.header_directories.end());
+    directories.insert(directories.end(), toolkit.header_directories.begin(),
+                       toolkit.header_directories.end());
     const RecipeData& recipe = recipes_[0];
-    std::vector<std::string> expressions = expressions_;
-    if (demand_.expression.empty()) expressions.assign(recipe.instantiate.begin(), recipe.instantiate.end());
-    Compilation compilation(nvrtc, recipe, demand_.module.headers, std::move(expressions), directories);
+    Compilation compilation(nvrtc, recipe, demand_.module.headers, expressions_of(recipe), directories);
     auto record = compilation.run(demand_.capability, is_special_);
     if (!record) {
       demand_.reason = std::move(record).failure();
@@ -208,70 +232,88 @@ class Fulfilment {
   const OnDemandData& on_demand_;
   const Array<RecipeData>& recipes_;
   bool is_special_ = false;
-  std::vector<std::string> expressions_;  // normalised, sorted, each once
 };
 
-// Finds the unit that an instantiation is of: one that has others of the same template, or else one whose text
-// has the template.
+// Finds the source that defines the template of an instantiation, and the unit that this is in: what has
+// others of it, as far as that tells, or else what has its text.
 class OwnerSearch {
  public:
-  explicit OwnerSearch(Demand& demand) : demand_(demand), on_demand_(*demand.module.on_demand) {}
+  explicit OwnerSearch(Demand& demand)
+      : demand_(demand), module_(demand.module), plain_(plain_name(demand.expression)) {}
 
   void run() {
-    const ModuleData& module = demand_.module;
-    const std::string_view plain = plain_name(demand_.expression);
-    for (const KernelData& kernel : module.kernels) {
-      if (is_spelled_alike(plain, plain_name(kernel.expression))) consider(kernel.unit);
+    std::set<std::size_t> built;
+    for (const KernelData& kernel : module_.kernels) {
+      if (is_spelled_alike(plain_, plain_name(kernel.expression))) built.insert(kernel.unit);
     }
-    if (owners_.empty()) {
-      const std::size_t scope = plain.rfind("::");
-      const std::string_view name = scope == plain.npos ? plain : plain.substr(scope + 2);
-      for (std::size_t i = 0; i < on_demand_.units.size; i++) {
-        for (const RecipeData& recipe : on_demand_.units[i]) {
-          if (!name.empty() && defines_kernel(recipe.text, name)) consider(i);
-        }
-      }
+    for (std::size_t i = 0; i < module_.on_demand->units.size; i++) {
+      if (!built.empty() && !built.count(i)) continue;
+      for (const RecipeData& recipe : module_.on_demand->units[i]) consider({i, &recipe});
     }
+    if (built.empty() || owners_.size() > 1) narrow();
     if (owners_.empty()) {
-      demand_.reason = not_found(module, demand_.expression);
+      demand_.reason = not_found(module_, demand_.expression);
     } else if (owners_.size() > 1) {
-      refuse({module.units[owners_[0]].sources, " and ", module.units[owners_[1]].sources,
-              " each have a kernel of that name"});
+      demand_.reason = failure(ErrorKind::kernel_not_found,
+                               {module_.name, ": ", demand_.expression, " was not built ahead, and ",
+                                owners_[0].recipe->name, " and ", owners_[1].recipe->name, " each define ",
+                                plain_, "; add it to `instantiate` of one of them and build again"});
     } else {
-      demand_.unit = owners_[0];
-      check_symbols();
+      demand_.unit = owners_[0].unit;
+      const RecipeData* first = module_.on_demand->units[demand_.unit].data;
+      demand_.source = static_cast<std::size_t>(owners_[0].recipe - first);
+      check_variables();
     }
   }
 
  private:
-  // Instantiations of one source that were split into units are all the same to it.
-  void consider(std::size_t unit) {
-    const Array<RecipeData>& recipes = on_demand_.units[unit];
-    if (!recipes.size) return;
-    for (const std::size_t owner : owners_) {
-      if (owner == unit || std::string_view(on_demand_.units[owner][0].name) == recipes[0].name) return;
+  struct Owner {
+    std::size_t unit;
+    const RecipeData* recipe;
+  };
+
+  // A source whose instantiations were split into units is in the first of them.
+  void consider(Owner owner) {
+    for (const Owner& other : owners_) {
+      if (std::string_view(other.recipe->name) == owner.recipe->name) return;
     }
-    owners_.push_back(unit);
+    owners_.push_back(owner);
   }
 
-  void check_symbols() {
-    for (const SymbolData& symbol : demand_.module.symbols) {
+  // Leaves those whose own text has it, or else those that can reach a header that has.
+  void narrow() {
+    const std::size_t scope = plain_.rfind("::");
+    const std::string_view name = scope == plain_.npos ? plain_ : plain_.substr(scope + 2);
+    std::vector<Owner> in_sources;
+    std::vector<Owner> in_headers;
+    for (const Owner& owner : owners_) {
+      if (defines_kernel(owner.recipe->text, name)) in_sources.push_back(owner);
+      for (const std::size_t header : owner.recipe->headers) {
+        if (!defines_kernel(module_.headers.texts[header], name)) continue;
+        in_headers.push_back(owner);
+        break;
+      }
+    }
+    owners_ = in_sources.empty() ? in_headers : in_sources;
+  }
+
+  void check_variables() {
+    for (const SymbolData& symbol : module_.symbols) {
       if (symbol.unit != demand_.unit) continue;
-      return refuse({demand_.module.units[demand_.unit].sources, " has the variable '", symbol.name,
-                     "', of which it would have a copy of its own"});
+      demand_.reason = failure(
+          ErrorKind::kernel_not_found,
+          {module_.name, ": ", demand_.expression,
+           " was not built ahead and cannot be compiled on demand: ", module_.units[demand_.unit].sources,
+           " has the variable '", symbol.name, "', of which it would have a copy of its own; add \"",
+           demand_.expression, "\" to `instantiate` and build again"});
+      return;
     }
-  }
-
-  void refuse(Parts parts) {
-    demand_.reason = failure(ErrorKind::kernel_not_found,
-                             {demand_.module.name, ": ", demand_.expression,
-                              " was not built ahead and cannot be compiled on demand: ", joined(parts), "; add \"",
-                              demand_.expression, "\" to `instantiate` and build again"});
   }
 
   Demand& demand_;
-  const OnDemandData& on_demand_;
-  std::vector<std::size_t> owners_;
+  const ModuleData& module_;
+  std::string_view plain_;
+  std::vector<Owner> owners_;
 };
 
 inline bool is_turned_off(Demand& demand) {
@@ -283,7 +325,6 @@ inline bool is_turned_off(Demand& demand) {
 // Spells the expression of `demand` as names are compared, and finds its unit.
 inline void prepare_demand(Demand& demand) {
   demand.expression = normalised(demand.expression);
-  if (begins_with(demand.expression, "::")) demand.expression.erase(0, 2);
   OwnerSearch(demand).run();
   if (!demand.reason) is_turned_off(demand);
 }
@@ -291,10 +332,23 @@ inline void prepare_demand(Demand& demand) {
 // Has `demand` compiled, if nobody has done that before.
 inline void fulfil_demand(Demand& demand) {
   if (is_turned_off(demand)) return;
-  if (demand.module.on_demand->units[demand.unit].size) return Fulfilment(demand).run();
-  demand.unavailable = "there is no source of it";
+  const Array<RecipeData>& recipes = demand.module.on_demand->units[demand.unit];
+  if (!recipes.size) {
+    demand.unavailable =
+        joined({"nobody knows how ", demand.module.units[demand.unit].sources, " was compiled"});
+    return;
+  }
+  for (const RecipeData& recipe : recipes) {
+    if (!recipe.outside) continue;
+    demand.unavailable = joined({recipe.name, " was compiled with ", recipe.outside,
+                                 ", and other machines may have other files there"});
+    return;
+  }
+  if (!demand.expression.empty() && recipes.size > 1) OwnerSearch(demand).run();
+  Fulfilment(demand).run();
 }
 
+}  // namespace
 }  // namespace v1
 }  // namespace cuda_ext
 

@@ -141,6 +141,8 @@ def _configure(
             f"and CMake found CudaExt {version}; "
             "set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment"
         )
+    from cuda_ext.build import cpp
+
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
     real = Path(os.path.realpath(root))
     arguments = parse_arguments(words, where, Path(root), Path(current))
@@ -167,6 +169,7 @@ def _configure(
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources.names,
+        "code": list(cpp.source_names(config.name, config.settings.jit)),
         "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
         "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],

@@ -1,0 +1,79 @@
+"""The command itself: one thing is shown, of two what changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.output import echo_json
+
+if TYPE_CHECKING:
+    from cuda_ext.cli.inspect.contents import Contents
+
+__all__ = ["inspect"]
+
+
+@click.command()
+@click.argument("what")
+@click.argument("other", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
+@click.option(
+    "--kernel", "pattern", metavar="PATTERN", help="Only these kernels, such as axpy or '*<double*'."
+)
+def inspect(what: str, other: str | None, as_json: bool, pattern: str | None) -> None:
+    """Show compiled kernels: registers, spills, sizes.
+
+    WHAT is a wheel, a fatbin, a cubin, PTX, a directory with modules of kernels in it, or the import name of
+    an installed one. With OTHER, show what changed from WHAT to OTHER. Nothing is imported, and no GPU is
+    needed.
+    """
+    from cuda_ext.cli.inspect.reading import read_contents
+
+    named = [what] if other is None else [what, other]
+    found = [read_contents(name) for name in named]
+    if pattern is not None:
+        found = _only(found, pattern)
+    if len(found) == 1:
+        _show(found[0] if pattern is None else found[0].without_empty_modules(), as_json)
+    else:
+        _compare(found[0], found[1], as_json)
+
+
+def _show(contents: Contents, as_json: bool) -> None:
+    if as_json:
+        from cuda_ext.cli.inspect.as_json import contents_as_json
+
+        echo_json(contents_as_json(contents))
+    else:
+        from cuda_ext.cli.inspect.listing import show_contents
+
+        show_contents(contents)
+
+
+def _compare(before: Contents, after: Contents, as_json: bool) -> None:
+    from cuda_ext.cli.inspect.difference import compare
+
+    difference = compare(before, after)
+    if as_json:
+        from cuda_ext.cli.inspect.as_json import difference_as_json
+
+        echo_json(difference_as_json(difference))
+    else:
+        from cuda_ext.cli.inspect.changes import show_difference
+
+        show_difference(difference)
+
+
+def _only(found: list[Contents], pattern: str) -> list[Contents]:
+    chosen = [contents.only(pattern) for contents in found]
+    if not any(module.kernels for contents in chosen for module in contents.modules):
+        import difflib
+
+        kernels = [kernel for contents in found for module in contents.modules for kernel in module.kernels]
+        names = [name for kernel in kernels for name in kernel.names]
+        close = difflib.get_close_matches(pattern, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "without --kernel, all are shown"
+        raise Failure(f"{found[-1].path}: no kernel matches {pattern!r}; {hint}")
+    return chosen

@@ -1,0 +1,102 @@
+// Does what its arguments say with the kernels of a generated module, and prints what came of each, in a
+// line.
+
+#include <p/kernels.h>
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+namespace kernels = p::kernels;
+
+// Prints a line, whatever is in `text`.
+void print(std::string text) {
+  for (char& letter : text) letter = letter == '\n' ? '|' : letter;
+  std::puts(text.c_str());
+  std::fflush(stdout);
+}
+
+void perform(const std::string& command, const std::string& operand);
+
+void run(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  try {
+    perform(text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1));
+  } catch (const cuda_ext::CompilationError& error) {
+    print(std::string("CompilationError: ") + error.what());
+  } catch (const cuda_ext::ToolchainError& error) {
+    print(std::string("ToolchainError: ") + error.what());
+  } catch (const cuda_ext::KernelNotFoundError& error) {
+    print(std::string("KernelNotFoundError: ") + error.what());
+  } catch (const cuda_ext::NoImageError& error) {
+    print(std::string("NoImageError: ") + error.what());
+  } catch (const cuda_ext::PtxTooNewError& error) {
+    print(std::string("PtxTooNewError: ") + error.what());
+  } catch (const cuda_ext::Error& error) {
+    print(std::string("Error: ") + error.what());
+  }
+}
+
+// Every parameter is given bytes that are 0.
+void launch(const cuda_ext::Kernel& kernel) {
+  std::vector<char> zeros(4096);
+  std::vector<void*> arguments(kernel.data().parameters.size, zeros.data());
+  kernel.launch_raw({1, 1}, arguments.data());
+}
+
+void perform(const std::string& command, const std::string& operand) {
+  const cuda_ext::Library& library = kernels::cuda_ext_library();
+  if (command == "launch") return launch(library.kernel(operand));
+  if (command == "signature") return print(cuda_ext::signature(library.kernel(operand).data()));
+  if (command == "all") {
+    for (const cuda_ext::KernelData& kernel : library.data().kernels) {
+      launch(library.kernel(kernel.expression));
+    }
+    return;
+  }
+  if (command == "symbol") return print(std::to_string(library.symbol(operand).size) + " bytes");
+  if (command == "same") {
+    const auto handle = library.kernel(operand).handle();
+    return print(handle == library.kernel(operand).handle() ? "the same" : "another");
+  }
+  if (command == "context") {  // make that of a GPU current
+    cuda_ext::Driver& driver = **cuda_ext::open_driver();
+    driver.call.set_current_context(*driver.primary_context(std::atoi(operand.c_str())));
+    return;
+  }
+  if (command == "threads") {  // all want the same
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; i++) threads.emplace_back(run, operand);
+    for (std::thread& thread : threads) thread.join();
+    return;
+  }
+  if (command == "fork") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      run(operand);
+      std::_Exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (status) print("the child ended with " + std::to_string(status));
+    return;
+  }
+  if (command == "opened") {  // whether NVRTC was
+    return print(::dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_NOLOAD) ? "yes" : "no");
+  }
+  print("what is " + command + "?");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  for (int i = 1; i < count; i++) run(arguments[i]);
+}
