@@ -53,7 +53,7 @@ def write_cpp(package: Package, directory: Path, embed: cpp.Embed = "incbin") ->
 
 
 def without_compiler(directory: Path, module: cpp.CppModule) -> list[Path]:
-    """The sources of `module` below `directory`, without compilation on demand, which takes long to compile."""
+    """The sources of `module` below `directory`, without what compiles on demand and takes long itself."""
     sources = [directory / name for name in module.sources]
     text = sources[1].read_text(encoding="utf-8").replace("on_demand.hpp", "data.hpp")
     sources[1].write_text(re.sub(r"demand\) \{.*\}", ") {}", text), encoding="utf-8")
