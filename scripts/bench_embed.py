@@ -130,7 +130,7 @@ def _ours(data: bytes, here: Path, embed: cpp.Embed) -> Path:
     for name, content in module.files.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_bytes(content)
-    return here / module.source
+    return here / module.sources[0]
 
 
 def _one_literal(data: bytes, here: Path) -> Path:

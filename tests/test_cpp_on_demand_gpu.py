@@ -49,6 +49,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (package,) = build(write_project(root / "project", table, {"device/axpy.cu": AXPY})).values()
     module = write_cpp(package, root)
+    package.write(root / "package")
     generated = (root / name for name in module.sources)
     sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", *generated
     where = f"-I{INCLUDE}", f"-I{root / 'include'}"
@@ -85,6 +86,20 @@ def test_the_sums_are_those_of_numpy_and_the_second_process_compiles_nothing(
         assert code == 0
         assert np.array_equal(np.array(sums.split(), float), expected)
         assert opened == nvrtc
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+def test_what_python_compiled_is_found(program: Path, tmp_path: Path, type_: str) -> None:
+    script = (
+        "import sys, cuda_ext\n"
+        "print(len(cuda_ext.prepare(cuda_ext.load(sys.argv[1]), sys.argv[2:]).compiled))\n"
+    )
+    command = [sys.executable, "-c", script, program.with_name("package"), f"axpy<{type_}>"]
+    environment = {**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+    code, (_, opened) = run(program, type_, tmp_path / "cache")
+    assert (code, opened) == (0, "no nvrtc")
 
 
 @pytest.mark.parametrize("type_", ["float", "double"])

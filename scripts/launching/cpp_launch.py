@@ -60,7 +60,8 @@ class CppLaunch:
             path.write_bytes(content)
         library = directory / "cpp.so"
         include = (f"-I{directory / 'cpp' / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}")
-        sources = (directory / "cpp" / rendered.source, directory / "cpp" / "loops.cpp")
+        generated = (directory / "cpp" / name for name in rendered.sources)
+        sources = (*generated, directory / "cpp" / "loops.cpp")
         flags = ("-std=c++17", "-O2", "-shared", "-fPIC")
         subprocess.run([compiler, *flags, *include, *sources, "-o", library, "-ldl"], check=True)
         self._library: Any = ctypes.CDLL(str(library))
