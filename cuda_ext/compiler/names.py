@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 __all__ = ["kernel_names", "normalise", "plain_name", "scope_of", "split_template"]
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
-_INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long"}
+_INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
 
 
 def normalise(expression: str) -> str:
@@ -26,6 +26,8 @@ def normalise(expression: str) -> str:
     'ns::reduce<double, 256>'
     >>> normalise("k<unsigned,float const *>")
     'k<unsigned int, const float*>'
+    >>> normalise("::k<unsigned __int128, char signed>")
+    'k<unsigned __int128, signed char>'
     """
     tokens: list[str] = []
     for token in _TOKEN.findall(expression):
@@ -57,7 +59,7 @@ def _with_plain_integers(tokens: Iterable[str]) -> Iterator[str]:
         if not is_integer:
             yield from words
             continue
-        if "char" in words:
+        if not {"char", "__int128"}.isdisjoint(words):
             yield from sorted(words, reverse=True)
             continue
         if "unsigned" in words:

@@ -92,7 +92,7 @@ class Normaliser {
 
   static bool is_of_integer(std::string_view token) noexcept {
     return token == "signed" || token == "unsigned" || token == "char" || token == "short" ||
-           token == "int" || token == "long";
+           token == "int" || token == "long" || token == "__int128";
   }
 
   // `unsigned int` for `unsigned`, `long` for `long int`.
@@ -109,7 +109,7 @@ class Normaliser {
       const auto has = [&](std::string_view word) {
         return std::count(words.begin(), words.end(), word) > 0;
       };
-      if (has("char")) {
+      if (has("char") || has("__int128")) {
         std::sort(words.begin(), words.end(), std::greater<>());
       } else {
         const bool is_unsigned = has("unsigned");
