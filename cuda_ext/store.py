@@ -100,7 +100,7 @@ def local_store(environ: Mapping[str, str]) -> LocalStore:
 
 
 def why_not_used(environ: Mapping[str, str]) -> str:
-    """Why there is no local store, as :func:`open_local_store` warns; empty if there is. Nothing is made."""
+    """Why nothing can be kept in the local store, as users are warned; empty if it can. Nothing is made."""
     store = local_store(environ)
     if not store.bound:
         return "the cache is turned off by CUDA_EXT_CACHE_SIZE=0; unset it to have one"
@@ -109,6 +109,9 @@ def why_not_used(environ: Mapping[str, str]) -> str:
         return ""  # whoever uses it first makes it
     warnings: list[str] = []
     open_local_store(environ, warnings.append)
+    if not warnings and not os.access(store.objects, os.W_OK):
+        remedy = "set CUDA_EXT_CACHE to a directory that can be written"
+        return _without_cache(store.objects, "it is read-only", remedy)
     return "".join(warnings)
 
 

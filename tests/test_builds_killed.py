@@ -24,7 +24,7 @@ from tests.projects import build, write_project
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes there are")
 
 # The build is right after each of so many kills; the release is tested with 50.
-KILLS = int(os.environ.get("CUDA_EXT_TEST_KILLS", "12"))
+KILLS = int(os.environ.get("CUDA_EXT_TEST_KILLS", "8"))
 
 DRIVER = """
 import sys
