@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,27 @@ pytest_plugins = [
     "tests.packages_fixtures",
 ]
 
+# What takes seconds to make, once per process that needs it.
+MADE_ONCE = ("built", "built_once", "cuda_ext_wheel", "examples", "library", "on_demand", "printed")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Tests with the same costly fixture run in one process."""
+    for item in items:
+        for name in MADE_ONCE:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(name))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache of all tests that do not say otherwise; the user's own is neither read nor written."""
-    directory = tmp_path_factory.mktemp("cache")
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # one for all processes
+        directory = directory.parent
+    directory /= "cache"
+    directory.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("CUDA_EXT_CACHE_SIZE", "CUDA_EXT_REPORT", "CUDA_EXT_TRACE"):
             patch.delenv(variable, raising=False)

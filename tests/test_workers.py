@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cuda_ext.build import worker
 from cuda_ext.build.task import Task
 from cuda_ext.build.toolchain import CompilerSpec
 from cuda_ext.build.workers import WorkerPool, worker_count
+from cuda_ext.compiler import process
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.job import UnitJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
@@ -203,6 +207,33 @@ def test_cancelling_ends_what_runs_and_forgets_what_waits() -> None:
     assert children() == before
     assert all(future.done() for future in futures)
     assert futures[-1].cancelled()
+
+
+def until_its_files_go() -> None:
+    """A task that has many temporary files, and fails when one of them is gone."""
+    directory = Path(tempfile.gettempdir())
+    for i in range(3000):
+        (directory / str(i)).touch()
+    (directory / "last").touch()
+    while True:
+        for i in range(0, 3000, 100):
+            (directory / str(i)).stat()
+
+
+@pytest.mark.parametrize("task", [until_its_files_go, functools.partial(time.sleep, 0.5)])
+def test_a_worker_without_a_build_leaves_nothing(tmp_path: Path, task: Callable[[], None]) -> None:
+    """Not even if what it is doing fails because its files are being removed, or ends meanwhile."""
+    scratch = tmp_path / "scratch"
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]; from cuda_ext.build.worker import serve; serve(sys.argv[1])"
+    )
+    child = process.start_python(code, str(scratch), *sys.path)
+    assert child.stdin
+    worker.send(child.stdin, task)
+    while task is until_its_files_go and not list(scratch.glob("*/last")):
+        time.sleep(0.01)
+    assert process.end(child) == 0
+    assert not scratch.exists()
 
 
 # Who does what next.

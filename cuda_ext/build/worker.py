@@ -34,21 +34,29 @@ def serve(scratch: str) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, arrived), daemon=True).start()
-    while True:
-        function = pickle.loads(arrived.get())  # noqa: S301 - from the process that started this one
-        answer: tuple[Any, BuildError | None]
-        try:
-            answer = function(), None
-        except BuildError as error:
-            answer = None, error
-        send(answers, answer)
+    over = threading.Event()
+    reader = threading.Thread(target=_read, args=(requests, arrived, over), daemon=True)
+    reader.start()
+    try:
+        while True:
+            function = pickle.loads(arrived.get())  # noqa: S301 - from the process that started this one
+            answer: tuple[Any, BuildError | None]
+            try:
+                answer = function(), None
+            except BuildError as error:
+                answer = None, error
+            with suppress(BrokenPipeError):  # at the end of the input, which the reader sees too
+                send(answers, answer)
+    finally:
+        if over.is_set():  # what failed did so because its files were removed, which is to be completed
+            reader.join()
 
 
-def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes]) -> None:
+def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], over: threading.Event) -> None:
     """Pass requests on. At their end nobody waits for an answer: leave at once, and leave nothing behind."""
     while (message := receive(requests)) is not None:
         arrived.put(message)
+    over.set()
     process.end_all()
     own = tempfile.gettempdir()
     for _ in range(100):
