@@ -360,6 +360,8 @@ def test_without_the_decompressor_the_rest_is_told(old: Built, monkeypatch: pyte
 def test_kernels_are_chosen_by_pattern(new: Built, pattern: str, names: list[str]) -> None:
     (module,) = inspected(new.wheel, "--kernel", pattern)["modules"]
     assert [kernel["name"] for kernel in module["kernels"]] == names
+    assert {unit["title"] for unit in module["units"]} == {kernel["unit"] for kernel in module["kernels"]}
+    assert module["symbols"] == []
 
 
 def test_what_changed_is_told(old: Built, new: Built) -> None:

@@ -100,12 +100,13 @@ def split_usage(log: str, code: Mapping[str, int]) -> tuple[str, dict[str, Usage
 
     `code` has the kernels and the size of their code.
     """
-    told = {}
+    told: dict[str, dict[str, int | None]] = {}
     _, *sections = _ENTRY.split(log)
     for name, section in zip(sections[::2], sections[1::2], strict=True):
         counts = {key: re.search(pattern, section) for key, pattern in _COUNTS.items()}
         told[name] = {key: int(found[1]) if found else 0 for key, found in counts.items()}
-        told[name]["constant"] = sum(map(int, _CONSTANT.findall(section)))
+        # From sm_90 on, ptxas 13 does not tell it.
+        told[name]["constant"] = sum(map(int, _CONSTANT.findall(section))) or None
     usage = {name: Usage(size, **told.get(name, {})) for name, size in code.items()}
     return _LINE.sub("", log).strip(), usage
 

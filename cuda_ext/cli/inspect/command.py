@@ -36,7 +36,7 @@ def inspect(what: str, other: str | None, as_json: bool, pattern: str | None) ->
     if pattern is not None:
         found = _only(found, pattern)
     if len(found) == 1:
-        _show(found[0] if pattern is None else found[0].without_empty_modules(), as_json)
+        _show(found[0] if pattern is None else found[0].around_its_kernels(), as_json)
     else:
         _compare(found[0], found[1], as_json)
 

@@ -121,9 +121,14 @@ class Contents:
         )
         return replace(self, modules=tuple(modules))
 
-    def without_empty_modules(self) -> Contents:
-        """The same without the modules that hold no kernel."""
-        return replace(self, modules=tuple(module for module in self.modules if module.kernels))
+    def around_its_kernels(self) -> Contents:
+        """The same without modules and units that hold no kernel, and without variables."""
+        modules = []
+        for module in filter(lambda module: module.kernels, self.modules):
+            titles = {kernel.unit for kernel in module.kernels}
+            units = tuple(unit for unit in module.units if unit.title in titles)
+            modules.append(replace(module, units=units, symbols=()))
+        return replace(self, modules=tuple(modules))
 
 
 def options_of(source: Source) -> tuple[str, ...]:
