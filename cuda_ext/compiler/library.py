@@ -199,11 +199,13 @@ def _compiled(
     images; for code that does so all the same, each image has its own.
     """
     compilations = [UnitJob("compile", unit, a) for a in architectures]
-    surveys = [UnitJob("survey", unit, architectures[0])]
+    # For newer GPUs, the tool chain's headers have variables that they do not have for older ones.
+    newest = max(architectures)
+    surveys = [UnitJob("survey", unit, newest)]
     *compiled, surveyed = yield [*compilations, *surveys]
     images = _images(compilations, compiled)
     found = _surveys(surveys, [surveyed])
-    unknown = [image for image in images[1:] if not _describes(found[0], image)]
+    unknown = [i for i in images if i.architecture != newest and not _describes(found[0], i)]
     if unknown:
         surveys = [UnitJob("survey", unit, image.architecture) for image in unknown]
         found += _surveys(surveys, (yield surveys))
