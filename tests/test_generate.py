@@ -185,6 +185,10 @@ def use(x: Any, raw: memoryview) -> None:
     kernels.ns.plain(3, grid=1, block=1)
     kernels.ns.inner.reduce["double, 256"](x, x, grid=1, block=256)
     kernels.ns.inner.reduce["double", 256](x, x, grid=1, block=256)
+    kernels.axpy["float"].bind(grid=1, block=1)(10, 2.0, x, x)
+    kernels.axpy.prepare(["__half", "double"])
+    kernels.weights.copy_from([1.0] * 9 if x else raw, stream=x)
+    print(kernels.weights.numpy().shape, kernels.weights.element, kernels.axpy["float"].occupancy(256))
     print(kernels.weights, kernels.ns.counter, kernels.histogram.signature, launch)
 """
 WRONG = """
@@ -213,6 +217,16 @@ def use(x: Any) -> None:
     kernels.ns.plane(3, grid=1, block=1)
     kernels.ns.inner.reduce["double, 256"](x, grid=1, block=256)
     kernels.weights(3)
+    kernels.weights.copy_from()
+    kernels.weights.shapes
+    kernels.ns(3, grid=1, block=1)
+    kernels.histogram(x, 10, x, grid=1)
+    kernels.histogram(x, 10, x, threads="10")
+    kernels.histogram(x, 10, x, threads=10, stream="default")
+    kernels.histogram.bind(grids=1, block=1)
+    kernels.axpy["float"](10, 2.0, x, grid=1, block=128)
+    kernels.axpy["float", 1.5]
+    kernels.overloaded["(int*)"](x, x, grid=1, block=1)
 """
 
 

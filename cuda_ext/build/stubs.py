@@ -1,5 +1,6 @@
-"""What type checkers are told of a module: a class for each kernel, template and namespace.
+"""What type checkers and editors are told of a module: a class for each kernel, template and namespace.
 
+Their docstrings are what an editor shows beside a name: signatures in C++, and where they come from.
 Attributes are named as in C++. The names of classes and imports give way to them, so that a kernel may be
 called ``Kernel`` or ``Literal``.
 """
@@ -12,9 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_ext.manifest import Kernel, Manifest, Parameter
+from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 
-__all__ = ["KernelClass", "NamespaceClass", "Stub", "TemplateClass", "describe"]
+__all__ = ["Attribute", "KernelClass", "NamespaceClass", "Stub", "TemplateClass", "describe"]
 
 # Where the names in stubs come from, in the groups that imports are written in.
 _ORIGINS = (
@@ -37,16 +38,30 @@ _RESERVED = frozenset(
 )
 
 
+# The lines of a docstring, as they stand between the quotes.
+Doc = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A name with its type, and what an editor shows beside it."""
+
+    name: str
+    type: str
+    doc: Doc
+
+
 @dataclass(frozen=True)
 class KernelClass:
-    """A kernel, or variants of one, as ``base`` says.
+    """A kernel, or variants of one, as ``base`` says, called by ``signature``.
 
     Its ``parameters`` have types; so many of the first as ``positional`` says have no names.
     """
 
     name: str
     base: str
-    doc: str
+    doc: Doc
+    signature: str
     parameters: tuple[tuple[str, str], ...]
     positional: int
     kind: str = "kernel"
@@ -57,17 +72,19 @@ class TemplateClass:
     """A template or overloaded kernels. ``items`` are literals with the classes that they choose."""
 
     name: str
+    doc: Doc
     items: tuple[tuple[str, str], ...]
-    attributes: tuple[tuple[str, str], ...]
+    attributes: tuple[Attribute, ...]
     kind: str = "template"
 
 
 @dataclass(frozen=True)
 class NamespaceClass:
-    """A C++ namespace. ``attributes`` have types."""
+    """A C++ namespace."""
 
     name: str
-    attributes: tuple[tuple[str, str], ...]
+    doc: Doc
+    attributes: tuple[Attribute, ...]
     kind: str = "namespace"
 
 
@@ -83,13 +100,13 @@ class Stub:
     imports: tuple[Mapping[str, Sequence[str]], ...]
     names: Mapping[str, str]
     classes: tuple[KernelClass | TemplateClass | NamespaceClass, ...]
-    attributes: tuple[tuple[str, str], ...]
+    attributes: tuple[Attribute, ...]
 
 
 def describe(manifest: Manifest) -> Stub:
     """Say what the attributes of the module are. The same manifest gives the same stub."""
     root = _tree(manifest)
-    writer = _Writer(root)
+    writer = _Writer(root, [unit.title for unit in manifest.units])
     attributes = writer.attributes(root, "")
     imports = tuple(filter(None, map(writer.imports, _ORIGINS)))
     return Stub(manifest.module, imports, writer.spelled, tuple(writer.classes), attributes)
@@ -103,8 +120,8 @@ class _Namespace:
     """
 
     kernels: dict[str, list[tuple[str | None, Kernel]]] = field(default_factory=dict)
-    variants: dict[str, Kernel] = field(default_factory=dict)
-    symbols: set[str] = field(default_factory=set)
+    variants: dict[str, tuple[Variants, Kernel]] = field(default_factory=dict)
+    symbols: dict[str, Symbol] = field(default_factory=dict)
     namespaces: dict[str, _Namespace] = field(default_factory=dict)
 
     def within(self, scope: Iterable[str]) -> _Namespace:
@@ -135,12 +152,25 @@ def _tree(manifest: Manifest) -> _Namespace:
         *scope, plain = variants.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):
             kernel = by_expression[variants.candidates[-1].kernel]
-            root.within(scope).variants[plain] = replace(kernel, expression=variants.name)
+            root.within(scope).variants[plain] = variants, replace(kernel, expression=variants.name)
     for symbol in manifest.symbols:
         *scope, plain = symbol.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):
-            root.within(scope).symbols.add(plain)
+            root.within(scope).symbols[plain] = symbol
     return root
+
+
+def _quoted(lines: Iterable[str]) -> Doc:
+    """`lines` as they stand in a literal: a signature may hold a character such as ``'\\n'``."""
+    return tuple(line.replace("\\", r"\\").replace('"', r"\"") for line in lines)
+
+
+def _conditions(variants: Variants) -> Iterator[str]:
+    """Which kernel the name stands for, and when."""
+    yield "A call takes the first of::"
+    yield ""
+    for candidate in variants.candidates:
+        yield f"    {candidate.kernel} if {candidate.when}" if candidate.when else f"    {candidate.kernel}"
 
 
 def _is_attribute(name: str) -> bool:
@@ -150,9 +180,13 @@ def _is_attribute(name: str) -> bool:
 
 
 class _Writer:
-    """Makes classes out of a tree, none of which hides an attribute or another class."""
+    """Makes classes out of a tree, none of which hides an attribute or another class.
 
-    def __init__(self, root: _Namespace) -> None:
+    `sources` names what each unit was compiled from.
+    """
+
+    def __init__(self, root: _Namespace, sources: Sequence[str]) -> None:
+        self._sources = sources
         self._taken = set(root.names())
         self._used: set[str] = set()
         self.spelled = {
@@ -160,24 +194,30 @@ class _Writer:
         }
         self.classes: list[KernelClass | TemplateClass | NamespaceClass] = []
 
-    def attributes(self, namespace: _Namespace, prefix: str) -> tuple[tuple[str, str], ...]:
-        """The attributes of `namespace` with their types; their classes begin with `prefix`."""
-        found: dict[str, str] = {}
+    def attributes(self, namespace: _Namespace, scope: str) -> tuple[Attribute, ...]:
+        """The attributes of `namespace`, which C++ calls `scope`."""
+        prefix = "".join(f"_{part}" for part in scope.split("::") if part)
+        found: list[Attribute] = []
         every = {*namespace.kernels, *namespace.variants, *namespace.symbols, *namespace.namespaces}
         for name in sorted(every):
             inner = namespace.namespaces.get(name)
+            full = f"{scope}::{name}" if scope else name
             if name in namespace.kernels:
-                found[name] = self._kernels(f"{prefix}_{name}", namespace.kernels[name], inner)
+                found.append(self._kernels(name, full, namespace.kernels[name], inner))
             elif name in namespace.variants:
-                found[name] = self._kernel(f"{prefix}_{name}", namespace.variants[name], "Variants")
+                variants, kernel = namespace.variants[name]
+                doc = (kernel.signature, "", *_conditions(variants))
+                made = self._kernel(f"{prefix}_{name}", kernel, doc, "Variants")
+                found.append(Attribute(name, made.name, made.doc))
             elif name in namespace.symbols:
-                found[name] = self._use("Symbol")
+                found.append(Attribute(name, self._use("Symbol"), self._symbol(namespace.symbols[name])))
             elif inner is not None:
-                attributes = self.attributes(inner, f"{prefix}_{name}")
+                attributes = self.attributes(inner, full)
                 self._use("Namespace")
-                self.classes.append(NamespaceClass(self._unique(f"{prefix}_{name}"), attributes))
-                found[name] = self.classes[-1].name
-        return tuple(found.items())
+                doc = (f"The C++ namespace {full}.",)
+                self.classes.append(NamespaceClass(self._unique(f"{prefix}_{name}"), doc, attributes))
+                found.append(Attribute(name, self.classes[-1].name, doc))
+        return tuple(found)
 
     def imports(self, group: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
         """What is used of `group`, as it is imported."""
@@ -191,25 +231,36 @@ class _Writer:
         return found
 
     def _kernels(
-        self, name: str, kernels: Sequence[tuple[str | None, Kernel]], namespace: _Namespace | None
-    ) -> str:
+        self,
+        name: str,
+        full: str,
+        kernels: Sequence[tuple[str | None, Kernel]],
+        namespace: _Namespace | None,
+    ) -> Attribute:
+        """The kernels of one `name`, which is `full` with its namespaces."""
+        prefix = "".join(f"_{part}" for part in full.split("::"))
         match kernels:
             case [(None, kernel)] if namespace is None:
-                return self._kernel(name, kernel)
+                made = self._kernel(prefix, kernel, self._origin(kernel))
+                return Attribute(name, made.name, made.doc)
         items = tuple(
-            (json.dumps(item, ensure_ascii=False), self._kernel(f"{name}_{item}", kernel))
+            (
+                json.dumps(item, ensure_ascii=False),
+                self._kernel(f"{prefix}_{item}", kernel, self._origin(kernel)).name,
+            )
             for item, kernel in kernels
             if item is not None
         )
-        attributes = self.attributes(namespace, name) if namespace is not None else ()
+        attributes = self.attributes(namespace, full) if namespace is not None else ()
         self._use("KernelTemplate")
         if items:
             for used in ("Any", "Literal", "TemplateArguments", "overload"):
                 self._use(used)
-        self.classes.append(TemplateClass(self._unique(name), items, attributes))
-        return self.classes[-1].name
+        doc = self._choice(full, [kernel for _, kernel in kernels])
+        self.classes.append(TemplateClass(self._unique(prefix), doc, items, attributes))
+        return Attribute(name, self.classes[-1].name, doc)
 
-    def _kernel(self, name: str, kernel: Kernel, base: str = "Kernel") -> str:
+    def _kernel(self, name: str, kernel: Kernel, doc: Doc, base: str = "Kernel") -> KernelClass:
         for used in ("Any", "Dim", base, "Stream", "SupportsIndex", "overload"):
             self._use(used)
         parameters: dict[str, str] = {}
@@ -221,11 +272,26 @@ class _Writer:
             if spelled != parameter.name:
                 positional = index
             parameters[spelled] = self._type(parameter)
-        # A signature may hold a character such as '\\n'.
-        doc = kernel.signature.replace("\\", r"\\").replace('"', r"\"")
-        described = (self.spelled[base], doc, tuple(parameters.items()), positional)
-        self.classes.append(KernelClass(self._unique(name), *described))
-        return self.classes[-1].name
+        (signature,) = _quoted((kernel.signature,))
+        typed = tuple(parameters.items())
+        made = KernelClass(self._unique(name), self.spelled[base], _quoted(doc), signature, typed, positional)
+        self.classes.append(made)
+        return made
+
+    def _origin(self, kernel: Kernel) -> Doc:
+        return (kernel.signature, "", f"A kernel of {self._sources[kernel.unit]}.")
+
+    def _choice(self, full: str, kernels: Sequence[Kernel]) -> Doc:
+        """What there is to choose from by brackets."""
+        sources = ", ".join(dict.fromkeys(self._sources[kernel.unit] for kernel in kernels))
+        signatures = (f"    {kernel.signature}" for kernel in kernels)
+        return _quoted((f"The kernels {full} of {sources}.", "", "Built ahead::", "", *signatures))
+
+    def _symbol(self, symbol: Symbol) -> Doc:
+        element, bracket, shape = symbol.type.partition("[")
+        size = f"{symbol.size:,} {'byte' if symbol.size == 1 else 'bytes'}"
+        where = f"A variable of {self._sources[symbol.unit]}, {size}."
+        return _quoted((f"__{symbol.space}__ {element} {symbol.name}{bracket}{shape}", "", where))
 
     def _type(self, parameter: Parameter) -> str:
         match parameter.kind:

@@ -1,0 +1,55 @@
+"""``cuda-ext compile-commands``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.output import counted
+
+__all__ = ["compile_commands"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  cuda-ext compile-commands                                of the project in this directory
+  cuda-ext compile-commands ../p -o compile_commands.json  of another, beside what is there
+"""
+)
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write this file.",
+)
+def compile_commands(directory: Path, output: Path | None) -> None:
+    """Have editors understand the device code of a project.
+
+    DIR holds the project's pyproject.toml; it is the current directory by default. For each device source,
+    compile_commands.json says how it is compiled, so that an editor with clangd completes, looks up and
+    reports errors as the build does. It takes no CUDA toolkit, and no clang but the editor's clangd.
+
+    The file is put into the directory that holds all device code, such as device/, where clangd finds it
+    before those of other programs. Entries for other files in it stay. It names paths of this machine: keep
+    it out of version control, and run the command again when sources are added, settings change, or the
+    Python environment moves.
+    """
+    from cuda_ext.build.compile_commands import compile_commands, default_place, write
+    from cuda_ext.build.project import Project
+
+    file = directory / "pyproject.toml"
+    if not file.is_file():
+        raise Failure(f"{file}: there is no such file; name the directory of a project")
+    project = Project.load(directory)
+    if project is None:
+        raise Failure(f"{file}: has no [tool.cuda_ext] table; add it: an empty one compiles device/*.cu")
+    place = output or default_place(project)
+    commands = compile_commands(project)
+    write(place, commands)
+    shown = str(place).removeprefix(f"{Path.cwd()}/")
+    click.echo(f"{shown}: {counted(len(commands), 'device source')}; add the file to .gitignore")
