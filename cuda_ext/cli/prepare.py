@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import echo_json
 from cuda_ext.errors import CacheWarning
@@ -27,14 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["prepare"]
 
 
-@click.command()
-@click.argument("module")
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext prepare my_package.kernels
+      cuda-ext prepare my_package.kernels "axpy<__half>" --arch sm_90
+      cuda-ext prepare my_package.kernels --arch sm_80 --arch sm_90 --json
+    """
+)
+@click.argument("module", shell_complete=completion.modules)
 @click.argument("expressions", metavar="[EXPRESSION]...", nargs=-1)
 @click.option(
     "--arch",
     "architectures",
     metavar="sm_90",
     multiple=True,
+    shell_complete=completion.gpus,
     help="The architecture of a GPU, as often as needed. By default, those of this machine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -27,7 +27,7 @@ from cuda_ext.compiler.translation_unit import CompiledImage, Survey, Translatio
 from cuda_ext.compiler.usage import VERBOSE
 from cuda_ext.errors import CompilationError, ToolchainError
 
-__all__ = ["Nvcc", "find_nvcc"]
+__all__ = ["Nvcc", "find_nvcc", "nvcc_candidates"]
 
 
 def find_nvcc(
@@ -42,7 +42,7 @@ def find_nvcc(
     :class:`~cuda_ext.errors.ToolchainError` that tells why each of them was passed over.
     """
     passed_over = []
-    for origin, candidate in _candidates(configured, environ):
+    for origin, candidate in nvcc_candidates(configured, environ):
         if isinstance(candidate, Path):
             try:
                 found = Nvcc(candidate, environ, launcher)
@@ -51,14 +51,16 @@ def find_nvcc(
             except ToolchainError as error:
                 candidate = str(error)
         passed_over.append(f"  {origin}: {candidate}".replace("\n", "\n    "))
+    remedy = 'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit'
+    if configured is not None:
+        remedy = "correct the key nvcc, or remove it so that others are tried"
     raise ToolchainError(
         "\n".join(["no nvcc can be used:", *passed_over])
-        + '\ninstall "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit; '
-        'compiler = "nvrtc" needs neither nvcc nor a host compiler'
+        + f'\n{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler'
     )
 
 
-def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
+def nvcc_candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
     """Where nvcc may be: each place with a path, or with the reason why there is none."""
     search_path = environ.get("PATH", "")
     if configured is not None:
@@ -111,7 +113,7 @@ class Nvcc:
         """Its CUDA version. Raises :class:`~cuda_ext.errors.ToolchainError` if it cannot compile here."""
         version = re.search(r"release (\d+\.\d+)", self._ask("--version").output)
         if version is None:
-            raise ToolchainError(f"{self.executable} does not tell its version")
+            raise ToolchainError(f"{self.executable} does not tell its version, as nvcc does")
         # The host compiler preprocesses.
         preprocessed = self._ask("-E", "--allow-unsupported-compiler", "-x", "cu", os.devnull)
         if preprocessed.exit_code != 0:
@@ -124,9 +126,14 @@ class Nvcc:
 
     def files(self) -> Sequence[Path]:
         own = [root / name for root in self._roots[-1:] for name in _PROGRAMS]
-        host = shutil.which(self._environ.get("NVCC_CCBIN", "g++"), path=self._environ.get("PATH"))
-        found = [self.executable, *own, *([Path(host)] if host else [])]
+        found = [self.executable, *own, *([self.host_compiler] if self.host_compiler else [])]
         return [path.resolve() for path in found if path.is_file()]
+
+    @property
+    def host_compiler(self) -> Path | None:
+        """What preprocesses for it, if that is there."""
+        found = shutil.which(self._environ.get("NVCC_CCBIN", "g++"), path=self._environ.get("PATH"))
+        return Path(found) if found else None
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         own = [d for root in self._roots for d in (root / "include", *sorted(root.glob("targets/*/include")))]

@@ -31,7 +31,13 @@ class _Removed:
     failed: int = 0
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext cache clear
+      cuda-ext cache clear --older-than 30
+    """
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--headers", is_flag=True, help="NVRTC's unpacked headers too, which nobody may be compiling with."

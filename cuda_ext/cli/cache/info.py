@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 
 from cuda_ext.cli.cache.headers import size_of, unpacked
+from cuda_ext.cli.cache.place import rights_of, shared_cache
 from cuda_ext.cli.cache.survey import KeptRecord, Survey, survey
 from cuda_ext.cli.output import ago, counted, echo_json, size
 from cuda_ext.store import LocalStore, local_store, why_not_used
@@ -23,7 +23,13 @@ __all__ = ["info"]
 _SHOWN = 20
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext cache info
+      cuda-ext cache info --json | jq .size
+    """
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all records.")
 def info(as_json: bool) -> None:
     """Say where the cache is, whether it is used, and what is in it."""
@@ -42,9 +48,9 @@ def _facts(store: LocalStore, found: Survey, headers: Mapping[Path, int]) -> Ite
     reason = why_not_used(os.environ)
     yield "directory", str(store.objects.parent)
     yield "used", f"no: {reason}" if reason else "yes"
-    if store.bound and (shared := _shared()):
+    if store.bound and (shared := shared_cache(os.environ)):
         yield "shared cache", f"{shared}, by builds; what is in it is not looked at"
-    if rights := _rights(store.objects):
+    if rights := rights_of(store.objects):
         yield "rights", f"{stat.filemode(rights[0])}, owner {rights[1]}"
     elif not reason:
         yield "rights", "the directory is made when it is first used"
@@ -86,12 +92,12 @@ def _show(records: Sequence[KeptRecord]) -> None:
 
 
 def _as_json(store: LocalStore, found: Survey, headers: Mapping[Path, int]) -> dict[str, object]:
-    reason, rights = why_not_used(os.environ), _rights(store.objects)
+    reason, rights = why_not_used(os.environ), rights_of(store.objects)
     return {
         "directory": str(store.objects.parent),
         "used": not reason,
         "reason": reason or None,
-        "shared": _shared() or None,
+        "shared": shared_cache(os.environ) or None,
         "mode": f"{stat.S_IMODE(rights[0]):o}" if rights else None,
         "owner": rights[1] if rights else None,
         "entries": found.entries,
@@ -115,21 +121,3 @@ def _record_as_json(record: KeptRecord) -> dict[str, object]:
         "size": record.entry.size,
         "last_used": datetime.fromtimestamp(record.entry.modified, UTC).isoformat(timespec="seconds"),
     }
-
-
-def _shared() -> str:
-    """The URL of the cache that machines share, without a password."""
-    location = os.environ.get("CUDA_EXT_CACHE", "")
-    return re.sub(r"(?<=://)[^/@\s]*@", "", location) if "://" in location else ""
-
-
-def _rights(directory: Path) -> tuple[int, str] | None:
-    """The mode and the owner of `directory`, if it is there."""
-    try:
-        status = directory.stat()
-    except OSError:
-        return None
-    try:
-        return status.st_mode, directory.owner()
-    except (KeyError, NotImplementedError):  # nobody has the number, or the system has no owners
-        return status.st_mode, str(status.st_uid)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from cuda_ext.cli.failure import Failure
 from cuda_ext.store import LocalStore, distrust, local_store
 
-__all__ = ["store_to_tend"]
+__all__ = ["rights_of", "shared_cache", "store_to_tend"]
 
 
 def store_to_tend(environ: Mapping[str, str]) -> LocalStore | None:
@@ -31,3 +33,21 @@ def store_to_tend(environ: Mapping[str, str]) -> LocalStore | None:
     if why:
         raise Failure(f"{store.objects}: the cache is left alone: {why}; {remedy}")
     return store
+
+
+def shared_cache(environ: Mapping[str, str]) -> str:
+    """The URL of the cache that machines share, without a password; empty if there is none."""
+    location = environ.get("CUDA_EXT_CACHE", "")
+    return re.sub(r"(?<=://)[^/@\s]*@", "", location) if "://" in location else ""
+
+
+def rights_of(directory: Path) -> tuple[int, str] | None:
+    """The mode and the owner of `directory`, if it is there."""
+    try:
+        status = directory.stat()
+    except OSError:
+        return None
+    try:
+        return status.st_mode, directory.owner()
+    except (KeyError, NotImplementedError):  # nobody has the number, or the system has no owners
+        return status.st_mode, str(status.st_uid)

@@ -31,7 +31,13 @@ class _Findings:
     unfinished: list[str] = field(default_factory=list)
 
 
-@click.command()
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext cache verify
+      cuda-ext cache verify --remove
+    """
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--remove", is_flag=True, help="Remove the entries that are damaged.")
 @click.pass_context

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import echo_json
 
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 
-@click.command()
-@click.argument("what")
-@click.argument("other", required=False)
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext inspect dist/my_package-1.0-py3-none-any.whl
+      cuda-ext inspect my_package.kernels --kernel axpy
+      cuda-ext inspect old.whl new.whl        (why has it grown?)
+      cuda-ext inspect my_package --json
+    """
+)
+@click.argument("what", shell_complete=completion.modules_and_files)
+@click.argument("other", required=False, shell_complete=completion.modules_and_files)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
 @click.option(
     "--kernel", "pattern", metavar="PATTERN", help="Only these kernels, such as axpy or '*<double*'."

@@ -1,0 +1,106 @@
+"""The cache: where it is, whether it can be used, and how much room there is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from cuda_ext.cli.cache.place import rights_of, shared_cache
+from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, told, warning
+from cuda_ext.cli.output import size
+from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.store import LocalStore, local_store, why_not_used
+
+__all__ = ["findings"]
+
+# Seconds to count entries for, of which there may be hundreds of thousands.
+_PATIENCE = 0.3
+# Bytes that a build may take: NVRTC's headers and a handful of large images.
+_LITTLE = 200 << 20
+
+
+def findings() -> Iterator[Finding]:
+    try:
+        store = local_store(os.environ)
+        reason = why_not_used(os.environ)
+    except ConfigError as error:
+        text, remedy = told(error)
+        yield problem("cache", text, remedy)
+        return
+    except BuildError as error:  # there is no home directory, or platformdirs is missing
+        text, remedy = told(error)
+        yield warning("cache", f"none: {text}", remedy)
+        return
+    directory = store.objects.parent
+    if reason:
+        text, remedy = told(reason, "set CUDA_EXT_CACHE to a directory that only you can write")
+        is_turned_off = not store.bound
+        yield (note if is_turned_off else warning)("cache", text, remedy, facts={"directory": str(directory)})
+    else:
+        yield _used(store)
+    if store.bound:
+        yield from _room(store, directory)
+        yield from _shared()
+
+
+def _used(store: LocalStore) -> Finding:
+    count, total, is_all = _counted(store)
+    amount = f"{'' if is_all else 'more than '}{size(total)} of {size(store.bound)}, {count:,} entries"
+    directory = store.objects.parent
+    details = [str(directory)]
+    if rights := rights_of(store.objects):
+        details.append(f"rights {stat.filemode(rights[0])}, owner {rights[1]}")
+    else:
+        details.append("made when it is first used")
+    facts = {"directory": str(directory), "entries": count, "size": total, "is_all": is_all}
+    return ok("cache", f"can be used; {amount}", details, facts=facts | {"bound": store.bound})
+
+
+def _counted(store: LocalStore) -> tuple[int, int, bool]:
+    """How many entries there are, their bytes, and whether all were counted."""
+    until = time.monotonic() + _PATIENCE
+    count = total = 0
+    for file in store.files():
+        if file.kind == "entry":
+            count, total = count + 1, total + file.size
+        if time.monotonic() > until:
+            return count, total, False
+    return count, total, True
+
+
+def _room(store: LocalStore, directory: Path) -> Iterator[Finding]:
+    """The disk that the cache is on, or would be."""
+    nearest = next((p for p in (directory, *directory.parents) if p.is_dir()), None)
+    try:
+        free = shutil.disk_usage(nearest).free if nearest else 0
+    except OSError:
+        return  # nobody knows
+    text = f"{size(free)} free on the disk of the cache"
+    if free < _LITTLE:
+        remedy = "free some space, or set CUDA_EXT_CACHE to a directory on another disk"
+        yield warning("disk", text, remedy, facts={"free": free})
+    elif free < store.bound // 2 and free < 5 << 30:
+        bound = max(1, free // 2 >> 30)
+        yield note(
+            "disk", text, "lower the bound", f"export CUDA_EXT_CACHE_SIZE={bound}G", facts={"free": free}
+        )
+    else:
+        yield ok("disk", text, facts={"free": free})
+
+
+def _shared() -> Iterator[Finding]:
+    """The cache that machines share, which nobody asks here: that may take long."""
+    if not (url := shared_cache(os.environ)):
+        return
+    if find_spec("fsspec") is None:
+        command = 'pip install "cuda-ext[shared-cache]"'
+        yield warning(
+            "shared cache", f"{url} is not used: fsspec is missing", command=command, facts={"url": url}
+        )
+    else:
+        yield ok("shared cache", f"{url}, by builds; it is not looked at here", facts={"url": url})
