@@ -152,7 +152,18 @@ function(cuda_ext_add_module target)
     DEPFILE "${directory}/module.stamp.d"
     COMMENT "Generating ${cuda_ext_name}"
     VERBATIM)
-  add_custom_target(${target}_generate DEPENDS "${directory}/module.stamp")
+  # As scikit-build-core calls the root of a wheel, for one platform or for all (wheel.platlib = false).
+  foreach(root IN ITEMS "${SKBUILD_PLATLIB_DIR}" "${SKBUILD_PURELIB_DIR}")
+    if(NOT cuda_ext_python_destination)
+      set(cuda_ext_python_destination "${root}")
+    endif()
+  endforeach()
+  # What is installed has to be there, whether or not anybody links the library.
+  set(all)
+  if(cuda_ext_python_destination)
+    set(all ALL)
+  endif()
+  add_custom_target(${target}_generate ${all} DEPENDS "${directory}/module.stamp")
 
   get_target_property(loader CudaExt::loader CUDA_EXT_HEADERS)
   get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
@@ -167,9 +178,6 @@ function(cuda_ext_add_module target)
     POSITION_INDEPENDENT_CODE ON
     CUDA_EXT_PYTHON_PACKAGE "${package}")
 
-  if(DEFINED SKBUILD_PLATLIB_DIR AND NOT cuda_ext_python_destination)
-    set(cuda_ext_python_destination "${SKBUILD_PLATLIB_DIR}")
-  endif()
   if(cuda_ext_python_destination)
     install(DIRECTORY "${package}/" DESTINATION "${cuda_ext_python_destination}/${cuda_ext_path}" COMPONENT "${target}")
   endif()
