@@ -53,7 +53,7 @@ def shown(command: str, until: float | None = None, **variables: str) -> list[Te
     began = time.monotonic()
     with contextlib.suppress(OSError):  # the command has ended
         while data := os.read(terminal, 65536):
-            stream.feed(data)
+            stream.feed(elsewhere(data))
             if until is not None and time.monotonic() - began > until:
                 break
     os.close(terminal)  # ends what still runs
@@ -62,6 +62,14 @@ def shown(command: str, until: float | None = None, **variables: str) -> list[Te
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return lines
+
+
+def elsewhere(data: bytes) -> bytes:
+    """`data` with paths as they are in somebody's home directory, whatever they are here."""
+    places = {PYTHON.parents[1]: "~/.venv", ROOT: "~/cuda_ext", Path.home(): "~"}
+    for here, there in places.items():
+        data = data.replace(str(here).encode(), there.encode())
+    return re.sub(rf"{tempfile.gettempdir()}/tmp\w+".encode(), b"~", data)
 
 
 def line(screen: pyte.Screen, number: int) -> Text:
