@@ -10,7 +10,7 @@ from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["foreign", "is_generated"]
 
-_PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, ".gitignore"}
+_PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
 _LITTER = (".DS_Store", ".nfs")  # what file managers and network file systems leave everywhere
 
 

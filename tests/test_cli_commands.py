@@ -17,9 +17,11 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     assert (status, errors) == (0, "")
     name = "cuda-ext" if door == SCRIPT else "python -m cuda_ext"
     assert output.startswith(f"Usage: {name} [OPTIONS] COMMAND [ARGS]...\n")
-    commands = output.partition("Commands:\n")[2].splitlines()
-    assert [line.split()[0] for line in commands] == ["cache", "cmake-dir", "inspect", "prepare"]
-    assert not any(line.endswith("...") for line in commands)
+    listed = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    # As one meets them.
+    work = ["init", "build", "compile-commands", "inspect", "doctor", "prepare", "cache"]
+    assert [line.split()[0] for line in listed] == [*work, "completion", "cmake-dir"]
+    assert not any(line.endswith("...") for line in listed)
 
 
 def test_the_version_is_told() -> None:

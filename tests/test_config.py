@@ -188,6 +188,7 @@ BUILD_RIGHT = {
     "executor": ('"dask"', "dask"),
     "report": ('"out/report.html"', "out/report.html"),
     "trace": ('"out/trace.json"', "out/trace.json"),
+    "editable-rebuild": ("true", True),
 }
 BUILD_WRONG = [
     ("executor", '"dsk"', "expected 'local' or 'dask', found \"dsk\"; did you mean 'dask'?"),
@@ -195,6 +196,7 @@ BUILD_WRONG = [
     ("report", "true", "expected a string, found true"),
     ("report", '""', "is empty; give it a value or leave it out"),
     ("trace", '["a.json"]', "expected a string, found an array"),
+    ("editable-rebuild", '"yes"', 'expected true or false, found "yes"'),
 ]
 
 
@@ -425,7 +427,7 @@ def test_braces_of_cplusplus_are_no_placeholders() -> None:
         ('{ kernel = "f<{T}>", T = 4 }', ".T: expected an array of values, found 4"),
         ('{ kernel = "f<{T}>", T = ["int", 1.5] }', ".T[1]: expected a string or an integer, found 1.5"),
         ('{ kernel = "f<{T}>", T = [true] }', ".T[0]: expected a string or an integer, found true"),
-        ('{ kernel = "f<{T}>", T = ["int"], U = ["x"] }', ".U: the expression 'f<{T}>' has no {U}"),
+        ('{ kernel = "f<{T}>", T = ["int"], U = ["x"] }', ".U: the expression 'f<{T}>' has no {U}; put it there, or take the key out"),
         (
             '"f<int, {T}>"',
             ': {T} has no values; write { kernel = "f<int, {T}>", T = ["..."] }',
@@ -642,7 +644,7 @@ def test_a_launcher_may_be_the_default_of_modules_of_both_compilers() -> None:
 
 def test_ltoir_is_not_linked_here() -> None:
     assert refused(f'emit = "ltoir"\n[{WHERE}]\nlink = true') == (
-        'tool.cuda_ext.emit: "ltoir" is what others link; with link = true choose another'
+        'tool.cuda_ext.emit: "ltoir" leaves the linking to others; with link = true choose another'
     )
 
 

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from cuda_ext.build.layout import package_places
 from cuda_ext.build.values import checked, expect, key_path
 from cuda_ext.compiler.packed import Emit
 from cuda_ext.errors import ConfigError
@@ -141,6 +142,12 @@ class BuildSettings:
         None,
         "Where to write a trace of each build for Chrome or Perfetto, within the project. "
         "`CUDA_EXT_TRACE` in the environment replaces it.",
+    )
+    editable_rebuild: bool = _key(
+        False,
+        "Let the modules of an editable install compile what has changed when they are imported, with the "
+        "compiler of the environment that imports, such as `cuda-ext[cu13]` brings. Where that fails, so "
+        "does the import; where nothing has changed, no compiler is needed.",
     )
 
 
@@ -277,7 +284,8 @@ def _module(name: str, value: object, common: _Table, where: str) -> ModuleConfi
     )
     if settings.emit == "ltoir" and settings.link:
         raise ConfigError(
-            f'{module.key_path("emit")}: "ltoir" is what others link; with link = true choose another'
+            f'{module.key_path("emit")}: "ltoir" leaves the linking to others; with link = true '
+            "choose another"
         )
     if "launcher" in own.settings and settings.compiler == "nvrtc":
         raise ConfigError(
@@ -401,14 +409,12 @@ def default_module_name(root: Path, project_name: str | None, packages: tuple[st
     """``<the package>.kernels``, where the project has exactly one package that could be meant."""
     if len({p.partition(".")[0] for p in packages}) == 1:
         # A namespace package has no __init__.py, and belongs to other projects as well.
-        regular = [
-            p
-            for p in packages
-            if any((b / p.replace(".", "/") / "__init__.py").is_file() for b in (root, root / "src"))
-        ]
+        regular = [p for p in packages if _is_regular(p, root)]
         return f"{min(regular or packages, key=lambda p: p.count('.'))}.kernels"
     name = re.sub(r"[-.\s]+", "_", project_name or "")
-    for directory in (base / n for base in (root / "src", root) for n in (name, name.lower()) if n):
-        if (directory / "__init__.py").is_file():
-            return f"{directory.name}.kernels"
-    return None
+    found = (n for n in (name, name.lower()) if n and _is_regular(n, root))
+    return next((f"{package}.kernels" for package in found), None)
+
+
+def _is_regular(package: str, root: Path) -> bool:
+    return any((place / "__init__.py").is_file() for place in package_places(root, package, {}))

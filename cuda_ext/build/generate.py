@@ -16,7 +16,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.generated import foreign
 from cuda_ext.replace import replace_directory
 
-__all__ = ["Package", "generate", "obstacle"]
+__all__ = ["Package", "generate", "initialisation", "obstacle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,20 @@ def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
 
     The same module gives the same bytes.
     """
-    context = {"stub": stubs.describe(module.manifest)}
-    files = {name: render(f"{name}.j2", context).encode() for name in ("__init__.py", "__init__.pyi")}
-    files[manifest_file.FILE_NAME] = manifest_file.dumps(module.manifest).encode()
     manifest = module.manifest
+    files = {
+        "__init__.py": initialisation(manifest.module),
+        "__init__.pyi": render("__init__.pyi.j2", {"stub": stubs.describe(manifest)}).encode(),
+        manifest_file.FILE_NAME: manifest_file.dumps(manifest).encode(),
+    }
     return Package(
         manifest.module,
         dict(sorted({**files, **module.files}.items())),
         f"{manifest.compiler} {manifest.version}",
         log,
     )
+
+
+def initialisation(module: str, editable: bool = False) -> bytes:
+    """The ``__init__.py`` of the package of `module`; an `editable` one first looks whether it is current."""
+    return render("__init__.py.j2", {"module": module, "editable": editable}).encode()

@@ -8,7 +8,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,17 @@ __all__ = ["Project"]
 
 @dataclass(frozen=True)
 class Project:
-    """The modules that a project's configuration describes."""
+    """The modules that a project's configuration describes.
+
+    ``table`` is that as it was written, and ``package_dir`` what setuptools calls so: where packages lie.
+    """
 
     root: Path
     modules: tuple[ModuleConfig, ...]
     settings: BuildSettings
     name: str
+    table: Mapping[str, object] = field(default_factory=dict)
+    package_dir: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, root: Path, packages: Sequence[str] = ()) -> Project | None:
@@ -59,7 +64,8 @@ class Project:
         name = name if isinstance(name, str) else None
         default = default_module_name(real, name, tuple(packages))
         table = tools["cuda_ext"]
-        return cls(real, parse_table(table, default), parse_settings(table), name or real.name)
+        modules, settings = parse_table(table, default), parse_settings(table)
+        return cls(real, modules, settings, name or real.name, table, _package_dir(tools))
 
     def source_files(self) -> list[Path]:
         """Every device source and header, relative to the root: what an sdist must hold.
@@ -95,6 +101,14 @@ class Project:
         with closing(progress_for(sys.stderr, report)) as progress:
             packages = build(self, environ, progress)
         yield from packages
+
+
+def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:
+    """What ``[tool.setuptools]`` says; that is setuptools' to check."""
+    match tools:
+        case {"setuptools": {"package-dir": dict(found)}}:
+            return {str(package): str(directory) for package, directory in found.items()}
+    return {}
 
 
 def _parse(text: bytes) -> dict[str, object]:

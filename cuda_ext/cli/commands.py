@@ -8,18 +8,32 @@ from __future__ import annotations
 import click
 
 import cuda_ext
+from cuda_ext.cli.build import build
 from cuda_ext.cli.cache import cache
 from cuda_ext.cli.cmake_dir import cmake_dir
+from cuda_ext.cli.compile_commands import compile_commands
+from cuda_ext.cli.completion import completion
+from cuda_ext.cli.doctor import doctor
 from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.init import init
 from cuda_ext.cli.inspect import inspect
 from cuda_ext.cli.prepare import prepare
 from cuda_ext.errors import CudaExtError
 
 __all__ = ["commands"]
 
+_CMAKE = """\b
+Examples:
+  cmake -B build -DCMAKE_PREFIX_PATH="$(cuda-ext cmake-dir)"
+"""
+_FAILED = "a mistake, told in one message; or what verify and doctor have found"
+
 
 class _Commands(click.Group):
-    """Commands whose errors are messages."""
+    """Commands in the order in which one meets them, whose errors are messages."""
+
+    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
 
     def invoke(self, context: click.Context) -> object:
         try:
@@ -31,14 +45,35 @@ class _Commands(click.Group):
         except OSError as error:
             raise Failure(f"{error.filename or 'standard output'}: {error.strerror}") from None
 
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        from cuda_ext.cli.doctor.environment import VARIABLES
+
+        with formatter.section("Environment"):
+            formatter.write_dl([(variable.name, variable.does) for variable in VARIABLES])
+        with formatter.section("Exit codes"):
+            formatter.write_dl([("0", "success"), ("1", _FAILED), ("2", "wrong usage")])
+
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(cuda_ext.__version__, message="%(version)s")
 def commands() -> None:
-    """CUDA kernels in a Python package as easily as data files."""
+    """CUDA kernels in a Python package as easily as data files.
+
+    \b
+      cuda-ext init my-project && cd my-project   a project to start from
+      pip install ".[test]" && pytest             its wheel, and its test
+      cuda-ext doctor                             if that does not work
+
+    Each command has a --help with examples. With --json, output is for programs.
+    """
 
 
-commands.add_command(cache)
+commands.add_command(init)
+commands.add_command(build)
+commands.add_command(compile_commands)
 commands.add_command(inspect)
+commands.add_command(doctor)
 commands.add_command(prepare)
-commands.command("cmake-dir")(cmake_dir)
+commands.add_command(cache)
+commands.add_command(completion)
+commands.command("cmake-dir", epilog=_CMAKE)(cmake_dir)

@@ -16,9 +16,9 @@ import logging
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,6 +29,7 @@ from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 from cuda_ext.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
+    from cuda_ext.build.generate import Package
     from cuda_ext.build.project import Project
 
 __all__ = ["after_configuration", "before_configuration", "build_cuda"]
@@ -132,27 +133,36 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         self.inplace = self.inplace or self.editable_mode
         project = Project.load(_root(self.distribution), self.distribution.packages or ())
         if project is None:
-            raise ConfigError("pyproject.toml: has no [tool.cuda_ext] table")
+            raise ConfigError(
+                "pyproject.toml: has no [tool.cuda_ext] table; add it, an empty one compiles device/*.cu"
+            )
         self._check_names(project)
         self.project = project
 
     @_one_message()
     def run(self) -> None:
         self._remove_generated()
+        from cuda_ext.build.layout import in_place
         from cuda_ext.compiler.process import ending_in_order
 
         said = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
         environ = os.environ | {name: value for name, value in said.items() if value}
         with ending_in_order():
-            packages = list(self.project.build(lambda line: self.announce(line, logging.INFO), environ))
+            packages = self._build(lambda line: self.announce(line, logging.INFO), environ)
         for package in packages:
             built = Path(self.build_lib, *package.name.split("."))
             source = _source_directory(self.distribution, package.name)
             package.write(built)
             if self.inplace:
-                # Ignored by version control, as caches and virtual environments are.
-                replace(package, files={**package.files, ".gitignore": b"*\n"}).write(source)
+                in_place(package).write(source)
             self._outputs.update({str(built / name): str(source / name) for name in package.files})
+
+    def _build(self, report: Callable[[str], None], environ: Mapping[str, str]) -> list[Package]:
+        if not self.editable_mode:
+            return list(self.project.build(report, environ))
+        from cuda_ext.integrations.editable import build_editable
+
+        return build_editable(self.project, partial(_source_directory, self.distribution), report, environ)
 
     @_one_message()
     def get_source_files(self) -> list[str]:
@@ -174,7 +184,9 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         packages = sorted({name.partition(".")[0] for name in self.distribution.packages or ()})
         for module in project.modules:
             if module.name.partition(".")[0] not in packages:
-                found = f"it has {', '.join(packages)}" if packages else "setuptools found none"
+                found = "setuptools found none"
+                if packages:
+                    found = f"it has {', '.join(packages)}; begin the name with one"
                 raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
             if path := obstacle(_source_directory(self.distribution, module.name)):
                 raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")

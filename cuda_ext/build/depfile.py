@@ -1,0 +1,26 @@
+"""What outputs depend on, as Make and Ninja read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+__all__ = ["depfile"]
+
+
+def depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
+    """A rule: `targets` are out of date when any of `dependencies` is newer.
+
+    >>> print(depfile(["a"], ["b c", "d"]), end="")
+    a: b\\ c \\
+     d
+    """
+    outputs, inputs = " ".join(map(_escaped, targets)), " \\\n ".join(map(_escaped, dependencies))
+    return f"{outputs}: {inputs}\n"
+
+
+def _escaped(path: str) -> str:
+    path = path.replace("\\", "/") if os.name == "nt" else path
+    for special in "\\ #":
+        path = path.replace(special, f"\\{special}")
+    return path.replace("$", "$$")

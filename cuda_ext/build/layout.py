@@ -1,0 +1,53 @@
+"""Where the Python packages of a project lie in its source tree, and generated ones among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda_ext.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cuda_ext.build.generate import Package
+    from cuda_ext.build.project import Project
+
+__all__ = ["in_place", "package_places", "source_directory"]
+
+# The directories that projects keep their packages in, the likeliest first; the empty one is the root.
+_BASES = ("src", "", "python", "lib")
+
+
+def package_places(root: Path, package: str, package_dir: Mapping[str, str]) -> Iterator[Path]:
+    """Where `package` may lie, the likeliest first. `package_dir` is what setuptools calls so."""
+    known, inner = package, ""
+    while known and known not in package_dir:
+        known, _, last = known.rpartition(".")
+        inner = f"{last}/{inner}"
+    bases = [package_dir[known]] if known in package_dir else _BASES
+    yield from (root / base / inner for base in bases)
+
+
+def source_directory(project: Project, name: str) -> Path:
+    """Where the generated package `name` goes in the source tree: into its parent package.
+
+    Raises :class:`ConfigError` if there is none.
+    """
+    places = list(package_places(project.root, name, project.package_dir))
+    parents = [place.parent for place in places]
+    for is_one in (lambda parent: (parent / "__init__.py").is_file(), Path.is_dir):
+        for place in places:
+            if is_one(place.parent):
+                return place
+    where = next(module.where for module in project.modules if module.name == name)
+    looked = ", ".join(str(parent.relative_to(project.root)) for parent in parents)
+    raise ConfigError(
+        f"{where}: there is no package {name.rpartition('.')[0]!r} to put it into; "
+        f"looked for the directories {looked}"
+    )
+
+
+def in_place(package: Package) -> Package:
+    """`package` as it lies in a source tree: ignored by version control, as caches are."""
+    return replace(package, files={**package.files, ".gitignore": b"*\n"})

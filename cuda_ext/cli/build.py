@@ -1,0 +1,191 @@
+"""``cuda-ext build``."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import cuda_ext
+from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.output import counted, echo_json, size
+from cuda_ext.errors import BuildError, ConfigError
+
+if TYPE_CHECKING:
+    from cuda_ext.build.generate import Package
+    from cuda_ext.build.project import Project
+
+__all__ = ["build"]
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext build
+      cuda-ext build my-project --arch native --report build/kernels.html
+      cuda-ext build --output build/python --depfile build/kernels.d --json
+    """
+)
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.option(
+    "--arch",
+    "architectures",
+    metavar="sm_90",
+    multiple=True,
+    help="What to compile for, as often as needed. By default, what the project says.",
+)
+@click.option("-j", "--jobs", metavar="N", type=click.IntRange(1, 9999), help="Compile in so many processes.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Put the packages below this directory, by their import names, and not into the source tree.",
+)
+@click.option("--report", metavar="FILE", type=_FILE, help="Write an HTML page about the build.")
+@click.option("--trace", metavar="FILE", type=_FILE, help="Write a trace for Perfetto or Chrome.")
+@click.option(
+    "--depfile", metavar="FILE", type=_FILE, help="Write what the output depends on, for Ninja and Make."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def build(
+    directory: Path,
+    architectures: Sequence[str],
+    jobs: int | None,
+    output: Path | None,
+    report: Path | None,
+    trace: Path | None,
+    depfile: Path | None,
+    as_json: bool,
+) -> None:
+    """Compile the kernels of a project in place.
+
+    DIR holds the project's pyproject.toml; it is the current directory by default. The packages that its
+    [tool.cuda_ext] table describes are put into the source tree, among the Python modules, where version
+    control ignores them. Nothing is installed, and nothing is compiled twice.
+
+    With --output they go where another build tool wants them, and --depfile tells that tool when to run this
+    again. The outputs in the depfile are then the directories of the top-level packages.
+    """
+    from cuda_ext.compiler.process import ending_in_order
+    from cuda_ext.replace import replace_file
+
+    began = time.perf_counter()
+    project = _project(directory)
+    places = _places(project, output)
+    rule = _rule(project, places, output) if depfile else ""
+    said = {
+        "CUDAARCHS": ";".join(architectures),
+        "MAX_JOBS": jobs,
+        "CUDA_EXT_REPORT": report and report.absolute(),
+        "CUDA_EXT_TRACE": trace and trace.absolute(),
+    }
+    environ = {**os.environ, **{name: str(value) for name, value in said.items() if value}}
+    with ending_in_order():
+        try:
+            packages = _built(project, places, output, environ)
+        except BuildError as error:
+            message = str(error)
+            if architectures and message.startswith("CUDAARCHS:"):
+                message = message.replace("CUDAARCHS:", "--arch:", 1)
+            raise Failure(message) from None
+        for package in packages:
+            package.write(places[package.name])
+        for made in _outputs(places, output):
+            os.utime(made)  # it is up to date, even where nothing had to be written
+        if depfile:
+            replace_file(depfile, rule.encode())
+    summaries = [_summary(package, places[package.name]) for package in packages]
+    if as_json:
+        echo_json({"modules": summaries, "seconds": round(time.perf_counter() - began, 3)})
+        return
+    for summary in summaries:
+        contents = [counted(len(summary["kernels"]), "kernel"), counted(summary["images"], "image")]
+        contents.append(size(summary["bytes"]))
+        directory = summary["directory"].removeprefix(f"{Path.cwd()}{os.sep}")
+        click.echo(f"{summary['module']}: {', '.join(contents)} in {directory}")
+
+
+def _project(directory: Path) -> Project:
+    from cuda_ext.build.project import Project
+
+    file = directory / "pyproject.toml"
+    if not file.is_file():
+        raise Failure(f"{file}: there is no such file; name the directory of a project")
+    project = Project.load(directory)
+    if project is None:
+        raise Failure(f"{file}: has no [tool.cuda_ext] table; add it: an empty one compiles device/*.cu")
+    return project
+
+
+def _places(project: Project, output: Path | None) -> dict[str, Path]:
+    """Where each module's package goes. Raises :class:`ConfigError` for what is not there, or taken."""
+    from cuda_ext.build.generate import obstacle
+    from cuda_ext.build.layout import source_directory
+
+    places = {}
+    for module in project.modules:
+        try:
+            place = (
+                output / Path(*module.name.split(".")) if output else source_directory(project, module.name)
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{error}; make one of them, or choose a directory with --output") from None
+        if found := obstacle(place):
+            raise ConfigError(f"{module.where}: {found} is where it would be generated; rename one")
+        places[module.name] = place
+    return places
+
+
+def _built(
+    project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
+) -> list[Package]:
+    """The packages, as they lie in their places."""
+    from cuda_ext.build.editable import build_editable, is_editable
+    from cuda_ext.build.layout import in_place
+
+    report = partial(click.echo, err=True)
+    if output:
+        return list(project.build(report, environ))
+    if any(map(is_editable, places.values())):  # an editable install stays one
+        return list(map(in_place, build_editable(project, places.__getitem__, report, environ)))
+    return list(map(in_place, project.build(report, environ)))
+
+
+def _outputs(places: Mapping[str, Path], output: Path | None) -> set[Path]:
+    """The directories that another build tool knows as outputs."""
+    return {output / name.partition(".")[0] for name in places} if output else set(places.values())
+
+
+def _rule(project: Project, places: Mapping[str, Path], output: Path | None) -> str:
+    """What the outputs depend on, before they are made."""
+    from cuda_ext.build.depfile import depfile
+    from cuda_ext.build.inputs import TABLE, searched_directories
+
+    inputs = {TABLE, *map(str, project.source_files()), *searched_directories(project)}
+    return depfile(
+        sorted(map(os.path.normpath, _outputs(places, output))),
+        [cuda_ext.__file__, *(str(project.root / name) for name in sorted(inputs))],
+    )
+
+
+def _summary(package: Package, directory: Path) -> dict[str, Any]:
+    from cuda_ext.manifest import FILE_NAME, loads
+
+    manifest = loads(package.files[FILE_NAME], package.name)
+    return {
+        "module": package.name,
+        "directory": str(directory.absolute()),
+        "compiler": package.compiler,
+        "kernels": [kernel.expression for kernel in manifest.kernels],
+        "images": sum(len(unit.images) for unit in manifest.units),
+        "files": sorted(package.files),
+        "bytes": sum(map(len, package.files.values())),
+    }
