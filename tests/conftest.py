@@ -16,16 +16,18 @@ pytest_plugins = [
 ]
 
 # What takes seconds to make, once per process that needs it.
-MADE_ONCE = ("built", "built_once", "cuda_ext_wheel", "examples", "library", "on_demand", "printed")
+MADE_ONCE = (
+    *("cuda_ext_wheel", "built", "built_once", "examples", "installed", "library", "on_demand", "printed"),
+)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Tests with the same costly fixture run in one process."""
     for item in items:
-        for name in MADE_ONCE:
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(name))
+        costly = [name for name in MADE_ONCE if name in getattr(item, "fixturenames", ())]
+        if costly and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(costly[0]))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -224,6 +224,18 @@ def test_without_a_cache_nothing_is_compiled_twice(project: CMakeProject) -> Non
     assert outcomes == {"cached"}
 
 
+def test_editors_are_told_how_device_sources_are_compiled(project: CMakeProject) -> None:
+    database = project.module / "compile_commands.json"
+    project.configure()
+    assert not database.exists()
+    project.configure("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    entries = {
+        Path(each["directory"], each["file"]): each["arguments"] for each in json.loads(database.read_text())
+    }
+    assert entries.keys() == {project.root / "device" / "axpy.cu", project.root / "device" / "fill.cu"}
+    assert all("--cuda-gpu-arch=sm_90" in arguments for arguments in entries.values())
+
+
 def test_a_mistake_in_a_kernel_is_the_compilers_message(project: CMakeProject) -> None:
     (project.root / "device/axpy.cu").write_text(AXPY.replace("index()", "indes()"))
     project.configure()

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import cuda_ext
+from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import counted, echo_json, size
+from cuda_ext.cli.project import project_in
 from cuda_ext.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "architectures",
     metavar="sm_90",
     multiple=True,
+    shell_complete=completion.targets,
     help="What to compile for, as often as needed. By default, what the project says.",
 )
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1, 9999), help="Compile in so many processes.")
@@ -78,7 +81,7 @@ def build(
     from cuda_ext.replace import replace_file
 
     began = time.perf_counter()
-    project = _project(directory)
+    project = project_in(directory)
     places = _places(project, output)
     rule = _rule(project, places, output) if depfile else ""
     said = {
@@ -111,18 +114,6 @@ def build(
         contents.append(size(summary["bytes"]))
         directory = summary["directory"].removeprefix(f"{Path.cwd()}{os.sep}")
         click.echo(f"{summary['module']}: {', '.join(contents)} in {directory}")
-
-
-def _project(directory: Path) -> Project:
-    from cuda_ext.build.project import Project
-
-    file = directory / "pyproject.toml"
-    if not file.is_file():
-        raise Failure(f"{file}: there is no such file; name the directory of a project")
-    project = Project.load(directory)
-    if project is None:
-        raise Failure(f"{file}: has no [tool.cuda_ext] table; add it: an empty one compiles device/*.cu")
-    return project
 
 
 def _places(project: Project, output: Path | None) -> dict[str, Path]:

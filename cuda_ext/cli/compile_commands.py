@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import counted
+from cuda_ext.cli.project import project_in
 
 __all__ = ["compile_commands"]
 
@@ -40,14 +40,8 @@ def compile_commands(directory: Path, output: Path | None) -> None:
     Python environment moves.
     """
     from cuda_ext.build.compile_commands import compile_commands, default_place, write
-    from cuda_ext.build.project import Project
 
-    file = directory / "pyproject.toml"
-    if not file.is_file():
-        raise Failure(f"{file}: there is no such file; name the directory of a project")
-    project = Project.load(directory)
-    if project is None:
-        raise Failure(f"{file}: has no [tool.cuda_ext] table; add it: an empty one compiles device/*.cu")
+    project = project_in(directory)
     place = output or default_place(project)
     commands = compile_commands(project)
     write(place, commands)

@@ -92,7 +92,7 @@ function(cuda_ext_add_module target)
   set(door "${python}" -P -m cuda_ext.integrations.cmake)
   execute_process(
     COMMAND ${door} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${version}"
+            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_EXPORT_COMPILE_COMMANDS}" "${version}"
     RESULT_VARIABLE result
     OUTPUT_VARIABLE output
     ERROR_VARIABLE output

@@ -17,7 +17,7 @@ import json
 import os
 import sys
 
-from cuda_ext.build.editable import FILE, SCHEMA, build_editable, described
+from cuda_ext.build.editable import FILE, SCHEMA, described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cuda_ext.build.progress import Outcome, Progress
     from cuda_ext.build.project import Project
 
-__all__ = ["build_editable", "refresh"]
+__all__ = ["refresh"]
 
 _NAMES = 3  # of changed files are told
 

@@ -11,8 +11,7 @@ Needs hatchling 1.27 or newer.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -22,7 +21,8 @@ from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import ConfigError
+from cuda_ext.integrations.mistakes import check_names, one_message
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder
@@ -34,15 +34,6 @@ __all__ = ["CudaExtBuildHook", "hatch_register_build_hook"]
 _TABLE = "tool.hatch.build.hooks.cuda-ext"
 # What hatchling itself reads from the table of a hook.
 _KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
-
-
-@contextmanager
-def _one_message() -> Iterator[None]:
-    """Turn a mistake in the project into one message and exit status 1."""
-    try:
-        yield
-    except BuildError as error:
-        raise SystemExit(f"cuda-ext: error: {error}") from None
 
 
 @hookimpl  # type: ignore[untyped-decorator]
@@ -57,7 +48,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     _scratch: TemporaryDirectory[str] | None = None  # removed with this object, whatever becomes of the build
 
-    @_one_message()
+    @one_message()
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Tell hatchling which files to add, and which to leave out."""
         if self.target_name not in ("sdist", "wheel"):
@@ -68,7 +59,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         if self.target_name == "sdist":
             added.update((str(Path(self.root, path)), str(path)) for path in project.source_files())
             return
-        self._check_names(project)
+        check_names(project, self._directories, self._source_directory, "hatchling")
         if version == "editable":
             self._in_source_tree(project)
         else:
@@ -79,7 +70,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         if self._scratch is not None:
             self._scratch.cleanup()
 
-    @_one_message()
+    @one_message()
     def clean(self, _versions: list[str]) -> None:
         """Remove the packages that in-place builds and editable installs have put into the source tree."""
         from cuda_ext.generated import foreign
@@ -137,19 +128,6 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
             )
         return project
 
-    def _check_names(self, project: Project) -> None:
-        """Every module lies in a package of the project, at a name that nothing else has."""
-        from cuda_ext.build.generate import obstacle
-
-        packages = sorted(name for name in self._directories if "." not in name)
-        for module in project.modules:
-            if module.name.partition(".")[0] not in packages:
-                has = f"it has {', '.join(packages)}; begin the name with one"
-                found = has if packages else "hatchling found none"
-                raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
-            if path := obstacle(self._source_directory(module.name)):
-                raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
-
     def _source_directory(self, package: str) -> Path:
         """Where `package` lies in the source tree, or would."""
         if package in self._directories:
@@ -182,9 +160,9 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     def _in_source_tree(self, project: Project) -> None:
         """Write the packages into the source tree, which an editable install imports from."""
+        from cuda_ext.build.editable import build_editable
         from cuda_ext.build.layout import in_place
         from cuda_ext.compiler.process import ending_in_order
-        from cuda_ext.integrations.editable import build_editable
 
         with ending_in_order():
             packages = build_editable(project, self._source_directory, self.app.display_info)

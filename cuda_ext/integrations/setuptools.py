@@ -17,7 +17,6 @@ import os
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
@@ -27,23 +26,13 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.integrations.mistakes import check_names, one_message
 
 if TYPE_CHECKING:
     from cuda_ext.build.generate import Package
     from cuda_ext.build.project import Project
 
 __all__ = ["after_configuration", "before_configuration", "build_cuda"]
-
-
-@contextmanager
-def _one_message() -> Iterator[None]:
-    """Turn a mistake in the project into one message and exit status 1."""
-    # SystemExit passes through setuptools and every front end as it is. A DistutilsError does so too, but
-    # for editable installs, where older versions of setuptools print its traceback first.
-    try:
-        yield
-    except BuildError as error:
-        raise SystemExit(f"cuda-ext: error: {error}") from None
 
 
 def before_configuration(distribution: Distribution) -> None:
@@ -72,7 +61,7 @@ def before_configuration(distribution: Distribution) -> None:
     )
 
 
-@_one_message()
+@one_message()
 def after_configuration(command: Command, _basename: str, _file: str) -> None:
     """Refuse a ``build`` that would leave the kernels out; keep generated packages out of the sdist."""
     distribution = command.distribution
@@ -123,7 +112,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         self.editable_mode = False
         self._outputs: dict[str, str] = {}
 
-    @_one_message()
+    @one_message()
     def finalize_options(self) -> None:
         from cuda_ext.build.project import Project
 
@@ -136,10 +125,11 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
             raise ConfigError(
                 "pyproject.toml: has no [tool.cuda_ext] table; add it, an empty one compiles device/*.cu"
             )
-        self._check_names(project)
+        find = partial(_source_directory, self.distribution)
+        check_names(project, self.distribution.packages or (), find, "setuptools")
         self.project = project
 
-    @_one_message()
+    @one_message()
     def run(self) -> None:
         self._remove_generated()
         from cuda_ext.build.layout import in_place
@@ -160,11 +150,11 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     def _build(self, report: Callable[[str], None], environ: Mapping[str, str]) -> list[Package]:
         if not self.editable_mode:
             return list(self.project.build(report, environ))
-        from cuda_ext.integrations.editable import build_editable
+        from cuda_ext.build.editable import build_editable
 
         return build_editable(self.project, partial(_source_directory, self.distribution), report, environ)
 
-    @_one_message()
+    @one_message()
     def get_source_files(self) -> list[str]:
         """The device sources and headers, for the sdist. No compiler is needed."""
         return [str(path) for path in self.project.source_files()]
@@ -176,20 +166,6 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     def get_output_mapping(self) -> dict[str, str]:
         """Each generated file in ``build_lib``, and the same file in the source tree."""
         return dict(self._outputs) if self.inplace else {}
-
-    def _check_names(self, project: Project) -> None:
-        """Every module lies in a package of the project, at a name that nothing else has."""
-        from cuda_ext.build.generate import obstacle
-
-        packages = sorted({name.partition(".")[0] for name in self.distribution.packages or ()})
-        for module in project.modules:
-            if module.name.partition(".")[0] not in packages:
-                found = "setuptools found none"
-                if packages:
-                    found = f"it has {', '.join(packages)}; begin the name with one"
-                raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
-            if path := obstacle(_source_directory(self.distribution, module.name)):
-                raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
 
     def _remove_generated(self) -> None:
         """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import cuda_ext
 from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
+from cuda_ext.build.depfile import depfile as rule
 from cuda_ext.build.files import check_overrides, find_headers, include_directories
 from cuda_ext.build.plan import Sources
 from cuda_ext.build.project import Project
@@ -32,6 +33,7 @@ __all__ = ["main"]
 
 _FROZEN = "module.json"
 _CACHE = "cache"  # of this build alone, where the user has none
+_TRUE = {"1", "ON", "YES", "TRUE", "Y"}  # in CMake
 _SEPARATOR = "\x1f"  # before each argument
 
 
@@ -65,7 +67,10 @@ class Module:
         if self.pyproject:
             found = Project.load(root)
             if found is None:
-                raise ConfigError(f"{self.where}: {root / 'pyproject.toml'} has no [tool.cuda_ext] table")
+                raise ConfigError(
+                    f"{self.where}: {root / 'pyproject.toml'} has no [tool.cuda_ext] table; add it, "
+                    "or give the keys here in place of FROM_PYPROJECT"
+                )
             module, settings = self._chosen(found.modules), found.settings
         else:
             if self.name is None:
@@ -129,11 +134,13 @@ def _configure(
     current: str,
     architectures: str,
     embed: str,
+    exported: str,
     version: str,
 ) -> None:
     """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know.
 
-    `version` is that of the package which CMake found, and whose steps it will run.
+    With `exported`, which is ``CMAKE_EXPORT_COMPILE_COMMANDS``, editors are told too. `version` is that of
+    the package which CMake found, and whose steps it will run.
     """
     if version not in ("", cuda_ext.__version__):
         raise ConfigError(
@@ -176,13 +183,18 @@ def _configure(
         "python_destination": [arguments.python_destination] if arguments.python_destination else [],
         "depends": arguments.depends,
     }
-    if any(";" in value for values in told.values() for value in values):
+    if split := [value for values in told.values() for value in values if ";" in value]:
         raise ConfigError(
-            f"{where}: the path of a source has a semicolon, which CMake takes for two; rename it"
+            f"{where}: {split[0]!r} has a semicolon, which CMake takes for two paths; rename it"
         )
     text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in told.items())
     replace_file(directory / "module.cmake", text.encode())
     replace_file(directory / _FROZEN, json.dumps(dataclasses.asdict(module), indent=1).encode())
+    if exported.upper() in _TRUE:
+        from cuda_ext.build import compile_commands as editors
+
+        commands = editors.compile_commands(module.project(), module.environ())
+        editors.write(directory / editors.FILE_NAME, commands)
 
 
 def _check_spelling(config: ModuleConfig, sources: Iterable[str]) -> None:
@@ -208,7 +220,7 @@ def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: 
     project = module.project()
     reads = compile_source(project, source, environ, Quiet(_show), directory / _CACHE)
     # CMake knows the source itself, whatever characters are in its name.
-    _finish(Path(stamp), Path(depfile), reads - {str(project.root / source)})
+    _finish(stamp, depfile, reads - {str(project.root / source)})
 
 
 def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None:
@@ -225,7 +237,7 @@ def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None
     for name, content in made.files.items():
         replace_file(directory / name, content)
     _remove_others(directory, directory / made.header, place)
-    _finish(Path(stamp), Path(depfile), (str(project.root / name) for name in project.source_files()))
+    _finish(stamp, depfile, (str(project.root / name) for name in project.source_files()))
 
 
 def _remove_others(directory: Path, header: Path, package: Path) -> None:
@@ -238,20 +250,11 @@ def _remove_others(directory: Path, header: Path, package: Path) -> None:
             shutil.rmtree(other.parent)
 
 
-def _finish(stamp: Path, depfile: Path, reads: Iterable[str]) -> None:
+def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
     """Say that `stamp` is up to date as long as what it `reads` is, and this package."""
-    names = " \\\n ".join(map(_escaped, sorted({*reads, cuda_ext.__file__})))
-    stamp.parent.mkdir(exist_ok=True)
-    depfile.write_text(f"{_escaped(str(stamp))}: {names}\n", encoding="utf-8")
-    stamp.touch()
-
-
-def _escaped(path: str) -> str:
-    """`path` as Make and Ninja read it."""
-    path = path.replace("\\", "/") if os.name == "nt" else path
-    for special in "\\ #":
-        path = path.replace(special, f"\\{special}")
-    return path.replace("$", "$$")
+    Path(stamp).parent.mkdir(exist_ok=True)
+    Path(depfile).write_text(rule([stamp], sorted({*reads, cuda_ext.__file__})), encoding="utf-8")
+    Path(stamp).touch()
 
 
 def _show(text: str) -> None:
