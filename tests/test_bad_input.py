@@ -213,9 +213,9 @@ def test_a_source_may_come_from_any_editor(tmp_path: Path, start: str, end: str)
 def test_a_unit_without_kernels_is_refused(tmp_path: Path, source: str) -> None:
     write_project(tmp_path, files={"device/a.cu": source, "device/b.cu": FILL})
     assert refusal(tmp_path) == (
-        "p.kernels:\ndevice/a.cu: defines no kernel; a unit needs at least one __global__ function "
+        "p.kernels:\ndevice/a.cu: defines no kernel; a source needs at least one __global__ function "
         "(templates only count when instantiated: list them under instantiate), or set link = true if other "
-        "units call it"
+        "sources call it"
     )
 
 
@@ -237,7 +237,10 @@ def test_a_kernel_that_two_linked_units_define_is_refused(tmp_path: Path) -> Non
 def test_a_function_that_no_linked_unit_defines_is_told(tmp_path: Path) -> None:
     source = 'extern __device__ int f(); extern "C" __global__ void k(int* x) { *x = f(); }'
     write_project(tmp_path, f"{KERNELS}link = true", {"device/a.cu": source})
-    assert "Undefined reference to '_Z1fv' in 'device/a.cu'" in refusal(tmp_path)
+    assert refusal(tmp_path).endswith(
+        "Undefined reference to '_Z1fv' in 'device/a.cu'\n"
+        "name the source that defines it in sources, or leave out what refers to it"
+    )
 
 
 def test_a_function_of_another_unit_is_answered_with_its_unit(tmp_path: Path) -> None:
@@ -356,7 +359,21 @@ def test_options_that_the_compiler_refuses_are_told_with_their_keys(tmp_path: Pa
     assert setting.partition(" ")[0] in message
 
 
+def test_what_ptxas_reports_besides_does_not_hide_what_it_refuses(tmp_path: Path) -> None:
+    source = """extern "C" __global__ void k(float* x) {
+      __shared__ float values[100000]; values[threadIdx.x] = *x; __syncthreads(); *x = values[5];
+    }"""
+    write_project(tmp_path, files={"device/a.cu": source})
+    first, error, remedy, where = refusal(tmp_path).splitlines()
+    assert (first, where) == ("p.kernels:", "(compiling device/a.cu for sm_90)")
+    assert "ptxas error" in error
+    assert "'k' uses too much shared data" in error
+    assert remedy.endswith(
+        "declare a larger one extern __shared__, and give its size to the launch as shared="
+    )
+
+
 def test_a_function_of_another_unit_is_told_with_the_remedy(tmp_path: Path) -> None:
     source = "__device__ float f(float);\n__global__ void k(float* x) { *x = f(*x); }\n"
     write_project(tmp_path, files={"device/a.cu": source})
-    assert "if another unit defines it, set link = true" in refusal(tmp_path)
+    assert "if another one does, set link = true" in refusal(tmp_path)

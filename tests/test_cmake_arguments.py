@@ -159,7 +159,7 @@ def test_overrides_follow_one_another() -> None:
             "'$<$<CONFIG:Debug>:-G>': the arguments are read when the project",
         ),
         (["NAME", "a", "b"], "NAME: expected one value, found 'a' and 'b'"),
-        (["EMIT", "ltoir", "LINK"], 'EMIT: "ltoir" is what others link;'),
+        (["EMIT", "ltoir", "LINK"], 'EMIT: "ltoir" leaves the linking to others;'),
     ],
 )
 def test_a_mistake_is_answered_in_the_words_of_cmake(words: list[str], answer: str) -> None:

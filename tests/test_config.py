@@ -427,7 +427,10 @@ def test_braces_of_cplusplus_are_no_placeholders() -> None:
         ('{ kernel = "f<{T}>", T = 4 }', ".T: expected an array of values, found 4"),
         ('{ kernel = "f<{T}>", T = ["int", 1.5] }', ".T[1]: expected a string or an integer, found 1.5"),
         ('{ kernel = "f<{T}>", T = [true] }', ".T[0]: expected a string or an integer, found true"),
-        ('{ kernel = "f<{T}>", T = ["int"], U = ["x"] }', ".U: the expression 'f<{T}>' has no {U}; put it there, or take the key out"),
+        (
+            '{ kernel = "f<{T}>", T = ["int"], U = ["x"] }',
+            ".U: the expression 'f<{T}>' has no {U}; put it there, or take the key out",
+        ),
         (
             '"f<int, {T}>"',
             ': {T} has no values; write { kernel = "f<int, {T}>", T = ["..."] }',

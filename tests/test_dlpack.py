@@ -77,7 +77,7 @@ def test_read_only_is_told_by_a_flag() -> None:
 
 
 def test_a_copy_that_is_lent_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="found one that lends a copy"):
+    with pytest.raises(ArgumentError, match="found one that gives a copy"):
         seen(Lent(FLOATS, flags=2))
 
 
@@ -111,7 +111,7 @@ def test_what_is_not_lent_says_why(error: type[Exception]) -> None:
             raise error("it is in use")
 
     for refusing in (Refusing(FLOATS), Old(FLOATS)):
-        with pytest.raises(ArgumentError, match=r"^expected an array that can be lent: it is in use$"):
+        with pytest.raises(ArgumentError, match=r"^expected an array that DLPack can lend: it is in use$"):
             device_memory(refusing)
 
 
@@ -147,7 +147,7 @@ def test_without_a_table_of_use_there_is_the_capsule(table: Any) -> None:
 def test_a_table_that_fails_says_why() -> None:
     # A function of C that takes the object, raises TypeError, and gives -1.
     failing = with_table(exchange_table(lend=ctypes.pythonapi.PyObject_Size))
-    with pytest.raises(ArgumentError, match=r"^expected an array that can be lent: .* has no len\(\)"):
+    with pytest.raises(ArgumentError, match=r"^expected an array that DLPack can lend: .* has no len\(\)"):
         device_memory(failing)
 
 

@@ -777,7 +777,9 @@ def test_nothing_is_placed_in_a_scope_that_has_just_ended(run: Script) -> None:
         caught(copies.placed(None, 0, None, []).__enter__)
         """
     )
-    assert done.output == ["ArgumentError: the device scope that this launch belongs to has ended"]
+    assert done.output == [
+        "ArgumentError: the device scope of this launch has ended; launch within its with block"
+    ]
 
 
 # Threads, GPUs, and the end

@@ -201,7 +201,7 @@ ARRAY = "an array in device memory or an address (float*)"
         (
             "pointer 8 float* v",
             Tensor("float32", device="cpu"),
-            "expected device memory, found a tensor on cpu",
+            'expected device memory, found a tensor on cpu; move it with .to("cuda")',
         ),
         ("pointer 8 float* v", Array("<f8"), "expected float32 (float), found float64"),
         ("pointer 8 float* v", Array(">f4"), "expected float32 (float), found >f4"),

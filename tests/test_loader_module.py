@@ -177,5 +177,5 @@ def test_describe_tells_all_without_a_driver(kernels: Any) -> None:
     assert lines[-1] == "  device/later.cu: compute_80 1.0 kB"
     with pytest.raises(dataclasses.FrozenInstanceError):
         description.name = "other"  # type: ignore[misc]
-    with pytest.raises(TypeError, match="expected a module of kernels, found <module 'math'"):
+    with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'math'"):
         cuda_ext.describe(math)

@@ -413,6 +413,16 @@ def test_a_cubin_is_taken_in_for_the_architecture_that_it_is_for(architecture):
     assert entry.payload().rstrip(b"\0") == source.source.rstrip(b"\0")
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"no code", "it does not begin as one"), (b"\x7fELF\2\1", "it is cut off after 6 bytes")],
+)
+def test_what_is_no_cubin_is_told(content, problem):
+    with pytest.raises(CompilationError) as caught:
+        module(unit(content, name="device/a.cubin"))
+    assert str(caught.value) == f"device/a.cubin: is not a cubin, or a damaged one: {problem}; make it anew"
+
+
 def test_every_truncated_cubin_is_refused():
     data = image(KERNEL).data
     for size in [*range(0, len(data) - 8, 97), len(data) - 8]:
@@ -528,7 +538,7 @@ def test_what_two_units_define_is_refused_in_ptx_too():
 
 def test_kernels_that_hide_each_other_are_refused_in_ptx_too():
     source = "static __global__ void twice() {}\n__global__ void NAME() {}"
-    with pytest.raises(CompilationError, match=r"two units define _Z5twicev"):
+    with pytest.raises(CompilationError, match=r"two sources define _Z5twicev"):
         linked(source.replace("NAME", "a"), source.replace("NAME", "b"), architectures=["compute_90"])
 
 
@@ -580,7 +590,7 @@ def test_a_link_makes_no_lto_ir():
 
 
 def test_linked_units_that_define_no_kernel_are_refused():
-    with pytest.raises(CompilationError, match=r"^pkg\.kernels: none of its units defines a kernel"):
+    with pytest.raises(CompilationError, match=r"^pkg\.kernels: none of its sources defines a kernel"):
         linked("__device__ int f() { return 1; }")
 
 

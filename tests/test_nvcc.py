@@ -245,7 +245,7 @@ def test_the_error_tells_why_each_candidate_was_passed_over(fake, tmp_path, no_w
         "  CUDA_HOME: /home/bin/nvcc cannot be run: Permission denied\n"
         "  nvidia-cuda-nvcc: /site/nvidia/cu13/bin/nvcc (13.4) has no usable host compiler "
         "(gcc: No such file or directory); put g++ or clang++ on PATH, or name one in NVCC_CCBIN\n"
-        "  PATH: /search/nvcc does not tell its version\n"
+        "  PATH: /search/nvcc does not tell its version, as nvcc does\n"
         'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit; '
         'compiler = "nvrtc" needs neither nvcc nor a host compiler'
     )
@@ -260,6 +260,13 @@ def test_the_error_tells_where_nothing_was(no_wheels):
         "  nvidia-cuda-nvcc: not installed",
         "  PATH: holds no nvcc",
     ]
+
+
+def test_the_nvcc_that_is_configured_is_the_one_to_mend(no_wheels):
+    with pytest.raises(
+        ToolchainError, match=r"\ncorrect the key nvcc, or remove it so that others are tried; "
+    ):
+        find_nvcc("/nowhere/nvcc", {"PATH": "/nowhere"})
 
 
 @pytest.mark.host_compiler

@@ -178,7 +178,7 @@ def test_a_template_of_which_nothing_was_built(on_gpu: Callable[..., Run]) -> No
     assert [line for line in on_gpu(script).output if "compiled" not in line] == [
         "<kernel template never: >",
         "never<int>(int* x)",
-        "ArgumentError: never: none was built ahead; choose one with brackets",
+        'ArgumentError: never: none was built ahead; choose one as in never["float"]',
         "KernelNotFoundError: kernels has no kernel or symbol 'nothing'; it has: axpy<float>, "
         "ns::reduce<float, 4>",
     ]
@@ -618,9 +618,10 @@ def test_what_cannot_be_prepared_is_told(
     saved: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = cuda_ext.load(saved)
+    listed = "cuda_ext.describe lists what it has"
     for expressions, architectures, told in [
-        (["nothing<int>"], ["sm_90"], "kernels has no kernel 'nothing<int>'"),
-        (["nothing"], ["sm_90"], "kernels has no kernel 'nothing'"),
+        (["nothing<int>"], ["sm_90"], f"kernels has no kernel 'nothing<int>'; {listed}"),
+        (["nothing"], ["sm_90"], f"kernels has no kernel 'nothing'; {listed}"),
         (None, ["sm_9x"], "architectures: 'sm_9x' stands for no GPU; spell them as sm_90"),
         (None, ["compute_90"], "architectures: 'compute_90' stands for no GPU; spell them as sm_90"),
     ]:
@@ -629,7 +630,7 @@ def test_what_cannot_be_prepared_is_told(
         assert str(raised.value) == told
     with pytest.raises(TypeError, match="expected lists of strings, found a string"):
         cuda_ext.prepare(kernels, "axpy<int>")
-    with pytest.raises(TypeError, match="expected a module of kernels, found <module 'os'"):
+    with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'os'"):
         cuda_ext.prepare(os)
     monkeypatch.setenv("CUDA_EXT_JIT", "0")
     with pytest.raises(errors.BuildError) as raised:

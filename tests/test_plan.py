@@ -119,7 +119,10 @@ def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
     [
         (["device/fil.cu"], "nothing matches 'device/fil.cu'; did you mean 'device/fill.cu'?"),
         (["device/*.cuda"], "nothing matches 'device/*.cuda'; did you mean 'device/fill.cu'?"),
-        (["device/*.cu", "more/*.cu"], "nothing matches 'more/*.cu': there is no directory 'more'"),
+        (
+            ["device/*.cu", "more/*.cu"],
+            "nothing matches 'more/*.cu': there is no directory 'more'; make it, or correct the path",
+        ),
         (["*.cu"], "nothing matches '*.cu'; there are no device sources"),
         (["device"], "'device' is a directory; did you mean 'device/*.cu'?"),
         (
@@ -149,7 +152,8 @@ def test_a_pattern_that_finds_no_source_is_answered(
 def test_a_project_without_device_sources_is_told_where_they_go(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, TABLE, {"setup.py": ""})
     assert refused(tmp_path, nvrtc) == (
-        f"{WHERE}.sources: nothing matches 'device/*.cu': there is no directory 'device'"
+        f"{WHERE}.sources: nothing matches 'device/*.cu': there is no directory 'device'; make it, or "
+        "correct the path"
     )
 
 
@@ -394,6 +398,7 @@ def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None
         ("hopper", "unknown architecture 'hopper'"),
         ("sm_91", "nvrtc {version} cannot compile for 'sm_91'; did you mean 'sm_90'?"),
         ("compute_91", "nvrtc {version} cannot compile for 'compute_91'; did you mean 'compute_90'?"),
+        ("sm_35", "nvrtc {version} cannot compile for 'sm_35'; older GPUs take an older CUDA"),
         ("sm_999", "nvrtc {version} cannot compile for 'sm_999'; did you mean 'sm_{newest}'?"),
         ("sm_80a", "nvrtc {version} cannot compile for 'sm_80a'; did you mean 'sm_80'?"),
         ("sm_90f", "nvrtc {version} cannot compile for 'sm_90f'; did you mean 'sm_90'?"),

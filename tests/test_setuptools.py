@@ -352,6 +352,7 @@ def test_opening_a_project_without_the_table_loads_nothing(
         "cuda_ext",
         "cuda_ext.errors",
         "cuda_ext.integrations",
+        "cuda_ext.integrations.mistakes",
         "cuda_ext.integrations.setuptools",
     ]
 
@@ -422,7 +423,8 @@ def test_a_compiler_error(environment: Environment, package_flat: Path) -> None:
 def test_a_module_outside_the_project(environment: Environment, package_src_layout: Path) -> None:
     replace(package_src_layout / "pyproject.toml", '"src_layout.kernels"', '"src_lay0ut.kernels"')
     assert fails_to_build(environment, package_src_layout) == (
-        'tool.cuda_ext.modules."src_lay0ut.kernels": is not in a package of this project; it has src_layout\n'
+        'tool.cuda_ext.modules."src_lay0ut.kernels": is not in a package of this project; it has src_layout; '
+        "begin the name with one\n"
     )
 
 

@@ -245,7 +245,7 @@ def test_what_does_not_fit_is_named(variables: WithDriver) -> None:
             "expected 36 bytes, found 35",
             "expected memory, of the host or of a GPU, found list",
             "expected memory, of the host or of a GPU, found 'nine'",
-            "expected device memory, found a tensor on cpu",
+            'expected device memory, found a tensor on cpu; move it with .to("cuda")',
             *(read_only,) * 3,
         )
     ]

@@ -187,7 +187,7 @@ def _nothing_matches(pattern: str, root: Path) -> str:
     wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
     fixed = "/".join(parts[:wild])
     if not (root / fixed).is_dir():
-        return f"nothing matches {pattern!r}: there is no directory {fixed!r}"
+        return f"nothing matches {pattern!r}: there is no directory {fixed!r}; make it, or correct the path"
     files = [p for p in (root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
     wanted = PurePosixPath(pattern).suffix
     near = [p.relative_to(root).as_posix() for p in files if p.suffix in (wanted, *KINDS)]

@@ -189,7 +189,8 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
             if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
                 if unit.kind != "cu":
                     raise ConfigError(
-                        f"{override.where}.instantiate: {unit.name} has no templates; only .cu sources do"
+                        f"{override.where}.instantiate: {unit.name} has no templates; only .cu sources do: "
+                        "name those"
                     )
                 assigned[unit.name] += wanted
     if module.settings.instantiate:

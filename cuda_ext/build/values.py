@@ -162,7 +162,10 @@ def _products(table: Mapping[str, object], where: str) -> Iterator[str]:
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
     for name in table:
         if name != "kernel" and name not in placeholders:
-            raise ConfigError(f"{key_path(where, name)}: the expression {pattern!r} has no {{{name}}}")
+            raise ConfigError(
+                f"{key_path(where, name)}: the expression {pattern!r} has no {{{name}}}; put it there, or "
+                "take the key out"
+            )
     values = [_values(table, name, where) for name in placeholders]
     for combination in itertools.product(*values):
         chosen = dict(zip(placeholders, combination, strict=True))

@@ -160,7 +160,10 @@ class WorkerPool(Executor):
                 f"the processes that compile end at once ({how}), whatever the source ({sources}); if there "
                 f"is too little memory for {self._count} of them, set MAX_JOBS to fewer"
             )
-        raise CompilationError(f"{task}: the compiler's process {how}, twice")
+        raise CompilationError(
+            f"{task}: the compiler's process {how}, twice; if there is too little memory, set "
+            "MAX_JOBS to fewer"
+        )
 
     def _worker(self, number: int) -> tuple[IO[bytes], IO[bytes]]:
         """The pipes to a worker and from it."""

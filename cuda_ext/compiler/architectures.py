@@ -139,9 +139,11 @@ def _checked(name: str, compiler: Described, where: str) -> Architecture:
     except ValueError:
         raise BuildError(f"{where}: unknown architecture {name!r}; {_hint(name, compiler)}") from None
     if not compiler.supports(architecture):
+        is_old = architecture.number < min(compiler.capabilities())
+        hint = "older GPUs take an older CUDA" if is_old else _hint(name, compiler)
         raise BuildError(
             f"{where}: {compiler.name} {compiler.version} cannot compile for {name!r}; "
-            f"{_hint(name, compiler)} (it supports {', '.join(map(str, compiler.capabilities()))})"
+            f"{hint} (it supports {', '.join(map(str, compiler.capabilities()))})"
         )
     return architecture
 

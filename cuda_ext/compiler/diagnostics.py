@@ -23,6 +23,10 @@ _NAME_MAP = re.compile(
     r"^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
     re.MULTILINE | re.DOTALL,
 )
+# What ptxas reports of a kernel, whether or not it then refuses it, and how to be told less.
+_ASIDES = re.compile(
+    r"^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?", re.MULTILINE
+)
 
 
 def explain(
@@ -33,12 +37,13 @@ def explain(
     host_headers: bool,
     expressions: Sequence[str] = (),
 ) -> str:
-    """Append remedies to `log`, a failed compilation's text.
+    """Append remedies to `log`, a failed compilation's text, and leave out what is not about the failure.
 
     `host_headers` says whether the compiler can read the host's C++ library; NVRTC cannot. NVRTC repeats a
     name expression that it refuses; otherwise they are `expressions`, one a line from the second line on.
     """
     notes = []
+    log = _ASIDES.sub("", log)
     refusals: dict[int, str] = {}
     for match in _NAME_MAP.finditer(log):
         line = int(match["line"])
@@ -71,9 +76,14 @@ def explain(
             notes.append(_about_header(match["place"], name, header_directories))
     if re.match(r"nvrtc: error|Command-line error|nvcc fatal", log.strip()):
         notes.append("this is about the options: see std, options, define and pre-include of the module")
+    if "uses too much shared data" in log:
+        notes.append(
+            "__shared__ arrays of a fixed size have 48 kB together; declare a larger one extern __shared__, "
+            "and give its size to the launch as shared="
+        )
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
         missing = ", ".join(dict.fromkeys(unresolved))
-        notes.append(f"this unit does not define {missing}; if another unit defines it, set link = true")
+        notes.append(f"this source does not define {missing}; if another one does, set link = true")
     return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
 
 

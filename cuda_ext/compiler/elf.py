@@ -63,7 +63,16 @@ class Elf:
 
 
 def read_elf(data: bytes) -> Elf:
-    """Raises :class:`ValueError` or :class:`struct.error` unless `data` is a whole ELF file."""
+    """Raises :class:`ValueError` unless `data` is a whole ELF file."""
+    if not data.startswith(b"\x7fELF"):
+        raise ValueError("it does not begin as one")
+    try:
+        return _read(data)
+    except struct.error:
+        raise ValueError(f"it is cut off after {len(data)} bytes") from None
+
+
+def _read(data: bytes) -> Elf:
     magic, bits, order, _, _, abi, *rest = _HEADER.unpack_from(data)
     _, _, _, _, segments, sections, flags, _, _, segment_count, size, count, names = rest
     if (magic, bits, order, size) != (b"\x7fELF", 2, 1, _SECTION.size):

@@ -91,11 +91,13 @@ class FatbinEntry:
         follow such a cubin or LTO-IR.
         """
         if self.scrambled:
-            raise self._error("is scrambled: only NVIDIA's libraries read it")
+            raise self._error("is scrambled, and only NVIDIA's libraries read it")
         try:
             payload = self._uncompressed()
         except ImportError as error:
-            raise self._error(f"is read with the Python package {error.name}: install it") from None
+            raise self._error(
+                f"takes the Python package {error.name}; install it, for a build in [build-system] requires"
+            ) from None
         if len(payload) != self.size:
             raise self._error(f"is damaged: {len(payload)} bytes instead of {self.size}")
         return payload.rstrip(b"\0") if self.kind == "ptx" else payload

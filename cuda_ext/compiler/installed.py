@@ -50,7 +50,9 @@ def _loaded() -> Path:
 
     path = load_nvidia_dynamic_lib("nvrtc").abs_path
     if path is None:
-        raise ToolchainError("NVRTC is loaded, and nobody knows from where; set CUDA_PATH to its toolkit")
+        raise ToolchainError(
+            "NVRTC was loaded from a file that nobody tells; set CUDA_PATH to the toolkit that it belongs to"
+        )
     return Path(path)
 
 

@@ -107,8 +107,9 @@ def compile_unit(
             survey = _survey_of_images(images)
     if not any(i.entries or i.architecture.kind == "ltoir" for i in images):
         raise CompilationError(
-            f"{unit.name}: defines no kernel; a unit needs at least one __global__ function (templates only "
-            "count when instantiated: list them under instantiate), or set link = true if other units call it"
+            f"{unit.name}: defines no kernel; a source needs at least one __global__ function (templates "
+            "only count when instantiated: list them under instantiate), or set link = true if other sources "
+            "call it"
         )
     library = Library(
         PurePosixPath(unit.name).stem,
@@ -174,7 +175,10 @@ def link_units(
         entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
         images.append(replace(linked, entries=entries))
     if not any(i.entries for i in images):
-        raise CompilationError(f"{name}: none of its units defines a kernel")
+        raise CompilationError(
+            f"{name}: none of its sources defines a kernel; templates only count when instantiated: list "
+            "them under instantiate"
+        )
     survey = _merged(survey for _, survey in found)
     if new := [image for image in images if not survey.kernels.keys() >= set(image.entries)]:
         # Kernels out of LTO-IR show only now. The variables are the tool chain's too, and nobody can tell.
@@ -343,7 +347,9 @@ def _check_assembles(unit: TranslationUnit, target: Architecture | None, archite
             "list only architectures that it serves, in an override if other sources serve more"
         )
     if architecture.kind == "ltoir":
-        raise CompilationError(f"{unit.name}: PTX cannot become LTO-IR for {architecture}")
+        raise CompilationError(
+            f"{unit.name}: PTX cannot become LTO-IR for {architecture}; leave that out, or give the source"
+        )
 
 
 def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architecture) -> CompiledImage:
@@ -351,7 +357,10 @@ def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architectu
     if kind == "cubin":
         target = _cubin(unit).target
         if target is not None and target.number != architecture.number:
-            raise CompilationError(f"{unit.name}: is a cubin for {target}, not for {architecture}")
+            raise CompilationError(
+                f"{unit.name}: is a cubin for {target}, not for {architecture}; give one for that, or leave "
+                f"{architecture} out"
+            )
     return read_image(architecture.as_kind(kind), unit.source)
 
 
@@ -359,7 +368,7 @@ def _cubin(unit: TranslationUnit) -> Cubin:
     try:
         return read_cubin(unit.source)
     except BuildError as error:
-        raise CompilationError(f"{unit.name}: {error}") from None
+        raise CompilationError(f"{unit.name}: {error}; make it anew") from None
 
 
 def _target_of_cubin(unit: TranslationUnit, architectures: Sequence[Architecture]) -> Architecture:
@@ -382,7 +391,7 @@ def _images_of_fatbin(unit: TranslationUnit) -> list[CompiledImage]:
             for entry in read_fatbin(unit.source)
         ]
     except FatbinError as error:
-        raise CompilationError(f"{unit.name}: {error}") from None
+        raise CompilationError(f"{unit.name}: cannot be read as a {error}") from None
 
 
 def _survey_of_images(images: Iterable[CompiledImage]) -> Survey:
@@ -401,11 +410,13 @@ def _check_linked(name: str, image: CompiledImage) -> None:
                 f"{where}: PTX cannot hold the device runtime library, which launches kernels from the "
                 f"device; leave {image.architecture} out of the architectures"
             )
-        raise CompilationError(f"{where}: no unit defines {', '.join(missing)}")
+        raise CompilationError(
+            f"{where}: no source defines {', '.join(missing)}; name the source that does in sources"
+        )
     # The linker renames a kernel that would hide another.
     for entry in image.entries:
         hidden, _, number = entry.rpartition("$")
         if number.isdigit() and hidden in image.entries:
             raise CompilationError(
-                f"{where}: two units define {hidden}; rename one of them or put it into a namespace"
+                f"{where}: two sources define {hidden}; rename one of them or put it into a namespace"
             )

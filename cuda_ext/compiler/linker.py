@@ -95,6 +95,8 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
         if size:
             nvjitlink.get_error_log(handle, log)
         text = _STATUS.sub("", bytes(log).rstrip(b"\0").decode(errors="replace")).strip()
+        if "Undefined reference" in text:
+            text += "\nname the source that defines it in sources, or leave out what refers to it"
         raise CompilationError(text or str(error)) from None
     finally:
         nvjitlink.destroy(handle)

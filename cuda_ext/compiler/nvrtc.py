@@ -149,7 +149,10 @@ class Nvrtc:
     def _unpack_headers(self, directory: str) -> None:
         status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
         if int(status) != 0:
-            raise ToolchainError(f"{directory}: NVRTC could not unpack its headers: {status.name}")
+            raise ToolchainError(
+                f"{directory}: NVRTC could not unpack its headers: {status.name}; set CUDA_EXT_CACHE to a "
+                "directory with room for 30 MB"
+            )
 
 
 # Leaves out declarations of the CUDA runtime, which every compilation begins with, and which take a third of

@@ -12,7 +12,7 @@ import operator
 import reprlib
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -77,15 +77,21 @@ def layout(packed: Sequence[Field]) -> tuple[struct.Struct, tuple[int, ...]]:
 
 
 def in_order(
-    parameters: Sequence[Parameter], arguments: Sequence[object], named: Mapping[str, object]
+    parameters: Sequence[Parameter],
+    arguments: Sequence[object],
+    named: Mapping[str, object],
+    options: Iterable[str] = (),
 ) -> list[object]:
-    """All arguments by position. Raises :class:`ArgumentError` unless each parameter is given once."""
+    """All arguments by position. Raises :class:`ArgumentError` unless each parameter is given once.
+
+    `options` are names that may have been meant besides.
+    """
     ordered = list(arguments)
     if named:
         names = [parameter.name for parameter in parameters[len(ordered) :]]
         for name in named:
             if name not in names:
-                hint = did_you_mean(name, names)
+                hint = did_you_mean(name, [*names, *options])
                 raise ArgumentError(f"no parameter {name!r} is left to be given by name{hint}")
         if missing := [name for name in names if name not in named]:
             raise ArgumentError(f"missing: {', '.join(missing)}")

@@ -66,7 +66,7 @@ def describe(module: types.ModuleType) -> Description:
     Raises :class:`TypeError` for any other module, :class:`~cuda_ext.errors.ManifestError` for a damaged one.
     """
     if not isinstance(module, KernelModule):
-        raise TypeError(f"expected a module of kernels, found {module!r}")
+        raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     return Description.of(library_of(module).manifest)
 
 

@@ -81,7 +81,7 @@ class DeviceCopies:
         fresh: list[_Block] = []
         with self._lock:
             if self.ended:
-                raise ArgumentError("the device scope that this launch belongs to has ended")
+                raise ArgumentError("the device scope of this launch has ended; launch within its with block")
             self._check_gaps(arrays)
             homes: dict[HostArray, _Block] = {}
             try:

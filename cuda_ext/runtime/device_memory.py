@@ -72,7 +72,8 @@ def device_memory(value: object) -> DeviceMemory | None:
 def _of_tensor(tensor: Any) -> DeviceMemory:
     if not getattr(tensor, "is_cuda", True):
         raise ArgumentError(
-            f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}"
+            f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}; move it "
+            'with .to("cuda")'
         )
     try:
         address = tensor.data_ptr()
@@ -84,7 +85,8 @@ def _of_tensor(tensor: Any) -> DeviceMemory:
         raise ArgumentError("the memory of this tensor has been freed")
     if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
         raise ArgumentError(
-            "expected a tensor as it lies in memory, found a conjugated view; resolve it first"
+            "expected a tensor as it lies in memory, found a conjugated or negated view; "
+            "resolve it with .resolve_conj() or .resolve_neg()"
         )
     dtype = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
     device = tensor.get_device() if hasattr(tensor, "get_device") else None

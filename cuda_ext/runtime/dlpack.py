@@ -129,13 +129,13 @@ def _lent(value: Any) -> _Lent:
             with open_driver().device(device).current():
                 owner = _capsule(value)
         except (*refusals, DriverError):
-            raise ArgumentError(f"expected an array that can be lent: {error}") from None
+            raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
     name = _capsule_name(owner)
     pointer = _capsule_pointer(owner, name)
     if name == b"dltensor_versioned":
         versioned = _Versioned.from_address(pointer)
         if versioned.flags & _COPIED:
-            raise ArgumentError("expected an array that can be lent, found one that lends a copy")
+            raise ArgumentError("expected an array that DLPack can lend, found one that gives a copy")
         return _Lent(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
     return _Lent(_Tensor.from_address(pointer), False, lambda _: 0, owner)
 
@@ -167,9 +167,9 @@ def _through_table(value: Any, table: _Exchange) -> _Lent:
     try:
         status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
     except Exception as error:
-        raise ArgumentError(f"expected an array that can be lent: {error}") from None
+        raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
     if status != 0:
-        raise ArgumentError("expected an array that can be lent")
+        raise ArgumentError("expected an array that DLPack can lend, found one that its library refuses")
     _check_reachable(tensor.device.type)
 
     def stream(device: int) -> int:

@@ -264,8 +264,8 @@ def _opened() -> Driver:
     driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
         raise DriverTooOldError(
-            "the NVIDIA driver supports CUDA up to {}.{}, and launching takes {}.{} or newer; upgrade the "
-            "driver".format(*driver.version, *_OLDEST)
+            f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching "
+            f"takes {'.'.join(map(str, _OLDEST))} or newer; upgrade the driver"
         )
     if driver.count == 0:
         raise NoDeviceError(_no_device())

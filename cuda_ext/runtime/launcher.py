@@ -107,7 +107,7 @@ class Launcher:
 
         Raises :class:`ArgumentError` for what does not fit.
         """
-        ordered = in_order(self.kernel.parameters, arguments, named)
+        ordered = in_order(self.kernel.parameters, arguments, named, LAUNCH_KEYWORDS)
         values = [
             host_array(field.parameter, argument) or field.value(argument)
             for field, argument in zip(self.fields, ordered, strict=True)

@@ -124,7 +124,10 @@ class Library:
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(self.manifest.module)
         if not isinstance(module, KernelModule) or library_of(module) is not self:
-            raise TypeError(f"cannot pickle kernels of {self.manifest.module}: it is no importable module")
+            raise TypeError(
+                f"cannot pickle kernels of {self.manifest.module}: it is no importable module; "
+                "cuda_ext.save makes files of it"
+            )
         return library_of, (module,)
 
     def __deepcopy__(self, memo: object) -> Library:

@@ -246,7 +246,9 @@ class KernelTemplate:
         if len(self.__kernels) == 1:
             return self.__kernels[0](*arguments, **keywords)
         if not self.__kernels:
-            raise ArgumentError(f"{self.__name}: none was built ahead; choose one with brackets")
+            raise ArgumentError(
+                f'{self.__name}: none was built ahead; choose one as in {self.__name}["float"]'
+            )
         # Names of parameters choose, too.
         types = types_of(arguments) if keywords.keys() <= LAUNCH_KEYWORDS else None
         kernel = self.__chosen.get(types) if types else None

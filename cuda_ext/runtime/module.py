@@ -73,7 +73,9 @@ class KernelModule(ModuleType):
         from importlib import import_module
 
         if sys.modules.get(self.__name__) is not self:
-            raise TypeError(f"cannot pickle {self.__name__}: it is no importable module")
+            raise TypeError(
+                f"cannot pickle {self.__name__}: it is no importable module; cuda_ext.save makes files of it"
+            )
         return import_module, (self.__name__,)
 
 

@@ -16,6 +16,7 @@ from cuda_ext.compiler.demand import Demand
 from cuda_ext.compiler.names import normalise
 from cuda_ext.errors import BuildError, KernelNotFoundError
 from cuda_ext.manifest import Unit
+from cuda_ext.runtime.hints import did_you_mean
 from cuda_ext.runtime.images import select_image
 from cuda_ext.runtime.library import Library
 from cuda_ext.runtime.module import KernelModule, library_of
@@ -48,7 +49,7 @@ def prepare(
     :class:`~cuda_ext.errors.KernelNotFoundError` for an expression that no source defines.
     """
     if not isinstance(module, KernelModule):
-        raise TypeError(f"expected a module of kernels, found {module!r}")
+        raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     return prepare_library(library_of(module), expressions, architectures)
 
 
@@ -57,7 +58,7 @@ def prepare_library(
 ) -> Preparation:
     """The same for what is behind a module."""
     if isinstance(expressions, str) or isinstance(architectures, str):
-        raise TypeError("expected lists of strings, found a string")
+        raise TypeError('expected lists of strings, found a string; write ["..."]')
     if reason := library.on_demand.why_not():
         raise BuildError(f"{library.manifest.module}: nothing is compiled on demand: jit: {reason}")
     names = None if expressions is None else list(map(normalise, expressions))
@@ -105,7 +106,10 @@ def _demands(library: Library, names: Sequence[str] | None, capability: int) -> 
         elif "<" in name and (owner := on_demand.owner(name)):
             owned.setdefault(owner, []).append(name)
         else:
-            raise KernelNotFoundError(f"{library.manifest.module} has no kernel {name!r}")
+            hint = did_you_mean(name, [*library.index.expressions, *library.index.kernels])
+            raise KernelNotFoundError(
+                f"{library.manifest.module} has no kernel {name!r}{hint}; cuda_ext.describe lists what it has"
+            )
     for owner, expressions in owned.items():
         together = on_demand.instantiations(owner, expressions, capability)
         demands[together] = [on_demand.instantiations(owner, [e], capability) for e in expressions]

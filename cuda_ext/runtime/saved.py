@@ -21,7 +21,7 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
     Raises :class:`FileExistsError` if anything else would be lost.
     """
     if not isinstance(module, KernelModule):
-        raise TypeError(f"expected a module of kernels, found {module!r}")
+        raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     library = library_of(module)
     manifest = library.manifest
     images = {image.file for unit in manifest.units for image in unit.images}

@@ -31,7 +31,9 @@ def torch_op(
     import torch
 
     if unfit := [p.name for p in parameters if not p.name.isidentifier()]:
-        raise ArgumentError(f"{signature}: PyTorch does not take the name {unfit[0]!r} for a parameter")
+        raise ArgumentError(
+            f"{signature}: PyTorch does not take the name {unfit[0]!r} for a parameter; rename it"
+        )
     positions = {parameter.name: number for number, parameter in enumerate(parameters)}
     for option, value in options.items():
         if isinstance(value, str) and value not in positions:
