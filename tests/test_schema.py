@@ -63,12 +63,6 @@ def test_every_key_is_documented_once() -> None:
     assert sorted(re.findall("^### `(.+)`$", reference, re.MULTILINE)) == sorted([*KEYS, *TABLES])
 
 
-def test_the_readme_names_every_key_in_its_tables() -> None:
-    rows = re.findall(r"^\| (.*?) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    named = {key for row in rows for key in re.findall(r"`([a-z-]+)\b", row)}
-    assert set(KEYS) - named == set()
-
-
 # As validate-pyproject sees it.
 
 
@@ -98,7 +92,7 @@ def test_validate_pyproject_takes_every_example(tmp_path: Path) -> None:
         *ROOT.glob("tests/packages/*/pyproject.toml"),
     ]
     files = [*map(str, examples), *written(tmp_path, blocks)]
-    assert len(blocks) >= 3
+    assert blocks
     assert validate(*files) == (files, [])
 
 

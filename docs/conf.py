@@ -1,0 +1,63 @@
+"""The documentation site: ``python -m sphinx -W -b html docs build/site``. Building it takes no network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE / "extensions")]
+
+import cuda_ext  # noqa: E402
+
+project = "cuda_ext"
+author = "the cuda_ext developers"
+copyright = "the cuda_ext developers"  # noqa: A001 - Sphinx calls it so
+release = version = cuda_ext.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "command_line",
+    "cmake_comments",
+]
+exclude_patterns = ["extensions"]
+needs_sphinx = "8.0"
+
+myst_enable_extensions = ["deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+# Every reference to something of ours has to lead somewhere. Those of others are not ours to link.
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!cuda_ext\.).*"),
+    (r"py:.*", r"cuda_ext\.runtime\.(streams|launch|lookup|host_arrays|description)\..*"),
+]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_display_short_literal_types = True
+python_maximum_signature_line_length = 80
+add_module_names = False
+
+smartquotes_action = "qe"  # two dashes stay two
+
+highlight_language = "none"
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+html_theme = "furo"
+html_title = f"cuda_ext {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navigation_with_keys": True,
+    "light_css_variables": {"color-brand-primary": "#3f7d00", "color-brand-content": "#356a00"},
+    "dark_css_variables": {"color-brand-primary": "#8fd14f", "color-brand-content": "#8fd14f"},
+}
