@@ -227,7 +227,7 @@ class _Parser:
             raise ConditionError(f"{name!r} is no target; those are spelled as sm_90, sm_90a or sm_100f")
         modulus = self._integer("%") if self._take("%") else None
         if modulus is not None and modulus < 1:
-            raise ConditionError(f"% takes a number from 1 on, found {modulus}")
+            raise ConditionError(f"expected a number from 1 on after '%', found {modulus}")
         comparison = self.found
         if comparison not in _OPERATORS:
             raise self._expected(f"one of {' '.join(_OPERATORS)} after {name!r}")

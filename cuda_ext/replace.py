@@ -35,9 +35,10 @@ def replace_file(path: Path, content: bytes) -> None:
     try:
         aside.write_bytes(content)
         aside.replace(path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             aside.unlink()
+        error.filename, error.filename2 = str(path), None  # not the one aside, which nobody knows
         raise
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "Store",
     "StoredFile",
     "distrust",
+    "exposure",
     "local_directory",
     "local_store",
     "open_local_store",
@@ -418,7 +419,7 @@ def _open_local(
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         objects.mkdir(mode=0o700, exist_ok=True)
-        why = _exposure(directory) or distrust(objects)
+        why = exposure(directory) or distrust(objects)
         # One that is read-only serves those who read; the first who writes is told.
         if not why and not os.access(objects, os.R_OK | os.X_OK):
             raise OSError(errno.EACCES, "it cannot be read")
@@ -447,7 +448,7 @@ def distrust(directory: Path) -> str | None:
     return None
 
 
-def _exposure(directory: Path) -> str | None:
+def exposure(directory: Path) -> str | None:
     """Why others could put something else in the place of what lies in `directory`."""
     mode = directory.stat().st_mode
     if sys.platform == "win32" or not mode & stat.S_IWOTH or mode & stat.S_ISVTX:

@@ -39,8 +39,8 @@ EXAMPLE = ROOT / "example_project"
 WIDTH, HEIGHT = 100, 200
 
 
-def shown(command: str, until: float | None = None, **variables: str) -> list[Text]:
-    """What a terminal shows when `command` has ended, or `until` seconds after it began."""
+def shown(command: str, at: float = 0.0, **variables: str) -> tuple[list[Text], list[Text]]:
+    """What a terminal shows `at` so many seconds after `command` began, and when it has ended."""
     screen = pyte.Screen(WIDTH, HEIGHT)
     stream = pyte.ByteStream(screen)
     pid, terminal = pty.fork()
@@ -51,13 +51,18 @@ def shown(command: str, until: float | None = None, **variables: str) -> list[Te
         os.execvp("bash", ["bash", "-c", command])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     began = time.monotonic()
+    meanwhile: list[Text] = []
     with contextlib.suppress(OSError):  # the command has ended
         while data := os.read(terminal, 65536):
             stream.feed(elsewhere(data))
-            if until is not None and time.monotonic() - began > until:
-                break
-    os.close(terminal)  # ends what still runs
+            if not meanwhile and time.monotonic() - began > at:
+                meanwhile = lines_of(screen)
+    os.close(terminal)
     os.waitpid(pid, 0)
+    return meanwhile, lines_of(screen)
+
+
+def lines_of(screen: pyte.Screen) -> list[Text]:
     lines = [line(screen, number) for number in range(HEIGHT)]
     while lines and not lines[-1].plain.strip():
         lines.pop()
@@ -122,25 +127,23 @@ def inspect(directory: Path) -> None:
     subprocess.run([*build, "--out-dir", wheels, project], check=True, capture_output=True)
     (wheel,) = wheels.glob("*.whl")
     prompt = f"cuda-ext inspect {wheel.name} --kernel softmax"
-    draw("inspect", "cuda-ext inspect", prompt, shown(f"cd {wheels} && {prompt}"))
+    draw("inspect", "cuda-ext inspect", prompt, shown(f"cd {wheels} && {prompt}")[-1])
 
 
 def doctor(directory: Path) -> None:
     project = example(directory)
-    draw("doctor", "cuda-ext doctor", "cuda-ext doctor", shown(f"cd {project} && cuda-ext doctor"))
+    draw("doctor", "cuda-ext doctor", "cuda-ext doctor", shown(f"cd {project} && cuda-ext doctor")[-1])
 
 
 def build(directory: Path) -> None:
-    """A build that is going on, and what it leaves behind, one above the other."""
+    """A build that is going on, and the end of it, one above the other."""
     project = example(directory)
-    fresh = {"CUDA_EXT_CACHE": str(directory / "cache")}
     (directory / "cache").mkdir(mode=0o700)
+    command = f"cd {project} && cuda-ext build"
     seconds = 12.0
-    command = f"cd {project} && exec cuda-ext build"
-    going = shown(command, seconds, **fresh)
-    ended = shown(command, **fresh)
-    gap = Text(f"⋮ {seconds:.0f} seconds later it was interrupted, and began anew:", "dim")
-    draw("build", "cuda-ext build", "cuda-ext build", [*going, Text(), gap, Text(), *ended])
+    going, ended = shown(command, seconds, CUDA_EXT_CACHE=str(directory / "cache"))
+    after = [Text(), Text(f"after {seconds:.0f} s above, and at the end:", "dim"), Text()]
+    draw("build", "cuda-ext build", "cuda-ext build", [*going, *after, *ended])
 
 
 def report(directory: Path) -> None:

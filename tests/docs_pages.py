@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Block", "merged", "read_blocks", "toml_text"]
+__all__ = ["Block", "commands", "merged", "read_blocks", "toml_text", "unused_files"]
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|:{3,})(?P<info>[^`]*)")
 _OPTION = re.compile(r":([\w-]+): *(.*)")
 _CODE = ("{code-block}", "{code}", "{sourcecode}")
+# Commands that compile what a project's own files name.
+_BUILDS = re.compile(r"(pip (install|wheel)\b.* \.|cmake --build \w+)( |$)")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,35 @@ def _blocks(page: Path, lines: list[str]) -> Iterator[Block]:
             frozenset(options.get("class", "").split()),
         )
         number = end + 1
+
+
+def commands(text: str) -> Iterable[tuple[str, list[str]]]:
+    """What is typed, and what is shown of what it prints."""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+    assert starts[:1] == [0], f"a console block begins with a command:\n{text}"
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        command = [lines[start].removeprefix("$ ")]
+        rest = start + 1
+        while command[-1].endswith("\\"):
+            command.append(lines[rest].removeprefix("> "))
+            rest += 1
+        shown = [line.rstrip() for line in lines[rest:end] if line.strip() not in ("", "...")]
+        yield re.sub(r"\s+# .*$", "", "\n".join(command)), shown
+
+
+def unused_files(blocks: Sequence[Block]) -> list[Block]:
+    """Files in C, C++ and Meson that no later command builds, or that nothing names which it reads."""
+    unused = []
+    for number, block in enumerate(blocks):
+        if block.language not in ("c", "cpp", "meson"):
+            continue
+        typed = [c for b in blocks[number + 1 :] if b.language == "console" for c, _ in commands(b.text)]
+        name = Path(block.file).name
+        named = name == "meson.build" or any(name in b.text for b in blocks if b is not block)
+        if not named or not any(map(_BUILDS.search, typed)):
+            unused.append(block)
+    return unused
 
 
 def merged(table: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

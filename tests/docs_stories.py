@@ -28,7 +28,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.docs_pages import Block, merged, toml_text
+from tests.docs_pages import Block, commands, merged, toml_text
 from tests.packages_fixtures import CHECKOUT, uv
 
 __all__ = ["NOT_RUN", "Story"]
@@ -75,9 +75,6 @@ class Story:
             # Whatever versions a registry may have.
             pinned = f"cuda-ext=={self.wheel.name.split('-')[1]}\n"
             (self.directory / "constraints.txt").write_text(pinned, encoding="utf-8")
-        # The user's own cache is that of the tests.
-        (self.directory / "cache").mkdir()
-        (self.directory / "cache" / "cuda_ext").symlink_to(os.environ["CUDA_EXT_CACHE"])
 
     def _see_the_tests(self) -> None:
         """Let the environment see what is installed where the tests run, with its programs."""
@@ -148,7 +145,7 @@ class Story:
     # Commands
 
     def _type(self, block: Block) -> None:
-        for command, shown in _commands(block.text):
+        for command, shown in commands(block.text):
             if reason := next((why for start, why in NOT_RUN.items() if command.startswith(start)), None):
                 self.skipped.append(f"{block}: {command.split()[0]} {reason}")
                 continue
@@ -223,7 +220,6 @@ class Story:
         own = {
             "PATH": os.pathsep.join(map(str, path)),
             "VIRTUAL_ENV": str(self.prefix),
-            "XDG_CACHE_HOME": str(self.directory / "cache"),
         }
         own["MYPY_CACHE_DIR"] = str(CHECKOUT / ".test" / "mypy")  # that of all tests
         if self.wheel:
@@ -296,21 +292,6 @@ class Story:
         code = "\n  ".join(["try:", "pass", *imports, *looked_up])
         code += f"\nexcept ModuleNotFoundError as error:\n  if error.name not in {_OPTIONAL}: raise"
         self._run([self.python, "-c", code], f"{what}: a name that is not there")
-
-
-def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
-    """What is typed, and what is shown of what it prints."""
-    lines = text.splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
-    assert starts[:1] == [0], f"a console block begins with a command:\n{text}"
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        command = [lines[start].removeprefix("$ ")]
-        rest = start + 1
-        while command[-1].endswith("\\"):
-            command.append(lines[rest].removeprefix("> "))
-            rest += 1
-        shown = [line.rstrip() for line in lines[rest:end] if line.strip() not in ("", "...")]
-        yield re.sub(r"\s+# .*$", "", "\n".join(command)), shown
 
 
 def _hold(shown: list[str], printed: str, what: str) -> None:

@@ -259,12 +259,16 @@ def test_an_instantiation_that_does_not_exist_is_answered_with_the_nearest(tmp_p
 
 
 def test_every_instantiation_that_does_not_exist_is_told_with_its_reason(tmp_path: Path) -> None:
-    table = f'{KERNELS}instantiate = ["scale<flot>", "scale<int, 3>", "scale<float>"]'
+    table = f'{KERNELS}instantiate = ["scale<flot>", "scale<int, 3>", "scale"]'
     write_project(tmp_path, table, {"device/a.cu": SCALE})
     message = refusal(tmp_path)
     assert "instantiation 'scale<flot>' does not exist: identifier \"flot\" is undefined" in message
     assert "instantiation 'scale<int, 3>' does not exist: " in message
-    assert "scale<float>" not in message
+    assert (
+        "instantiation 'scale' does not exist: cannot determine which instance of function template"
+        in message
+    )
+    assert "; write its template arguments, as in 'scale<float>'" in message
 
 
 def test_an_instantiation_whose_body_fails_is_told_by_the_compiler(tmp_path: Path) -> None:
@@ -347,7 +351,10 @@ def test_an_unreadable_source_is_told(tmp_path: Path) -> None:
     try:
         source.read_bytes()
     except PermissionError:
-        assert refusal(tmp_path) == "device/fill.cu: cannot be read: Permission denied"
+        assert (
+            refusal(tmp_path)
+            == "device/fill.cu: cannot be read: Permission denied; make it a file that you can read"
+        )
     else:
         pytest.skip("root may read everything")
 

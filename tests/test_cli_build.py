@@ -99,6 +99,37 @@ def test_the_output_may_be_elsewhere(tmp_path: Path) -> None:
     assert {path.name for path in root.iterdir()} == {"device", "pyproject.toml"}
 
 
+@pytest.mark.parametrize("name", ["ns.renamed", "ns.pkg.kernels.inner"])
+def test_the_output_keeps_no_package_of_a_module_that_was_renamed(name: str, tmp_path: Path) -> None:
+    table = SM_90 + '[tool.cuda_ext.modules."{}"]\n'
+    root, out = write_project(tmp_path / "project", table.format("ns.pkg.kernels"), FILES), tmp_path / "out"
+    assert run("build", root, "-o", out)[0] == 0
+    (out / "other.txt").touch()
+    (root / "pyproject.toml").write_text(table.format(name))
+    assert run("build", root, "-o", out)[0] == 0
+    place = out.joinpath(*name.split("."))
+    assert [file.parent for file in out.rglob("manifest.json")] == [place]
+    assert {path for path in out.rglob("*") if path.is_dir() and place not in path.parents} == {
+        path for path in (place, *place.parents) if out in path.parents
+    }
+
+
+def test_what_others_have_made_in_the_output_stays(tmp_path: Path) -> None:
+    table = SM_90 + '[tool.cuda_ext.modules."p.{}"]\n'
+    root = write_project(tmp_path / "project", table.format("kernels"), {**FILES, "src/p/__init__.py": ""})
+    for out in (root / "src", tmp_path / "out"):
+        (root / "pyproject.toml").write_text(table.format("kernels"))
+        assert run("build", root, "-o", out)[0] == 0
+        (out / "p/kernels/precious.txt").touch()
+        (root / "pyproject.toml").write_text(table.format("renamed"))
+        assert run("build", root, "-o", out)[0] == 0
+        assert (out / "p/kernels/precious.txt").is_file()
+    # Where the sources are, it may be what cuda_ext.save made.
+    (root / "src/p/kernels/precious.txt").unlink()
+    assert run("build", root, "-o", root / "src")[0] == 0
+    assert (root / "src/p/kernels/manifest.json").is_file()
+
+
 # How it is built.
 
 
@@ -132,6 +163,32 @@ def test_files_are_meant_from_where_one_is(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     assert run("build", "project", "--trace", "trace.json")[0] == 0
     assert (tmp_path / "trace.json").is_file()
+
+
+@pytest.mark.parametrize("option", ["--report", "--trace", "--depfile"])
+def test_no_file_is_overwritten_but_those_of_builds(option: str, tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    message = refusal(tmp_path, option, tmp_path / "pyproject.toml")
+    assert f"pyproject.toml: is not the {option[2:]} of a build, and stays; name another file" in message
+    assert (tmp_path / "pyproject.toml").read_text() == PROJECT + SM_90
+    assert not (tmp_path / "p/kernels").exists()  # it was said before anything was compiled
+
+
+def test_what_a_build_has_written_the_next_one_overwrites(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "report": ""})
+    arguments = [each for name in ("report", "trace", "depfile") for each in (f"--{name}", tmp_path / name)]
+    for _ in range(2):
+        assert run("build", tmp_path, *arguments)[0] == 0
+        assert all((tmp_path / name).stat().st_size for name in ("report", "trace", "depfile"))
+
+
+def test_a_key_of_the_project_overwrites_nothing_either(tmp_path: Path) -> None:
+    table = f'{PROJECT}{SM_90}trace = "device/fill.cu"\n'
+    write_project(tmp_path, table, {**FILES, "p/__init__.py": ""})
+    assert "device/fill.cu: is not the trace of a build" in refusal(tmp_path)
+    assert "trace.json: is not the report of a build" in refusal(
+        tmp_path, "--report", tmp_path / "trace.json", "--trace", tmp_path / "trace.json"
+    )
 
 
 # What the output depends on.

@@ -43,6 +43,14 @@ def test_the_version_is_told() -> None:
         ["inspect"],
         ["inspect", "one", "two", "three"],
         ["prepare"],
+        ["build", ""],
+        ["build", "--arch", ""],
+        ["build", "-o", ""],
+        ["compile-commands", "--output", ""],
+        ["doctor", ""],
+        ["init", ""],
+        ["inspect", ""],
+        ["prepare", ""],
     ],
     ids=" ".join,
 )
@@ -50,6 +58,19 @@ def test_wrong_usage_is_told(arguments: list[str]) -> None:
     status, output, errors = run(*arguments)
     assert (status, output) == (2, "")
     assert "Usage: python -m cuda_ext" in errors
+
+
+def test_what_is_empty_is_told() -> None:
+    status, _, errors = run("build", "--arch", "")
+    assert status == 2
+    assert "Invalid value for '--arch': it is empty; give it a value or leave it out" in errors
+
+
+@pytest.mark.parametrize("command", ["build", "compile-commands"])
+def test_a_project_is_named_by_its_directory(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[tool.cuda_ext]\n")
+    assert run(command, file) == (1, "", f"{file}: is a file; name its directory\n")
 
 
 def test_a_mistake_in_the_environment_is_one_message() -> None:
@@ -68,6 +89,17 @@ def test_output_that_cannot_be_written_is_told() -> None:
     assert done.returncode != 0
     assert done.stderr.startswith("standard output: No space left on device\n")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a directory that is in use stays there")
+def test_an_error_of_the_system_is_not_blamed_on_the_output(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run([*command, *SCRIPT, "init"], cwd=gone, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "No such file or directory\n"
 
 
 def test_whoever_reads_may_stop() -> None:

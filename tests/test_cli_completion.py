@@ -12,7 +12,7 @@ import click
 import pytest
 
 from cuda_ext.cli.commands import commands
-from cuda_ext.cli.doctor.environment import VARIABLES
+from cuda_ext.cli.environment import VARIABLES
 from tests.cli import ROOT, SCRIPT, run
 from tests.loader_fixtures import write_package
 

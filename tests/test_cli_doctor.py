@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from cuda_ext.cli.doctor import gpus
-from cuda_ext.cli.doctor.environment import VARIABLES
 from cuda_ext.cli.doctor.examination import examine
 from cuda_ext.cli.doctor.finding import LEVELS
-from cuda_ext.cli.doctor.installed import installed_modules
 from cuda_ext.cli.doctor.listing import show_sections
+from cuda_ext.cli.environment import VARIABLES
+from cuda_ext.cli.installed import installed_modules
 from cuda_ext.compiler.installed import installed_nvrtc
 from cuda_ext.manifest import Candidate as Choice
 from cuda_ext.manifest import Manifest, Source, Unit, Variants
@@ -55,8 +55,13 @@ def findings(*arguments: object, status: int | None = None, **environ: object) -
     assert code == (1 if "problem" in levels else 0)
     assert status in (None, code), found
     for finding in found:
-        assert finding["level"] == "ok" or finding["remedy"] or finding["command"], finding
+        assert finding["level"] == "ok" or says_what_to_do(finding), finding
     return found
+
+
+def says_what_to_do(finding: Found) -> bool:
+    """A message of the package does so itself."""
+    return bool(finding["remedy"] or finding["command"] or "; " in finding["text"])
 
 
 def of(found: Sequence[Found], subject: str) -> list[Found]:
@@ -115,8 +120,8 @@ def test_this_machine_is_told_to_people_and_to_programs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(site, SAMPLE)
-    found = findings(CUDA_EXT_CHACHE="much")
-    status, output, errors = run("doctor", CUDA_EXT_CHACHE="much")
+    found = findings(CUDA_EXT_CHACHE="a password")
+    status, output, errors = run("doctor", CUDA_EXT_CHACHE="a password")
     assert errors == ""
     assert status == (1 if "problem" in [finding["level"] for finding in found] else 0)
     lines = output.splitlines()
@@ -126,11 +131,12 @@ def test_this_machine_is_told_to_people_and_to_programs(
     for finding in found:
         beginning = f" {finding['level']:<8}{finding['subject']}"
         assert any(line.startswith(beginning) for line in lines), beginning
+    assert "password" not in output
     assert {"cuda-ext", "Python", "launches", "driver", "cache", "disk", "sample.kernels"} <= {
         finding["subject"] for finding in found
     }
     (variable,) = of(found, "CUDA_EXT_CHACHE")
-    assert (variable["level"], variable["command"]) == ("warning", "unset CUDA_EXT_CHACHE")
+    assert (variable["level"], variable["text"]) == ("warning", "is set, and nobody reads it")
     assert variable["remedy"] == "did you mean CUDA_EXT_CACHE?"
     (nvrtc,) = of(found, "NVRTC")
     assert re.fullmatch(r"\d+\.\d+", nvrtc["facts"]["version"])
@@ -182,7 +188,7 @@ def test_a_driver_that_cannot_be_used_is_found(
     (driver,) = of(found, "driver")
     assert driver["level"] == level
     assert text in driver["text"]
-    assert remedy in driver["remedy"]
+    assert remedy in f"{driver['text']}; {driver['remedy']}"
     # What can be said of the module without a GPU is said.
     assert [finding["level"] for finding in of(found, "sample.kernels")] == ["ok"]
 
@@ -197,10 +203,14 @@ def test_a_machine_without_a_driver_is_well(site: Path) -> None:
 @host_compiler
 def test_each_gpu_says_what_it_takes(on: Doctor, site: Path) -> None:
     write(site, module("m", "sm_80", "sm_90", "compute_80", compress="none", version="12.4"))
-    found = on("m", devices=3, capability="90,80,90")
+    found = on("m", devices=3, capability="90,80,90", names="Fake GPU,Small", memories="81920,24576")
     told = [finding for finding in found if finding["subject"].startswith("GPU ")]
     assert [gpu["facts"]["capability"] for gpu in told] == [90, 80, 90]
     assert told[0]["facts"]["cubins"] == ["sm_90a", "sm_90"]
+    assert told[1]["text"] == "Small, compute capability 8.0, 24 GiB"
+    assert [(gpu["facts"]["name"], gpu["facts"]["memory"]) for gpu in told] == [
+        *(("Fake GPU", 80 << 30), ("Small", 24 << 30), ("Small", 24 << 30)),
+    ]
     assert "made by CUDA 13.0 or older" in told[0]["details"][0]
     described, hopper, ampere = of(found, "m")
     assert described["facts"]["architectures"] == ["sm_80", "compute_80", "sm_90"]
@@ -214,7 +224,7 @@ def test_gpus_that_cannot_be_seen_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     driver, gpu, hidden = gpus.findings(seen)
     assert driver.text == "580.65.06 supports CUDA up to 13.0"
     assert gpu.details[1] == "a part of a GPU, of which a process sees one"
-    assert (hidden.level, hidden.command) == ("note", "unset CUDA_VISIBLE_DEVICES")
+    assert (hidden.level, hidden.remedy) == ("note", "unset CUDA_VISIBLE_DEVICES to see them")
     assert hidden.text == "7 GPUs of this machine cannot be seen by this process: CUDA_VISIBLE_DEVICES='3'"
     prohibited = dataclasses.replace(seen, devices=(gpus.Gpu(1, 90, is_prohibited=True),), unseen=0)
     (_, found) = gpus.findings(prohibited)
@@ -249,7 +259,10 @@ def test_a_module_without_an_image_is_a_problem_unless_it_is_compiled_on_demand(
     write(site, manifest, files)
     _, plain = of(on("plain", capability=90), "plain")
     assert plain["level"] == "problem"
-    assert plain["text"].startswith("no kernel runs on sm_90 (GPU 0): device/axpy.cu: built for sm_80; ")
+    assert plain["text"] == (
+        "no kernel runs on sm_90 (GPU 0): built for sm_80, and not compiled on demand: "
+        "it was built with jit = false"
+    )
     assert plain["remedy"] == 'build it with "sm_90" in architectures'
     assert len(plain["facts"]["lacking"]) == 10
     # Sources are not what the manifest describes, but nobody names the module, so that nobody reads them.
@@ -266,9 +279,29 @@ def test_a_package_that_is_compiled_where_there_is_a_compiler(
     write(site, manifest, files)
     environ = {"LD_LIBRARY_PATH": fake_driver, "FAKE_CUDA_CAPABILITY": 90}
     turned_off = of(findings(**environ, CUDA_EXT_JIT=0, CUDA_EXT_CACHE_SIZE=0), "jit")[1]
-    assert (turned_off["level"], turned_off["command"]) == ("problem", "unset CUDA_EXT_JIT")
+    assert turned_off["level"] == "problem"
+    assert turned_off["remedy"] == "unset CUDA_EXT_JIT, to have it compiled"
     without = of(no_compiler(site, **environ), "jit")[1]
     assert (without["level"], without["command"]) == ("problem", 'pip install "cuda-ext[cu13]"')
+
+
+@host_compiler
+def test_each_reason_why_kernels_cannot_run_is_told(on: Doctor, site: Path) -> None:
+    units = (
+        unit("device/axpy.cu", "sm_80"),
+        unit("device/gemm.cu", "sm_80", "sm_100"),
+        unit("device/later.cu", "compute_80"),
+    )
+    write(site, module("m", units=units, version="13.1", compress="none"))
+    found = on("m", capability=90, version=13000)
+    _, *lacking = of(found, "m")
+    assert [finding["level"] for finding in lacking] == ["problem"] * 3
+    one, two, too_new = (finding["text"] for finding in lacking)
+    assert "cannot run on sm_90 (GPU 0): built for sm_80, and not" in one
+    assert two.startswith("gemm cannot run on sm_90 (GPU 0): built for sm_80, sm_100, and not")
+    assert "only PTX (compute_80) fits this GPU" in too_new
+    assert "upgrade the driver, or add this GPU to architectures" in too_new  # the message as it is
+    assert sum(len(finding["facts"]["lacking"]) for finding in lacking) == 10
 
 
 @host_compiler
@@ -366,12 +399,13 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
     found = {f["subject"]: f for f in findings(*names, status=1) if f["level"] == "problem"}
     assert {name: found[name]["text"].partition(": Expecting")[0] for name in names} == {
         "cut": "manifest.json: not a manifest",
-        "newer": "manifest.json: written in manifest schema 9, and this cuda-ext reads up to 3",
+        "newer": found["newer"]["text"],
         "changed": "gemm.fatbin is damaged: it is not what the manifest describes",
         "incomplete": "axpy.fatbin is missing",
         "gone": "manifest.json cannot be read: No such file or directory",
     }
-    assert found["newer"]["remedy"] == "upgrade cuda-ext"
+    assert found["newer"]["text"].startswith("manifest.json: written in manifest schema 9, and this")
+    assert found["newer"]["text"].endswith("; upgrade cuda-ext")
     assert found["cut"]["command"] == "pip install --force-reinstall --no-deps damaged==1.0"
 
 
@@ -445,13 +479,15 @@ def test_an_nvcc_that_does_not_work_is_passed_over_and_told(
     (tmp_path / "pyproject.toml").write_text(table)
     found = findings(CUDA_PATH=tmp_path / "toolkit", CUDA_HOME=tmp_path / "none", status=1)
     details = of(found, "nvcc")[0]["details"]
-    assert any(f"{nvcc} (CUDA_PATH): does not tell its version" in detail for detail in details)
+    assert any(f"(CUDA_PATH): {nvcc} does not tell its version" in detail for detail in details)
     (passed_over,) = of(found, "NVRTC")[0]["facts"]["passed_over"]
     assert passed_over.startswith(f"passed over: {library} (CUDA_PATH): it is of CUDA 11, and cuda-bindings")
     assert of(found, "CUDA_HOME")[0]["level"] == "warning"
     # A build of the project takes no other.
     (project,) = of(found, "p.kernels")
-    assert (project["level"], project["text"]) == ("problem", "no nvcc can be used")
+    assert project["level"] == "problem"
+    assert project["text"].startswith("no nvcc can be used:\n")
+    assert "correct the key nvcc" in project["text"]
 
 
 @pytest.mark.parametrize(
@@ -474,7 +510,7 @@ def test_the_project_here_is_looked_at(
     (finding,) = project.findings()
     assert finding.level == level
     assert finding.text.startswith(text)
-    assert level == "ok" or finding.remedy
+    assert level == "ok" or says_what_to_do(dataclasses.asdict(finding))
 
 
 # The cache and the environment.
@@ -490,10 +526,12 @@ def test_the_cache_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not (tmp_path / "cache").exists()
     monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "0")
     (found,) = cache.findings()
-    assert (found.level, found.remedy) == ("note", "unset it to have one")
+    assert found.level == "note"
+    assert found.text.endswith("; unset it to have one")
     monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "much")
     (found,) = cache.findings()
-    assert (found.level, found.text) == ("problem", "CUDA_EXT_CACHE_SIZE: 'much' is not a size")
+    assert found.level == "problem"
+    assert found.text.startswith("CUDA_EXT_CACHE_SIZE: 'much' is not a size; write")
 
 
 @unix
@@ -506,7 +544,7 @@ def test_a_cache_that_others_may_write_is_found(tmp_path: Path, monkeypatch: pyt
     found, _ = cache.findings()
     assert found.level == "warning"
     assert "other users may write there (mode 777)" in found.text
-    assert "set CUDA_EXT_CACHE to a directory that only you can write" in found.remedy
+    assert "set CUDA_EXT_CACHE to a directory that only you can write" in found.text
 
 
 def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -521,12 +559,12 @@ def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         ("MAX_JOBS", "0", "problem"),
         ("CUDA_PATH", str(tmp_path / "none"), "warning"),
         ("CUDA_EXT_DEBUGGING", "1", "warning"),
-        ("CUDA_EXT_XYZ", "1", "warning"),
+        ("CUDA_EXT_XYZ", "a secret", "warning"),
     ):
         monkeypatch.setenv(name, value)
         (found,) = [finding for finding in environment.findings() if finding.subject == name]
         assert found.level == level, found
-        assert level == "ok" or found.remedy
+        assert level == "ok" or says_what_to_do(dataclasses.asdict(found))
         assert "secret" not in found.text
 
 

@@ -182,6 +182,21 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["src"]
 
 
+def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+    (tmp_path / "device").symlink_to("gone")
+    told = "is a link to gone, which is not there; make that, or remove the link; nothing was written"
+    with pytest.raises(Failure, match=f"device: {told}"):
+        write_files(tmp_path, {"README.md": "", "device/axpy.cu": ""})
+    assert [path.name for path in tmp_path.iterdir()] == ["device"]
+
+
+def test_a_directory_is_no_option_of_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, output, _ = cli.run("init", "--", "-foo")
+    assert status == 0
+    assert f"  cd .{os.sep}-foo\n" in output
+
+
 # Names
 
 
@@ -210,6 +225,8 @@ def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str,
         ("class", "'class' is a keyword of Python"),
         ("Test", "'test' is a module of the standard library"),
         ("cuda-ext", "'cuda_ext' is a package that the project uses"),
+        ("setuptools", "'setuptools' is a package that the project uses"),
+        ("hatchling", "'hatchling' is a package that the project uses"),
     ],
 )
 def test_a_name_that_will_not_do_is_told(text: str, why: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import zipfile
@@ -463,6 +464,21 @@ def test_what_is_not_there_is_told(name: str, message: str) -> None:
     assert refused(name).startswith(message)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it takes files of other kinds")
+def test_only_files_that_end_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.whl")
+    for path in (Path("/dev/zero"), tmp_path / "fifo.whl"):
+        assert refused(path) == f"{path}: is neither a file nor a directory; name one of them\n"
+    (tmp_path / "huge.fatbin").touch()
+    os.truncate(tmp_path / "huge.fatbin", 20 << 30)
+    assert "is of 20 GiB, and no more than 1 GiB are read" in refused(tmp_path / "huge.fatbin")
+
+
+def test_many_empty_lines_are_read_at_once(tmp_path: Path) -> None:
+    (tmp_path / "empty.ptx").write_text("\n" * 200_000)
+    assert "is no compiled code" in refused(tmp_path / "empty.ptx")
+
+
 def test_what_matches_no_kernel_is_told(old: Built) -> None:
     assert refused(old.wheel, "--kernel", "axpi").endswith("no kernel matches 'axpi'; did you mean 'axpy'?\n")
     assert refused(old.wheel, "--kernel", "?").endswith(
@@ -504,3 +520,32 @@ def test_a_package_that_is_not_whole_is_told(old: Built, tmp_path: Path) -> None
     assert "upgrade cuda-ext" in refused(package)
     (package / "manifest.json").write_text(json.dumps({**manifest, "kernels": 1}))
     assert "damaged manifest" in refused(package)
+    (package / "manifest.json").write_text("{")
+    assert refused(package).startswith(f"{package}: manifest.json: not a manifest: ")
+
+
+def test_a_damaged_module_does_not_hide_others(old: Built, tmp_path: Path) -> None:
+    for name in ("broken", "whole"):
+        shutil.copytree(old.kernels, tmp_path / name)
+    (tmp_path / "broken/manifest.json").write_text("{")
+    wheel = tmp_path / "both.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in tmp_path.glob("*/*"):
+            if path.is_file():
+                archive.write(path, path.relative_to(tmp_path).as_posix())
+        for path in (tmp_path / "whole/sources").rglob("*.*"):
+            archive.write(path, path.relative_to(tmp_path).as_posix())
+    for named in (tmp_path, wheel):
+        done = CliRunner().invoke(commands, ["inspect", str(named), "--json"])
+        assert done.exit_code == 1
+        assert [module["place"] for module in json.loads(done.stdout)["modules"]] == ["whole"]
+        assert done.stderr.startswith(f"{named}: broken: manifest.json: not a manifest: ")
+
+
+def test_a_damaged_module_is_told_by_its_import_name(
+    old: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(old.kernels, tmp_path / "damaged_kernels")
+    (tmp_path / "damaged_kernels/manifest.json").write_text("{")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert refused("damaged_kernels").startswith("damaged_kernels: manifest.json: not a manifest: ")

@@ -145,7 +145,10 @@ def test_overrides_follow_one_another() -> None:
         (["OVERRIDE", "STD", "c++20"], "OVERRIDE[0] SOURCES: is missing; name the sources"),
         (["OVERRIDE", "SOURCES", "a.cu", "STD", "20"], "OVERRIDE[0] STD: '20' is not a C++ standard;"),
         (["OVERRIDE", "SOURCES", "a.cu", "LINK"], "OVERRIDE[0] LINK: holds for a whole module,"),
-        (["OVERRIDE", "SOURCES", "a.cu", "NAME", "p.k"], "OVERRIDE[0]: NAME belongs before OVERRIDE"),
+        (
+            ["OVERRIDE", "SOURCES", "a.cu", "NAME", "p.k"],
+            "OVERRIDE[0]: NAME belongs before OVERRIDE; move it there",
+        ),
         (
             ["FROM_PYPROJECT", "SOURCES", "a.cu"],
             "FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out SOURCES",

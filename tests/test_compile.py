@@ -97,7 +97,7 @@ def test_a_mistake_is_told_with_its_line() -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"none\.cu: is not a file"):
+    with pytest.raises(BuildError, match=r"none\.cu: is not a file; correct the path"):
         cuda_ext.compile(tmp_path / "none.cu", architectures=["sm_90"])
 
 
@@ -180,7 +180,7 @@ def test_saving_into_the_working_directory_refuses_what_is_there(
         ({"options": "-G"}, "options: expected a list of strings"),
         ({"compiler": "clang"}, "compiler: expected 'nvrtc' or 'nvcc', found 'clang'"),
         ({"compress": "max"}, "compress: expected 'none' or 'speed' or 'balance' or 'size', found 'max'"),
-        ({"include_dirs": ["/nowhere"]}, "include_dirs: '/nowhere' is not a directory"),
+        ({"include_dirs": ["/nowhere"]}, "include_dirs: '/nowhere' is not a directory; correct the path"),
         ({"architectures": ["sm_91"]}, "architectures: nvrtc .* cannot compile for 'sm_91'; did you mean"),
     ],
 )

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,15 @@ import pytest
 from cuda_ext.build.compile_commands import FILE_NAME, Command, compile_commands, default_place, write
 from cuda_ext.build.config import BuildSettings, parse_module
 from cuda_ext.build.project import Project
+from cuda_ext.compiler.nvrtc import Nvrtc
 from cuda_ext.errors import ConfigError
 from tests.cli import run
 from tests.packages_fixtures import CHECKOUT, PACKAGES, Environment
 from tests.projects import FILL, KERNELS, build, load, write_project
 
+with_headers_of_its_own = pytest.mark.skipif(
+    Nvrtc().version < "13.3", reason="this NVRTC brings no headers within itself"
+)
 EDITOR = CHECKOUT / "cuda_ext" / "include" / "cuda_ext" / "editor"
 EXAMPLE = CHECKOUT / "example_project"
 
@@ -304,6 +309,16 @@ def test_all_that_the_commands_name_is_there(tmp_path: Path) -> None:
     assert [path for path in named if not path.exists()] == []
 
 
+@with_headers_of_its_own
+def test_without_a_place_for_headers_nothing_is_written(tmp_path: Path) -> None:
+    root = write_project(tmp_path / "p")
+    (tmp_path / "file").touch()
+    status, _, error = run("compile-commands", root, CUDA_EXT_CACHE=tmp_path / "file" / "cache")
+    assert status == 1
+    assert "cannot be kept; set CUDA_EXT_CACHE to a directory that you can write" in error
+    assert list(root.rglob(FILE_NAME)) == []
+
+
 # ------------------------------------------------------------------------------------------------ the file
 
 
@@ -363,7 +378,26 @@ def test_the_file_of_another_program_is_not_written_through_a_link(tmp_path: Pat
     assert theirs.read_text() == "[]"
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", "[", "\xff"])
+def test_whoever_writes_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
+    commands: list[Command] = [{"directory": f"/p{i}", "file": "a.cu", "arguments": []} for i in range(16)]
+    place = tmp_path / "new" / FILE_NAME
+    with ThreadPoolExecutor(len(commands)) as threads:
+        list(threads.map(lambda command: write(place, [command]), commands))
+    assert sorted(entry["directory"] for entry in json.loads(place.read_text())) == sorted(
+        command["directory"] for command in commands
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", "[1]", "[", "\xff", "[" * 100_000),
+        '[{"directory": "/p", "file": "a.cu", "arguments": null}]',
+        '[{"directory": ["a"], "file": "a.cu", "command": "c++"}]',
+        '[{"directory": "/p"}]',
+    ],
+    ids=lambda content: content[:60],
+)
 def test_what_is_no_list_of_commands_is_left_alone(content: str, tmp_path: Path) -> None:
     root = write_project(tmp_path)
     place = root / "device" / FILE_NAME

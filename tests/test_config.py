@@ -421,6 +421,7 @@ def test_braces_of_cplusplus_are_no_placeholders() -> None:
         ("3", ': expected a name expression such as "axpy<float>", or a table with kernel, found 3'),
         ('{ T = ["int"] }', '.kernel: expected a string such as "reduce<{T}>", found nothing'),
         ("{ kernel = 1 }", '.kernel: expected a string such as "reduce<{T}>", found 1'),
+        ('{ kernal = "f<{T}>", T = ["int"] }', ".kernal: unknown key; did you mean 'kernel'?"),
         ('{ kernel = "f<{T}>" }', ": {T} has no values; add T = [...]"),
         ('{ kernel = "f<{T}>", T = [] }', ".T: is empty; add values"),
         ('{ kernel = "f<{T}>", T = "int" }', '.T: expected an array of values; write ["int"]'),
@@ -772,9 +773,26 @@ def test_a_damaged_pyproject_toml_is_told_by_its_line(
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool.cuda_ext]".encode("utf-16"), "begins with the byte order mark of UTF-16; save the file as"),
+        ("[tool.cuda_ext]".encode("utf-32"), "begins with the byte order mark of UTF-32; save the file as"),
+        ("[tool.cuda_ext]".encode("utf-8-sig"), "begins with the byte order mark of UTF-8; save the file as"),
+        ("[tool.cuda_ext]".encode("utf-16-le"), "has a zero byte, as UTF-16 has; save the file as UTF-8"),
+        (b"# caf\xe9", "byte 0xe9 is not UTF-8; save the file as UTF-8"),
+    ],
+)
+def test_whoever_asks_for_a_project_is_told_of_its_encoding(tmp_path: Path, text: bytes, told: str) -> None:
+    write_project(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        Project.required(tmp_path)
+    assert str(caught.value).startswith(f"pyproject.toml:1: {told}")
+
+
 def test_pyproject_toml_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").mkdir()
-    with pytest.raises(ConfigError, match=r"^pyproject\.toml: cannot be read: Is a directory$"):
+    with pytest.raises(ConfigError, match=r"^pyproject\.toml: cannot be read: Is a directory; make it a "):
         Project.load(tmp_path)
 
 

@@ -387,7 +387,8 @@ ADD = '; add "{}" to `instantiate` and build again'
         (
             "launch:scale<double>",
             {"capability": 35},
-            "CompilationError: nvrtc {cuda} cannot compile for sm_35: it begins with sm_75",
+            "CompilationError: nvrtc {cuda} cannot compile for sm_35: it begins with sm_75; "
+            "older GPUs take an older CUDA",
         ),
     ],
 )

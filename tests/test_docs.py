@@ -1,35 +1,34 @@
 """The documentation: the site is built without a warning, and every block of code in it is run.
 
-docs/about.md tells what each kind of block means. README.md's blocks are checked as far as they stand alone.
+docs/about.md tells what each kind of block means. README.md is a page too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import click
 import pytest
+import yaml
 
 import cuda_ext
-from cuda_ext.build import cpp
-from cuda_ext.build.config import parse_table
-from cuda_ext.integrations.cmake.arguments import parse_arguments
-from tests.docs_pages import Block, read_blocks
+from tests.cmake_projects import AXPY, FILL, INDEX, LISTS, CMakeProject
+from tests.docs_pages import Block, commands, read_blocks, unused_files
 from tests.docs_stories import DOCS, NOT_RUN, Story
-from tests.packages_fixtures import CHECKOUT, run
-from tests.projects import build, write_project
+from tests.packages_fixtures import CHECKOUT
 
+README = CHECKOUT / "README.md"
 PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
 # Made by scripts from what tests hold already; they show no code.
 GENERATED = {"reference/configuration.md", "reference/messages.md"}
@@ -41,7 +40,8 @@ TAKES_CXX = {page for page in TOLD if any(b.language in ("c", "cmake", "cpp") fo
 LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "meson", "pycon", "python", "toml", "yaml"}
 WITH_A_NAME = {"c", "cpp", "meson", "yaml"}  # of which no part stands alone
 
-pytestmark = pytest.mark.xdist_group("docs")
+# What is made once is made in one process, the wheel of this checkout in that of all tests that take it.
+in_one_process = pytest.mark.xdist_group("docs")
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +59,37 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     return directory
 
 
+@pytest.fixture(scope="module")
+def told(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    """Does what a page says, once, and gives the blocks that cannot be run here, with why."""
+
+    @functools.cache
+    def told(page: str) -> list[str]:
+        if page in TAKES_CXX and not (shutil.which("g++") and shutil.which("cmake")):
+            pytest.skip("takes g++ and CMake")
+        story = Story(tmp_path_factory.mktemp("page"), driver)
+        try:
+            story.tell(BLOCKS[page])
+        finally:
+            story.end()
+        return story.skipped
+
+    return told
+
+
+@in_one_process
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("page", TOLD)
-def test_what_a_page_says_is_so(page: str, driver: Path | None, tmp_path: Path) -> None:
-    if page in TAKES_CXX and not (shutil.which("g++") and shutil.which("cmake")):
-        pytest.skip("takes g++ and CMake")
-    story = Story(tmp_path, driver)
-    try:
-        story.tell(BLOCKS[page])
-    finally:
-        story.end()
-    if story.skipped:
-        pytest.skip(f"all blocks of {page} but these: {'; '.join(story.skipped)}")
+def test_what_a_page_says_is_so(page: str, told: Callable[[str], list[str]]) -> None:
+    told(page)
+
+
+@in_one_process
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("page", TOLD)
+def test_no_block_of_a_page_is_left_out(page: str, told: Callable[[str], list[str]]) -> None:
+    if left_out := told(page):
+        pytest.skip(f"{page}, of {len(BLOCKS[page])} blocks: {'; '.join(left_out)}")
 
 
 @pytest.mark.network
@@ -84,19 +103,154 @@ def test_it_is_so_in_a_new_environment(
     assert not story.skipped
 
 
-@pytest.mark.parametrize("page", BLOCKS)
-def test_every_block_is_of_a_kind_that_is_run(page: str) -> None:
-    for block in BLOCKS[page]:
+def test_every_block_is_of_a_kind_that_is_run() -> None:
+    for block in (block for blocks in BLOCKS.values() for block in blocks):
         assert block.language in LANGUAGES, f"{block}: nobody runs the language {block.language!r}"
         assert block.file or block.language not in WITH_A_NAME, f"{block}: needs the name of a file"
 
 
+def test_every_file_is_built_by_a_later_command() -> None:
+    assert [str(block) for blocks in BLOCKS.values() for block in unused_files(blocks)] == []
+
+
+def test_a_file_that_nothing_builds_is_found() -> None:
+    files = [b for blocks in BLOCKS.values() for b in blocks if b.language in ("c", "cpp", "meson")]
+    assert files
+    for blocks in BLOCKS.values():
+        expected = [block for block in files if block in blocks]
+        assert unused_files([block for block in blocks if block.language != "console"]) == expected
+        renamed = [dataclasses.replace(b, file="other.cpp") if b in expected else b for b in blocks]
+        assert len(unused_files(renamed)) == len(expected)
+
+
 def test_commands_that_are_not_run_are_still_there() -> None:
-    text = "".join(
-        block.text for blocks in BLOCKS.values() for block in blocks if block.language == "console"
+    typed = [command for blocks in BLOCKS.values() for command in _typed(blocks)]
+    for start in NOT_RUN:
+        assert any(command.startswith(start) for command in typed), (
+            f"no page says {start!r}; take it from NOT_RUN"
+        )
+
+
+def test_workflows_run_what_their_page_runs() -> None:
+    """Steps that are not commands take a runner, and are only parsed."""
+    from cuda_ext.cli.doctor.environment import VARIABLES
+
+    for blocks in BLOCKS.values():
+        for block in (block for block in blocks if block.language == "yaml"):
+            if block.file == ".clangd":  # a test of the reference of CMake holds that it is right
+                assert re.sub(r"(cuda_ext/)\w+", r"\1<target>", block.text) == textwrap.dedent(CLANGD), (
+                    f"{block}"
+                )
+                continue
+            assert block.file.startswith(".github/workflows/"), f"{block}: nobody reads it"
+            steps = [step for job in yaml.safe_load(block.text)["jobs"].values() for step in job["steps"]]
+            assert all(("run" in step) != ("uses" in step) for step in steps), f"{block}"
+            assert {step["run"] for step in steps if "run" in step} <= {*_typed(blocks)}, f"{block}"
+            variables = {name for step in steps for name in step.get("env", ())}
+            assert variables <= {variable.name for variable in VARIABLES}, f"{block}"
+
+
+def _typed(blocks: list[Block]) -> list[str]:
+    return [command for b in blocks if b.language == "console" for command, _ in commands(b.text)]
+
+
+# README.md
+
+
+def test_blocks_of_the_readme_are_all_run() -> None:
+    kinds = Counter(block.language for block in read_blocks(README))
+    assert kinds == {"console": 2, "cuda": 1, "toml": 1, "python": 1}
+
+
+@in_one_process
+@pytest.mark.host_compiler
+def test_what_the_readme_says_is_so(driver: Path | None, tmp_path: Path) -> None:
+    start, source, table, launches, scripts = map(_named, read_blocks(README))
+    package = Block(README, 0, "python", "", "src/my_package/__init__.py")
+    install = Block(README, 0, "console", "$ pip install .\n")
+    arrays = "import numpy as np\nn = 1000\nx, y = np.ones(n, 'float32'), np.zeros(n, 'float32')\n"
+    given = Block(README, 0, "python", arrays)
+    story = Story(tmp_path, driver)
+    story.tell([start, source, table, package, install, given, launches])
+    assert not story.skipped
+    for command in _typed([scripts]):
+        python, script = command.split()
+        assert python == "python"
+        assert (CHECKOUT / script).is_file()
+
+
+def _named(block: Block) -> Block:
+    """In the README the first line of a file is a comment with its name."""
+    name = re.match(r"(?:#|//) ([\w./-]+\.\w+)\n", block.text)
+    return dataclasses.replace(block, file=name[1], text=block.text[name.end() :]) if name else block
+
+
+def test_links_and_pictures_of_the_readme_are_there() -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", README.read_text(encoding="utf-8"))
+    missing = [link for link in links if not urlsplit(link).scheme and not (CHECKOUT / link).exists()]
+    assert len(links) > 20
+    assert missing == []
+
+
+# The reference of CMake
+
+
+COMMENTS = "".join(
+    re.search(r"#\[=+\[\.rst:\n(.*?)#\]=+\]", file.read_text(encoding="utf-8"), re.DOTALL)[1]
+    for file in (CHECKOUT / "cuda_ext" / "cmake" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
+)
+# The blocks in them: how CMake finds it, the signatures, and what clangd is told.
+FOUND, SIGNATURES, CLANGD = (
+    f"{block.strip(chr(10))}\n" for block in re.findall(r"::\n\n((?:(?:  .*)?\n)+)", COMMENTS)
+)
+# What stands for the placeholders of the signatures.
+EXAMPLES = {
+    "<path or glob>...": "device/*.cu",
+    "<architecture>...": "sm_90 90-real",
+    "<name expression>...": '"axpy<float>"',
+    "<target or file>...": "device/index.cuh",
+    "[<KEY> <value>...]...": "STD c++17",
+    "<directory>...": "device",
+    "<directory>": "lib/python",
+}
+
+
+@pytest.mark.host_compiler
+def test_the_reference_of_cmake_is_so(tmp_path: Path) -> None:
+    """Its blocks and its examples, without the words in angle brackets, configure."""
+    signatures = SIGNATURES
+    for placeholder, example in EXAMPLES.items():
+        assert placeholder in signatures
+        signatures = signatures.replace(placeholder, example)
+    calls = [re.sub(r"[][]|\.\.\.", "", call) for call in signatures.split("\n\n") if call.strip()]
+    for number, call in enumerate(calls):
+        calls[number] = call.replace("<target>", f"target_{number}").replace(
+            "<import name>", f"app.kernels_{number}"
+        )
+    (instantiate,) = re.findall(r'``(INSTANTIATE "\{.*\}")``', COMMENTS)
+    (install,) = re.findall(r"``(install\(.*\))``", COMMENTS)
+    calls.append(f"cuda_ext_add_module(target_2 NAME app.sums SOURCES device/*.cu {instantiate})")
+    calls.append(install.replace("<target>", "target_0").replace("...", "app"))
+    assert "<" not in "".join(calls).replace("axpy<float>", "").replace("reduce<{T}>", "")
+    project = CMakeProject(tmp_path / "project").write(
+        {
+            "CMakeLists.txt": LISTS.replace("find_package(CudaExt REQUIRED)", FOUND) + "\n".join(calls),
+            "device/axpy.cu": AXPY,
+            "device/fill.cu": FILL,
+            "device/index.cuh": INDEX,
+            "pyproject.toml": '[tool.cuda_ext.modules."app.kernels_1"]\n',
+        }
     )
-    for command in NOT_RUN:
-        assert f"$ {command}" in text, f"no page says {command!r}; take it from NOT_RUN"
+    project.configure("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    database = yaml.safe_load(CLANGD)["CompileFlags"]["CompilationDatabase"].replace("<target>", "target_0")
+    assert (project.tree / Path(database).relative_to("build") / "compile_commands.json").is_file()
+
+
+def test_pages_in_restructured_text_show_no_code_of_their_own() -> None:
+    for page in DOCS.rglob("*.rst"):
+        text = page.read_text(encoding="utf-8")
+        own = re.sub(r"^\.\. (cmake-comments|cmake-keys)::.*", "", text, flags=re.MULTILINE)
+        assert "::" not in own, page
 
 
 # The site
@@ -126,10 +280,8 @@ class _Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built with warnings as errors, and without a network: every look-up of a host fails."""
-    for name in ("furo", "myst_parser", "sphinx", "sphinx_copybutton"):
-        pytest.importorskip(name, reason=f"{name} builds the site: it comes with the extra docs")
     directory = tmp_path_factory.mktemp("site")
-    sphinx = ("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", directory / "doctrees")
+    sphinx = ("-W", "--keep-going", "-q", "-b", "html", "-d", directory / "doctrees")
     offline = (
         "import runpy, socket, sys\n"
         "def refused(*_, **__): raise OSError('building the site takes no network')\n"
@@ -137,8 +289,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "runpy.run_module('sphinx', run_name='__main__', alter_sys=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", offline, *sphinx[2:], DOCS, directory / "html"],
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        [sys.executable, "-c", offline, *sphinx, DOCS, directory / "html"],
         capture_output=True,
         text=True,
         check=False,
@@ -152,12 +303,15 @@ def _pages(site: Path) -> Iterator[tuple[Path, _Page]]:
         yield file, _Page(file.read_text(encoding="utf-8"))
 
 
+@in_one_process
 def test_the_site_has_every_page(site: Path) -> None:
-    assert {Path(page).with_suffix(".html").as_posix() for page in PAGES} <= {
+    pages = {*PAGES, *(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.rst"))}
+    assert {Path(page).with_suffix(".html").as_posix() for page in pages} <= {
         file.relative_to(site).as_posix() for file in site.rglob("*.html")
     }
 
 
+@in_one_process
 def test_links_within_the_site_lead_somewhere(site: Path) -> None:
     pages = dict(_pages(site))
     for file, page in pages.items():
@@ -171,6 +325,7 @@ def test_links_within_the_site_lead_somewhere(site: Path) -> None:
                 assert unquote(parts.fragment) in pages[target].anchors, f"{file.relative_to(site)}: {link}"
 
 
+@in_one_process
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     for file, page in _pages(site):
         for resource in page.loads:
@@ -179,6 +334,7 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"@import|url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
 
 
+@in_one_process
 def test_all_commands_and_errors_have_an_entry(site: Path) -> None:
     from cuda_ext.cli.commands import commands
     from cuda_ext.errors import __all__ as errors
@@ -193,7 +349,7 @@ def test_all_commands_and_errors_have_an_entry(site: Path) -> None:
 
 def test_all_environment_variables_are_documented() -> None:
     text = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
-    from cuda_ext.cli.doctor.environment import VARIABLES
+    from cuda_ext.cli.environment import VARIABLES
 
     documented = {
         name for line in re.findall(r"^`.*`$", text, re.MULTILINE) for name in re.findall(r"\w+", line)
@@ -205,145 +361,10 @@ def test_names_of_the_cpp_reference_are_those_of_the_headers() -> None:
     headers = "".join(
         f.read_text(encoding="utf-8") for f in (CHECKOUT / "cuda_ext" / "include").rglob("*.hpp")
     )
+    code = re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', "", headers, flags=re.DOTALL)
+    known = set(re.findall(r"\w+", re.sub(r"^#include .*", "", code, flags=re.MULTILINE)))
+    generated = {"cuda_ext_library", "cuda_ext_module", "fill"}
+    of_others = {"CUfunction_attribute", "CUresult", "CUstream", "dim3", "JIT"}
     text = (DOCS / "reference" / "cpp.md").read_text(encoding="utf-8")
-    known = set(re.findall(r"\w+", headers))
-    for word in re.findall(r"`(?:cuda_ext::)?((?:try_)?[a-z_]+|[A-Z]\w+)(?:\(\)|<[^`]*>)?`", text):
-        outside = {
-            "cuda_ext",
-            "cuda_ext_library",
-            "cuda_ext_module",
-            "fill",
-            "noexcept",
-            "nullptr",
-            "dim3",
-            "bool",
-            "CUresult",
-            "JIT",
-            "sources",
-            "headers",
-        }
-        assert word in known | outside, word
-
-
-# README.md
-
-README = CHECKOUT / "README.md"
-# What fragments of Python take as given there.
-GIVEN = ("array", "batches", "cuda_ext", "kernels", "n", "np", "numpy", "partial", "s", "torch", "x", "y")
-# What fragments of C++ take as given: arguments, and kernels of these names.
-CPP_GIVEN = """
-#include <cstdio>
-inline int n; inline float *x, *y, *sums;
-inline cuda_ext::Dim grid{1}, block{1}; inline cuda_ext::Stream stream;
-"""
-CPP_KERNELS = """
-#include <cuda_fp16.h>
-template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {}
-__global__ void fill(float* x, float value) {}
-namespace blockwise { template <class T, int BLOCK> __global__ void reduce(int n, const T* x, T* sums) {} }
-__constant__ float weights[9];
-"""
-
-
-def _readme(*languages: str) -> list[Block]:
-    found = [_named(block) for block in read_blocks(README)]
-    return [block for block in found if block.language in languages]
-
-
-def _named(block: Block) -> Block:
-    """In the README the first line of a file is a comment with its name."""
-    name = re.match(r"(?:#|//) ([\w./-]+\.\w+)\n", block.text)
-    return dataclasses.replace(block, file=name[1]) if name else block
-
-
-def test_blocks_of_the_readme_are_of_kinds_that_are_checked() -> None:
-    known = {"cmake", "console", "cpp", "cuda", "pycon", "python", "sh", "toml"}
-    assert {block.language for block in read_blocks(README)} <= known
-
-
-def test_tables_of_the_readme_are_right() -> None:
-    for block in _readme("toml"):
-        document = tomllib.loads(block.text)
-        if "tool" in document:
-            parse_table(document["tool"]["cuda_ext"], "my_package.kernels")
-
-
-def test_python_of_the_readme_has_no_name_that_nobody_gives() -> None:
-    for block in _readme("python"):
-        given = f"{', '.join(GIVEN)} = {', '.join('0' for _ in GIVEN)}\n"
-        ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,E9", "-"]
-        done = subprocess.run(ruff, input=given + block.text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{block}\n{done.stdout}"
-        for name in re.findall(r"\bcuda_ext\.(\w+)", block.text):
-            assert hasattr(cuda_ext, name), f"{block}: cuda_ext.{name}"
-
-
-def test_cmake_of_the_readme_is_right(tmp_path: Path) -> None:
-    for block in _readme("cmake"):
-        for call in re.findall(r"cuda_ext_add_module\((.*?)\)", block.text, re.DOTALL):
-            target, *words = shlex.split(call)
-            assert parse_arguments(words, target, tmp_path, tmp_path).name or "FROM_PYPROJECT" in words
-
-
-def test_commands_of_the_readme_exist() -> None:
-    from cuda_ext.cli.commands import commands
-
-    for block in _readme("console", "sh"):
-        for line in block.text.splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            if words[:1] == ["python"] and words[1].startswith("scripts/"):
-                assert (CHECKOUT / words[1]).is_file(), f"{block}: {line}"
-            elif words[:1] == ["cuda-ext"]:
-                _parsed(commands, words[1:], f"{block}: {line}")
-
-
-def _parsed(command: click.Command, words: list[str], what: str) -> None:
-    """Options and arguments are those of the command; nothing is run."""
-    if isinstance(command, click.Group):
-        assert words, what
-        below = command.commands.get(words[0])
-        assert below, what
-        _parsed(below, words[1:], what)
-        return
-    command.make_context(what, words, resilient_parsing=True)
-    options = {option for parameter in command.params for option in parameter.opts}
-    assert {word for word in words if word.startswith("-")} <= options, what
-
-
-@pytest.mark.host_compiler
-def test_the_readme_builds_and_shows_what_it_says(driver: Path | None, tmp_path: Path) -> None:
-    story = Story(tmp_path, driver)
-    files = [block for block in _readme("cuda", "toml") if block.file]
-    fragments = [block for block in _readme("cuda") if not block.file]
-    init = Block(README, 0, "python", "", "src/my_package/__init__.py")
-    install = Block(README, 0, "console", "$ pip install .\n")
-    story.tell([*files, init, install, *fragments])
-    imported = Block(README, 0, "python", "import cuda_ext\nfrom my_package import kernels\n")
-    sizes = [dataclasses.replace(b, text=re.sub(r"\d+\.\d+ kB", "... kB", b.text)) for b in _readme("pycon")]
-    story.tell([imported, *sizes])
-
-
-@pytest.mark.host_compiler
-def test_cpp_of_the_readme_compiles(tmp_path: Path) -> None:
-    if not shutil.which("g++"):
-        pytest.skip("takes g++")
-    table = (
-        '[tool.cuda_ext.modules."app.kernels"]\narchitectures = ["sm_90"]\njit = false\n'
-        'instantiate = ["axpy<float>", "blockwise::reduce<float, 256>"]\n'
-    )
-    package = build(write_project(tmp_path / "project", table, {"device/kernels.cu": CPP_KERNELS}))[
-        "app.kernels"
-    ]
-    rendered = cpp.render(package, (), tmp_path, "literal")
-    for name, content in rendered.files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    parts = ["#include <app/kernels.h>", CPP_GIVEN]
-    for number, block in enumerate(_readme("cpp")):
-        code = re.sub("(?m)^#include .*$", "", block.text)
-        parts.append(f'void fragment_{number}() {{\n#line {block.line} "README.md"\n{code}}}')
-    source = tmp_path / "readme.cpp"
-    source.write_text("\n".join(parts), encoding="utf-8")
-    include = ("-I", tmp_path / "include", "-I", Path(cuda_ext.__file__).parent / "include")
-    options = ("-std=c++17", "-fsyntax-only", "-Wall", "-Werror=return-type")
-    run("g++", *options, *include, source)
+    words = set(re.findall(r"`(?:cuda_ext::)?((?:try_)?[a-z_]+|[A-Z]\w+)(?:\(\)|<[^`]*>)?`", text))
+    assert words - known - generated - of_others == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.build.editable import build_editable, is_editable
+from cuda_ext.build.editable import build_editable, is_editable, recorded
+from cuda_ext.build.inputs import input_digests
 from cuda_ext.build.layout import in_place, source_directory
+from cuda_ext.build.project import Project
+from cuda_ext.errors import BuildError
 from cuda_ext.generated import foreign, is_generated
 from tests import cli
 from tests.packages_fixtures import NO_CACHE, Environment, run, uv
@@ -276,6 +280,56 @@ def test_a_damaged_record_is_told(project: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["root", "seen", "digests", "directories", "cudaarchs"])
+def test_a_record_that_lacks_something_is_damaged(key: str, project: Path) -> None:
+    path = project / "src/p/kernels/editable.json"
+    record = json.loads(path.read_bytes())
+    for damaged in ({k: v for k, v in record.items() if k != key}, {**record, key: 1}):
+        path.write_text(json.dumps(damaged))
+        assert recorded(path.parent) is None
+    assert "editable.json is damaged, or of another version" in refusal(project)
+
+
+def test_a_package_that_was_copied_under_another_name_is_left_as_it_is(project: Path) -> None:
+    shutil.copytree(project / "src/p/kernels", project / "src/moved")
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    names, message = printed(project, "import moved; print(moved.__file__)", PYTHONWARNINGS="default")
+    assert names == str(project / "src/moved/__init__.py")
+    assert f"is a copy of what an editable install has made in {project}" in message
+
+
+def test_a_package_outside_of_the_root_is_compiled(tmp_path: Path) -> None:
+    table = TABLE + '[tool.setuptools.package-dir]\n"" = "../src"\n'
+    (tmp_path / "src/p").mkdir(parents=True)
+    (tmp_path / "src/p/__init__.py").touch()
+    files = {name: text for name, text in FILES.items() if not name.startswith("src")}
+    install(write_project(tmp_path / "project", table, files))
+    replace(tmp_path / "project/device/fill.cu", "fill(", "paint(")
+    assert printed(tmp_path)[0] == "paint"
+
+
+def test_where_nothing_can_be_locked_nothing_is_compiled(project: Path) -> None:
+    without = "import sys; sys.modules['fcntl'] = None; "
+    (project / "device/fill.cu").touch()
+    assert printed(project, without + NAMES)[0] == "fill"
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    message = python(project, without + NAMES).stderr
+    assert "pyproject.toml: cannot be locked on this system" in message
+    assert cli.run("build", project)[0] == 0
+    assert printed(project, without + NAMES) == ("paint", "")
+
+
+def test_a_source_that_vanishes_while_it_is_read_is_a_build_error(project: Path) -> None:
+    class Vanishing(Project):
+        def source_files(self) -> list[Path]:
+            found = super().source_files()
+            (self.root / "include/p/value.h").unlink(missing_ok=True)
+            return found
+
+    with pytest.raises(BuildError, match=r"^include/p/value\.h: cannot be read: No such file"):
+        input_digests(Vanishing(**vars(load(project))))
+
+
 def test_a_copy_of_the_project_does_not_use_the_original(project: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(project, tmp_path / "copy")
     replace(project / "device/fill.cu", "fill(", "paint(")
@@ -292,6 +346,18 @@ def test_a_build_in_place_leaves_an_editable_install_one(project: Path) -> None:
     assert cli.run("build", project)[0] == 0
     assert printed(project) == ("paint", "")
     assert is_editable(project / "src/p/kernels")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--arch", "sm_75")])
+def test_a_build_in_place_keeps_what_the_install_was_made_for(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    place = install(write_project(tmp_path, TABLE, FILES), CUDAARCHS="80-real")
+    assert cli.run("build", tmp_path, *arguments)[0] == 0
+    assert printed(tmp_path, ARCHITECTURES) == (arguments[1] if arguments else "sm_80", "")
+    assert json.loads((place / "editable.json").read_bytes())["cudaarchs"] == "80-real"
+    replace(tmp_path / "device/fill.cu", "fill(", "paint(")
+    assert printed(tmp_path, ARCHITECTURES)[0] == "sm_80"
 
 
 def test_a_build_in_place_makes_none(tmp_path: Path) -> None:

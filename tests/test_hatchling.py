@@ -110,6 +110,7 @@ def test_what_an_editable_install_left_does_not_ship(
     gone = package_src_layout / "device/old.cu"
     gone.write_text('extern "C" __global__ void old(int* x) { *x = 1; }', encoding="utf-8")
     hatchling.install_editable(package_src_layout, "lenient")
+    uv("pip", "uninstall", "--python", hatchling.prefix, "src-layout")  # others have this environment too
     gone.unlink()
     left = package_src_layout / "src/src_layout/kernels"
     (left / "__init__.py").write_text("raise SystemError('stale')", encoding="utf-8")
@@ -204,8 +205,8 @@ def test_uv_shows_one_message(hatchling: Environment, package_src_layout: Path) 
 @pytest.mark.parametrize("target", ["sdist", "wheel"])
 def test_a_project_without_the_table(target: str, hatchling: Environment, package_no_table: Path) -> None:
     assert fails_to_build(hatchling, hatch(package_no_table), target) == (
-        "pyproject.toml: has no [tool.cuda_ext] table; [tool.hatch.build.hooks.cuda-ext] builds what stands "
-        "there: add it, an empty one compiles device/*.cu\n"
+        f"{package_no_table / 'pyproject.toml'}: has no [tool.cuda_ext] table; add it, an empty one compiles "
+        "device/*.cu\n"
     )
 
 

@@ -332,6 +332,32 @@ def test_images_may_have_files_of_their_own(with_driver: WithDriver, tmp_path: P
 
 
 @host_compiler
+@pytest.mark.parametrize("becomes", ["unlink()", "write_bytes(b'new')"])
+def test_what_was_built_anew_since_its_import_is_told(
+    becomes: str, with_driver: WithDriver, tmp_path: Path
+) -> None:
+    text = "kernel plain 0\n"
+    unit = Unit((Source("x.cu"),), (single_image(text, "sm_80", "x.sm_80.cubin"),))
+    plain = dataclasses.replace(AXPY, expression="plain", parameters=())
+    module = dataclasses.replace(SAMPLE, units=(unit,), kernels=(plain,), symbols=())
+    write_package(tmp_path / "own", module, {"x.sm_80.cubin": text.encode()})
+    script = f"""
+        import pathlib
+        sys.path.insert(0, {str(tmp_path / "own")!r})
+        from sample import kernels
+        dir(kernels)
+        place = pathlib.Path(kernels.__file__).parent
+        manifest = (place / "manifest.json").read_text()
+        (place / "manifest.json").write_text(manifest.replace("plain", "fancy"))
+        (place / "x.sm_80.cubin").{becomes}
+        caught(kernels.plain, grid=1, block=1)
+    """
+    assert with_driver(script, capability=80).output == [
+        "LoadError: sample.kernels: was built anew since it was imported; start Python again"
+    ]
+
+
+@host_compiler
 def test_shared_memory_beyond_the_default_is_allowed_when_asked_for(with_driver: WithDriver) -> None:
     run = with_driver(
         """

@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from cuda_ext.errors import __all__ as errors
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "messages.md"
 
@@ -38,11 +40,16 @@ def test_the_page_has_the_messages_as_they_are(script: Callable[[str], ModuleTyp
 def test_every_exception_that_is_raised_is_on_the_page() -> None:
     """By another way: each line of the package that raises with words of its own has them on the page."""
     page = " ".join(PAGE.read_text("utf-8").split())
-    raised = re.compile(r'raise \w+Error\(\s*f?"([^"{}\\]*)', re.MULTILINE)
-    for path in (ROOT / "cuda_ext").rglob("*.py"):
-        if path.parts[-2] == "runtime":
-            for words in filter(None, raised.findall(path.read_text("utf-8"))):
-                assert words.strip() in page, f"{path}: {words}"
+    users = "|".join([*errors, "ConditionError", "Failure", "ImportError", "UsageError"])
+    raised = re.compile(rf'raise (?:{users})\(\s*f?"([^"{{}}\\]*)')
+    found = [
+        words.strip()
+        for path in (ROOT / "cuda_ext").rglob("*.py")
+        for words in raised.findall(path.read_text("utf-8"))
+        if re.search(r"[a-z]{2}", words)
+    ]
+    assert len(found) > 100
+    assert [words for words in found if words not in page] == []
 
 
 def test_messages_speak_as_one(script: Callable[[str], ModuleType]) -> None:
@@ -50,6 +57,52 @@ def test_messages_speak_as_one(script: Callable[[str], ModuleType]) -> None:
     blame = re.compile(r"\b(?:invalid|illegal|bad|wrong|must|please|sorry|oops)\b|!$|[^.]\.$", re.IGNORECASE)
     told = [m for found in script("page").messages().values() for m in found]
     assert [message for message in told if blame.search(message.text)] == []
+
+
+_REMEDY = re.compile(r"; |, or |\bset |did you mean|‹remedy›|expected .*, found ")
+
+# Beginnings of messages that say what is wrong, and not what to do, each with why that is enough.
+_ENOUGH = {
+    # What is put in says what to do.
+    "‹where›.when: ‹when›: ‹error›": "it is of a condition",
+    "‹name›: its project has changed since it was compiled, and cannot be compiled now": "of a build",
+    "nothing can be kept: ‹why›": "as the warnings about the cache",
+    "compiling goes on without a cache: ‹error›": "as the errors of the cache",
+    "Dask worker ‹address›: ‹error›": "of the tool chain, there",
+    "argument '‹parameter›': ‹error›": "of a value",
+    "argument '‹name›': ‹error›": "of a value",
+    "symbol '‹name›' (‹type›): ‹error›": "of a value",
+    "‹error› in a launch of ‹signature›": "of an argument",
+    "‹reason› in a launch of ‹kernel›": "of an argument",
+    "‹text› (compiling ‹recipe› for ‹architecture›)": "of the compiler",
+    # What is put in is another's, who knows more.
+    "‹function› failed: ": "the driver's words",
+    "the launch failed: ‹unknown›": "the driver's words",
+    "‹module›: the driver refuses ‹found› on ‹device›: ‹error›": "the driver's words",
+    "‹data›: the driver refuses ‹sources› (‹architecture›, compiled on demand)": "the driver's words",
+    "expected a tensor with shape, stride and element_size (‹error›)": "its library's words",
+    "expected a tensor with memory of its own: ‹error›": "its library's words",
+    "expected a __cuda_array_interface__ with ": "its library's words",
+    "expected an array that can be read: ‹error›": "its library's words",
+    "expected an array that DLPack can lend: ‹error›": "its library's words",
+    # It shows what is to be written.
+    "‹where›.overrides: expected an array of tables, as in [[‹where›.overrides]]": "so",
+    # There is nothing else to do than not to do it.
+    "‹number› is out of the range of ‹type›": "another value is of who calls",
+    "‹number› is out of the range of __nv_bfloat16": "another value is of who calls",
+    "(‹given›) fits none of:‹candidates›": "the list says what fits",
+    "cooperative: this GPU, ‹device›, cannot launch cooperatively": "another GPU can",
+    "there is no CUDA driver for macOS: ": "it says where there is one",
+    # A place within a file, of which whoever names the file says what to do.
+    "fatbin, offset ": "only what has read the file knows where it is from",
+}
+
+
+def test_messages_say_what_to_do(script: Callable[[str], ModuleType]) -> None:
+    told = {" ".join(m.text.split()) for found in script("page").messages().values() for m in found}
+    silent = {text for text in told if not _REMEDY.search(text)}
+    assert sorted(text for text in silent if not text.startswith(tuple(_ENOUGH))) == []
+    assert [words for words in _ENOUGH if not any(text.startswith(words) for text in silent)] == []
 
 
 # How a message is read from a source.

@@ -617,7 +617,7 @@ def test_kernels_in_lto_ir_may_launch_kernels():
 @pytest.mark.skipif(device_runtime() is not None, reason="the device runtime library is installed")
 def test_a_missing_device_runtime_is_told_with_the_remedy():
     with pytest.raises(
-        CompilationError, match=r"linking for sm_90: .* \(cudadevrt\): install nvidia-cuda-runtime$"
+        CompilationError, match=r"linking for sm_90: .* \(cudadevrt\); install nvidia-cuda-runtime$"
     ):
         linked(LAUNCHES)
 

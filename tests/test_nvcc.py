@@ -241,11 +241,11 @@ def test_the_error_tells_why_each_candidate_was_passed_over(fake, tmp_path, no_w
         find_nvcc(None, places)
     assert str(caught.value).replace(str(tmp_path), "") == (
         "no nvcc can be used:\n"
-        "  CUDA_PATH: /path/bin/nvcc cannot be run: No such file or directory\n"
-        "  CUDA_HOME: /home/bin/nvcc cannot be run: Permission denied\n"
+        "  CUDA_PATH: /path/bin/nvcc cannot be run: No such file or directory; reinstall it\n"
+        "  CUDA_HOME: /home/bin/nvcc cannot be run: Permission denied; reinstall it\n"
         "  nvidia-cuda-nvcc: /site/nvidia/cu13/bin/nvcc (13.4) has no usable host compiler "
         "(gcc: No such file or directory); put g++ or clang++ on PATH, or name one in NVCC_CCBIN\n"
-        "  PATH: /search/nvcc does not tell its version, as nvcc does\n"
+        "  PATH: /search/nvcc does not tell its version, as nvcc does; reinstall it\n"
         'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit; '
         'compiler = "nvrtc" needs neither nvcc nor a host compiler'
     )
@@ -640,7 +640,7 @@ AXPY = "template <class T> __global__ void axpy(T a, T* x) { *x = a; }\n__global
         (
             "axpy",
             "'axpy' does not exist: cannot determine which instance of function template \"axpy\" is "
-            "intended",
+            "intended; write its template arguments, as in 'axpy<float>'",
         ),
         ("gemm", "'gemm' does not exist: identifier \"gemm\" is undefined; this source defines axpy, scale"),
     ],

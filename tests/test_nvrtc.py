@@ -421,10 +421,16 @@ def test_a_missing_nvrtc_is_told_with_the_remedy():
     assert re.fullmatch(r'NVRTC cannot be loaded \(.*\); install it with "cuda-ext\[cu13\]".*\n', run.stdout)
 
 
-def test_where_the_cache_cannot_be_used_a_process_has_headers_of_its_own(tmp_path):
+@pytest.mark.parametrize("what", ["a file", "open to all", "a name too long"])
+def test_where_the_cache_cannot_be_used_a_process_has_headers_of_its_own(what, tmp_path):
     if Nvrtc().version < "13.3":
         pytest.skip("this NVRTC has no headers of its own")
-    (tmp_path / "file").touch()
+    place = tmp_path / ("place" if what != "a name too long" else "a" * 300)
+    if what == "a file":
+        place.touch()
+    elif what == "open to all":
+        place.mkdir()
+        place.chmod(0o777)
     (tmp_path / "temporary").mkdir()
     script = """
 from cuda_ext.compiler.nvrtc import Nvrtc
@@ -436,7 +442,7 @@ except ToolchainError as error:
 """
 
     def said(temporary: str) -> str:
-        environ = {**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "file"), "TMPDIR": temporary}
+        environ = {**os.environ, "CUDA_EXT_CACHE": str(place), "TMPDIR": temporary}
         command = [sys.executable, "-c", script]
         return subprocess.run(
             command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True
@@ -444,6 +450,7 @@ except ToolchainError as error:
 
     assert said(str(tmp_path / "temporary")) == "True\n"
     assert list((tmp_path / "temporary").iterdir()) == []
+    assert what != "open to all" or list(place.iterdir()) == []
 
 
 @pytest.mark.parametrize("statement", ["", "cuda_ext.compiler.nvrtc.Nvrtc()"], ids=["import", "instance"])

@@ -425,7 +425,9 @@ def test_a_gpu_newer_than_the_compiler_gets_what_it_can_run() -> None:
     }.items():
         demand = Demand((source.described,), Architecture.parse(wanted))
         assert fulfil(demand, {source.name: source.source}, nvrtc()).architecture == expected
-    with pytest.raises(errors.CompilationError, match="cannot compile for sm_35: it begins with sm_75"):
+    with pytest.raises(
+        errors.CompilationError, match="cannot compile for sm_35: it begins with sm_75; older"
+    ):
         fulfil(Demand((source.described,), Architecture("cubin", 35)), {source.name: source.source}, nvrtc())
 
 
@@ -623,6 +625,7 @@ def test_what_cannot_be_prepared_is_told(
         (["nothing<int>"], ["sm_90"], f"kernels has no kernel 'nothing<int>'; {listed}"),
         (["nothing"], ["sm_90"], f"kernels has no kernel 'nothing'; {listed}"),
         (None, ["sm_9x"], "architectures: 'sm_9x' stands for no GPU; spell them as sm_90"),
+        (None, ["native"], "architectures: 'native' stands for no GPU; name none for those of this machine"),
         (None, ["compute_90"], "architectures: 'compute_90' stands for no GPU; spell them as sm_90"),
     ]:
         with pytest.raises(errors.CudaExtError) as raised:
@@ -635,7 +638,10 @@ def test_what_cannot_be_prepared_is_told(
     monkeypatch.setenv("CUDA_EXT_JIT", "0")
     with pytest.raises(errors.BuildError) as raised:
         cuda_ext.prepare(kernels, architectures=["sm_90"])
-    assert str(raised.value) == "kernels: nothing is compiled on demand: jit: turned off by CUDA_EXT_JIT=0"
+    assert str(raised.value) == (
+        "kernels: nothing is compiled on demand: jit: turned off by CUDA_EXT_JIT=0; "
+        "what it lacks goes into architectures and `instantiate`"
+    )
 
 
 # --- Caches that cannot be used.

@@ -134,7 +134,7 @@ def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
         (["./"], "'./' is a directory; did you mean '*.cu'?"),
         (
             ["dev**/*.cu"],
-            "'dev**/*.cu': ** stands between slashes, as in device/**/*.cu",
+            "'dev**/*.cu': ** stands between slashes; write it as in device/**/*.cu",
         ),
         (["../fill.cu"], f"'../fill.cu' {OUTSIDE}"),
         (["device/../../fill.cu"], f"'device/../../fill.cu' {OUTSIDE}"),
@@ -434,7 +434,7 @@ def test_emit_decides_the_kind_of_images(
 def test_cubins_are_for_real_architectures(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, f'{TABLE}architectures = ["compute_90"]\nemit = "cubin"')
     assert refused(tmp_path, nvrtc) == (
-        f'{WHERE}.architectures: emit = "cubin" needs a real architecture, such as "sm_90"'
+        f'{WHERE}.architectures: emit = "cubin" needs a real architecture; add one, such as "sm_90"'
     )
 
 

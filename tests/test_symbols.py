@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_named(variables: WithDriver) -> None:
         for problem in (
             *4 * problems,
             "expected 36 bytes, found 35",
-            "the memory of this buffer has been freed",
+            "the memory of this buffer has been freed; keep it until the kernel has run",
             *("expected a contiguous buffer, found one with gaps",) * 2,
             *("expected float32 (float[3][3]), found int32",) * 2,
             "expected 36 bytes, found 35",

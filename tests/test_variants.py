@@ -113,7 +113,7 @@ WRONG = {
     "n > 1)": "')' does not belong there",
     "n > 1 and": "found the end",
     "and n > 1": "found 'and'",
-    "n % 0 == 1": "% takes a number from 1 on, found 0",
+    "n % 0 == 1": "expected a number from 1 on after '%', found 0",
     "n % m == 1": "expected an integer after '%', found 'm'",
     "n - 1 > 2": "expected one of < <= == != >= > after 'n', found '-'",
     "sm_90b": "'sm_90b' is no target; those are spelled as sm_90, sm_90a or sm_100f",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.build.generate import Package
 from cuda_ext.build.record import BuildRecord, ImageRecord, JobRecord, KernelRecord
+from cuda_ext.build.report import html_report, is_report, previous_record
+from cuda_ext.build.trace import chrome_trace, is_trace
 from cuda_ext.compiler.packed import PackedLibrary
 from cuda_ext.errors import BuildError
 
 if TYPE_CHECKING:
     from cuda_ext.build.project import Project
 
-__all__ = ["Account"]
+__all__ = ["Account", "check_overwritable"]
 
 
 class Account:
     """The files about one build, which begins now. ``CUDA_EXT_REPORT`` and ``CUDA_EXT_TRACE`` go before keys.
 
-    ``wanted`` says whether there will be any.
+    ``wanted`` says whether there will be any. Raises :class:`BuildError` if another file is in their place.
     """
 
     def __init__(self, project: Project, environ: Mapping[str, str], workers: int) -> None:
@@ -34,6 +36,10 @@ class Account:
         self._started = datetime.now().astimezone()
         self._clock = time.perf_counter()
         self.wanted = bool(self._report or self._trace)
+        if self._report:
+            check_overwritable(self._report, "report", is_report)
+        if self._trace:
+            check_overwritable(self._trace, "trace", is_trace)
 
     def write(
         self,
@@ -45,12 +51,9 @@ class Account:
             return
         record = self._record(jobs, made)
         if self._trace:
-            from cuda_ext.build.trace import chrome_trace
-
             _write(self._trace, chrome_trace(record))
         if self._report:
-            from cuda_ext.build.report import html_report, previous_record
-
+            check_overwritable(self._report, "report", is_report)  # the trace may be
             previous = None
             with suppress(OSError, UnicodeDecodeError):
                 previous = previous_record(self._report.read_text(encoding="utf-8"))
@@ -96,9 +99,24 @@ class Account:
         )
 
 
-def _write(path: Path, content: bytes) -> None:
+def check_overwritable(path: Path, kind: str, is_one: Callable[[bytes], bool]) -> None:
+    """`path` is free for a report, or whatever `kind` says, or holds one already, which `is_one` tells.
+
+    Raises :class:`BuildError`.
+    """
     if path.is_dir():
         raise BuildError(f"{path}: is a directory; name a file")
+    try:
+        content = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise BuildError(f"{path}: cannot be read: {error.strerror}; name another file") from None
+    if (path.exists() and not path.is_file()) or (content and not is_one(content)):
+        raise BuildError(
+            f"{path}: is not the {kind} of a build, and stays; name another file, or remove this one"
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
     aside = path.with_name(f".{path.name}.cuda_ext")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,4 +125,4 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             aside.unlink()
-        raise BuildError(f"{path}: cannot be written: {error.strerror}") from None
+        raise BuildError(f"{path}: cannot be written: {error.strerror}; name another file") from None

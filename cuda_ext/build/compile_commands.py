@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from cuda_ext.build.files import kind_of
 from cuda_ext.build.plan import Sources
+from cuda_ext.compiler import toolkit
 from cuda_ext.compiler.architectures import GROUPS, Architecture
 from cuda_ext.compiler.nvcc import Nvcc, find_nvcc
 from cuda_ext.compiler.nvrtc import Nvrtc
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.manifest import Options
-from cuda_ext.replace import replace_file
+from cuda_ext.replace import only_writer, replace_file
 
 if TYPE_CHECKING:
     from cuda_ext.build.config import Settings
@@ -91,8 +92,15 @@ def default_place(project: Project) -> Path:
 def write(place: Path, commands: Sequence[Command]) -> None:
     """Have the file at `place` hold `commands`; what it holds for other files stays.
 
-    Raises :class:`ConfigError` if it is another program's, and :class:`OSError`.
+    Of several processes, one writes after the other. Raises :class:`ConfigError` if the file is another
+    program's, and :class:`OSError`.
     """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(place.parent):
+        _write(place, commands)
+
+
+def _write(place: Path, commands: Sequence[Command]) -> None:
     if place.is_symlink():
         raise ConfigError(
             f"{place}: is a link to a file of another program; name another file with --output, "
@@ -105,7 +113,7 @@ def write(place: Path, commands: Sequence[Command]) -> None:
         for entry in _entries(place)
         if _path(entry) not in named
         # A source that is gone, or of a module that is.
-        and not (entry.get("directory") in directories and _OURS in entry.get("arguments", ()))
+        and not (entry["directory"] in directories and _OURS in entry.get("arguments", ()))
     ]
     replace_file(place, (json.dumps([*kept, *commands], indent=1, ensure_ascii=False) + "\n").encode())
 
@@ -115,15 +123,25 @@ def _entries(place: Path) -> list[dict[str, Any]]:
         entries = json.loads(place.read_bytes())
     except FileNotFoundError:
         return []
-    except ValueError:
+    except (ValueError, RecursionError):
         entries = None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+    if not isinstance(entries, list) or not all(map(_is_command, entries)):
         raise ConfigError(f"{place}: is not a list of compile commands; remove it, or choose another file")
     return entries
 
 
+def _is_command(entry: object) -> bool:
+    """Whether `entry` has what is read of one; other programs add more."""
+    match entry:
+        case {"directory": str(), "file": str(), "arguments": arguments}:
+            return isinstance(arguments, list)
+        case {"directory": str(), "file": str()}:
+            return True
+    return False
+
+
 def _path(entry: Mapping[str, Any]) -> str:
-    return os.path.normpath(Path(str(entry.get("directory")), str(entry.get("file"))))
+    return os.path.normpath(Path(entry["directory"], entry["file"]))
 
 
 def _architecture(names: Iterable[str]) -> Architecture:
@@ -180,6 +198,11 @@ def _macros(options: Options) -> Iterator[str]:
 def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
     """Where those of others are."""
     found = list(compiler.search_path(TranslationUnit("", b"", options=options)))
+    if any(map(toolkit.is_for_now, found)):
+        raise ToolchainError(
+            "NVRTC's headers, which editors read, cannot be kept; set CUDA_EXT_CACHE to a directory that you "
+            "can write"
+        )
     if isinstance(compiler, Nvcc):  # which finds CCCL by itself
         found += [directory / "cccl" for directory in found]
     for directory in dict.fromkeys(found):

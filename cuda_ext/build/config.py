@@ -147,7 +147,10 @@ class BuildSettings:
         False,
         "Let the modules of an editable install compile what has changed when they are imported, with the "
         "compiler of the environment that imports, such as `cuda-ext[cu13]` brings. Where that fails, so "
-        "does the import; where nothing has changed, no compiler is needed.",
+        "does the import; where nothing has changed, no compiler is needed. setuptools and hatchling heed "
+        "it; scikit-build-core, meson-python and CMake do not, of which the first two have rebuilding of "
+        "their own. Where files cannot be locked, as on Windows, what has changed is not compiled but told: "
+        "the import fails until `cuda-ext build` was run.",
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 
-__all__ = ["depfile"]
+__all__ = ["depfile", "is_depfile"]
 
 
 def depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
@@ -17,6 +18,11 @@ def depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
     """
     outputs, inputs = " ".join(map(_escaped, targets)), " \\\n ".join(map(_escaped, dependencies))
     return f"{outputs}: {inputs}\n"
+
+
+def is_depfile(content: bytes) -> bool:
+    """Whether that begins as a rule does of which this package is the first dependency."""
+    return re.match(rb"[^\n]+: [^\n]*cuda_ext/__init__\.py( \\)?\n", content) is not None
 
 
 def _escaped(path: str) -> str:

@@ -6,7 +6,7 @@ and directory that others would be found in, and the digest of each file. Of the
 was built in, nothing is kept but ``CUDAARCHS``.
 """
 
-# ruff: noqa: PTH116, PTH118 - pathlib is not loaded where nothing has changed
+# ruff: noqa: PTH116, PTH118, PTH123 - pathlib is not loaded where nothing has changed
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from cuda_ext.build.generate import Package
     from cuda_ext.build.project import Project
 
-__all__ = ["FILE", "SCHEMA", "build_editable", "described", "editable", "encoded", "is_editable", "state"]
+__all__ = [
+    "FILE",
+    "SCHEMA",
+    "build_editable",
+    "described",
+    "editable",
+    "encoded",
+    "is_editable",
+    "recorded",
+    "state",
+]
 
 FILE = "editable.json"
 SCHEMA = 1
@@ -35,22 +45,46 @@ def build_editable(
     directory_of: Callable[[str], Path],
     report: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
+    cudaarchs: str | None = None,
 ) -> list[Package]:
     """What ``project.build`` gives, as an editable install has it.
 
-    `directory_of` tells where in the source tree a package goes, by its import name. Without
-    ``editable-rebuild = true`` the packages are like any others. Raises :class:`BuildError`.
+    `directory_of` tells where in the source tree a package goes, by its import name. `cudaarchs` is what the
+    install was made with, where this is not it. Without ``editable-rebuild = true`` the packages are like any
+    others. Raises :class:`BuildError`.
     """
     if not project.settings.editable_rebuild:
         return list(project.build(report, environ))
     before = state(project)
     packages = list(project.build(report, environ))
-    return editable(project, packages, before, directory_of, environ.get("CUDAARCHS", ""))
+    if cudaarchs is None:
+        cudaarchs = environ.get("CUDAARCHS", "")
+    return editable(project, packages, before, directory_of, cudaarchs)
 
 
 def is_editable(directory: Path) -> bool:
     """Whether `directory` holds a package that compiles what has changed."""
     return (directory / FILE).is_file()
+
+
+def recorded(directory: Path | str) -> dict[str, Any] | None:
+    """What the package in `directory` was compiled from; ``None`` if that cannot be read, or is none."""
+    try:
+        with open(os.path.join(directory, FILE), encoding="utf-8") as file:
+            record: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        return None
+    match record:
+        case {
+            "schema": schema,
+            "root": str(),
+            "directories": dict(directories),
+            "cudaarchs": str(),
+            "seen": dict(),
+            "digests": dict(),
+        } if schema == SCHEMA and all(isinstance(directory, str) for directory in directories.values()):
+            return record
+    return None
 
 
 def state(project: Project) -> dict[str, Any]:
@@ -84,9 +118,7 @@ def editable(
     record = {
         "schema": SCHEMA,
         "root": str(project.root),
-        "directories": {
-            n: os.path.relpath(os.path.realpath(d), project.root) for n, d in directories.items()
-        },
+        "directories": {n: _seen_from(project.root, d) for n, d in directories.items()},
         "cudaarchs": cudaarchs,
         **now,
     }
@@ -99,6 +131,14 @@ def editable(
 
 def encoded(record: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(record, indent=1)}\n".encode()
+
+
+def _seen_from(root: Path, directory: Path) -> str:
+    real = os.path.realpath(directory)
+    try:
+        return os.path.relpath(real, root)
+    except ValueError:  # it is on another drive
+        return real
 
 
 def described(root: str, path: str) -> list[int] | None:

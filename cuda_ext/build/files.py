@@ -119,7 +119,7 @@ def _glob(pattern: str, root: Path, where: str) -> list[str]:
         return [PurePosixPath(pattern).as_posix()]
     parts = PurePosixPath(pattern).parts
     if any("**" in part and part != "**" for part in parts):
-        raise ConfigError(f"{where}: {pattern!r}: ** stands between slashes, as in device/**/*.cu")
+        raise ConfigError(f"{where}: {pattern!r}: ** stands between slashes; write it as in device/**/*.cu")
     # Files only, links that lead nowhere among them.
     found = glob.glob(pattern, root_dir=root, recursive=True) if parts else []
     names = [

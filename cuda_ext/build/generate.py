@@ -49,7 +49,7 @@ class Package:
                 position += size
             return cls(name, files, compiler, tuple(log))
         except (AttributeError, TypeError, ValueError) as error:
-            raise BuildError(f"not the record of a package: {error}") from None
+            raise BuildError(f"not the record of a package: {error}; build again") from None
 
     def write(self, directory: Path) -> list[Path]:
         """Make `directory` hold exactly these files; return their paths.
@@ -60,7 +60,7 @@ class Package:
         try:
             replace_directory(directory, self.files, self._check)
         except OSError as error:
-            remedy = _REMEDIES.get(error.errno or 0, "")
+            remedy = _REMEDIES.get(error.errno or 0, "; mend that, and build again")
             raise BuildError(
                 f"{directory}: cannot write the generated package {self.name}: {error.strerror}{remedy}"
             ) from None

@@ -24,8 +24,11 @@ def input_digests(project: Project) -> dict[str, str]:
 
     What else that file says decides nothing. No compiler is needed. Raises :class:`BuildError`.
     """
+    from cuda_ext.build.plan import content_of
+
     table = json.dumps(project.table, sort_keys=True, default=str)
-    contents = ((path.as_posix(), (project.root / path).read_bytes()) for path in project.source_files())
+    names = [path.as_posix() for path in project.source_files()]
+    contents = ((name, content_of(project.root / name, name)) for name in names)
     return {
         name: hashlib.sha256(content).hexdigest() for name, content in ((TABLE, table.encode()), *contents)
     }

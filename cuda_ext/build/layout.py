@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING
 from cuda_ext.errors import ConfigError
 
 if TYPE_CHECKING:
+    from cuda_ext.build.config import ModuleConfig
     from cuda_ext.build.generate import Package
     from cuda_ext.build.project import Project
 
-__all__ = ["in_place", "package_places", "source_directory"]
+__all__ = ["check_place", "in_place", "package_places", "remove_others", "source_directory"]
 
 # The directories that projects keep their packages in, the likeliest first; the empty one is the root.
 _BASES = ("src", "", "python", "lib")
@@ -46,6 +49,33 @@ def source_directory(project: Project, name: str) -> Path:
         f"{where}: there is no package {name.rpartition('.')[0]!r} to put it into; "
         f"looked for the directories {looked}"
     )
+
+
+def check_place(module: ModuleConfig, place: Path) -> None:
+    """The package of `module` would replace nothing of others in `place`. Raises :class:`ConfigError`."""
+    from cuda_ext.build.generate import obstacle
+
+    if found := obstacle(place):
+        raise ConfigError(f"{module.where}: {found} is where it would be generated; rename one")
+
+
+def remove_others(directory: Path, wanted: Iterable[Path]) -> None:
+    """Remove what was generated below `directory`, but for `wanted`: of modules that had another name.
+
+    A package in which somebody has put files of their own stays. Raises :class:`OSError`.
+    """
+    from cuda_ext.generated import foreign, is_generated
+    from cuda_ext.manifest import FILE_NAME
+
+    kept = set(wanted)
+    # What lies within another goes first.
+    for place in sorted((file.parent for file in directory.rglob(FILE_NAME)), reverse=True):
+        if place in kept or not is_generated(place) or foreign(place):
+            continue
+        shutil.rmtree(place)
+        with suppress(OSError):  # it is not empty
+            while (place := place.parent) != directory:
+                place.rmdir()
 
 
 def in_place(package: Package) -> Package:

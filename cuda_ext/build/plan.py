@@ -23,7 +23,7 @@ from cuda_ext.compiler.translation_unit import Described, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.manifest import Options
 
-__all__ = ["Sources", "native_capabilities", "plan_module"]
+__all__ = ["Sources", "content_of", "native_capabilities", "plan_module"]
 
 
 class Sources:
@@ -78,7 +78,7 @@ class Sources:
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
         if kind != "cu":
-            return TranslationUnit(name, _read(self._root / name, name), kind)
+            return TranslationUnit(name, content_of(self._root / name, name), kind)
         settings = self.settings(name)
         text, headers = self._headers.gather(name, settings.pre_include)
         if settings not in self._options:
@@ -177,7 +177,9 @@ def _architectures(
         case "cubin":
             found = tuple(a for a in found if a.kind == "cubin")
             if not found:
-                raise ConfigError(f'{where}: emit = "cubin" needs a real architecture, such as "sm_90"')
+                raise ConfigError(
+                    f'{where}: emit = "cubin" needs a real architecture; add one, such as "sm_90"'
+                )
     return found
 
 
@@ -252,8 +254,11 @@ class _Owners:
         ]
 
 
-def _read(path: Path, name: str) -> bytes:
+def content_of(path: Path, name: str) -> bytes:
+    """What is in the file `path`, which people know as `name`. Raises :class:`BuildError`."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
+        raise BuildError(
+            f"{name}: cannot be read: {error.strerror}; make it a file that you can read"
+        ) from None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,9 @@ class Project:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ConfigError(f"pyproject.toml: cannot be read: {error.strerror}") from None
+            raise ConfigError(
+                f"pyproject.toml: cannot be read: {error.strerror}; make it a file that you can read"
+            ) from None
         if b"cuda_ext" not in text and b"cuda-ext" not in text:
             return None
         document = _parse(text)
@@ -66,6 +69,21 @@ class Project:
         table = tools["cuda_ext"]
         modules, settings = parse_table(table, default), parse_settings(table)
         return cls(real, modules, settings, name or real.name, table, _package_dir(tools))
+
+    @classmethod
+    def required(cls, root: Path, packages: Sequence[str] = ()) -> Project:
+        """As :meth:`load`; that there is no table is a mistake too. Raises :class:`ConfigError`."""
+        project = cls.load(root, packages)
+        if project is None:
+            with suppress(FileNotFoundError):
+                _decoded(
+                    (root / "pyproject.toml").read_bytes()
+                )  # the table may only look as if it were not there
+            raise ConfigError(
+                f"{root / 'pyproject.toml'}: has no [tool.cuda_ext] table; add it, an empty one compiles "
+                "device/*.cu"
+            )
+        return project
 
     def source_files(self) -> list[Path]:
         """Every device source and header, relative to the root: what an sdist must hold.
@@ -111,14 +129,39 @@ def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:
     return {}
 
 
-def _parse(text: bytes) -> dict[str, object]:
+# Byte order marks; that of UTF-32 begins as that of UTF-16 does.
+_MARKS = {
+    codecs.BOM_UTF8: "UTF-8",
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def _decoded(text: bytes) -> str:
+    """`text`, as TOML is encoded. Raises :class:`ConfigError`."""
+    for mark, encoding in _MARKS.items():
+        if text.startswith(mark):
+            raise ConfigError(
+                f"pyproject.toml:1: begins with the byte order mark of {encoding}; save the file as UTF-8 "
+                "without one"
+            )
+    if (zero := text.find(b"\0")) >= 0:
+        line = text.count(b"\n", 0, zero) + 1
+        raise ConfigError(f"pyproject.toml:{line}: has a zero byte, as UTF-16 has; save the file as UTF-8")
     try:
-        return tomllib.loads(text.decode())
+        return text.decode()
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise ConfigError(
             f"pyproject.toml:{line}: byte {text[error.start]:#04x} is not UTF-8; save the file as UTF-8"
         ) from None
+
+
+def _parse(text: bytes) -> dict[str, object]:
+    try:
+        return tomllib.loads(_decoded(text))
     except tomllib.TOMLDecodeError as error:
         problem, _, place = str(error).removesuffix(")").partition(" (at ")
         found = re.match(r"line (\d+)", place)

@@ -11,20 +11,21 @@ from cuda_ext.build.embedding import assembled, quoted
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render"]
+__all__ = ["render", "templates"]
 
 
 def render(template: str, context: Mapping[str, object]) -> str:
     """The text of the file `template` in ``templates``, with what is in `context`."""
-    return _environment().get_template(template).render(context)
+    return templates("cuda_ext.build").get_template(template).render(context)
 
 
 @cache
-def _environment() -> Environment:
+def templates(package: str) -> Environment:
+    """The files in the directory ``templates`` of `package`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("cuda_ext.build"),
+        loader=PackageLoader(package),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

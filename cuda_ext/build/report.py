@@ -20,11 +20,12 @@ from cuda_ext.build.record import BuildRecord, JobRecord
 from cuda_ext.build.spans import Header, NestedSpan, headers, nested, phases
 from cuda_ext.build.trace import CACHE, lanes
 
-__all__ = ["html_report", "previous_record"]
+__all__ = ["html_report", "is_report", "previous_record"]
 
 Tone = Literal["good", "bad", ""]
 
 _RECORD = "cuda-ext-record"
+_BEFORE_RECORD = f'<script type="application/json" id="{_RECORD}">'
 # Rows that a page holds. The dearest headers come first, and the worst changes.
 _HEADERS, _CHANGES, _SLOWER = 60, 300, 12
 
@@ -125,9 +126,14 @@ def html_report(record: BuildRecord, previous: BuildRecord | None) -> str:
     )
 
 
+def is_report(content: bytes) -> bool:
+    """Whether that is a page of ours, be it of an older or a newer version."""
+    return _BEFORE_RECORD.encode() in content
+
+
 def previous_record(html: str) -> BuildRecord | None:
     """The record in a page of ours, without spans; ``None`` if `html` is damaged or another page."""
-    found = re.search(rf'<script type="application/json" id="{_RECORD}">(.*?)</script>', html, re.DOTALL)
+    found = re.search(rf"{_BEFORE_RECORD}(.*?)</script>", html, re.DOTALL)
     try:
         return record_file.loads(found[1]) if found else None
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from cuda_ext.build.record import BuildRecord, JobRecord
 from cuda_ext.build.spans import nested
 
-__all__ = ["CACHE", "chrome_trace", "lanes"]
+__all__ = ["CACHE", "chrome_trace", "is_trace", "lanes"]
 
 # The lane of what was not compiled.
 CACHE = "cache"
@@ -26,6 +26,11 @@ def chrome_trace(record: BuildRecord) -> bytes:
         "traceEvents": list(_events(record)),
     }
     return json.dumps(trace, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def is_trace(content: bytes) -> bool:
+    """Whether that begins as a trace of ours does."""
+    return content.startswith(b'{"displayTimeUnit":"ms","otherData":{"project":')
 
 
 def lanes(jobs: Sequence[JobRecord]) -> dict[str, list[JobRecord]]:

@@ -158,6 +158,8 @@ def _expression(text: str, where: str) -> str:
 
 
 def _products(table: Mapping[str, object], where: str) -> Iterator[str]:
+    if "kernel" not in table and (close := difflib.get_close_matches("kernel", table, n=1)):
+        raise ConfigError(f"{key_path(where, close[0])}: unknown key; did you mean 'kernel'?")
     pattern = expect(table.get("kernel"), str, f"{where}.kernel", 'a string such as "reduce<{T}>"')
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
     for name in table:

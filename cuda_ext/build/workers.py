@@ -177,7 +177,7 @@ class WorkerPool(Executor):
 
 
 def _cancelled() -> BuildError:
-    return BuildError("the build was ended")
+    return BuildError("the build was ended; start it again, and it goes on from there")
 
 
 def _how(exit_code: int) -> str:

@@ -14,8 +14,9 @@ import click
 import cuda_ext
 from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
-from cuda_ext.cli.output import counted, echo_json, size
+from cuda_ext.cli.output import counted, echo_json, shown, size
 from cuda_ext.cli.project import project_in
+from cuda_ext.cli.values import DIRECTORY, FILE, NEW_DIRECTORY, TEXT
 from cuda_ext.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from cuda_ext.build.project import Project
 
 __all__ = ["build"]
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(
@@ -35,11 +34,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
       cuda-ext build --output build/python --depfile build/kernels.d --json
     """
 )
-@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option(
     "--arch",
     "architectures",
     metavar="sm_90",
+    type=TEXT,
     multiple=True,
     shell_complete=completion.targets,
     help="What to compile for, as often as needed. By default, what the project says.",
@@ -49,13 +49,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "-o",
     "--output",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_DIRECTORY,
     help="Put the packages below this directory, by their import names, and not into the source tree.",
 )
-@click.option("--report", metavar="FILE", type=_FILE, help="Write an HTML page about the build.")
-@click.option("--trace", metavar="FILE", type=_FILE, help="Write a trace for Perfetto or Chrome.")
+@click.option("--report", metavar="FILE", type=FILE, help="Write an HTML page about the build.")
+@click.option("--trace", metavar="FILE", type=FILE, help="Write a trace for Perfetto or Chrome.")
 @click.option(
-    "--depfile", metavar="FILE", type=_FILE, help="Write what the output depends on, for Ninja and Make."
+    "--depfile", metavar="FILE", type=FILE, help="Write what the output depends on, for Ninja and Make."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(
@@ -74,16 +74,21 @@ def build(
     [tool.cuda_ext] table describes are put into the source tree, among the Python modules, where version
     control ignores them. Nothing is installed, and nothing is compiled twice.
 
-    With --output they go where another build tool wants them, and --depfile tells that tool when to run this
-    again. The outputs in the depfile are then the directories of the top-level packages.
+    With --output they go where another build tool wants them, and packages that earlier builds have put
+    there under other names are removed. --depfile tells that tool when to run this again. The outputs in the
+    depfile are then the directories of the top-level packages.
     """
+    from cuda_ext.build.account import check_overwritable
+    from cuda_ext.build.depfile import is_depfile
     from cuda_ext.compiler.process import ending_in_order
     from cuda_ext.replace import replace_file
 
     began = time.perf_counter()
     project = project_in(directory)
     places = _places(project, output)
-    rule = _rule(project, places, output) if depfile else ""
+    if depfile:
+        check_overwritable(depfile, "depfile", is_depfile)
+        rule = _rule(project, places, output)
     said = {
         "CUDAARCHS": ";".join(architectures),
         "MAX_JOBS": jobs,
@@ -99,6 +104,7 @@ def build(
             if architectures and message.startswith("CUDAARCHS:"):
                 message = message.replace("CUDAARCHS:", "--arch:", 1)
             raise Failure(message) from None
+        _remove_others(project, places, output)
         for package in packages:
             package.write(places[package.name])
         for made in _outputs(places, output):
@@ -112,14 +118,12 @@ def build(
     for summary in summaries:
         contents = [counted(len(summary["kernels"]), "kernel"), counted(summary["images"], "image")]
         contents.append(size(summary["bytes"]))
-        directory = summary["directory"].removeprefix(f"{Path.cwd()}{os.sep}")
-        click.echo(f"{summary['module']}: {', '.join(contents)} in {directory}")
+        click.echo(f"{summary['module']}: {', '.join(contents)} in {shown(Path(summary['directory']))}")
 
 
 def _places(project: Project, output: Path | None) -> dict[str, Path]:
     """Where each module's package goes. Raises :class:`ConfigError` for what is not there, or taken."""
-    from cuda_ext.build.generate import obstacle
-    from cuda_ext.build.layout import source_directory
+    from cuda_ext.build.layout import check_place, source_directory
 
     places = {}
     for module in project.modules:
@@ -129,8 +133,7 @@ def _places(project: Project, output: Path | None) -> dict[str, Path]:
             )
         except ConfigError as error:
             raise ConfigError(f"{error}; make one of them, or choose a directory with --output") from None
-        if found := obstacle(place):
-            raise ConfigError(f"{module.where}: {found} is where it would be generated; rename one")
+        check_place(module, place)
         places[module.name] = place
     return places
 
@@ -139,15 +142,31 @@ def _built(
     project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
 ) -> list[Package]:
     """The packages, as they lie in their places."""
-    from cuda_ext.build.editable import build_editable, is_editable
+    from cuda_ext.build.editable import build_editable, is_editable, recorded
     from cuda_ext.build.layout import in_place
 
     report = partial(click.echo, err=True)
     if output:
         return list(project.build(report, environ))
-    if any(map(is_editable, places.values())):  # an editable install stays one
-        return list(map(in_place, build_editable(project, places.__getitem__, report, environ)))
+    if any(map(is_editable, places.values())):  # an editable install stays one, and as it was made
+        records = list(filter(None, map(recorded, places.values())))
+        cudaarchs = records[0]["cudaarchs"] if records else ""
+        said = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
+        return list(map(in_place, build_editable(project, places.__getitem__, report, said, cudaarchs)))
     return list(map(in_place, project.build(report, environ)))
+
+
+def _remove_others(project: Project, places: Mapping[str, Path], output: Path | None) -> None:
+    """Take out of `output` what earlier builds left of modules that had another name."""
+    from cuda_ext.build.layout import package_places, remove_others
+
+    if output is None:
+        return
+    for top in {name.partition(".")[0] for name in places}:
+        # In a source tree there may also be what cuda_ext.save made.
+        sources = {place.resolve() for place in package_places(project.root, top, project.package_dir)}
+        if (output / top).resolve() not in sources:
+            remove_others(output / top, places.values())
 
 
 def _outputs(places: Mapping[str, Path], output: Path | None) -> set[Path]:

@@ -5,6 +5,11 @@ Their modules import little; what a command works with is imported when it runs.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import IO, Any, TextIO, cast
+
 import click
 
 import cuda_ext
@@ -37,21 +42,50 @@ class _Commands(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
-            return super().invoke(context)
+            with redirect_stdout(cast("IO[str]", _Output(sys.stdout))):
+                return super().invoke(context)
         except CudaExtError as error:
             raise Failure(str(error)) from None
         except BrokenPipeError:
             raise  # whoever read the output has enough of it
         except OSError as error:
-            raise Failure(f"{error.filename or 'standard output'}: {error.strerror}") from None
+            reason = str(error.strerror or error)
+            raise Failure(f"{error.filename}: {reason}" if error.filename else reason) from None
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        from cuda_ext.cli.doctor.environment import VARIABLES
+        from cuda_ext.cli.environment import VARIABLES
 
         with formatter.section("Environment"):
             formatter.write_dl([(variable.name, variable.does) for variable in VARIABLES])
         with formatter.section("Exit codes"):
             formatter.write_dl([("0", "success"), ("1", _FAILED), ("2", "wrong usage")])
+
+
+class _Output:
+    """Standard output, whose errors say so, as those of files have their names."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with _named("standard output"):
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with _named("standard output"):
+            self._stream.flush()
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = what
+        raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

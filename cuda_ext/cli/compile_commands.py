@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from cuda_ext.cli.output import counted
+from cuda_ext.cli.output import counted, shown
 from cuda_ext.cli.project import project_in
+from cuda_ext.cli.values import DIRECTORY, FILE
 
 __all__ = ["compile_commands"]
 
@@ -19,12 +20,12 @@ Examples:
   cuda-ext compile-commands ../p -o compile_commands.json  of another, beside what is there
 """
 )
-@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Write this file.",
 )
 def compile_commands(directory: Path, output: Path | None) -> None:
@@ -45,5 +46,4 @@ def compile_commands(directory: Path, output: Path | None) -> None:
     place = output or default_place(project)
     commands = compile_commands(project)
     write(place, commands)
-    shown = str(place).removeprefix(f"{Path.cwd()}/")
-    click.echo(f"{shown}: {counted(len(commands), 'device source')}; add the file to .gitignore")
+    click.echo(f"{shown(place)}: {counted(len(commands), 'device source')}; add the file to .gitignore")

@@ -46,7 +46,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 def modules(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The installed modules of kernels."""
-    from cuda_ext.cli.doctor.installed import installed_modules
+    from cuda_ext.cli.installed import installed_modules
 
     return [module.name for module in installed_modules() if module.name.startswith(incomplete)]
 

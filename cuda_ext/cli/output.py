@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
-__all__ = ["ago", "counted", "echo_json", "progress", "size"]
+__all__ = ["ago", "counted", "echo_json", "progress", "quoted", "shown", "size"]
 
 # Whoever waits for less is not in need of a bar.
 _SLOW = 1.0
@@ -48,6 +51,19 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 entry', '1,200 files')
     """
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def shown(path: Path) -> str:
+    """`path`, relative to the current directory if it lies within that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def quoted(path: str) -> str:
+    """`path`, as one types it in this system's shell."""
+    if sys.platform == "win32":  # where no path has a quote
+        return f'"{path}"' if " " in path else path
+    return shlex.quote(path)
 
 
 def echo_json(value: object) -> None:

@@ -17,6 +17,7 @@ import click
 from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import echo_json
+from cuda_ext.cli.values import TEXT
 from cuda_ext.errors import CacheWarning
 from cuda_ext.manifest import FILE_NAME
 from cuda_ext.runtime.module import KernelModule
@@ -36,12 +37,13 @@ __all__ = ["prepare"]
       cuda-ext prepare my_package.kernels --arch sm_80 --arch sm_90 --json
     """
 )
-@click.argument("module", shell_complete=completion.modules)
-@click.argument("expressions", metavar="[EXPRESSION]...", nargs=-1)
+@click.argument("module", type=TEXT, shell_complete=completion.modules)
+@click.argument("expressions", metavar="[EXPRESSION]...", type=TEXT, nargs=-1)
 @click.option(
     "--arch",
     "architectures",
     metavar="sm_90",
+    type=TEXT,
     multiple=True,
     shell_complete=completion.gpus,
     help="The architecture of a GPU, as often as needed. By default, those of this machine.",
@@ -110,7 +112,7 @@ def _imported(name: str) -> KernelModule:
 
 
 def _does_not_import(name: str, error: Exception) -> Failure:
-    return Failure(f"{name}: it cannot be imported: {type(error).__name__}: {error}")
+    return Failure(f"{name}: it cannot be imported: {type(error).__name__}: {error}; correct that")
 
 
 def _modules_within(package: ModuleType) -> list[str]:

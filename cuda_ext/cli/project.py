@@ -17,10 +17,9 @@ def project_in(directory: Path) -> Project:
     """The project whose pyproject.toml is in `directory`, and has our table."""
     from cuda_ext.build.project import Project
 
+    if directory.is_file():
+        raise Failure(f"{directory}: is a file; name its directory")
     file = directory / "pyproject.toml"
     if not file.is_file():
         raise Failure(f"{file}: there is no such file; name the directory of a project")
-    project = Project.load(directory)
-    if project is None:
-        raise Failure(f"{file}: has no [tool.cuda_ext] table; add it: an empty one compiles device/*.cu")
-    return project
+    return Project.required(directory)

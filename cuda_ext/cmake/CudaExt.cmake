@@ -28,9 +28,9 @@ Compile device sources, and embed them in C++ and in a Python package::
     [INCLUDE_DIRECTORIES <directory>...]
     [INSTANTIATE <name expression>...]
     [<KEY> <value>...]...
-    [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...
     [DEPENDS <target or file>...]
-    [PYTHON_DESTINATION <directory>])
+    [PYTHON_DESTINATION <directory>]
+    [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
   cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>]
     [DEPENDS <target or file>...]
@@ -52,6 +52,15 @@ in TOML is written so: ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'd
 ``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``,
 ``90`` for both. Where nobody names any, ``CMAKE_CUDA_ARCHITECTURES`` does. ``CUDAARCHS`` in the environment goes
 before all.
+
+Where ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
+directory tells clangd how the sources are compiled. CMake's own compile_commands.json stays as it is. clangd reads
+both if a ``.clangd`` beside the project's CMakeLists.txt says where::
+
+  If:
+    PathMatch: device/.*
+  CompileFlags:
+    CompilationDatabase: build/cuda_ext/<target>
 
 ``DEPENDS`` are targets and files that the build makes before the sources are compiled, such as generated headers.
 
@@ -88,11 +97,15 @@ function(cuda_ext_add_module target)
   else()
     set(embed literal)
   endif()
+  set(exported OFF)
+  if(CMAKE_EXPORT_COMPILE_COMMANDS)
+    set(exported ON)
+  endif()
   get_property(version GLOBAL PROPERTY CUDA_EXT_VERSION)
   set(door "${python}" -P -m cuda_ext.integrations.cmake)
   execute_process(
     COMMAND ${door} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_EXPORT_COMPILE_COMMANDS}" "${version}"
+            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} ${exported} "${version}"
     RESULT_VARIABLE result
     OUTPUT_VARIABLE output
     ERROR_VARIABLE output
@@ -107,6 +120,9 @@ function(cuda_ext_add_module target)
     endif()
     message(FATAL_ERROR "cuda_ext_add_module(${target}): ${python} ${output}; "
                         "set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
+  endif()
+  if(output)
+    message(WARNING "${output}")
   endif()
   include("${directory}/module.cmake")
   get_property(other GLOBAL PROPERTY "CUDA_EXT_TARGET_OF_${cuda_ext_name}")

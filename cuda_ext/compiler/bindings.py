@@ -35,7 +35,8 @@ def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
             ctypes.CDLL(str(library))
         module.nvrtcVersion() if name == "nvrtc" else module.version()
     except (ImportError, OSError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
+        # Whoever looks for libraries repeats their names for each place.
+        reason = str(error).partition("\n")[0].partition(": No such file: ")[0] or type(error).__name__
         raise ToolchainError(
             f"{_TITLES[name]} cannot be loaded ({reason}); "
             'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'

@@ -95,7 +95,9 @@ def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
     text = f"instantiation {expression!r} does not exist"
     if match := re.search(r"error: (.*)", reason):
         text += f": {match[1]}"
-    if close and close[0] != plain:
+    if "cannot determine which instance of function template" in reason and not expression.endswith(">"):
+        text += f"; write its template arguments, as in {f'{expression}<float>'!r}"
+    elif close and close[0] != plain:
         text += f"; did you mean {expression.replace(plain, close[0], 1)!r}?"
     elif kernels and not close:
         text += f"; this source defines {', '.join(kernels)}"

@@ -57,7 +57,10 @@ def make_fatbin(images: Iterable[FatbinImage], compress: Compression) -> bytes:
                         nvfatbin.add_ltoir(handle, *code, "")
             except nvfatbin.nvFatbinError as error:
                 reason = nvfatbin.get_error_string(error.status)
-                raise BuildError(f"nvFatbin refuses {image.architecture}: {reason}") from None
+                raise BuildError(
+                    f"nvFatbin refuses {image.architecture}: {reason}; install nvFatbin and the compiler of "
+                    'one CUDA, as "cuda-ext[cu13]" does'
+                ) from None
         fatbin = bytearray(nvfatbin.size(handle))
         nvfatbin.get(handle, fatbin)
         return bytes(fatbin)
@@ -132,7 +135,7 @@ def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
     Raises :class:`FatbinError` unless every byte of `data` belongs to a well-formed container.
     """
     if not data:
-        raise FatbinError("fatbin: empty")
+        raise FatbinError("fatbin: empty; make it again")
     entries = []
     offset = 0
     while offset < len(data):

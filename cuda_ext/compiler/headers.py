@@ -129,7 +129,9 @@ class Headers:
         try:
             text = _read(path) if text is None else text
         except OSError as error:
-            raise BuildError(f"{name}: cannot be read: {error.strerror}") from None
+            raise BuildError(
+                f"{name}: cannot be read: {error.strerror}; make it a file that you can read"
+            ) from None
         if stop := _STOP.search(text):
             # A compiler would take it for the end.
             byte = stop[0].hex()

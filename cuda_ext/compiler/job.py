@@ -175,4 +175,4 @@ def decode(content: bytes) -> Product:
             usage,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise BuildError(f"not the record of a compilation: {error}") from None
+        raise BuildError(f"not the record of a compilation: {error}; build again") from None

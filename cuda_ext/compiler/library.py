@@ -340,7 +340,9 @@ def _assembled(unit: TranslationUnit, architectures: Sequence[Architecture]) -> 
 
 def _check_assembles(unit: TranslationUnit, target: Architecture | None, architecture: Architecture) -> None:
     if target is None:
-        raise CompilationError(f"{unit.name}: is not PTX, as it has no .target")
+        raise CompilationError(
+            f"{unit.name}: is not PTX, as it has no .target; take it out of sources, or make it again"
+        )
     if not target.serves(architecture):
         raise CompilationError(
             f"{unit.name}: is PTX for sm_{target.target}, which cannot be compiled for {architecture}; "
@@ -391,7 +393,9 @@ def _images_of_fatbin(unit: TranslationUnit) -> list[CompiledImage]:
             for entry in read_fatbin(unit.source)
         ]
     except FatbinError as error:
-        raise CompilationError(f"{unit.name}: cannot be read as a {error}") from None
+        raise CompilationError(
+            f"{unit.name}: cannot be read as a fatbin ({error}); take it out of sources, or make it again"
+        ) from None
 
 
 def _survey_of_images(images: Iterable[CompiledImage]) -> Survey:

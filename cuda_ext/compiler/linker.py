@@ -48,7 +48,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     library = toolkit.cudadevrt(binding("nvjitlink").version()[0])
     if library is None:
         raise CompilationError(
-            "the code launches kernels from the device, which needs the device runtime library (cudadevrt): "
+            "the code launches kernels from the device, which needs the device runtime library (cudadevrt); "
             "install nvidia-cuda-runtime"
         )
     return _link(inputs, architecture, [library])
@@ -77,7 +77,10 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
-        raise CompilationError(f"nvJitLink refuses {architecture}: {error}") from None
+        raise CompilationError(
+            f"nvJitLink refuses {architecture}: {error}; install nvJitLink and the compiler of one "
+            'CUDA, as "cuda-ext[cu13]" does'
+        ) from None
     try:
         for item in inputs:
             nvjitlink.add_data(handle, input_types[item.kind], item.data, len(item.data), item.name)

@@ -113,7 +113,7 @@ class Nvcc:
         """Its CUDA version. Raises :class:`~cuda_ext.errors.ToolchainError` if it cannot compile here."""
         version = re.search(r"release (\d+\.\d+)", self._ask("--version").output)
         if version is None:
-            raise ToolchainError(f"{self.executable} does not tell its version, as nvcc does")
+            raise ToolchainError(f"{self.executable} does not tell its version, as nvcc does; reinstall it")
         # The host compiler preprocesses.
         preprocessed = self._ask("-E", "--allow-unsupported-compiler", "-x", "cu", os.devnull)
         if preprocessed.exit_code != 0:
@@ -276,7 +276,7 @@ class Nvcc:
         try:
             return process.run([str(self.executable), *arguments], environ=self._environ)
         except OSError as error:
-            raise ToolchainError(f"{self.executable} cannot be run: {error.strerror}") from None
+            raise ToolchainError(f"{self.executable} cannot be run: {error.strerror}; reinstall it") from None
 
 
 # What makes images, besides nvcc itself.

@@ -76,7 +76,7 @@ class PackedLibrary:
                 tuple({e: Usage(*counts) for e, counts in used.items()} for used in head["usage"]),
             )
         except (KeyError, ManifestError, TypeError, ValueError) as error:
-            raise BuildError(f"not the record of a library: {error}") from None
+            raise BuildError(f"not the record of a library: {error}; build again") from None
 
 
 # For each image, the lowered names by name expression: they differ where the compiler mangles differently.
@@ -195,7 +195,10 @@ def _place(library: Library, compress: Compression, emit: Emit) -> tuple[dict[st
     )
     found = {entry.architecture for entry in read_fatbin(fatbin)}
     if missing := [str(i.architecture) for i in library.images if str(i.architecture) not in found]:
-        raise BuildError(f"{name}: built for {', '.join(missing)}, but not found in it")
+        raise BuildError(
+            f"{name}: built for {', '.join(missing)}, but not found in it; leave these architectures out, or "
+            "set emit to another form than fatbin"
+        )
     return {name: fatbin}, [name] * len(library.images)
 
 
@@ -207,5 +210,6 @@ def _check_instantiations(library: Library) -> None:
             if lowered not in image.entries and lowered not in image.variables:
                 raise BuildError(
                     f"{library.units[0].name}: instantiation {expression!r} is missing from the image "
-                    f"for {image.architecture}"
+                    f"for {image.architecture}; define it for all architectures, or take it "
+                    "out of `instantiate`"
                 )

@@ -22,14 +22,15 @@ __all__ = [
     "variables",
 ]
 
-_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+# Lines begin with blanks, not with "\s", which spans lines: that takes forever where many are empty.
+_TARGET = re.compile(rb"^[ \t]*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _ENTRY = re.compile(rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?")
 _PARAMETER = re.compile(
     rb"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+|pred)\s*"
     rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
 )
 _VARIABLE = re.compile(
-    rb"^\s*(?:\.(?:visible|weak|common)\s+)*\.(?P<space>global|const)\s+"
+    rb"^[ \t]*(?:\.(?:visible|weak|common)\s+)*\.(?P<space>global|const)\s+"
     rb"(?:\.align\s+\d+\s+|\.attribute\([^)]*\)\s+|\.v(?P<vector>[24])\s+)*"
     rb"\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d+\])*)",
     re.MULTILINE,
@@ -39,7 +40,7 @@ _UNDEFINED = re.compile(rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
 _BROUGHT_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
-_FILE = re.compile(rb'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_FILE = re.compile(rb'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

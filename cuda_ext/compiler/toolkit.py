@@ -18,11 +18,12 @@ from pathlib import Path
 
 from cuda_ext.errors import StoreError, ToolchainError
 from cuda_ext.replace import only_writer
-from cuda_ext.store import distrust, local_directory
+from cuda_ext.store import distrust, exposure, local_directory
 
 __all__ = [
     "cudadevrt",
     "header_directories",
+    "is_for_now",
     "library_directories",
     "nvidia_packages",
     "unpack_headers",
@@ -93,9 +94,13 @@ def nvidia_packages() -> list[Path]:
 
 def unpacked_headers(version: str) -> Path | None:
     """The directory of NVRTC's own headers, if they were unpacked before."""
-    directory = local_directory(os.environ) / f"nvrtc-headers-{version}"
-    if not directory.is_dir():
-        return None
+    cache = local_directory(os.environ)
+    directory = cache / f"nvrtc-headers-{version}"
+    try:
+        if not directory.is_dir() or exposure(cache):
+            return None
+    except OSError:
+        return None  # nobody can say, and unpacking them will go without the cache
     if why := distrust(directory):
         raise ToolchainError(
             f"{directory}: NVRTC's headers there are not used: {why}; remove it, or set CUDA_EXT_CACHE to a "
@@ -104,15 +109,25 @@ def unpacked_headers(version: str) -> Path | None:
     return directory
 
 
+_for_now: list[Path] = []
+
+
+def is_for_now(directory: Path) -> bool:
+    """Whether `directory` was unpacked for this process only, and is gone with it."""
+    return any(directory.is_relative_to(unpacked) for unpacked in _for_now)
+
+
 def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
     """Have `unpack` put NVRTC's own headers into a directory of the cache.
 
     Of several processes one does it, and the others wait. What a killed one has left is removed. Where the
-    cache cannot be used, this process has a directory of its own.
+    cache cannot be used, or others could exchange what lies there, this process has a directory of its own.
     """
     try:
         cache = local_directory(os.environ)
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if exposure(cache):
+            return _unpacked_for_now(unpack)
         with only_writer(cache) as alone:
             return _unpacked(cache, f"nvrtc-headers-{version}", unpack, alone)
     except (OSError, StoreError, ToolchainError):
@@ -129,6 +144,7 @@ def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
             "set CUDA_EXT_CACHE to a directory with room for 30 MB"
         ) from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    _for_now.append(directory)
     unpack(str(directory / "headers"))
     return directory / "headers"
 

@@ -9,15 +9,14 @@ A package whose sources have changed and cannot be compiled is not imported: it 
 say. As long as they have not changed, no compiler is needed.
 """
 
-# ruff: noqa: PTH113, PTH118, PTH120, PTH123 - pathlib is not loaded where nothing has changed
+# ruff: noqa: PTH113, PTH118, PTH120 - pathlib is not loaded where nothing has changed
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
-from cuda_ext.build.editable import FILE, SCHEMA, described
+from cuda_ext.build.editable import FILE, described, recorded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,10 +57,11 @@ def _source_directory(name: str, here: str) -> str | None:
     """Where the package `name`, which was loaded from the directory `here`, lies in the source tree."""
     record = _read(here, name)
     root: str = record["root"]
-    directory = os.path.join(root, record["directories"][name])
-    is_linked = here.startswith(root + os.sep) and os.path.isfile(os.path.join(directory, FILE))
-    if here == directory or is_linked:
-        return directory
+    if name in record["directories"]:
+        directory = os.path.normpath(os.path.join(root, record["directories"][name]))
+        is_linked = here.startswith(root + os.sep) and os.path.isfile(os.path.join(directory, FILE))
+        if here == directory or is_linked:
+            return directory
     import warnings
 
     warnings.warn(
@@ -74,14 +74,10 @@ def _source_directory(name: str, here: str) -> str | None:
 
 def _read(directory: str, name: str) -> dict[str, Any]:
     """What the package `name` in `directory` was compiled from."""
+    record = recorded(directory)
+    if record is not None:
+        return record
     path = os.path.join(directory, FILE)
-    try:
-        with open(path, encoding="utf-8") as file:
-            record: dict[str, Any] = json.load(file)
-        if record["schema"] == SCHEMA:
-            return record
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     raise ImportError(
         f"{name}: {path} is damaged, or of another version of cuda-ext; install the project again",
         name=name,
@@ -111,22 +107,29 @@ def _compare(name: str, directory: str) -> None:
 
     began = time.time()
     root = Path(_read(directory, name)["root"])
-    with only_writer(root / TABLE):
+    with only_writer(root / TABLE) as alone:
         record = _read(directory, name)
         if not _differs(record):
             return
         # What names the module where the table does not, is the package that it lies in.
         project = Project.load(root, [name.rpartition(".")[0]])
         if project is None or name not in (module.name for module in project.modules):
-            raise ConfigError(f"{root / TABLE}: has no module {name!r} any more; install the project again")
+            raise ConfigError(
+                f"{root / TABLE}: is gone, or has no module {name!r} any more; install the project again"
+            )
         now = state(project)
         changed = _changed(record["digests"], now["digests"])
         if not changed:
             _keep(directory, {**record, **now})
             return
+        if not alone:
+            raise BuildError(
+                f"{root / TABLE}: cannot be locked on this system, and all who import would compile at once; "
+                "run cuda-ext build in its directory"
+            )
         # Whoever waited while another process failed would fail in the same way.
         match record.get("failure"):
-            case {"at": at, "digests": digests, "message": message} if (
+            case {"at": float(at), "digests": digests, "message": str(message)} if (
                 at > began and digests == now["digests"]
             ):
                 raise BuildError(message)

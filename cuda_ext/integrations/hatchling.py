@@ -120,13 +120,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
             if key not in _KEYS:
                 raise ConfigError(f"{_TABLE}.{key}: unknown key; what is built stands in [tool.cuda_ext]")
         packages = [name for name, directory in self._directories.items() if directory not in self._generated]
-        project = Project.load(Path(self.root), packages)
-        if project is None:
-            raise ConfigError(
-                f"pyproject.toml: has no [tool.cuda_ext] table; [{_TABLE}] builds what stands there: add it, "
-                "an empty one compiles device/*.cu"
-            )
-        return project
+        return Project.required(Path(self.root), packages)
 
     def _source_directory(self, package: str) -> Path:
         """Where `package` lies in the source tree, or would."""

@@ -32,12 +32,11 @@ def check_names(
 
     `directory_of` tells where a package lies in the source tree, or would. Raises :class:`ConfigError`.
     """
-    from cuda_ext.build.generate import obstacle
+    from cuda_ext.build.layout import check_place
 
     tops = sorted({name.partition(".")[0] for name in packages})
     for module in project.modules:
         if module.name.partition(".")[0] not in tops:
             found = f"it has {', '.join(tops)}; begin the name with one" if tops else f"{tool} found none"
             raise ConfigError(f"{module.where}: is not in a package of this project; {found}")
-        if path := obstacle(directory_of(module.name)):
-            raise ConfigError(f"{module.where}: {path} is where it would be generated; rename one")
+        check_place(module, directory_of(module.name))

@@ -25,7 +25,7 @@ from setuptools import Command, Distribution
 from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError
 from cuda_ext.integrations.mistakes import check_names, one_message
 
 if TYPE_CHECKING:
@@ -120,11 +120,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         self.set_undefined_options("build_ext", ("inplace", "inplace"))
         # A lenient editable install imports from the source tree, a strict one links to it.
         self.inplace = self.inplace or self.editable_mode
-        project = Project.load(_root(self.distribution), self.distribution.packages or ())
-        if project is None:
-            raise ConfigError(
-                "pyproject.toml: has no [tool.cuda_ext] table; add it, an empty one compiles device/*.cu"
-            )
+        project = Project.required(_root(self.distribution), self.distribution.packages or ())
         find = partial(_source_directory, self.distribution)
         check_names(project, self.distribution.packages or (), find, "setuptools")
         self.project = project

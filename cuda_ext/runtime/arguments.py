@@ -94,7 +94,7 @@ def in_order(
                 hint = did_you_mean(name, [*names, *options])
                 raise ArgumentError(f"no parameter {name!r} is left to be given by name{hint}")
         if missing := [name for name in names if name not in named]:
-            raise ArgumentError(f"missing: {', '.join(missing)}")
+            raise ArgumentError(f"missing: {', '.join(missing)}; pass a value for each parameter")
         ordered += [named[name] for name in names]
     if len(ordered) != len(parameters):
         raise ArgumentError(f"expected {_count(len(parameters))}, found {len(ordered)}")

@@ -191,7 +191,7 @@ def _gather(
     directories = [Path(os.path.realpath(d)) for d in include_dirs]
     for directory in directories:
         if not directory.is_dir():
-            raise BuildError(f"include_dirs: {str(directory)!r} is not a directory")
+            raise BuildError(f"include_dirs: {str(directory)!r} is not a directory; correct the path")
     if isinstance(source, str):
         if source.endswith(".cu") and "\n" not in source:
             raise TypeError(
@@ -204,7 +204,7 @@ def _gather(
     else:
         place, text = Path(os.path.realpath(source)), None
         if not place.is_file():
-            raise BuildError(f"{os.fspath(source)}: is not a file")
+            raise BuildError(f"{os.fspath(source)}: is not a file; correct the path")
     root = Path(os.path.commonpath([place.parent, *directories]))
     rewritten, found = project_headers.gather(place, root, directories, text=text)
     return place.relative_to(root).as_posix(), rewritten, found

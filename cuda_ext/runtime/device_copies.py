@@ -156,7 +156,8 @@ class DeviceCopies:
             if block.device is not device:
                 raise ArgumentError(
                     f"argument {first.parameter!r}: is on GPU {block.device.ordinal} until its device scope "
-                    f"ends, and the kernel runs on GPU {device.ordinal}"
+                    f"ends, and the kernel runs on GPU {device.ordinal}; use a "
+                    "scope for each GPU"
                 )
             if start < block.start or block.stop < stop:
                 raise ArgumentError(

@@ -82,7 +82,7 @@ def _of_tensor(tensor: Any) -> DeviceMemory:
             f"expected a tensor with memory of its own: {str(error).partition(chr(10))[0]}"
         ) from None
     if not address and getattr(tensor, "numel", int)():
-        raise ArgumentError("the memory of this tensor has been freed")
+        raise ArgumentError("the memory of this tensor has been freed; keep it until the kernel has run")
     if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
         raise ArgumentError(
             "expected a tensor as it lies in memory, found a conjugated or negated view; "
@@ -136,7 +136,7 @@ def _of_buffer(buffer: Any) -> DeviceMemory:
     except RuntimeError:  # it has been closed
         address, accessible, device = None, True, -1
     if not address:
-        raise ArgumentError("the memory of this buffer has been freed")
+        raise ArgumentError("the memory of this buffer has been freed; keep it until the kernel has run")
     if not accessible:
         raise ArgumentError("expected device memory, found a buffer in host memory")
     return DeviceMemory(int(address), device=device if device >= 0 else None, stream=lambda _: 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from cuda_ext.errors import (
     DriverTooOldError,
     KernelNotFoundError,
     LoadError,
+    ManifestError,
     NoImageError,
     PtxTooNewError,
     ToolchainError,
 )
-from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Unit
+from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, loads
 from cuda_ext.runtime import driver as cuda
 from cuda_ext.runtime.driver import Device, Driver, Prepared
 from cuda_ext.runtime.images import image_for, no_image, ptx_too_new
@@ -83,7 +85,9 @@ class Library:
         demand = self.on_demand.instantiations(owner, [expression], device.capability)
         kernel = self.on_demand.made(demand).record.kernel(expression)
         if kernel is None:
-            raise KernelNotFoundError(f"{self.manifest.module}: {expression} is no kernel")
+            raise KernelNotFoundError(
+                f"{self.manifest.module}: {expression} is no kernel; name a __global__ function"
+            )
         self._owners[expression] = owner
         return replace(kernel, unit=owner.unit)
 
@@ -209,11 +213,21 @@ class Library:
         try:
             content = self.read(image.file)
         except OSError as error:
+            self._check_current()
             raise LoadError(f"{where} cannot be read: {error.strerror or error}; {remedy}") from None
         if hashlib.sha256(content).hexdigest() != image.sha256:
+            self._check_current()
             raise LoadError(f"{where} is damaged: it is not what the manifest describes; {remedy}")
         # PTX is text, and ends at a zero.
         return content + b"\0" if image.kind == "ptx" else content
+
+    def _check_current(self) -> None:
+        """Raises :class:`LoadError` if there are other files now than were imported."""
+        with suppress(OSError, ManifestError):
+            if loads(self.read(FILE_NAME), self.manifest.module) != self.manifest:
+                raise LoadError(
+                    f"{self.manifest.module}: was built anew since it was imported; start Python again"
+                )
 
     def _refusal(self, unit: Unit, found: _Found, device: Device, error: DriverCallError) -> DriverError:
         driver = device.driver.version

@@ -60,7 +60,10 @@ def prepare_library(
     if isinstance(expressions, str) or isinstance(architectures, str):
         raise TypeError('expected lists of strings, found a string; write ["..."]')
     if reason := library.on_demand.why_not():
-        raise BuildError(f"{library.manifest.module}: nothing is compiled on demand: jit: {reason}")
+        raise BuildError(
+            f"{library.manifest.module}: nothing is compiled on demand: jit: {reason}; what it lacks goes "
+            "into architectures and `instantiate`"
+        )
     names = None if expressions is None else list(map(normalise, expressions))
     compiled: list[str] = []
     known: list[str] = []
@@ -84,7 +87,8 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
     capabilities = []
     for name in architectures:
         if not re.fullmatch("sm_[0-9]{2,3}", name):
-            raise BuildError(f"architectures: {name!r} stands for no GPU; spell them as sm_90")
+            remedy = "name none for those of this machine" if name == "native" else "spell them as sm_90"
+            raise BuildError(f"architectures: {name!r} stands for no GPU; {remedy}")
         capabilities.append(int(name.removeprefix("sm_")))
     return list(dict.fromkeys(capabilities))
 

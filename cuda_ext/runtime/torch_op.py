@@ -59,7 +59,10 @@ def _declared(number: int, parameter: Parameter) -> str:
     elif parameter.kind in _TYPES:
         type_ = _TYPES[parameter.kind]
     else:
-        raise ArgumentError(f"{parameter}: PyTorch's operators take tensors, integers, bools and floats only")
+        raise ArgumentError(
+            f"{parameter}: PyTorch's operators take tensors, integers, bools and floats only; launch the "
+            "kernel without one"
+        )
     return f"{type_} {parameter.name}"
 
 

@@ -1,9 +1,9 @@
 """The page of all messages that a user can meet, in Markdown.
 
-Which these are follows from two rules. A message is one of an exception in ``cuda_ext/errors.py``, of what
-``click`` shows, of a warning, or of CMake's ``FATAL_ERROR``; and under ``runtime``, whose functions a user
-calls, of ``TypeError``, ``ValueError`` and ``FileExistsError`` too. All others end within the package, or are
-mistakes of its own.
+Which these are follows from two rules. A message is one of an exception in ``cuda_ext/errors.py``, of an
+``ImportError``, of what ``click`` shows, of a warning, or of CMake's ``FATAL_ERROR``; and under ``runtime``,
+whose functions a user calls, of ``TypeError``, ``ValueError`` and ``FileExistsError`` too. All others end
+within the package, or are mistakes of its own.
 
 ``page.toml`` says what stands beside the messages: the groups, each with its modules, and explanations.
 """
@@ -44,7 +44,7 @@ def messages() -> dict[str, list[Message]]:
 
 
 def _all_messages() -> Iterable[Message]:
-    kinds = frozenset(_exceptions()) | _OF_COMMANDS.keys() | {"ConditionError"}
+    kinds = frozenset(_exceptions()) | _OF_COMMANDS.keys() | {"ConditionError", "ImportError"}
     for name, module in Package(_PACKAGE).modules.items():
         of_values = _OF_VALUES if name.startswith("cuda_ext.runtime.") else frozenset()
         yield from sorted(module.messages(kinds | of_values))

@@ -4,6 +4,8 @@
 //   FAKE_CUDA_VERSION     what cuDriverGetVersion says (13000)
 //   FAKE_CUDA_DEVICES     how many devices there are (1)
 //   FAKE_CUDA_CAPABILITY  their compute capability (90), or that of each, 90,80
+//   FAKE_CUDA_NAMES       their names (Fake GPU), separated by commas; the last holds for all that follow
+//   FAKE_CUDA_MEMORIES    how many MiB they have (81920), in the same way
 //   FAKE_CUDA_MEMORY      what is allocated: address+size@device, several with commas; else all is, on device 0
 //   FAKE_CUDA_CAPTURING   the stream that captures
 //   FAKE_CUDA_POOLS       whether there are memory pools (1)
@@ -159,10 +161,26 @@ static CUresult cuDeviceGet(int* device, int ordinal) {
   return SUCCESS;
 }
 
-static int capability_of(int device) {
-  const char* at = getenv("FAKE_CUDA_CAPABILITY");
+// What the setting `name` says of `device`; the last of its values holds for all that follow.
+static const char* setting_of(int device, const char* name, const char* fallback) {
+  const char* at = getenv(name);
   for (; at && device && strchr(at, ','); device--) at = strchr(at, ',') + 1;
-  return at ? atoi(at) : 90;
+  return at ? at : fallback;
+}
+
+static int capability_of(int device) { return atoi(setting_of(device, "FAKE_CUDA_CAPABILITY", "90")); }
+
+static CUresult cuDeviceGetName(char* name, int size, int device) {
+  BEGIN(cuDeviceGetName);
+  const char* text = setting_of(device, "FAKE_CUDA_NAMES", "Fake GPU");
+  snprintf(name, size, "%.*s", (int)strcspn(text, ","), text);
+  return SUCCESS;
+}
+
+static CUresult cuDeviceTotalMem(size_t* size, int device) {
+  BEGIN(cuDeviceTotalMem);
+  *size = (size_t)atoi(setting_of(device, "FAKE_CUDA_MEMORIES", "81920")) << 20;
+  return SUCCESS;
 }
 
 static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
@@ -893,6 +911,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       {"cuGetProcAddress", (void*)cuGetProcAddress_v2},
       FUNCTION(cuInit), FUNCTION(cuDriverGetVersion), FUNCTION(cuGetErrorName), FUNCTION(cuGetErrorString),
       FUNCTION(cuDeviceGetCount), FUNCTION(cuDeviceGet), FUNCTION(cuDeviceGetAttribute),
+      FUNCTION(cuDeviceGetName), FUNCTION(cuDeviceTotalMem),
       FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
       FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxSetCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData),
       FUNCTION(cuLibraryUnload), FUNCTION(cuLibraryGetKernel),

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cuda_ext.cli.cache.place import rights_of, shared_cache
-from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, told, warning
+from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.output import size
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.store import LocalStore, local_store, why_not_used
@@ -29,18 +29,15 @@ def findings() -> Iterator[Finding]:
         store = local_store(os.environ)
         reason = why_not_used(os.environ)
     except ConfigError as error:
-        text, remedy = told(error)
-        yield problem("cache", text, remedy)
+        yield problem("cache", str(error))
         return
     except BuildError as error:  # there is no home directory, or platformdirs is missing
-        text, remedy = told(error)
-        yield warning("cache", f"none: {text}", remedy)
+        yield warning("cache", f"none: {error}")
         return
     directory = store.objects.parent
     if reason:
-        text, remedy = told(reason, "set CUDA_EXT_CACHE to a directory that only you can write")
         is_turned_off = not store.bound
-        yield (note if is_turned_off else warning)("cache", text, remedy, facts={"directory": str(directory)})
+        yield (note if is_turned_off else warning)("cache", reason, facts={"directory": str(directory)})
     else:
         yield _used(store)
     if store.bound:
@@ -86,9 +83,8 @@ def _room(store: LocalStore, directory: Path) -> Iterator[Finding]:
         yield warning("disk", text, remedy, facts={"free": free})
     elif free < store.bound // 2 and free < 5 << 30:
         bound = max(1, free // 2 >> 30)
-        yield note(
-            "disk", text, "lower the bound", f"export CUDA_EXT_CACHE_SIZE={bound}G", facts={"free": free}
-        )
+        remedy = f"lower the bound: set CUDA_EXT_CACHE_SIZE to {bound}G"
+        yield note("disk", text, remedy, facts={"free": free})
     else:
         yield ok("disk", text, facts={"free": free})
 

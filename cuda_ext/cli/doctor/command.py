@@ -8,6 +8,7 @@ import click
 
 from cuda_ext.cli import completion
 from cuda_ext.cli.output import echo_json
+from cuda_ext.cli.values import TEXT
 
 __all__ = ["doctor"]
 
@@ -20,7 +21,7 @@ __all__ = ["doctor"]
       cuda-ext doctor --json | jq .counts
     """
 )
-@click.argument("modules", metavar="[MODULE]...", nargs=-1, shell_complete=completion.modules)
+@click.argument("modules", metavar="[MODULE]...", type=TEXT, nargs=-1, shell_complete=completion.modules)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with more facts.")
 @click.pass_context
 def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> None:

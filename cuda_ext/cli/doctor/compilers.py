@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, told, warning
+from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.compiler import process, toolkit
 from cuda_ext.compiler.bindings import binding, library_files
@@ -46,7 +46,7 @@ def findings(gpus: Gpus, is_needed: bool) -> Iterator[Finding]:
             if isinstance(found, tuple):
                 yield _library(name, found)
             else:
-                yield problem(_TITLES[name], told(found)[0], "building takes it", install)
+                yield problem(_TITLES[name], found, "building takes it", install)
         if isinstance(version := opened["nvrtc"], tuple):
             yield from _headers(version)
             yield from _limits(version, gpus)
@@ -140,8 +140,7 @@ def _headers(version: tuple[int, int]) -> Iterator[Finding]:
     try:
         unpacked = toolkit.unpacked_headers(spelled)
     except ToolchainError as error:
-        text, remedy = told(str(error))
-        yield problem("headers", text, remedy)
+        yield problem("headers", str(error))
         return
     found = toolkit.header_directories(version[0], next(iter(library_files("nvrtc")), None))
     if unpacked is not None:
@@ -199,8 +198,7 @@ def _nvcc() -> Iterator[Finding]:
                 taken, from_ = nvcc, origin
             except ToolchainError as error:
                 refused.append(error)
-                reason = told(error)[0].removeprefix(f"{candidate} ")
-                passed_over.append(f"passed over: {candidate} ({origin}): {reason}")
+                passed_over.append(f"passed over ({origin}): {error}")
         elif not taken:
             nowhere.append(f"{origin}: {candidate}")
     if nowhere:
@@ -212,8 +210,8 @@ def _nvcc() -> Iterator[Finding]:
         if host := taken.host_compiler:
             yield ok("host compiler", f"{_first_line(host)}, {host}", facts={"path": str(host)})
     elif refused:
-        text, remedy = told(refused[0], "reinstall it")
-        yield Finding("warning", "nvcc", f"none works: {text}", remedy, details=tuple(passed_over))
+        text = 'none works, which only compiler = "nvcc" needs'
+        yield Finding("warning", "nvcc", text, "mend one of them", details=tuple(passed_over))
     elif sys.platform != "darwin":
         text = 'none, which only compiler = "nvcc" needs'
         command = 'pip install "cuda-ext[nvcc-cu13]"'

@@ -1,47 +1,20 @@
-"""The variables of the environment that are heeded, and what they do."""
+"""The environment: what is set there, and what nobody heeds."""
 
 from __future__ import annotations
 
 import difflib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_ext.cli.cache.place import shared_cache
-from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, told, warning
+from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
+from cuda_ext.cli.environment import VARIABLES, Variable
 from cuda_ext.errors import BuildError
 
-__all__ = ["VARIABLES", "Variable", "findings"]
+__all__ = ["findings"]
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """``does`` is what setting it does; ``is_ours`` tells those that nobody else reads."""
-
-    name: str
-    does: str
-
-    @property
-    def is_ours(self) -> bool:
-        return self.name.startswith("CUDA_EXT_")
-
-
-VARIABLES = (
-    Variable("CUDA_EXT_CACHE", "the cache: a directory, or the URL of one that machines share"),
-    Variable("CUDA_EXT_CACHE_SIZE", "the bound of the cache, such as 5G; 0 turns it off"),
-    Variable("CUDA_EXT_JIT", "0 turns compilation on demand off"),
-    Variable("CUDA_EXT_DEBUG", "1 looks at every launch before and after it, which is slow"),
-    Variable("CUDA_EXT_REPORT", "where a build writes an HTML page about itself"),
-    Variable("CUDA_EXT_TRACE", "where a build writes a trace for Perfetto"),
-    Variable("CUDA_EXT_DASK_SCHEDULER", 'the scheduler of builds with executor = "dask"'),
-    Variable("CUDAARCHS", "architectures that replace those of the project"),
-    Variable("MAX_JOBS", "how many processes compile at once"),
-    Variable("CUDA_PATH", "a CUDA toolkit"),
-    Variable("CUDA_HOME", "a CUDA toolkit, after CUDA_PATH"),
-    Variable("NVCC_CCBIN", "the host compiler of nvcc"),
-    Variable("CUDA_VISIBLE_DEVICES", "the GPUs that processes see"),
-)
 # Of cuda-bindings, which then calls other functions than the launches in C know.
 _PER_THREAD = "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"
 
@@ -57,11 +30,12 @@ def findings() -> Iterator[Finding]:
             yield _known(variable, value)
         elif name.startswith("CUDA_EXT_"):
             close = difflib.get_close_matches(name, [v.name for v in VARIABLES if v.is_ours], n=1)
-            remedy = f"did you mean {close[0]}?" if close else "nothing of that name is heeded"
-            yield warning(name, f"={value}: nobody reads it", remedy, f"unset {name}")
+            remedy = f"did you mean {close[0]}?" if close else "unset it: nothing of that name is heeded"
+            # Its value may be anything, such as a password.
+            yield warning(name, "is set, and nobody reads it", remedy)
     if os.environ.get(_PER_THREAD, "0") != "0":
-        text = f"={os.environ[_PER_THREAD]}: launches go through cuda-bindings, and take about 0.7 µs longer"
-        yield note(_PER_THREAD, text, "unless it is needed", f"unset {_PER_THREAD}")
+        text = f"={os.environ[_PER_THREAD]}: launches go through cuda-bindings, which is slower"
+        yield note(_PER_THREAD, text, "unset it, unless it is needed")
 
 
 def _known(variable: Variable, value: str) -> Finding:
@@ -71,14 +45,14 @@ def _known(variable: Variable, value: str) -> Finding:
     match name:
         case "CUDA_EXT_CACHE_SIZE" | "MAX_JOBS":
             if refused := _refused(name):
-                return problem(name, *told(refused.removeprefix(f"{name}: ")))
+                return problem(name, f"{shown}: {refused}")
         case "CUDA_EXT_JIT" if value == "0":
-            return note(name, f"{shown}: nothing is compiled on demand", "to have it back", f"unset {name}")
+            return note(name, f"{shown}: nothing is compiled on demand", "unset it to have that back")
         case "CUDA_EXT_JIT" if value not in ("", "1"):
             return warning(name, f"{shown} has no effect: only 0 has", "write 0, or unset it")
         case "CUDA_EXT_DEBUG" if value not in ("", "0"):
-            remedy = "when the fault is found"
-            return note(name, f"{shown}: every launch is slow and suspicious", remedy, f"unset {name}")
+            remedy = "unset it when the fault is found"
+            return note(name, f"{shown}: every launch is slow and suspicious", remedy)
         case "CUDA_PATH" | "CUDA_HOME" if value and not Path(value).is_dir():
             return warning(name, f"{shown}: there is no such directory", "correct it, or unset it")
     return ok(name, text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cuda_ext.cli.doctor import cache, compilers, environment, gpus, installation, modules, project
 from cuda_ext.cli.doctor.finding import Finding, Section, note, problem
-from cuda_ext.cli.doctor.installed import InstalledModule, installed_modules, named_modules
+from cuda_ext.cli.installed import InstalledModule, installed_modules, named_modules
 from cuda_ext.errors import CudaExtError
 
 __all__ = ["examine"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["LEVELS", "Finding", "Level", "Section", "note", "ok", "problem", "told", "warning"]
+__all__ = ["LEVELS", "Finding", "Level", "Section", "note", "ok", "problem", "warning"]
 
 Level = Literal["ok", "note", "warning", "problem"]
 
@@ -18,8 +18,9 @@ LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
 class Finding:
     """``text`` says of ``subject`` what was found, and ``details`` more of it, a line each.
 
-    ``remedy`` says in words what to do, and ``command`` as what to type. One that is not ok has one of the
-    two. ``facts`` are for programs.
+    ``remedy`` says in words what to do, and ``command`` as what to type in any shell. One that is not ok has
+    one of the two, unless ``text`` is a message of this package, which says it itself. ``facts`` are for
+    programs.
     """
 
     level: Level
@@ -64,13 +65,3 @@ def problem(
     subject: str, text: str, remedy: str = "", command: str = "", *, facts: Mapping[str, object] = _NONE
 ) -> Finding:
     return Finding("problem", subject, text, remedy, command, facts=facts)
-
-
-def told(message: object, otherwise: str = "") -> tuple[str, str]:
-    """What an error of this package says, and what to do; `otherwise` where it does not say that.
-
-    >>> told("MAX_JOBS: '0' is not a number of processes; write 1 or more")
-    ("MAX_JOBS: '0' is not a number of processes", 'write 1 or more')
-    """
-    text, _, remedy = str(message).partition("; ")
-    return text, remedy or otherwise

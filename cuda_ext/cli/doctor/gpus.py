@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, told, warning
+from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.output import counted, size
-from cuda_ext.errors import DriverError, DriverTooOldError, NoDeviceError
+from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError
 from cuda_ext.manifest import Image
 from cuda_ext.runtime.driver import Driver, open_driver
 from cuda_ext.runtime.images import select_image
@@ -103,7 +103,7 @@ def findings(gpus: Gpus) -> Iterator[Finding]:
             yield note("hidden", text, "it may be meant so, in a container or a job; see nvidia-smi -L")
         else:
             text += f": CUDA_VISIBLE_DEVICES={visible!r}"
-            yield note("hidden", text, "to see them", "unset CUDA_VISIBLE_DEVICES")
+            yield note("hidden", text, "unset CUDA_VISIBLE_DEVICES to see them")
 
 
 def taken_by(capability: int) -> tuple[str, ...]:
@@ -151,12 +151,13 @@ def _device(gpu: Gpu, driver: tuple[int, int]) -> Finding:
 
 def _refused(gpus: Gpus, refusal: DriverError, facts: Mapping[str, object]) -> Finding:
     """Why nothing can be launched, and how bad that is."""
-    text, remedy = told(refusal, "see whether nvidia-smi works")
+    text = str(refusal)
+    remedy = "see whether nvidia-smi works" if isinstance(refusal, DriverCallError) else ""
     finding = partial(problem, "driver", text, remedy, facts=facts)
     if isinstance(refusal, NoDeviceError):
         if os.environ.get("CUDA_VISIBLE_DEVICES") is not None and gpus.unseen:
-            return warning("driver", text, "to see them", "unset CUDA_VISIBLE_DEVICES", facts=facts)
-        return note("driver", text, f"nothing to do where there is no GPU; otherwise {remedy}", facts=facts)
+            return warning("driver", text, "unset CUDA_VISIBLE_DEVICES to see them", facts=facts)
+        return note("driver", text, "nothing to do where there is no GPU", facts=facts)
     if isinstance(refusal, DriverTooOldError) or gpus.is_installed:
         return finding()
     if sys.platform == "darwin":
@@ -169,9 +170,8 @@ def _refused(gpus: Gpus, refusal: DriverError, facts: Mapping[str, object]) -> F
         )
         remedy = "install the NVIDIA driver; in a container, start it with --gpus all"
         return warning("driver", text, remedy, facts=facts)
-    return note(
-        "driver", "none, and no NVIDIA GPU: kernels can be built and inspected here", remedy, facts=facts
-    )
+    text = "none, and no NVIDIA GPU: kernels can be built and inspected here"
+    return note("driver", text, "launch them where there is one", facts=facts)
 
 
 def _gpu(driver: Driver, ordinal: int) -> Gpu:

@@ -41,6 +41,6 @@ def _launcher() -> Finding:
         importlib.import_module(_LAUNCH)
     except ImportError as error:
         reason = str(error) if find_spec(_LAUNCH) else "there was no C compiler when this was installed"
-        text = f"in Python, which takes 0.7 µs more for each: {reason}"
+        text = f"in Python, which is slower: {reason}"
         return note("launches", text, remedy, command, facts={"in_c": False})
     return ok("launches", "in C", facts={"in_c": True})

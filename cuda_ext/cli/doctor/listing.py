@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
@@ -52,8 +53,8 @@ def _show(target: Console, finding: Finding) -> None:
 def _lines(target: Console, text: str, indent: int, style: str = "") -> list[Text]:
     """`text` as it fits behind `indent`. Paths stay whole, so that they can be copied."""
     width = max(20, target.width - indent)
-    wrapped = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    return [Text(line, style) for line in wrapped]
+    wrap = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
+    return [Text(line, style) for part in text.splitlines() for line in wrap(part)]
 
 
 def _print(target: Console, beginning: Text, lines: Sequence[Text]) -> None:

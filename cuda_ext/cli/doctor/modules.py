@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, told, warning
+from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.doctor.gpus import Gpu, Gpus
-from cuda_ext.cli.doctor.installed import InstalledModule
+from cuda_ext.cli.installed import InstalledModule
 from cuda_ext.cli.output import counted
 from cuda_ext.compiler.architectures import Architecture
 from cuda_ext.compiler.installed import installed_nvrtc
@@ -26,10 +26,14 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a kernel has no image, and what to do about it."""
+    """Why kernels have no image, and what to do about it.
 
-    text: str
-    remedy: str
+    ``text`` tells it of one of them; those are alike of which all the rest is the same.
+    """
+
+    cause: str
+    text: str = field(compare=False)
+    remedy: str = ""
     command: str = ""
 
 
@@ -56,8 +60,7 @@ def findings(modules: Sequence[InstalledModule], gpus: Gpus, *, is_thorough: boo
         try:
             manifest = loads(module.read(FILE_NAME), FILE_NAME)
         except ManifestError as error:
-            text, remedy = told(error)
-            yield problem(module.name, text, remedy, _reinstall(module), facts=place)
+            yield problem(module.name, str(error), "", _reinstall(module), facts=place)
             continue
         except OSError as error:
             text = f"{FILE_NAME} cannot be read: {error.strerror or error}"
@@ -112,7 +115,7 @@ def _served(module: InstalledModule, manifest: Manifest, gpus: Gpus) -> Iterator
         by_capability.setdefault(gpu.capability, []).append(gpu)
     for capability, alike in by_capability.items():
         served = _serve(module, manifest, capability, gpus.version)
-        yield _told_of(module, manifest, served, capability, alike)
+        yield from _told_of(module, manifest, served, capability, alike)
 
 
 def _serve(module: InstalledModule, manifest: Manifest, capability: int, driver: tuple[int, int]) -> _Served:
@@ -130,9 +133,7 @@ def _serve(module: InstalledModule, manifest: Manifest, capability: int, driver:
                 served.special += own
             elif why := on_demand.why_not(unit, driver) or _why_not_for(capability):
                 advice = _remedy(module, on_demand, unit, error, why, capability, driver)
-                reason = "the module was built with jit = false" if why == "off" else told(why)[0]
-                text = f"{_without_advice(error, unit)}; it is not compiled on demand: {reason}"
-                served.lacking |= dict.fromkeys(own, _Reason(text, *advice))
+                served.lacking |= dict.fromkeys(own, _reason(error, unit, why, advice))
             elif _is_kept(on_demand, unit, capability):
                 served.kept += own
             else:
@@ -140,9 +141,9 @@ def _serve(module: InstalledModule, manifest: Manifest, capability: int, driver:
             continue
         for kernel in own:
             if manifest.lowered_name(kernel, image) is None:
-                text = f"{image.architecture}, which is taken here, lacks it"
-                remedy = f'instantiate it for "sm_{capability}" too, and build again'
-                served.lacking[kernel] = _Reason(text, remedy)
+                text = f"{image.architecture}, which is taken here, lacks them"
+                remedy = f'have the source define them for "sm_{capability}" too, and build again'
+                served.lacking[kernel] = _Reason(text, text, remedy)
             else:
                 served.ahead.append(kernel)
     return served
@@ -166,12 +167,14 @@ def _why_not_for(capability: int) -> str:
     return "" if capability in known else f"NVRTC {nvrtc.version} cannot compile for sm_{capability}"
 
 
-def _without_advice(error: DriverError, unit: Unit) -> str:
-    """What an error about images says, without the module's name, and without what to do."""
+def _reason(error: DriverError, unit: Unit, why: str, advice: tuple[str, str]) -> _Reason:
+    """That of `unit`, where `error` tells of no image and `why` of no compiler."""
+    not_compiled = f"not compiled on demand: {'it was built with jit = false' if why == 'off' else why}"
     if isinstance(error, NoImageError):
-        built = ", ".join(image.architecture for image in unit.images)
-        return f"{unit.title}: built for {built or 'nothing'}"
-    return str(error).partition(": ")[2].rpartition("; ")[0]
+        built = ", ".join(image.architecture for image in unit.images) or "nothing"
+        text = f"built for {built}, and {not_compiled}"
+        return _Reason(text, text, *advice)
+    return _Reason(f"{type(error).__name__}, {not_compiled}", f"{error}; {not_compiled}", *advice)
 
 
 def _remedy(
@@ -185,7 +188,7 @@ def _remedy(
 ) -> tuple[str, str]:
     """What to do, in words and as a command, where `error` tells of no image and `why` of no compiler."""
     if why.endswith("CUDA_EXT_JIT=0"):
-        return "to have it compiled", "unset CUDA_EXT_JIT"
+        return "unset CUDA_EXT_JIT, to have it compiled", ""
     try:
         installed_nvrtc()
     except ToolchainError as missing:
@@ -200,8 +203,8 @@ def _remedy(
         return "upgrade the driver", ""
     remedy = f'build it with "sm_{capability}" in architectures'
     if package := module.distribution.partition(" ")[0]:
-        command = f"CUDAARCHS=sm_{capability} pip install --force-reinstall --no-binary {package} {package}"
-        return f"{remedy}, such as", command
+        command = f"pip install --force-reinstall --no-binary {package} {package}"
+        return f"{remedy}; from the registry, set CUDAARCHS to sm_{capability}, and then", command
     return remedy, ""
 
 
@@ -214,7 +217,8 @@ def _is_kept(on_demand: OnDemand, unit: Unit, capability: int) -> bool:
 
 def _told_of(
     module: InstalledModule, manifest: Manifest, served: _Served, capability: int, alike: Sequence[Gpu]
-) -> Finding:
+) -> Iterator[Finding]:
+    """What a GPU gets of a module, worst first: one finding, or one for each reason that kernels lack."""
     where = f"sm_{capability} ({', '.join(f'GPU {gpu.ordinal}' for gpu in alike)})"
     facts = {
         "gpus": [gpu.ordinal for gpu in alike],
@@ -233,26 +237,31 @@ def _told_of(
     replaced = _replaced(manifest, served)
     lacking = {kernel: why for kernel, why in served.lacking.items() if kernel.expression not in replaced}
     if lacking:
-        reason = next(iter(lacking.values()))
-        if not (served.ahead or served.kept or served.on_demand):
-            text = f"no kernel runs on {where}: {reason.text}"
-            return problem(module.name, text, reason.remedy, reason.command, facts=facts)
-        text = f"{_names(list(lacking))} cannot run on {where}: {reason.text}"
-        return warning(module.name, text, reason.remedy, reason.command, facts=facts)
-    if served.on_demand:
+        by_reason: dict[_Reason, list[Kernel]] = {}
+        for kernel, reason in lacking.items():
+            by_reason.setdefault(reason, []).append(kernel)
+        is_useless = not (served.ahead or served.kept or served.on_demand)
+        found = problem if is_useless else warning
+        for reason, kernels in by_reason.items():
+            who = "no kernel runs" if is_useless and len(by_reason) == 1 else f"{_names(kernels)} cannot run"
+            own = facts | {"lacking": [kernel.expression for kernel in kernels]}
+            yield found(
+                module.name, f"{who} on {where}: {reason.text}", reason.remedy, reason.command, facts=own
+            )
+    elif served.on_demand:
         text = f"{_names(served.on_demand)}: compiled for {where} when first used"
         command = f"cuda-ext prepare {module.name}"
-        return note(module.name, text, "to do so now", command, facts=facts)
-    if special := [kernel for kernel in served.special if kernel.expression not in replaced]:
+        yield note(module.name, text, "to do so now", command, facts=facts)
+    elif special := [kernel for kernel in served.special if kernel.expression not in replaced]:
         text = f"{_names(special)}: written for another GPU than {where}: {_built(manifest, special)}"
         remedy = "nothing to do, unless it should run there; `variants` can name what stands for it"
-        return note(module.name, text, remedy, facts=facts)
-    if missed := [*served.lacking, *served.special]:
-        kernels = _names(missed)
-        return ok(module.name, f"runs on {where}; others stand for {kernels} there", facts=facts)
-    kept = f", {len(served.kept):,} of them compiled on demand and kept" if served.kept else ""
-    total = counted(len(manifest.kernels), "kernel")
-    return ok(module.name, f"runs on {where}: {total}{kept}", facts=facts)
+        yield note(module.name, text, remedy, facts=facts)
+    elif missed := [*served.lacking, *served.special]:
+        yield ok(module.name, f"runs on {where}; others stand for {_names(missed)} there", facts=facts)
+    else:
+        kept = f", {len(served.kept):,} of them compiled on demand and kept" if served.kept else ""
+        total = counted(len(manifest.kernels), "kernel")
+        yield ok(module.name, f"runs on {where}: {total}{kept}", facts=facts)
 
 
 def _built(manifest: Manifest, kernels: Sequence[Kernel]) -> str:

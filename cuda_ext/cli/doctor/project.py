@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cuda_ext.build.config import ModuleConfig
 from cuda_ext.build.project import Project
-from cuda_ext.cli.doctor.finding import Finding, ok, problem, told
+from cuda_ext.cli.doctor.finding import Finding, ok, problem
 from cuda_ext.compiler.bindings import binding
 from cuda_ext.compiler.nvcc import find_nvcc
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
@@ -33,8 +33,7 @@ def findings() -> Iterator[Finding]:
     try:
         project = Project.load(Path.cwd())
     except BuildError as error:
-        text, remedy = told(error, "correct it")
-        yield problem("pyproject.toml", text, remedy)
+        yield problem("pyproject.toml", str(error), "correct it")
         return
     except OSError:
         return
@@ -63,12 +62,8 @@ def _compiled_by(names: str, compiler: str, nvcc: str | None, launcher: str | No
         found = find_nvcc(nvcc, os.environ, launcher)
     except ToolchainError as error:
         if compiler == "nvrtc":
-            return problem(names, told(error)[0], command='pip install "cuda-ext[cu13]"')
-        first, *passed_over, _ = str(error).splitlines()
-        remedy = "mend one of them, or" if nvcc is None else "correct the key `nvcc`, or"
-        details = tuple(f"passed over: {line.strip()}" for line in passed_over)
-        command = 'pip install "cuda-ext[nvcc-cu13]"'
-        return Finding("problem", names, first.rstrip(":"), remedy, command, details)
+            return problem(names, str(error), command='pip install "cuda-ext[cu13]"')
+        return problem(names, str(error))
     through = f" through {launcher}" if launcher else ""
     return ok(
         names, f"a build takes nvcc {found.version}{through}, {found.executable}", facts={"compiler": "nvcc"}

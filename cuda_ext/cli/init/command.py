@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +11,8 @@ import click
 from cuda_ext.cli.init.name import ProjectName
 from cuda_ext.cli.init.project import Backend, project_files
 from cuda_ext.cli.init.writing import write_files
+from cuda_ext.cli.output import quoted
+from cuda_ext.cli.values import DIRECTORY, TEXT
 
 __all__ = ["init"]
 
@@ -22,7 +24,7 @@ __all__ = ["init"]
       cuda-ext init my-project --backend hatchling
     """
 )
-@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option(
     "--backend",
     type=click.Choice(get_args(Backend)),
@@ -30,7 +32,9 @@ __all__ = ["init"]
     show_default=True,
     help="What builds the wheel.",
 )
-@click.option("--name", metavar="NAME", help="The project's name; by default that of the directory.")
+@click.option(
+    "--name", metavar="NAME", type=TEXT, help="The project's name; by default that of the directory."
+)
 def init(directory: Path, backend: Backend, name: str | None) -> None:
     """Write a project to start from.
 
@@ -45,6 +49,7 @@ def init(directory: Path, backend: Backend, name: str | None) -> None:
         click.echo(f"  {directory / file}")
     click.echo("\nNext:")
     if directory.resolve() != Path.cwd():
-        click.echo(f"  cd {shlex.quote(str(directory))}")
+        beside = f"{os.curdir}{os.sep}" if str(directory).startswith("-") else ""  # or it is an option of cd
+        click.echo(f"  cd {quoted(f'{beside}{directory}')}")
     click.echo('  pip install ".[test]"')
     click.echo("  pytest")

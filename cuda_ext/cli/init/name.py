@@ -11,8 +11,8 @@ from cuda_ext.cli.failure import Failure
 
 __all__ = ["ProjectName"]
 
-# What the project itself imports.
-_USED = frozenset({"cuda", "cuda_ext", "numpy", "pytest"})
+# What the project itself imports, and what can build it.
+_USED = frozenset({"cuda", "cuda_ext", "hatchling", "numpy", "pytest", "scikit_build_core", "setuptools"})
 
 
 @dataclass(frozen=True)

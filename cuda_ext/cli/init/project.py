@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from cuda_ext.cli.init.name import ProjectName
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 __all__ = ["Backend", "project_files"]
 
@@ -30,22 +27,11 @@ _ALSO: Mapping[Backend, Mapping[str, str]] = {"scikit-build-core": {"CMakeLists.
 
 def project_files(name: ProjectName, backend: Backend) -> dict[str, str]:
     """The text of each file, by its path in the project."""
-    templates = _templates()
+    from cuda_ext.build.rendering import templates
+
+    files = templates("cuda_ext.cli.init")
     context = {"name": name.distribution, "package": name.package, "backend": backend}
     return {
-        path.format(package=name.package): templates.get_template(f"{template}.j2").render(context)
+        path.format(package=name.package): files.get_template(f"{template}.j2").render(context)
         for path, template in sorted({**_COMMON, **_ALSO.get(backend, {})}.items())
     }
-
-
-def _templates() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("cuda_ext.cli.init"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - programs are rendered, not HTML
-    )

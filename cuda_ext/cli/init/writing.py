@@ -39,6 +39,12 @@ def _write(path: Path, text: str, undo: ExitStack) -> None:
     """Write one file, and say in `undo` how it goes away again, with the directories that were made."""
     for parent in reversed(path.parents):
         if not parent.exists():
+            if parent.is_symlink():
+                target = os.readlink(parent)  # noqa: PTH115 - as it was written
+                raise Failure(
+                    f"{parent}: is a link to {target}, which is not there; make that, or remove the link; "
+                    "nothing was written"
+                )
             parent.mkdir()
             undo.callback(_remove, parent, directory=True)
     with path.open("x", encoding="utf-8", newline="\n") as file:

@@ -9,6 +9,7 @@ import click
 from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import echo_json
+from cuda_ext.cli.values import TEXT
 
 if TYPE_CHECKING:
     from cuda_ext.cli.inspect.contents import Contents
@@ -25,18 +26,25 @@ __all__ = ["inspect"]
       cuda-ext inspect my_package --json
     """
 )
-@click.argument("what", shell_complete=completion.modules_and_files)
-@click.argument("other", required=False, shell_complete=completion.modules_and_files)
+@click.argument("what", type=TEXT, shell_complete=completion.modules_and_files)
+@click.argument("other", type=TEXT, required=False, shell_complete=completion.modules_and_files)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
 @click.option(
-    "--kernel", "pattern", metavar="PATTERN", help="Only these kernels, such as axpy or '*<double*'."
+    "--kernel",
+    "pattern",
+    metavar="PATTERN",
+    type=TEXT,
+    help="Only these kernels, such as axpy or '*<double*'.",
 )
-def inspect(what: str, other: str | None, as_json: bool, pattern: str | None) -> None:
+@click.pass_context
+def inspect(context: click.Context, what: str, other: str | None, as_json: bool, pattern: str | None) -> None:
     """Show compiled kernels: registers, spills, sizes.
 
     WHAT is a wheel, a fatbin, a cubin, PTX, a directory with modules of kernels in it, or the import name of
     an installed one. With OTHER, show what changed from WHAT to OTHER. Nothing is imported, and no GPU is
     needed.
+
+    Of several modules, those that are damaged are left out and told of, and the exit code is 1.
     """
     from cuda_ext.cli.inspect.reading import read_contents
 
@@ -48,6 +56,10 @@ def inspect(what: str, other: str | None, as_json: bool, pattern: str | None) ->
         _show(found[0] if pattern is None else found[0].around_its_kernels(), as_json)
     else:
         _compare(found[0], found[1], as_json)
+    damaged = [message for contents in found for message in contents.damaged]
+    for message in damaged:
+        click.echo(message, err=True)
+    context.exit(1 if damaged else 0)
 
 
 def _show(contents: Contents, as_json: bool) -> None:

@@ -101,13 +101,17 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All of it: ``files`` are those that ship, by path, as large as they are there."""
+    """All of it: ``files`` are those that ship, by path, as large as they are there.
+
+    ``damaged`` tells of each module that could not be read.
+    """
 
     path: str
     kind: Kind
     size: int
     files: Mapping[str, int]
     modules: tuple[Module, ...]
+    damaged: tuple[str, ...] = ()
 
     @property
     def has_manifests(self) -> bool:

@@ -5,46 +5,83 @@ Nothing is imported: import names are followed from package to package by this i
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import posixpath
+import stat
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.output import size
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["Package", "packages_below", "packages_in_wheel", "packages_of_module"]
+__all__ = ["Package", "packages_below", "packages_in_wheel", "packages_of_module", "read_file"]
+
+# Far more than compiled code has; it is read into memory as a whole.
+_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A directory of files with a manifest. ``size`` tells how large a file is as it lies there."""
+    """A directory of files with a manifest. ``size`` tells how large a file is as it lies there.
+
+    Both raise :class:`OSError`, and :class:`Failure` for what is damaged or no file.
+    """
 
     place: str
     read: Callable[[str], bytes]
     size: Callable[[str], int]
 
 
+def read_file(path: Path) -> bytes:
+    """What is in the file at `path`, once it is known to be one, and to have an end.
+
+    Raises :class:`OSError`, and :class:`Failure` for what is not read.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise Failure(f"{path}: is neither a file nor a directory; name one of them")
+    if status.st_size > _MOST:
+        raise Failure(
+            f"{path}: is of {size(status.st_size)}, and no more than {size(_MOST)} are read; compiled code "
+            "is smaller: name the file that has it"
+        )
+    return path.read_bytes()
+
+
 def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
     """Those in an open wheel, where files are compressed."""
+
+    def read(path: str) -> bytes:
+        try:
+            return wheel.read(path)
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "is not in the wheel", path) from None
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise Failure(
+                f"{wheel.filename}: {path}: cannot be read: {error}; build or download it again"
+            ) from None
 
     def package(place: str) -> Package:
         return Package(
             place,
-            lambda name: wheel.read(posixpath.join(place, name)),
+            lambda name: read(posixpath.join(place, name)),
             lambda name: wheel.getinfo(posixpath.join(place, name)).compress_size,
         )
 
     for name in sorted(wheel.namelist()):
         place, _, file = name.rpartition("/")
-        if file == FILE_NAME and _is_ours(wheel.read(name)):
-            yield package(place)
+        if file == FILE_NAME and _is_ours((found := package(place)).read):
+            yield found
 
 
 def packages_below(directory: Path) -> Iterator[Package]:
@@ -53,13 +90,13 @@ def packages_below(directory: Path) -> Iterator[Package]:
     def package(place: Path) -> Package:
         return Package(
             place.relative_to(directory).as_posix(),
-            lambda name: (place / name).read_bytes(),
+            lambda name: read_file(place / name),
             lambda name: (place / name).stat().st_size,
         )
 
     for parent, below, files in os.walk(directory):
-        if FILE_NAME in files and _is_ours(Path(parent, FILE_NAME).read_bytes()):
-            yield package(Path(parent))
+        if FILE_NAME in files and _is_ours((found := package(Path(parent))).read):
+            yield found
             below.clear()
         below[:] = sorted(name for name in below if not name.startswith((".", "__pycache__")))
 
@@ -81,7 +118,8 @@ def packages_of_module(name: str) -> Iterator[Package]:
             return content
 
         try:
-            found = spec.submodule_search_locations is not None and _is_ours(read(FILE_NAME))
+            read(FILE_NAME)
+            found = spec.submodule_search_locations is not None and _is_ours(read)
         except (AttributeError, OSError):  # another kind of module, or an ordinary package
             found = False
         if found:
@@ -111,12 +149,13 @@ def _spec(name: str) -> ModuleSpec | None:
     return None
 
 
-def _is_ours(manifest: bytes) -> bool:
-    """Whether it is a manifest of kernels: others have files of that name too."""
-    try:
-        match json.loads(manifest):
+def _is_ours(read: Callable[[str], bytes]) -> bool:
+    """Whether what lies there is a module of kernels, be it damaged; others have manifests too."""
+    with suppress(OSError, Failure, ValueError, RecursionError):
+        match json.loads(read(FILE_NAME)):
             case {"schema": int(), "module": str(), "units": list()}:
                 return True
-    except (ValueError, RecursionError):
-        pass
-    return False
+    try:  # the package that a build has generated tells, too
+        return b"cuda_ext.runtime.module" in read("__init__.py")
+    except (OSError, Failure):
+        return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,14 @@ from cuda_ext import manifest as manifest_file
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.inspect.contents import Contents, Kernel, KernelImage, Kind, Module, Unit
 from cuda_ext.cli.inspect.images import ReadImage, format_of, read_images
-from cuda_ext.cli.inspect.places import Package, packages_below, packages_in_wheel, packages_of_module
+from cuda_ext.cli.inspect.places import (
+    Package,
+    packages_below,
+    packages_in_wheel,
+    packages_of_module,
+    read_file,
+)
+from cuda_ext.errors import ManifestError
 from cuda_ext.manifest import FILE_NAME, Image, Manifest, Symbol
 
 __all__ = ["read_contents"]
@@ -38,14 +44,13 @@ def read_contents(name: str) -> Contents:
 
 
 def _of_file(name: str, path: Path) -> Contents:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise Failure(f"{name}: there is no such file or directory") from None
-    if zipfile.is_zipfile(path):
+    if not path.exists():
+        raise Failure(f"{name}: there is no such file or directory; correct the path")
+    if path.is_file() and zipfile.is_zipfile(path):
         return _of_wheel(name, path)
-    if name.endswith(".whl"):
+    if path.is_file() and name.endswith(".whl"):
         raise Failure(f"{name}: is no wheel, or a damaged one; build or download it again")
+    data = read_file(path)
     kind = _KINDS.get(format_of(data) or "")
     if kind is None:
         raise Failure(
@@ -59,31 +64,47 @@ def _of_wheel(name: str, path: Path) -> Contents:
     try:
         with zipfile.ZipFile(path) as wheel:
             files = {info.filename: info.compress_size for info in wheel.infolist() if not info.is_dir()}
-            modules = _modules(name, packages_in_wheel(wheel))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            modules, damaged = _modules(name, packages_in_wheel(wheel))
+    except (zipfile.BadZipFile, NotImplementedError) as error:
         raise Failure(f"{name}: cannot be read: {error}; build or download it again") from None
-    return Contents(name, "wheel", path.stat().st_size, files, tuple(module for module, _ in modules))
+    return Contents(
+        name, "wheel", path.stat().st_size, files, tuple(module for module, _ in modules), damaged
+    )
 
 
 def _of_packages(name: str, kind: Kind, packages: Iterable[Package]) -> Contents:
-    modules = _modules(name, packages)
+    modules, damaged = _modules(name, packages)
     files = {
         file if module.place == "." else f"{module.place}/{file}": size
         for module, sizes in modules
         for file, size in sizes.items()
     }
-    return Contents(name, kind, sum(files.values()), files, tuple(module for module, _ in modules))
+    return Contents(name, kind, sum(files.values()), files, tuple(module for module, _ in modules), damaged)
 
 
-def _modules(name: str, packages: Iterable[Package]) -> Sequence[tuple[Module, Mapping[str, int]]]:
-    """The modules in what is called `name`, each with its files and their sizes."""
-    modules = [_module(name, package) for package in packages]
+def _modules(
+    name: str, packages: Iterable[Package]
+) -> tuple[Sequence[tuple[Module, Mapping[str, int]]], tuple[str, ...]]:
+    """The modules in what is called `name`, each with its files and their sizes, and what is damaged.
+
+    Raises :class:`Failure` if there is none that is whole.
+    """
+    modules, damaged = [], []
+    for package in packages:
+        try:
+            modules.append(_module(name, package))
+        except (Failure, ManifestError) as error:
+            damaged.append(str(error))
+        except OSError as error:
+            damaged.append(f"{name}: {package.place}: cannot be read: {error}; look at its rights")
+    if damaged and not modules:
+        raise Failure("\n".join(damaged))
     if not modules:
         raise Failure(
             f"{name}: holds no module of kernels; name what a build with [tool.cuda_ext], or cuda_ext.save, "
             "has made"
         )
-    return modules
+    return modules, tuple(damaged)
 
 
 def _module(name: str, package: Package) -> tuple[Module, Mapping[str, int]]:

@@ -509,7 +509,8 @@ inline Result<KernelOfModule*> LoadedModule::instantiate(std::string_view expres
     instantiations_ = std::move(made);
     return &instantiations_->kernel;
   }
-  return failure(ErrorKind::kernel_not_found, {data_.name, ": ", expression, " is no kernel"});
+  return failure(ErrorKind::kernel_not_found,
+                 {data_.name, ": ", expression, " is no kernel; name a __global__ function"});
 }
 
 // Has compiled what is asked for, unless that was done before. Nobody who asks for anything else waits.

@@ -136,7 +136,7 @@ def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dic
     table: dict[str, Any] = {}
     for keyword, values in group.items():
         if keyword not in _KEYS:
-            raise ConfigError(f"{where}: {keyword} belongs before {_OVERRIDE}")
+            raise ConfigError(f"{where}: {keyword} belongs before {_OVERRIDE}; move it there")
         key = _KEYS[keyword]
         table[key] = _value(key, values, f"{where}.{key}", paths)
     return table
@@ -184,7 +184,7 @@ def _toml(text: str, where: str, before: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(before + text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: {text!r} is not written as in TOML: {error}") from None
+        raise ConfigError(f"{where}: {text!r} is not written as in TOML: {error}; correct that") from None
 
 
 @dataclass(frozen=True, slots=True)

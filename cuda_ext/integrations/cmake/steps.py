@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +20,18 @@ import cuda_ext
 from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
 from cuda_ext.build.depfile import depfile as rule
 from cuda_ext.build.files import check_overrides, find_headers, include_directories
+from cuda_ext.build.layout import remove_others
 from cuda_ext.build.plan import Sources
 from cuda_ext.build.project import Project
 from cuda_ext.compiler.architectures import GROUPS, Architecture, from_cmake
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.integrations.cmake.arguments import in_cmake, parse_arguments
-from cuda_ext.manifest import FILE_NAME
 from cuda_ext.replace import replace_file
 
 __all__ = ["main"]
 
 _FROZEN = "module.json"
 _CACHE = "cache"  # of this build alone, where the user has none
-_TRUE = {"1", "ON", "YES", "TRUE", "Y"}  # in CMake
 _SEPARATOR = "\x1f"  # before each argument
 
 
@@ -139,8 +137,8 @@ def _configure(
 ) -> None:
     """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know.
 
-    With `exported`, which is ``CMAKE_EXPORT_COMPILE_COMMANDS``, editors are told too. `version` is that of
-    the package which CMake found, and whose steps it will run.
+    Where `exported` is ``ON``, editors are told too; what keeps them from that does not keep anybody from
+    building. `version` is that of the package which CMake found, and whose steps it will run.
     """
     if version not in ("", cuda_ext.__version__):
         raise ConfigError(
@@ -190,11 +188,15 @@ def _configure(
     text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in told.items())
     replace_file(directory / "module.cmake", text.encode())
     replace_file(directory / _FROZEN, json.dumps(dataclasses.asdict(module), indent=1).encode())
-    if exported.upper() in _TRUE:
+    if exported == "ON":
         from cuda_ext.build import compile_commands as editors
 
-        commands = editors.compile_commands(module.project(), module.environ())
-        editors.write(directory / editors.FILE_NAME, commands)
+        try:
+            commands = editors.compile_commands(module.project(), module.environ())
+        except ToolchainError as error:
+            _show(f"{where}: {editors.FILE_NAME} is not written: {error}")
+        else:
+            editors.write(directory / editors.FILE_NAME, commands)
 
 
 def _check_spelling(config: ModuleConfig, sources: Iterable[str]) -> None:
@@ -232,22 +234,20 @@ def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None
     project = module.project()
     (package,) = build(project, module.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = directory / "python" / Path(*package.name.split("."))
+    remove_others(directory / "python", [place])
     package.write(place)
     made = cpp.render(package, project.modules[0].settings.include_dirs, place, module.embed)
     for name, content in made.files.items():
         replace_file(directory / name, content)
-    _remove_others(directory, directory / made.header, place)
+    _remove_other_headers(directory / "include", directory / made.header)
     _finish(stamp, depfile, (str(project.root / name) for name in project.source_files()))
 
 
-def _remove_others(directory: Path, header: Path, package: Path) -> None:
+def _remove_other_headers(directory: Path, header: Path) -> None:
     """Remove what was generated when the module had another name, so that nobody includes it."""
-    for other in (directory / "include").rglob("*.h"):
+    for other in directory.rglob("*.h"):
         if other != header:
             other.unlink()
-    for other in list((directory / "python").rglob(FILE_NAME)):
-        if other.parent != package:
-            shutil.rmtree(other.parent)
 
 
 def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:

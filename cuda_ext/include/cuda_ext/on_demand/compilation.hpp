@@ -85,7 +85,7 @@ class Compilation {
     const auto newer = std::upper_bound(all.begin(), all.end(), capability);
     if (newer == all.begin()) {
       return failure(ErrorKind::compilation, {"nvrtc ", nvrtc_.version, " cannot compile for sm_", capability,
-                                              ": it begins with sm_", all.front()});
+                                              ": it begins with sm_", all.front(), "; older GPUs take an older CUDA"});
     }
     target_ = std::to_string(newer[-1]);
     is_ptx_ = newer[-1] / 10 != capability / 10;
