@@ -41,7 +41,7 @@ _PROGRAM = Path(__file__).with_name("docs_program.py")
 _SCRIPTS = ("cuda-ext", "dask", "mypy", "pytest", "validate-pyproject")
 # Packages that a page may use, and that tests need not have.
 _OPTIONAL = ("cupy", "torch")
-_QUIET = {"PYTHONUTF8": "1", "COLUMNS": "100", "UV_NO_WRAP": "1", "NO_COLOR": "1"}
+_QUIET = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "COLUMNS": "100", "UV_NO_WRAP": "1", "NO_COLOR": "1"}
 
 
 class Missing(Exception):

@@ -535,11 +535,18 @@ def test_a_damaged_module_does_not_hide_others(old: Built, tmp_path: Path) -> No
                 archive.write(path, path.relative_to(tmp_path).as_posix())
         for path in (tmp_path / "whole/sources").rglob("*.*"):
             archive.write(path, path.relative_to(tmp_path).as_posix())
-    for named in (tmp_path, wheel):
+    cut = tmp_path.parent / "cut.whl"  # the same, of which one file's content is not what its sum tells
+    content = bytearray(wheel.read_bytes())
+    with zipfile.ZipFile(wheel) as archive:
+        start = archive.getinfo("broken/manifest.json").header_offset + 30 + len("broken/manifest.json")
+    content[start] ^= 1
+    cut.write_bytes(content)
+    damage = "manifest.json: cannot be read: Bad CRC-32"
+    for named, told in ((tmp_path, ": broken: "), (wheel, ": broken: "), (cut, f": broken/{damage}")):
         done = CliRunner().invoke(commands, ["inspect", str(named), "--json"])
         assert done.exit_code == 1
         assert [module["place"] for module in json.loads(done.stdout)["modules"]] == ["whole"]
-        assert done.stderr.startswith(f"{named}: broken: manifest.json: not a manifest: ")
+        assert done.stderr.startswith(f"{named}{told}")
 
 
 def test_a_damaged_module_is_told_by_its_import_name(

@@ -7,14 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cuda_ext.compiler import ptx as ptx_text
 from cuda_ext.compiler.architectures import Architecture
+from cuda_ext.compiler.bindings import binding
 from cuda_ext.compiler.cubin import read_cubin
 from cuda_ext.compiler.nvrtc import Nvrtc
-from cuda_ext.errors import CompilationError
+from cuda_ext.errors import CompilationError, ToolchainError
 from tests.device_code import KERNEL, image, nvrtc, ptx, survey, unit
 
 ROOT = Path(__file__).parent.parent
@@ -419,6 +421,17 @@ def test_a_missing_nvrtc_is_told_with_the_remedy():
     )
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert re.fullmatch(r'NVRTC cannot be loaded \(.*\); install it with "cuda-ext\[cu13\]".*\n', run.stdout)
+
+
+def test_the_names_of_a_missing_library_are_told_once(monkeypatch):
+    def refuse():
+        raise RuntimeError(
+            'Failure finding "libnvrtc.so.13": No such file: libnvrtc.so.13, No such file: lib'
+        )
+
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", SimpleNamespace(nvrtcVersion=refuse))
+    with pytest.raises(ToolchainError, match=r'loaded \(Failure finding "libnvrtc\.so\.13"\); install it'):
+        binding.__wrapped__("nvrtc")
 
 
 @pytest.mark.parametrize("what", ["a file", "open to all", "a name too long"])

@@ -11,6 +11,7 @@ import pytest
 
 from cuda_ext.build.generate import Package
 from cuda_ext.errors import BuildError
+from cuda_ext.replace import replace_file
 from tests.disks import mounted, needs_mount
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals, links and mounts are those of Unix")
@@ -297,3 +298,11 @@ def test_there_is_always_a_package_while_it_is_written_anew(tmp_path: Path) -> N
     finally:
         writer.kill()
         writer.communicate()
+
+
+def test_a_file_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError) as raised:
+        replace_file(tmp_path / "taken", b"content")
+    assert (raised.value.filename, raised.value.filename2) == (str(tmp_path / "taken"), None)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

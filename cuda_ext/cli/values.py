@@ -14,10 +14,10 @@ from click.shell_completion import CompletionItem
 __all__ = ["DIRECTORY", "FILE", "NEW_DIRECTORY", "TEXT"]
 
 
-class _NotEmpty(click.ParamType):
+class _NotEmpty(click.ParamType):  # type: ignore[type-arg] # it takes none before click 8.4
     """What ``kind`` takes, but for the empty string."""
 
-    def __init__(self, kind: click.ParamType) -> None:
+    def __init__(self, kind: click.ParamType[Any]) -> None:
         self.kind = kind
         self.name = kind.name
 

@@ -50,12 +50,16 @@ def read_file(path: Path) -> bytes:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise Failure(f"{path}: is neither a file nor a directory; name one of them")
-    if status.st_size > _MOST:
-        raise Failure(
-            f"{path}: is of {size(status.st_size)}, and no more than {size(_MOST)} are read; compiled code "
-            "is smaller: name the file that has it"
-        )
+    _check_size(str(path), status.st_size)
     return path.read_bytes()
+
+
+def _check_size(path: str, count: int) -> None:
+    if count > _MOST:
+        raise Failure(
+            f"{path}: is of {size(count)}, and no more than {size(_MOST)} are read; compiled code is "
+            "smaller: name the file that has it"
+        )
 
 
 def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
@@ -63,6 +67,7 @@ def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
 
     def read(path: str) -> bytes:
         try:
+            _check_size(f"{wheel.filename}: {path}", wheel.getinfo(path).file_size)
             return wheel.read(path)
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "is not in the wheel", path) from None
