@@ -29,9 +29,7 @@ def main(arguments: list[str]) -> int:
     step("pytest")
     # Most tests start Python, which then need not compile our modules each time.
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(WORK / "bytecode")}
-    if environment.run(
-        "-m", "pytest", "--numprocesses", "auto", "--dist", "loadgroup", *arguments, **bytecode
-    ):
+    if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode):
         failed.append("pytest")
     if failed:
         print(f"failed: {', '.join(failed)}")

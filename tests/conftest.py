@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,19 +16,27 @@ pytest_plugins = [
     "tests.packages_fixtures",
 ]
 
-# What takes seconds to make, once per process that needs it.
-MADE_ONCE = (
-    *("cuda_ext_wheel", "built", "built_once", "examples", "installed", "library", "on_demand", "printed"),
+# Files whose tests share what takes seconds to make: environments, programs, builds. Those in one
+# tuple share it with each other.
+TOGETHER = (
+    ("cli_init", "editable_rebuild", "example", "hatchling", "setuptools"),
+    ("cmake_examples", "meson"),
+    *(("cache",), ("cmake_install",), ("cmake_jit_sources",), ("compile_commands",), ("cpp_loader",)),
+    *(("cpp_on_demand",), ("docs",), ("incremental",), ("loader_images",), ("stubs",)),
 )
+GROUPS = {f"tests/test_{name}.py": number for number, names in enumerate(TOGETHER) for name in names}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Tests with the same costly fixture run in one process."""
-    for item in items:
-        costly = [name for name in MADE_ONCE if name in getattr(item, "fixturenames", ())]
-        if costly and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(costly[0]))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each group of files runs in one process, the largest first; other tests run where there is time."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class InGroups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return str(GROUPS.get(nodeid.partition("::")[0], nodeid))
+
+    return InGroups(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -138,10 +138,7 @@ def module_project(root: Path) -> Project:
 
 # --------------------------------------------------------------------------------------- what clangd says
 
-one_clangd = pytest.mark.xdist_group("clangd")
 
-
-@one_clangd
 @pytest.mark.network
 def test_clangd_reports_no_error_on_the_example(clangd: Path, tmp_path: Path) -> None:
     root = shutil.copytree(EXAMPLE, tmp_path / "example")
@@ -151,7 +148,6 @@ def test_clangd_reports_no_error_on_the_example(clangd: Path, tmp_path: Path) ->
     assert errors(clangd, files) == []
 
 
-@one_clangd
 @pytest.mark.network
 @pytest.mark.parametrize("name", ["headers", "späße und mehr"])
 def test_headers_are_understood_like_the_source_that_includes_them(
@@ -162,7 +158,6 @@ def test_headers_are_understood_like_the_source_that_includes_them(
     assert errors(clangd, (f for f in device_files(root) if f.name != "unused.cuh")) == []
 
 
-@one_clangd
 @pytest.mark.network
 def test_modules_of_cmake_are_understood(clangd: Path, tmp_path: Path) -> None:
     root = shutil.copytree(CHECKOUT / "examples" / "scikit_build_core", tmp_path / "example")
@@ -171,7 +166,6 @@ def test_modules_of_cmake_are_understood(clangd: Path, tmp_path: Path) -> None:
     assert errors(clangd, device_files(root / "device")) == []
 
 
-@one_clangd
 @pytest.mark.network
 def test_clangd_knows_what_nvrtc_has_built_in_and_its_libraries(clangd: Path, tmp_path: Path) -> None:
     root = write_project(tmp_path / "p", KERNELS, {"device/built_in.cu": BUILT_IN})
@@ -181,7 +175,6 @@ def test_clangd_knows_what_nvrtc_has_built_in_and_its_libraries(clangd: Path, tm
     assert errors(clangd, device_files(root)) == []
 
 
-@one_clangd
 @pytest.mark.network
 def test_clangd_reports_what_the_build_would(clangd: Path, tmp_path: Path) -> None:
     broken = """
@@ -209,7 +202,6 @@ __global__ void fill(float* x) {
     assert sorted({int(error.split(":")[1]) for error in found}) == [7, 8, 9, 10, 11]
 
 
-@one_clangd
 @pytest.mark.network
 def test_clangd_sees_macros_and_headers_as_the_build_does(clangd: Path, tmp_path: Path) -> None:
     source = """
@@ -239,7 +231,6 @@ std = "c++20"
     assert errors(clangd, [root / "device/f.cu"]) == []
 
 
-@one_clangd
 @pytest.mark.network
 @pytest.mark.host_compiler
 def test_with_nvcc_clangd_sees_the_headers_of_the_host(clangd: Path, tmp_path: Path) -> None:

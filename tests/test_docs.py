@@ -41,7 +41,6 @@ LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "meson", "pycon", "python",
 WITH_A_NAME = {"c", "cpp", "meson", "yaml"}  # of which no part stands alone
 
 # What is made once is made in one process, the wheel of this checkout in that of all tests that take it.
-in_one_process = pytest.mark.xdist_group("docs")
 
 
 @pytest.fixture(scope="session")
@@ -77,14 +76,12 @@ def told(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Calla
     return told
 
 
-@in_one_process
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("page", TOLD)
 def test_what_a_page_says_is_so(page: str, told: Callable[[str], list[str]]) -> None:
     told(page)
 
 
-@in_one_process
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("page", TOLD)
 def test_no_block_of_a_page_is_left_out(page: str, told: Callable[[str], list[str]]) -> None:
@@ -162,7 +159,6 @@ def test_blocks_of_the_readme_are_all_run() -> None:
     assert kinds == {"console": 2, "cuda": 1, "toml": 1, "python": 1}
 
 
-@in_one_process
 @pytest.mark.host_compiler
 def test_what_the_readme_says_is_so(driver: Path | None, tmp_path: Path) -> None:
     start, source, table, launches, scripts = map(_named, read_blocks(README))
@@ -303,7 +299,6 @@ def _pages(site: Path) -> Iterator[tuple[Path, _Page]]:
         yield file, _Page(file.read_text(encoding="utf-8"))
 
 
-@in_one_process
 def test_the_site_has_every_page(site: Path) -> None:
     pages = {*PAGES, *(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.rst"))}
     assert {Path(page).with_suffix(".html").as_posix() for page in pages} <= {
@@ -311,7 +306,6 @@ def test_the_site_has_every_page(site: Path) -> None:
     }
 
 
-@in_one_process
 def test_links_within_the_site_lead_somewhere(site: Path) -> None:
     pages = dict(_pages(site))
     for file, page in pages.items():
@@ -325,7 +319,6 @@ def test_links_within_the_site_lead_somewhere(site: Path) -> None:
                 assert unquote(parts.fragment) in pages[target].anchors, f"{file.relative_to(site)}: {link}"
 
 
-@in_one_process
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     for file, page in _pages(site):
         for resource in page.loads:
@@ -334,7 +327,6 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"@import|url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
 
 
-@in_one_process
 def test_all_commands_and_errors_have_an_entry(site: Path) -> None:
     from cuda_ext.cli.commands import commands
     from cuda_ext.errors import __all__ as errors

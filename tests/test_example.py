@@ -22,7 +22,7 @@ PROJECTS = {
 }
 EVERYWHERE = {
     "nvrtc": {"sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"},
-    "nvcc": {"sm_75", "sm_120", "compute_120"},
+    "nvcc": {"sm_120", "compute_120"},
 }
 UNITS = ("axpy", "clamp", "gemm", "histogram", "reduce", "scan", "softmax", "stencil")
 

@@ -129,8 +129,6 @@ def server(made: Package, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield server
 
 
-one_server = pytest.mark.xdist_group("language_server")
-
 AXPY = "axpy<float>(int n, float a, const float* x, float* y)"
 SHOWN = {
     "kernels.axpy": f"""(variable) axpy: _axpy
@@ -177,18 +175,15 @@ Built ahead::
 }
 
 
-@one_server
 @pytest.mark.parametrize("line", SHOWN)
 def test_an_editor_shows_what_a_name_is_in_cpp(server: LanguageServer, line: str) -> None:
     assert server.hover(line) == SHOWN[line]
 
 
-@one_server
 def test_an_editor_tells_instantiations_apart(server: LanguageServer) -> None:
     assert "_axpy_float" in server.hover('chosen = kernels.axpy["float"]', "chosen")
 
 
-@one_server
 @pytest.mark.parametrize(
     ("line", "at", "signature", "parameter"),
     [

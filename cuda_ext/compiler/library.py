@@ -204,7 +204,7 @@ def _compiled(
     """
     compilations = [UnitJob("compile", unit, a) for a in architectures]
     # For newer GPUs, the tool chain's headers have variables that they do not have for older ones.
-    newest = max(architectures)
+    newest = max(architectures, key=lambda architecture: (architecture.number, architecture.suffix))
     surveys = [UnitJob("survey", unit, newest)]
     *compiled, surveyed = yield [*compilations, *surveys]
     images = _images(compilations, compiled)
