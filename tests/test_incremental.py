@@ -127,7 +127,8 @@ def test_a_project_in_another_place_with_other_times_compiles_nothing(project: P
         ("include/deep.cuh", everything_of(*SHARING)),
         ("include/before.cuh", everything_of(*UNITS)),
         ("include/unread.cuh", set()),
-        ("include/only_90.cuh", {"device/arch.cu sm_90"}),
+        # The newest architecture tells the names.
+        ("include/only_90.cuh", everything_of("arch", architectures="sm_90 names")),
         ("device/a.cu", everything_of("a")),
         ("device/alone.cu", everything_of("alone")),
         # A header that nobody could read.
@@ -159,14 +160,18 @@ def test_an_edit_that_is_taken_back_is_found_again(project: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ('"sm_80", "sm_90"', '"sm_80", "sm_90", "sm_100"', everything_of(*UNITS, architectures="sm_100")),
+        (
+            '"sm_80", "sm_90"',
+            '"sm_80", "sm_90", "sm_100"',
+            everything_of(*UNITS, architectures="sm_100 names"),
+        ),
         (
             '"sm_80", "sm_90"',
             '"sm_80", "sm_90", "compute_90"',
             everything_of(*UNITS, architectures="compute_90"),
         ),
         ('"sm_80", "sm_90"', '"sm_90", "sm_80"', set()),
-        ('"sm_80", "sm_90"', '"sm_80"', set()),
+        ('"sm_80", "sm_90"', '"sm_80"', everything_of(*UNITS, architectures="names")),
         ('"scale<float>"', '"scale<float>", "scale<double>"', everything_of("scale")),
         ("instantiate", 'compress = "none"\ninstantiate', set()),
         ("instantiate", 'emit = "cubin"\ninstantiate', set()),
