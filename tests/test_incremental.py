@@ -429,4 +429,4 @@ def test_nvcc_compiles_what_reads_what_has_changed(own_cache: None, tmp_path: Pa
         )
         assert compiled(root) == ALL, directory
     (root / "pyproject.toml").write_text(table.replace('"sm_90"', '"sm_90", "sm_100"'))
-    assert compiled(root) == everything_of("u", "alone", architectures="sm_100")
+    assert compiled(root) == everything_of("u", "alone", architectures="sm_100 names")
