@@ -15,7 +15,12 @@ WORK = ROOT / ".test"
 def main(arguments: list[str]) -> int:
     step("preparing the environment")
     environment = Environment(WORK / "venv", reuse=True)
-    environment.pip("install", "--editable", f"{ROOT}[cu13,nvcc-cu13,test]")
+    environment.pip("install", "uv")  # which installs the rest in a fraction of the time
+    what = ("--editable", f"{ROOT}[cu13,nvcc-cu13,test]")
+    if status := environment.run(
+        "-m", "uv", "pip", "install", "--quiet", "--python", environment.python, *what
+    ):
+        return status
     checks = {
         "ruff check": ("ruff", "check", "."),
         "ruff format": ("ruff", "format", "--check", "."),

@@ -113,7 +113,13 @@ def environment_with(
     return environment_with
 
 
-@pytest.fixture(scope="session", params=SETUPTOOLS.values(), ids=list(SETUPTOOLS))
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(SETUPTOOLS["current"], id="current"),
+        pytest.param(SETUPTOOLS["oldest"], id="oldest", marks=pytest.mark.slow),
+    ],
+)
 def environment(request: pytest.FixtureRequest, environment_with: Callable[..., Environment]) -> Environment:
     """An environment with the current setuptools, and one with the oldest."""
     return environment_with(request.param)

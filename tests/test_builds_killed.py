@@ -199,6 +199,7 @@ def test_a_signal_ends_all_of_a_build(
     assert list(place.cache.glob("objects/tmp/*")) == []
 
 
+@pytest.mark.slow
 def test_a_build_that_was_interrupted_goes_on_where_it_was(
     tmp_path: Path, reaped: list[subprocess.Popen[str]]
 ) -> None:
@@ -256,6 +257,7 @@ def place_changed(place: Place, text: str) -> Place:
 
 
 @pytest.mark.parametrize("separate", [False, True], ids=["one place", "places of their own"])
+@pytest.mark.slow
 def test_eight_builds_of_one_tree(
     tmp_path: Path, reaped: list[subprocess.Popen[str]], separate: bool
 ) -> None:

@@ -90,6 +90,7 @@ def test_what_is_written_installs_and_passes_its_tests(
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_the_workflow_passes(cuda_ext_wheel: Path, tmp_path: Path) -> None:
     project = init(tmp_path / "my-project", "--backend", "hatchling")
     environment = Environment.make(tmp_path / "environment", "pip")

@@ -465,6 +465,7 @@ def cmake_of(version: str, place: Path) -> str:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_the_oldest_cmake_builds_all_the_same(project: CMakeProject, tmp_path: Path) -> None:
     project.cmake, project.generator = cmake_of("3.24", tmp_path), "Ninja Multi-Config"
     release = ("--config", "Release")

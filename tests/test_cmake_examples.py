@@ -186,6 +186,7 @@ def test_errors_in_cpp_are_exceptions(extension: Extension) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_it_can_be_installed_editable(extension: Extension, tmp_path: Path) -> None:
     project = shutil.copytree(extension.session.project, tmp_path / "project")
     session = Session.start(project, tmp_path, *TOOLS)
@@ -202,6 +203,7 @@ def check_application(printed: str) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_the_application_is_built_as_its_readme_says(examples: Path, tmp_path: Path) -> None:
     if not shutil.which("cmake") or not shutil.which("make"):
         pytest.skip("takes CMake and Make")

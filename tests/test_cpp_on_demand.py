@@ -227,6 +227,7 @@ def test_records_are_those_of_python(cache_of_cpp: Path, cache_of_python: Path) 
 
 
 @pytest.mark.parametrize("capability", [121, 130])
+@pytest.mark.slow
 def test_records_for_other_gpus_are_those_of_python(
     on_demand: OnDemand, tmp_path: Path, capability: int
 ) -> None:
@@ -448,6 +449,7 @@ def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_pa
     assert list(objects.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_damaged_records_are_made_again(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
     cache = shutil.copytree(cache_of_cpp, tmp_path / "cache")
     expected = entries(cache)
@@ -464,6 +466,7 @@ def test_the_cache_is_kept_within_its_bound(on_demand: OnDemand, tmp_path: Path)
     assert len(entries(cache)) == 1
 
 
+@pytest.mark.slow
 def test_damaged_bytes_do_no_harm(tmp_path: Path) -> None:
     source = unit(TYPES, "ns::fill<double, 256>", name="unit.cu", raw=("-G",))
     (tmp_path / "cubin").write_bytes(image(source).data)
@@ -482,6 +485,7 @@ def test_damaged_bytes_do_no_harm(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
     """With everything in the cache, so that NVRTC, which no sanitizer knows, has nothing to do."""
     directory = on_demand.program.with_name("cpp")
@@ -508,6 +512,7 @@ def test_projects_without_exceptions(on_demand: OnDemand, standard: str) -> None
     compiled(f"-std={standard}", "-fno-exceptions", "-fno-rtti", *where, "-fsyntax-only", *sources)
 
 
+@pytest.mark.slow
 def test_generated_sources_show_nothing_and_run_nothing(on_demand: OnDemand, tmp_path: Path) -> None:
     directory = on_demand.program.with_name("cpp")
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"

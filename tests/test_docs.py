@@ -92,6 +92,7 @@ def test_no_block_of_a_page_is_left_out(page: str, told: Callable[[str], list[st
 @pytest.mark.network
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("page", FROM_NOTHING)
+@pytest.mark.slow
 def test_it_is_so_in_a_new_environment(
     page: str, driver: Path | None, cuda_ext_wheel: Path, tmp_path: Path
 ) -> None:

@@ -384,6 +384,7 @@ def rebuilding(package: Path) -> Path:
 SRC_LAYOUT = "from src_layout import kernels; print(*dir(kernels), kernels.__file__)"
 
 
+@pytest.mark.slow
 def test_a_strict_install_rebuilds_and_nothing_of_that_ships(
     current_environment: Environment, package_src_layout: Path, tmp_path: Path
 ) -> None:
@@ -404,6 +405,7 @@ def test_a_strict_install_rebuilds_and_nothing_of_that_ships(
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_it_works_after_an_isolated_build_whose_environment_is_gone(
     cuda_ext_wheel: Path, bare_environment: Environment, package_src_layout: Path, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def test_importing_it_loads_nothing_heavy(installed: Path, builder: Environment)
     assert not {"cuda", "dataclasses", "json", "numpy"}.intersection(loaded)
 
 
+@pytest.mark.slow
 def test_two_directories_give_the_same_wheel(
     environment_with: Callable[..., Environment], tmp_path: Path
 ) -> None:

@@ -405,6 +405,7 @@ def test_a_header_of_others_that_changes_while_it_is_compiled(own_cache: None, t
 
 
 @pytest.mark.host_compiler
+@pytest.mark.slow
 def test_nvcc_compiles_what_reads_what_has_changed(own_cache: None, tmp_path: Path) -> None:
     written(tmp_path / "lib/x y$z.h", "#define V 1\n")
     source = '#include <x y$z.h>\n#include "own.cuh"\n#if 0\n#include "unread.cuh"\n#endif\n'

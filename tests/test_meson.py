@@ -56,6 +56,7 @@ def test_the_wheel_is_pure_and_has_the_bytes_of_any_other_build(
     assert {f.relative_to(kernels).as_posix(): f.read_bytes() for f in files} == package.files
 
 
+@pytest.mark.slow
 def test_an_edited_header_and_a_new_source_are_compiled_and_nothing_else_is(
     current_environment: Environment, tmp_path: Path
 ) -> None:

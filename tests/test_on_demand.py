@@ -709,6 +709,7 @@ print(store.get(key) == contents[0])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
+@pytest.mark.slow
 def test_writers_that_are_killed_leave_the_old_or_the_new(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}

@@ -424,6 +424,7 @@ def test_times_of_builds_that_compiled_different_things_carry_no_verdict():
     assert "carry no verdict" not in page(build(), build()).sections["changes"]
 
 
+@pytest.mark.slow
 def test_large_builds_make_small_pages():
     record = large(units=200, headers=700)
     assert len(record.jobs) == 1400

@@ -514,7 +514,9 @@ def isolated(cuda_ext_wheel: Path) -> dict[str, Any]:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("front_end", ["pip", "build", "uv"])
+@pytest.mark.parametrize(
+    "front_end", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("pip", "build")), "uv"]
+)
 def test_an_isolated_build(
     front_end: str, isolated: dict[str, Any], package_src_layout: Path, tmp_path: Path
 ) -> None:

@@ -266,7 +266,7 @@ def test_what_a_launch_would_refuse_is_not_explained(with_variants: WithVariants
     )
     assert run.output == [
         "ArgumentError: argument 'n': expected int, found 1.5",
-        "ArgumentError: missing: a, x",
+        "ArgumentError: missing: a, x; pass a value for each parameter",
     ]
 
 
