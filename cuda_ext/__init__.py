@@ -1,6 +1,6 @@
 """CUDA kernels in a Python package as easily as data files.
 
-Importing this package is cheap: it loads no CUDA library, no numpy, and none of its own rooms. The public
+Importing this package is cheap: it loads no CUDA library, no numpy, and none of its own modules. The public
 names are loaded when they are first used.
 """
 
@@ -22,17 +22,34 @@ __all__ = [
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cuda_ext import errors
-    from cuda_ext.runtime import compile, describe, device_scope, gpu_available, load, out, prepare, save
+    from cuda_ext.runtime.arrays.device_scope import device_scope
+    from cuda_ext.runtime.arrays.host_arrays import out
+    from cuda_ext.runtime.description import describe
+    from cuda_ext.runtime.driver.driver import gpu_available
+    from cuda_ext.runtime.jit.compile_source import compile
+    from cuda_ext.runtime.jit.preparation import prepare
+    from cuda_ext.runtime.saved import load, save
+
+_DEFINED_IN = {
+    "compile": "jit.compile_source",
+    "describe": "description",
+    "device_scope": "arrays.device_scope",
+    "gpu_available": "driver.driver",
+    "load": "saved",
+    "out": "arrays.host_arrays",
+    "prepare": "jit.preparation",
+    "save": "saved",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     if name == "errors":
         return import_module("cuda_ext.errors")
-    return getattr(import_module("cuda_ext.runtime"), name)
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"cuda_ext.runtime.{_DEFINED_IN[name]}"), name)
 
 
 def __dir__() -> list[str]:

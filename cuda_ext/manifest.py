@@ -125,7 +125,8 @@ class Candidate:
 class Variants:
     """A name that stands for the first of its candidates that can be taken. The last one is the default.
 
-    All candidates have the same parameters. :mod:`cuda_ext.conditions` says what a condition may be.
+    All candidates have the same parameters. :mod:`~cuda_ext.formats.variant_conditions` has the grammar of
+    conditions.
     """
 
     name: str
@@ -370,7 +371,7 @@ def _check_variants(variants: Variants, kernels: Sequence[Kernel], where: str) -
 
 def _fits(when: str | None, kernel: Kernel) -> bool:
     """Whether `when` is a condition on arguments that `kernel` has."""
-    from cuda_ext.conditions import ConditionError, arguments, parse
+    from cuda_ext.formats.variant_conditions import ConditionError, arguments, parse
 
     try:
         compared = arguments(parse(when)) if when is not None else None

@@ -27,11 +27,11 @@ from _environment import ROOT
 
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from cuda_ext.build import cpp  # noqa: E402
 from launching.printing import pairs_text  # noqa: E402
 
 from cuda_ext import manifest  # noqa: E402
-from cuda_ext.build import cpp  # noqa: E402
-from cuda_ext.build.generate import Package  # noqa: E402
+from cuda_ext.builder.package.generate import Package  # noqa: E402
 from cuda_ext.manifest import Image, Manifest, Unit  # noqa: E402
 
 INCLUDE = ROOT / "cuda_ext" / "include"

@@ -11,8 +11,8 @@ from _environment import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from cuda_ext.build.key_reference import as_markdown
-from cuda_ext.build.schema import as_json
+from cuda_ext.builder.config.key_reference import as_markdown
+from cuda_ext.builder.config.schema import as_json
 
 FILES = {"cuda_ext/build/schema.json": as_json, "docs/reference/configuration.md": as_markdown}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.compiler.nvrtc import Nvrtc
+from cuda_ext.toolchain.nvrtc import Nvrtc
 
 pytest_plugins = [
-    "tests.loader_fixtures",
-    "tests.packages_fixtures",
+    "tests.fixtures.loader",
+    "tests.fixtures.environments",
 ]
 
 # Files whose tests share what takes seconds to make: environments, programs, builds. Those in one

@@ -20,8 +20,8 @@ from cuda_ext.cli.values import DIRECTORY, FILE, NEW_DIRECTORY, TEXT
 from cuda_ext.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
-    from cuda_ext.build.generate import Package
-    from cuda_ext.build.project import Project
+    from cuda_ext.builder.package.generate import Package
+    from cuda_ext.builder.project import Project
 
 __all__ = ["build"]
 
@@ -78,10 +78,10 @@ def build(
     there under other names are removed. --depfile tells that tool when to run this again. The outputs in the
     depfile are then the directories of the top-level packages.
     """
-    from cuda_ext.build.account import check_overwritable
-    from cuda_ext.build.depfile import is_depfile
-    from cuda_ext.compiler.process import ending_in_order
-    from cuda_ext.replace import replace_file
+    from cuda_ext.builder.package.depfile import is_depfile
+    from cuda_ext.builder.report.account import check_overwritable
+    from cuda_ext.filesystem.atomic_directory import replace_file
+    from cuda_ext.toolchain.process import ending_in_order
 
     began = time.perf_counter()
     project = project_in(directory)
@@ -123,7 +123,7 @@ def build(
 
 def _places(project: Project, output: Path | None) -> dict[str, Path]:
     """Where each module's package goes. Raises :class:`ConfigError` for what is not there, or taken."""
-    from cuda_ext.build.layout import check_place, source_directory
+    from cuda_ext.builder.sources.layout import check_place, source_directory
 
     places = {}
     for module in project.modules:
@@ -142,8 +142,8 @@ def _built(
     project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
 ) -> list[Package]:
     """The packages, as they lie in their places."""
-    from cuda_ext.build.editable import build_editable, is_editable, recorded
-    from cuda_ext.build.layout import in_place
+    from cuda_ext.builder.package.editable import build_editable, is_editable, recorded
+    from cuda_ext.builder.sources.layout import in_place
 
     report = partial(click.echo, err=True)
     if output:
@@ -158,7 +158,7 @@ def _built(
 
 def _remove_others(project: Project, places: Mapping[str, Path], output: Path | None) -> None:
     """Take out of `output` what earlier builds left of modules that had another name."""
-    from cuda_ext.build.layout import package_places, remove_others
+    from cuda_ext.builder.sources.layout import package_places, remove_others
 
     if output is None:
         return
@@ -176,8 +176,8 @@ def _outputs(places: Mapping[str, Path], output: Path | None) -> set[Path]:
 
 def _rule(project: Project, places: Mapping[str, Path], output: Path | None) -> str:
     """What the outputs depend on, before they are made."""
-    from cuda_ext.build.depfile import depfile
-    from cuda_ext.build.inputs import TABLE, searched_directories
+    from cuda_ext.builder.package.depfile import depfile
+    from cuda_ext.builder.sources.inputs import TABLE, searched_directories
 
     inputs = {TABLE, *map(str, project.source_files()), *searched_directories(project)}
     return depfile(

@@ -40,7 +40,7 @@ def compile_commands(directory: Path, output: Path | None) -> None:
     it out of version control, and run the command again when sources are added, settings change, or the
     Python environment moves.
     """
-    from cuda_ext.build.compile_commands import compile_commands, default_place, write
+    from cuda_ext.builder.sources.compilation_database import compile_commands, default_place, write
 
     project = project_in(directory)
     place = output or default_place(project)

@@ -74,8 +74,8 @@ def targets(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def _capabilities() -> tuple[int, ...]:
-    from cuda_ext.compiler.nvrtc import Nvrtc
     from cuda_ext.errors import ToolchainError
+    from cuda_ext.toolchain.nvrtc import Nvrtc
 
     try:
         return Nvrtc().capabilities()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cuda_ext.cache.store import why_not_used
 from cuda_ext.cli import completion
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import echo_json
@@ -21,10 +22,9 @@ from cuda_ext.cli.values import TEXT
 from cuda_ext.errors import CacheWarning
 from cuda_ext.manifest import FILE_NAME
 from cuda_ext.runtime.module import KernelModule
-from cuda_ext.store import why_not_used
 
 if TYPE_CHECKING:
-    from cuda_ext.runtime.preparation import Preparation
+    from cuda_ext.runtime.jit.preparation import Preparation
 
 __all__ = ["prepare"]
 
@@ -79,7 +79,7 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
 
 
 def _prepared(kernels: KernelModule, expressions: Sequence[str], architectures: Sequence[str]) -> Preparation:
-    from cuda_ext.runtime.preparation import prepare
+    from cuda_ext.runtime.jit.preparation import prepare
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", CacheWarning)  # what is not kept is not prepared

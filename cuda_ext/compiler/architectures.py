@@ -9,78 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import total_ordering
-from typing import TYPE_CHECKING
 
+from cuda_ext.compiler.translation_unit import Described
 from cuda_ext.errors import BuildError
-from cuda_ext.manifest import ImageKind
+from cuda_ext.formats.architecture import Architecture
 
-if TYPE_CHECKING:
-    from cuda_ext.compiler.translation_unit import Described
-
-__all__ = ["GROUPS", "Architecture", "expand", "from_cmake"]
+__all__ = ["GROUPS", "expand", "from_cmake"]
 
 GROUPS = ("all", "all-major", "native")
-
-_PREFIX_OF_KIND: dict[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
-_KIND_OF_PREFIX: dict[str, ImageKind] = {p: k for k, p in _PREFIX_OF_KIND.items()}
-_SPELLING = re.compile(r"(sm|compute|lto)_(\d{2,4})([af]?)")
-
-
-@total_ordering
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
-
-    The suffix ``a`` restricts an image to exactly that GPU, ``f`` to its family. Architectures sort by
-    number, then suffix, then kind: cubins before PTX before LTO-IR.
-    """
-
-    kind: ImageKind
-    number: int
-    suffix: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Architecture:
-        """Read ``sm_90a``, ``compute_90`` or ``lto_90``; raise :class:`ValueError` otherwise."""
-        match = _SPELLING.fullmatch(text)
-        if match is None:
-            raise ValueError(text)
-        return cls(_KIND_OF_PREFIX[match[1]], int(match[2]), match[3])
-
-    def __str__(self) -> str:
-        return f"{_PREFIX_OF_KIND[self.kind]}_{self.target}"
-
-    @property
-    def target(self) -> str:
-        """The number with its suffix: ``90a``."""
-        return f"{self.number}{self.suffix}"
-
-    @property
-    def major(self) -> int:
-        return self.number // 10
-
-    def as_kind(self, kind: ImageKind) -> Architecture:
-        """The same target for another kind of image."""
-        return Architecture(kind, self.number, self.suffix)
-
-    def serves(self, other: Architecture) -> bool:
-        """Whether PTX or LTO-IR for this target can be compiled for `other`."""
-        match self.suffix:
-            case "a":
-                return self.target == other.target
-            case "f":
-                return self.major == other.major and self.number <= other.number
-            case _:
-                return self.number <= other.number
-
-    def __lt__(self, other: Architecture) -> bool:
-        return self._key < other._key
-
-    @property
-    def _key(self) -> tuple[int, str, int]:
-        return self.number, self.suffix, list(_PREFIX_OF_KIND).index(self.kind)
 
 
 def expand(
@@ -162,9 +98,7 @@ def _hint(name: str, compiler: Described) -> str:
     nearest = begun[0] if begun else min(capabilities, key=lambda n: (abs(n - int(number)), n))
     prefix = re.match(r"(sm|compute|lto)", name.lower())
     suffix = re.search(r"\d([af])$", name)
-    likely = Architecture(
-        _KIND_OF_PREFIX[prefix[1] if prefix else "sm"], nearest, suffix[1] if suffix else ""
-    )
+    likely = Architecture.parse(f"{prefix[1] if prefix else 'sm'}_{nearest}{suffix[1] if suffix else ''}")
     if not compiler.supports(likely):
         likely = Architecture(likely.kind, nearest)
     return f"did you mean '{likely}'?"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cuda_ext.compiler import ptx
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.cubin import read_cubin
-from cuda_ext.compiler.ptx import PtxParameter, PtxVariable
-from cuda_ext.compiler.trace import NO_TRACE, Trace
 from cuda_ext.compiler.translation_unit import CompiledImage
-from cuda_ext.compiler.usage import split_usage
+from cuda_ext.formats import ptx
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.ptx import PtxParameter, PtxVariable
+from cuda_ext.formats.resources import split_usage
 from cuda_ext.manifest import Parameter
+from cuda_ext.toolchain.time_trace import NO_TRACE, Trace
 
 __all__ = ["read_image"]
 

@@ -11,14 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
-from cuda_ext.compiler import ptx
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.cubin import Cubin, read_cubin, survey_of_cubin
-from cuda_ext.compiler.fatbin import read_fatbin
 from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.job import Job, LinkJob, Outcome, Product, Steps, UnitJob
-from cuda_ext.compiler.linker import LinkInput
-from cuda_ext.compiler.survey import survey_of_assembly
+from cuda_ext.compiler.jobs import Job, LinkJob, Outcome, Product, Steps, UnitJob
+from cuda_ext.compiler.signatures import survey_of_assembly
 from cuda_ext.compiler.translation_unit import (
     CompiledImage,
     Survey,
@@ -27,7 +22,12 @@ from cuda_ext.compiler.translation_unit import (
     TranslationUnit,
 )
 from cuda_ext.errors import BuildError, CompilationError, FatbinError, ToolchainError
+from cuda_ext.formats import ptx
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import Cubin, read_cubin, survey_of_cubin
+from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import ImageKind
+from cuda_ext.toolchain.nvjitlink import LinkInput
 
 __all__ = ["Library", "compile_object", "compile_unit", "gather", "link_units"]
 

@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.trace import NO_TRACE, Trace
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options, Parameter, Source
+from cuda_ext.toolchain.time_trace import NO_TRACE, Trace
 
 __all__ = [
     "CompiledImage",

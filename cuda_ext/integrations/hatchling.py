@@ -22,12 +22,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.mistakes import check_names, one_message
+from cuda_ext.integrations.exit_with_error import check_names, one_message
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder
 
-    from cuda_ext.build.project import Project
+    from cuda_ext.builder.project import Project
 
 __all__ = ["CudaExtBuildHook", "hatch_register_build_hook"]
 
@@ -73,8 +73,8 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
     @one_message()
     def clean(self, _versions: list[str]) -> None:
         """Remove the packages that in-place builds and editable installs have put into the source tree."""
-        from cuda_ext.generated import foreign
-        from cuda_ext.replace import remove_remains
+        from cuda_ext.filesystem.atomic_directory import remove_remains
+        from cuda_ext.filesystem.ownership import foreign
 
         for directory in self._generated:
             if foreign(directory) is None:
@@ -108,13 +108,13 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
     @cached_property
     def _generated(self) -> list[Path]:
         """The packages that builds of ours have made, among what would be taken from the source tree."""
-        from cuda_ext.generated import is_generated
+        from cuda_ext.filesystem.ownership import is_generated
 
         files = (Path(file.path) for file in self.build_config.builder.recurse_selected_project_files())
         return [file.parent for file in files if file.name == "__init__.py" and is_generated(file.parent)]
 
     def _project(self) -> Project:
-        from cuda_ext.build.project import Project
+        from cuda_ext.builder.project import Project
 
         for key in self.config:
             if key not in _KEYS:
@@ -138,7 +138,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     def _aside(self, project: Project) -> dict[str, str]:
         """Write the packages where nobody else looks: their files, and where they would be in the tree."""
-        from cuda_ext.compiler.process import ending_in_order
+        from cuda_ext.toolchain.process import ending_in_order
 
         self._scratch = TemporaryDirectory(prefix="cuda_ext-")
         with ending_in_order():
@@ -154,9 +154,9 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     def _in_source_tree(self, project: Project) -> None:
         """Write the packages into the source tree, which an editable install imports from."""
-        from cuda_ext.build.editable import build_editable
-        from cuda_ext.build.layout import in_place
-        from cuda_ext.compiler.process import ending_in_order
+        from cuda_ext.builder.package.editable import build_editable
+        from cuda_ext.builder.sources.layout import in_place
+        from cuda_ext.toolchain.process import ending_in_order
 
         with ending_in_order():
             packages = build_editable(project, self._source_directory, self.app.display_info)

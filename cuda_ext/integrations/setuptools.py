@@ -26,11 +26,11 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError
-from cuda_ext.integrations.mistakes import check_names, one_message
+from cuda_ext.integrations.exit_with_error import check_names, one_message
 
 if TYPE_CHECKING:
-    from cuda_ext.build.generate import Package
-    from cuda_ext.build.project import Project
+    from cuda_ext.builder.package.generate import Package
+    from cuda_ext.builder.project import Project
 
 __all__ = ["after_configuration", "before_configuration", "build_cuda"]
 
@@ -73,7 +73,7 @@ def after_configuration(command: Command, _basename: str, _file: str) -> None:
             f"{named.__module__}.{named.__qualname__}: its sub_commands leave out the kernels; "
             'begin them with *setuptools.command.build.build.sub_commands, or add ("build_cuda", None)'
         )
-    from cuda_ext.generated import is_generated
+    from cuda_ext.filesystem.ownership import is_generated
 
     # setuptools finds in the source tree what an in-place build has left there.
     names = distribution.packages or ()
@@ -114,7 +114,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     @one_message()
     def finalize_options(self) -> None:
-        from cuda_ext.build.project import Project
+        from cuda_ext.builder.project import Project
 
         self.set_undefined_options("build", ("build_lib", "build_lib"))
         self.set_undefined_options("build_ext", ("inplace", "inplace"))
@@ -128,8 +128,8 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     @one_message()
     def run(self) -> None:
         self._remove_generated()
-        from cuda_ext.build.layout import in_place
-        from cuda_ext.compiler.process import ending_in_order
+        from cuda_ext.builder.sources.layout import in_place
+        from cuda_ext.toolchain.process import ending_in_order
 
         said = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
         environ = os.environ | {name: value for name, value in said.items() if value}
@@ -146,7 +146,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     def _build(self, report: Callable[[str], None], environ: Mapping[str, str]) -> list[Package]:
         if not self.editable_mode:
             return list(self.project.build(report, environ))
-        from cuda_ext.build.editable import build_editable
+        from cuda_ext.builder.package.editable import build_editable
 
         return build_editable(self.project, partial(_source_directory, self.distribution), report, environ)
 
@@ -165,8 +165,8 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     def _remove_generated(self) -> None:
         """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""
-        from cuda_ext.generated import is_generated
-        from cuda_ext.replace import remove_remains
+        from cuda_ext.filesystem.atomic_directory import remove_remains
+        from cuda_ext.filesystem.ownership import is_generated
 
         wanted = {module.name for module in self.project.modules}
         built = Path(self.build_lib)
@@ -218,7 +218,7 @@ def _source_directory(distribution: Distribution, package: str) -> Path:
 
 def _device_directories(distribution: Distribution, table: object) -> list[str]:
     """The project's top-level directories that `table`, right or wrong, names and that hold no Python."""
-    from cuda_ext.build.config import Settings
+    from cuda_ext.builder.config.keys import Settings
 
     tops = {PurePosixPath(text).parts[:1] for text in (*Settings().sources, *_strings(table))}
     directories = [_root(distribution) / name for (name,) in filter(None, tops) if name.isidentifier()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cuda_ext.compiler.names import normalise, plain_name
+from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.manifest import Kernel, Manifest, Symbol, Variants
 
 __all__ = ["Index"]

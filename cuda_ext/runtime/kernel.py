@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 from cuda_ext import manifest
 from cuda_ext.manifest import Parameter
-from cuda_ext.runtime import debugging, specialised
-from cuda_ext.runtime.driver import Device, open_driver
-from cuda_ext.runtime.launch import Dim, LaunchOptions
-from cuda_ext.runtime.launcher import Launcher
-from cuda_ext.runtime.loaded_kernel import Attributes
-from cuda_ext.runtime.streams import Stream
+from cuda_ext.runtime.driver.driver import Device, open_driver
+from cuda_ext.runtime.driver.loaded_kernel import Attributes
+from cuda_ext.runtime.launch import debugging, specialised
+from cuda_ext.runtime.launch.configuration import Dim, LaunchOptions
+from cuda_ext.runtime.launch.launcher import Launcher
+from cuda_ext.runtime.launch.streams import Stream
 
 __all__ = ["Kernel"]
 

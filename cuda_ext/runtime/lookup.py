@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext import manifest
-from cuda_ext.compiler.names import normalise, plain_name
+from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError, ToolchainError
-from cuda_ext.runtime.driver import open_driver
-from cuda_ext.runtime.hints import did_you_mean
+from cuda_ext.runtime.driver.driver import open_driver
+from cuda_ext.runtime.driver.loaded_library import Library
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launcher import LAUNCH_KEYWORDS, Launcher
-from cuda_ext.runtime.library import Library
+from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher
 from cuda_ext.runtime.overloads import choose, types_of
+from cuda_ext.runtime.suggestions import did_you_mean
 from cuda_ext.runtime.symbol import Symbol
 
 if TYPE_CHECKING:
-    from cuda_ext.runtime.preparation import Preparation
+    from cuda_ext.runtime.jit.preparation import Preparation
 
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments", "attribute", "item", "members"]
 
@@ -228,7 +228,7 @@ class KernelTemplate:
         >>> kernels.axpy.prepare(["__half", "double"], architectures=["sm_90"])  # doctest: +SKIP
         Preparation(compiled=('axpy<__half> for sm_90', 'axpy<double> for sm_90'), known=())
         """
-        from cuda_ext.runtime.preparation import prepare_library  # few programs do
+        from cuda_ext.runtime.jit.preparation import prepare_library  # few programs do
 
         if isinstance(instantiations, str):
             raise TypeError(f'expected a list; write ["{instantiations}"]')

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuda_ext.manifest import Manifest
-    from cuda_ext.runtime.library import Library
+    from cuda_ext.runtime.driver.loaded_library import Library
 
 __all__ = ["KernelModule", "bind", "library_of", "module_from"]
 
@@ -90,7 +90,7 @@ def bind(name: str) -> None:
 
 def module_from(manifest: Manifest, read: Callable[[str], bytes]) -> KernelModule:
     """A module of kernels that is no import; `read` gives the content of the files that `manifest` names."""
-    from cuda_ext.runtime.library import Library
+    from cuda_ext.runtime.driver.loaded_library import Library
 
     module = KernelModule(manifest.module)
     vars(module)["__library__"] = Library(manifest, read)
@@ -110,7 +110,7 @@ def library_of(module: KernelModule) -> Library:
 def _installed(module: KernelModule) -> Library:
     from cuda_ext.errors import ManifestError
     from cuda_ext.manifest import FILE_NAME, loads
-    from cuda_ext.runtime.library import Library
+    from cuda_ext.runtime.driver.loaded_library import Library
 
     loader: Any = module.__spec__.loader if module.__spec__ else None
     directory = os.path.dirname(module.__file__ or "")  # noqa: PTH120 - pathlib is not loaded

@@ -8,12 +8,12 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter
-from cuda_ext.runtime.arguments import described, is_numpy_bool
-from cuda_ext.runtime.device_memory import device_memory
-from cuda_ext.runtime.elements import accepted_dtypes, dtype_of_typestr
-from cuda_ext.runtime.host_arrays import Out, is_host_array
+from cuda_ext.runtime.arrays.device_memory import device_memory
+from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
+from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launcher import LAUNCH_KEYWORDS
+from cuda_ext.runtime.launch.arguments import described, is_numpy_bool
+from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
 
 __all__ = ["choose", "types_of"]
 

@@ -8,8 +8,8 @@ from types import ModuleType
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.errors import ManifestError
-from cuda_ext.generated import foreign
-from cuda_ext.replace import replace_directory
+from cuda_ext.filesystem.atomic_directory import replace_directory
+from cuda_ext.filesystem.ownership import foreign
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 
 __all__ = ["load", "save"]

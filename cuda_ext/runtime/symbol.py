@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
-from cuda_ext.runtime.arguments import described, fields, layout
-from cuda_ext.runtime.array_layout import array_layout
-from cuda_ext.runtime.device_memory import DeviceMemory, device_memory
-from cuda_ext.runtime.driver import Device, Driver, open_driver
-from cuda_ext.runtime.elements import (
+from cuda_ext.runtime.arrays.array_layout import array_layout
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
+from cuda_ext.runtime.arrays.dtypes import (
     check_dtype,
     dtype_of_format,
     dtype_of_typestr,
     element_and_shape,
     item_dtype,
 )
-from cuda_ext.runtime.library import Library
-from cuda_ext.runtime.streams import Stream, stream_handle
+from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
+from cuda_ext.runtime.driver.loaded_library import Library
+from cuda_ext.runtime.launch.arguments import described, fields, layout
+from cuda_ext.runtime.launch.streams import Stream, stream_handle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

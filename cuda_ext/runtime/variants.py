@@ -12,13 +12,23 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cuda_ext import manifest
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.conditions import SM, Comparison, Condition, Leaf, Target, parse, reasons, settled, spelled
 from cuda_ext.errors import ArgumentError, DriverError, NoImageError
-from cuda_ext.runtime.driver import Device, open_driver
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.variant_conditions import (
+    SM,
+    Comparison,
+    Condition,
+    Leaf,
+    Target,
+    parse,
+    reasons,
+    settled,
+    spelled,
+)
+from cuda_ext.runtime.driver.driver import Device, open_driver
+from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launcher import LAUNCH_KEYWORDS, Launcher
-from cuda_ext.runtime.loaded_kernel import LoadedKernel
+from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher
 
 __all__ = ["Candidate", "Variants"]
 

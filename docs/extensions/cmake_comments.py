@@ -13,7 +13,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from cuda_ext.build.schema import schema
+from cuda_ext.builder.config.schema import schema
 from cuda_ext.integrations.cmake.arguments import in_cmake
 
 ROOT = Path(__file__).resolve().parents[2]

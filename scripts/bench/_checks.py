@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench._workloads import Unit, Workload
 from cuda_ext import manifest
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.compiler.image import read_image
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 
 __all__ = ["check_fatbins", "check_packages"]
 

@@ -15,9 +15,9 @@ import resource  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-import cuda_ext.build.config  # noqa: E402 - what a project imports when it is needed
-import cuda_ext.build.session  # noqa: E402, F401
-from cuda_ext.build.project import Project  # noqa: E402
+import cuda_ext.builder.config.keys  # noqa: E402 - what a project imports when it is needed
+import cuda_ext.builder.session  # noqa: E402, F401
+from cuda_ext.builder.project import Project  # noqa: E402
 
 
 def build(root: Path, output: Path) -> None:

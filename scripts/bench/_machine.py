@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 from bench._processes import CORES, find_program, run
-from cuda_ext.compiler.nvcc import Nvcc
-from cuda_ext.compiler.nvrtc import Nvrtc
+from cuda_ext.toolchain.nvcc import Nvcc
+from cuda_ext.toolchain.nvrtc import Nvrtc
 
 __all__ = ["describe_machine"]
 

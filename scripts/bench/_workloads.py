@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench._cub_kernels import cub_kernels
 from bench._small_kernels import COMMON_HEADER, Source, small_kernels
-from cuda_ext.build.project import Project
+from cuda_ext.builder.project import Project
 
 __all__ = ["Unit", "Workload", "copy_tree", "cub", "example", "small", "tiny"]
 

@@ -53,7 +53,7 @@ steps["again"] -= 1e3 * min(timeit.repeat(lambda: None, number=number)) / number
 print(json.dumps(steps))
 """
 _OURS = """
-from cuda_ext.runtime.driver import open_driver
+from cuda_ext.runtime.driver.driver import open_driver
 driver = open_driver()
 device = driver.device(0)
 device.context

@@ -23,7 +23,7 @@ def step(name):
     steps.append((name, time.time()))
 import {NAME} as kernels
 step("import of the module")
-from cuda_ext.runtime.driver import open_driver
+from cuda_ext.runtime.driver.driver import open_driver
 driver = open_driver()
 step("driver: cuda-bindings and cuInit")
 device = driver.device(0)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import cuda_ext
-from cuda_ext.build import cpp
-from cuda_ext.build.generate import Package
+from cuda_ext.builder.cpp import generate_cpp
+from cuda_ext.builder.package.generate import Package
 from launching.kernels import NAME
 
 __all__ = ["CppLaunch"]
@@ -53,12 +53,12 @@ class CppLaunch:
             raise RuntimeError("there is no C++ compiler")
         place = package.joinpath(*NAME.split("."))
         files = {f.relative_to(place).as_posix(): f.read_bytes() for f in place.rglob("*") if f.is_file()}
-        rendered = cpp.render(Package(NAME, files), (), place, "incbin")
+        rendered = generate_cpp.render(Package(NAME, files), (), place, "incbin")
         for name, content in {**rendered.files, "loops.cpp": _SOURCE.encode()}.items():
             path = directory / "cpp" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        library = directory / "cpp.so"
+        library = directory / "generate_cpp.so"
         include = (f"-I{directory / 'cpp' / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}")
         generated = (directory / "cpp" / name for name in rendered.sources)
         sources = (*generated, directory / "cpp" / "loops.cpp")

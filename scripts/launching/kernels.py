@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cuda_ext.build.project import Project
+from cuda_ext.builder.project import Project
 
 __all__ = ["MANY", "NAME", "SOURCE", "build"]
 

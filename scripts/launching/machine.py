@@ -6,7 +6,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from cuda_ext.runtime.driver import open_driver
+from cuda_ext.runtime.driver.driver import open_driver
 
 __all__ = ["machine"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.fatbin import read_fatbin
 from cuda_ext.compiler.image import read_image
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import read_fatbin
 from packages.contenders import ARCHITECTURES, KERNELS, Contender
 
 __all__ = ["check_wheel"]

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from cuda_ext.cache.store import LocalStore, local_directory
 from cuda_ext.cli.cache.headers import remove_headers, size_of, unpacked
 from cuda_ext.cli.cache.place import store_to_tend
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.output import counted, echo_json, size
-from cuda_ext.store import LocalStore, local_directory
 
 __all__ = ["clear"]
 

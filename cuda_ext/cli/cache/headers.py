@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cuda_ext.replace import only_writer
-from cuda_ext.store import distrust
+from cuda_ext.cache.store import distrust
+from cuda_ext.filesystem.atomic_directory import only_writer
 
 __all__ = ["remove_headers", "size_of", "unpacked"]
 

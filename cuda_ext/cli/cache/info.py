@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
+from cuda_ext.cache.store import LocalStore, local_store, why_not_used
 from cuda_ext.cli.cache.headers import size_of, unpacked
 from cuda_ext.cli.cache.place import rights_of, shared_cache
 from cuda_ext.cli.cache.survey import KeptRecord, Survey, survey
 from cuda_ext.cli.output import ago, counted, echo_json, size
-from cuda_ext.store import LocalStore, local_store, why_not_used
 
 __all__ = ["info"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from cuda_ext.cache.store import LocalStore, distrust, local_store
 from cuda_ext.cli.failure import Failure
-from cuda_ext.store import LocalStore, distrust, local_store
 
 __all__ = ["rights_of", "shared_cache", "store_to_tend"]
 

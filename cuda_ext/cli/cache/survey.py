@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cuda_ext.cache.store import LocalStore, StoredFile
 from cuda_ext.cli.output import progress
-from cuda_ext.compiler.record import BEGINNING, Record, read_record
-from cuda_ext.store import LocalStore, StoredFile
+from cuda_ext.runtime.jit.entry import BEGINNING, Record, read_record
 
 __all__ = ["KeptRecord", "Survey", "survey"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import click
 
+from cuda_ext.cache.store import LocalStore, StoredFile, local_directory
 from cuda_ext.cli.cache.place import store_to_tend
 from cuda_ext.cli.output import counted, echo_json, progress, size
-from cuda_ext.store import LocalStore, StoredFile, local_directory
 
 __all__ = ["verify"]
 

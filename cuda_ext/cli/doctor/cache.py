@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from cuda_ext.cache.store import LocalStore, local_store, why_not_used
 from cuda_ext.cli.cache.place import rights_of, shared_cache
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.output import size
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.store import LocalStore, local_store, why_not_used
 
 __all__ = ["findings"]
 

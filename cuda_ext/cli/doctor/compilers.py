@@ -11,11 +11,11 @@ from typing import Literal
 
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.doctor.gpus import Gpus
-from cuda_ext.compiler import process, toolkit
-from cuda_ext.compiler.bindings import binding, library_files
-from cuda_ext.compiler.installed import installed_nvrtc
-from cuda_ext.compiler.nvcc import Nvcc, nvcc_candidates
 from cuda_ext.errors import ToolchainError
+from cuda_ext.toolchain import discovery, process
+from cuda_ext.toolchain.bindings import binding, library_files
+from cuda_ext.toolchain.identity import installed_nvrtc
+from cuda_ext.toolchain.nvcc import Nvcc, nvcc_candidates
 
 __all__ = ["findings"]
 
@@ -98,7 +98,7 @@ def _path(name: _Library) -> Path | None:
 
 
 def _origin(path: Path) -> str:
-    if any(path.is_relative_to(nvidia) for nvidia in toolkit.nvidia_packages()):
+    if any(path.is_relative_to(nvidia) for nvidia in discovery.nvidia_packages()):
         return "the installed package"
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if (value := os.environ.get(variable)) and path.is_relative_to(value):
@@ -108,7 +108,7 @@ def _origin(path: Path) -> str:
 
 def _passed_over(name: _Library, taken: Path | None) -> Iterator[str]:
     """The libraries of that kind that are not used, each with the reason."""
-    places = [("installed package", nvidia, "*/") for nvidia in toolkit.nvidia_packages()]
+    places = [("installed package", nvidia, "*/") for nvidia in discovery.nvidia_packages()]
     named = ((variable, os.environ.get(variable)) for variable in ("CUDA_PATH", "CUDA_HOME"))
     places += [(variable, Path(value), "") for variable, value in named if value]
     seen = {taken.resolve()} if taken else set()
@@ -138,11 +138,11 @@ def _headers(version: tuple[int, int]) -> Iterator[Finding]:
     """Where the headers are that sources include."""
     spelled = f"{version[0]}.{version[1]}"
     try:
-        unpacked = toolkit.unpacked_headers(spelled)
+        unpacked = discovery.unpacked_headers(spelled)
     except ToolchainError as error:
         yield problem("headers", str(error))
         return
-    found = toolkit.header_directories(version[0], next(iter(library_files("nvrtc")), None))
+    found = discovery.header_directories(version[0], next(iter(library_files("nvrtc")), None))
     if unpacked is not None:
         yield ok("headers", f"NVRTC's own, unpacked in {unpacked}", facts={"directories": [str(unpacked)]})
     elif version >= (13, 3) and hasattr(binding("nvrtc"), "nvrtcInstallBundledHeaders"):
@@ -152,7 +152,7 @@ def _headers(version: tuple[int, int]) -> Iterator[Finding]:
         yield warning("headers", "those of CUDA are missing in part", command=f"pip install {packages}")
     else:
         yield ok("headers", f"of {_origin(found[0])}", facts={"directories": list(map(str, found))})
-    if toolkit.cudadevrt(version[0]) is None:
+    if discovery.cudadevrt(version[0]) is None:
         package = "nvidia-cuda-runtime" if version[0] >= 13 else "nvidia-cuda-runtime-cu12"
         text = "no cudadevrt: device code that launches kernels cannot be linked"
         yield note("headers", text, "if there is such code", f"pip install {package}")

@@ -60,8 +60,8 @@ def _known(variable: Variable, value: str) -> Finding:
 
 def _refused(name: str) -> str:
     """Why the value of `name` cannot be used."""
-    from cuda_ext.build.workers import worker_count
-    from cuda_ext.store import local_store
+    from cuda_ext.builder.scheduler.local_pool import worker_count
+    from cuda_ext.cache.store import local_store
 
     try:
         if name == "MAX_JOBS":

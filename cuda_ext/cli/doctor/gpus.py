@@ -18,8 +18,8 @@ from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.output import counted, size
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError
 from cuda_ext.manifest import Image
-from cuda_ext.runtime.driver import Driver, open_driver
-from cuda_ext.runtime.images import select_image
+from cuda_ext.runtime.driver.driver import Driver, open_driver
+from cuda_ext.runtime.driver.images import select_image
 
 __all__ = ["Gpu", "Gpus", "findings", "find_gpus", "taken_by"]
 

@@ -14,7 +14,7 @@ from cuda_ext.cli.doctor.finding import Finding, note, ok
 
 __all__ = ["findings"]
 
-_LAUNCH = "cuda_ext.runtime._launch"
+_LAUNCH = "cuda_ext.runtime.launch._launch"
 
 
 def findings() -> Iterator[Finding]:

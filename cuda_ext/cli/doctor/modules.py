@@ -11,12 +11,12 @@ from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.doctor.gpus import Gpu, Gpus
 from cuda_ext.cli.installed import InstalledModule
 from cuda_ext.cli.output import counted
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.installed import installed_nvrtc
 from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import FILE_NAME, Kernel, Manifest, Unit, loads
-from cuda_ext.runtime.images import image_for
-from cuda_ext.runtime.on_demand import OnDemand
+from cuda_ext.runtime.driver.images import image_for
+from cuda_ext.runtime.jit.on_demand import OnDemand
+from cuda_ext.toolchain.identity import installed_nvrtc
 
 __all__ = ["findings"]
 
@@ -157,7 +157,7 @@ def _is_special(unit: Unit) -> bool:
 @cache
 def _why_not_for(capability: int) -> str:
     """Why the compiler here, which can be loaded, makes nothing for a GPU of `capability`."""
-    from cuda_ext.compiler.nvrtc import Nvrtc
+    from cuda_ext.toolchain.nvrtc import Nvrtc
 
     nvrtc = Nvrtc()
     try:

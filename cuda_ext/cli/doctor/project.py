@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from cuda_ext.build.config import ModuleConfig
-from cuda_ext.build.project import Project
+from cuda_ext.builder.config.keys import ModuleConfig
+from cuda_ext.builder.project import Project
 from cuda_ext.cli.doctor.finding import Finding, ok, problem
-from cuda_ext.compiler.bindings import binding
-from cuda_ext.compiler.nvcc import find_nvcc
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
+from cuda_ext.toolchain.bindings import binding
+from cuda_ext.toolchain.nvcc import find_nvcc
 
 __all__ = ["findings", "is_here"]
 

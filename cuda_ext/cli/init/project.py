@@ -27,7 +27,7 @@ _ALSO: Mapping[Backend, Mapping[str, str]] = {"scikit-build-core": {"CMakeLists.
 
 def project_files(name: ProjectName, backend: Backend) -> dict[str, str]:
     """The text of each file, by its path in the project."""
-    from cuda_ext.build.rendering import templates
+    from cuda_ext.builder.rendering import templates
 
     files = templates("cuda_ext.cli.init")
     context = {"name": name.distribution, "package": name.package, "backend": backend}

@@ -10,8 +10,8 @@ Of one thing::
                     "images": [{"architecture", "lowered", "resources": {...} or null}]}],
        "symbols": [{"name", "lowered", "space", "type", "size"}]}]}
 
-Resources are those of :class:`cuda_ext.compiler.usage.Resources`. Of two things, all but ``new`` and ``gone``
-are lists of changes, each with ``before`` and ``after``, which are ``null`` where there is nothing::
+Resources are those of :class:`~cuda_ext.formats.resources.Resources`. Of two things, all but ``new`` and
+``gone`` are lists of changes, each with ``before`` and ``after``, which are ``null`` where there is nothing::
 
     {"schema": 1, "before": {"path", "kind", "size"}, "after": {...}, "same",
      "modules": [{"module"}], "units": [{"module", "unit"}], "settings": [{"module", "source", "setting"}],

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.inspect.contents import Contents, Image, Kernel, Module, Unit, options_of
-from cuda_ext.compiler.architectures import Architecture
-from cuda_ext.compiler.usage import Resources
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Symbol
 
 __all__ = ["Change", "Difference", "Place", "compare"]

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 
 from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.inspect.contents import Image
-from cuda_ext.compiler import ptx
-from cuda_ext.compiler.cubin import read_cubin
-from cuda_ext.compiler.fatbin import FatbinEntry, read_fatbin
-from cuda_ext.compiler.ptx import PtxVariable
-from cuda_ext.compiler.usage import Resources, read_resources
 from cuda_ext.errors import BuildError, FatbinError
+from cuda_ext.formats import ptx
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
+from cuda_ext.formats.ptx import PtxVariable
+from cuda_ext.formats.resources import Resources, read_resources
 from cuda_ext.manifest import ImageKind
 
 __all__ = ["ReadImage", "format_of", "read_images"]

@@ -1,6 +1,6 @@
 // Which image of a unit the driver takes for a GPU, and why there may be none.
 //
-// The same as cuda_ext/runtime/images.py says of the Python package.
+// The same as cuda_ext/runtime/driver/images.py says of the Python package.
 
 #pragma once
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.build.config import Settings
+from cuda_ext.builder.config.keys import Settings
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import ConfigError
 

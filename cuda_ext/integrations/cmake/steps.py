@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cuda_ext
-from cuda_ext.build.config import BuildSettings, ModuleConfig, parse_module
-from cuda_ext.build.depfile import depfile as rule
-from cuda_ext.build.files import check_overrides, find_headers, include_directories
-from cuda_ext.build.layout import remove_others
-from cuda_ext.build.plan import Sources
-from cuda_ext.build.project import Project
-from cuda_ext.compiler.architectures import GROUPS, Architecture, from_cmake
+from cuda_ext.builder.config.keys import BuildSettings, ModuleConfig, parse_module
+from cuda_ext.builder.package.depfile import depfile as rule
+from cuda_ext.builder.project import Project
+from cuda_ext.builder.sources.globs import check_overrides, find_headers, include_directories
+from cuda_ext.builder.sources.layout import remove_others
+from cuda_ext.builder.sources.plan import Sources
+from cuda_ext.compiler.architectures import GROUPS, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
+from cuda_ext.filesystem.atomic_directory import replace_file
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.integrations.cmake.arguments import in_cmake, parse_arguments
-from cuda_ext.replace import replace_file
 
 __all__ = ["main"]
 
@@ -146,7 +147,7 @@ def _configure(
             f"and CMake found CudaExt {version}; "
             "set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment"
         )
-    from cuda_ext.build import cpp
+    from cuda_ext.builder.cpp import generate_cpp
 
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
     real = Path(os.path.realpath(root))
@@ -174,7 +175,7 @@ def _configure(
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources.names,
-        "code": list(cpp.source_names(config.name, config.settings.jit)),
+        "code": list(generate_cpp.source_names(config.name, config.settings.jit)),
         "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
         "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],
@@ -189,7 +190,7 @@ def _configure(
     replace_file(directory / "module.cmake", text.encode())
     replace_file(directory / _FROZEN, json.dumps(dataclasses.asdict(module), indent=1).encode())
     if exported == "ON":
-        from cuda_ext.build import compile_commands as editors
+        from cuda_ext.builder.sources import compilation_database as editors
 
         try:
             commands = editors.compile_commands(module.project(), module.environ())
@@ -214,8 +215,8 @@ def _check_spelling(config: ModuleConfig, sources: Iterable[str]) -> None:
 
 def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: str) -> None:
     """Compile `source` into the cache."""
-    from cuda_ext.build.progress import Quiet
-    from cuda_ext.build.session import compile_source
+    from cuda_ext.builder.scheduler.progress import Quiet
+    from cuda_ext.builder.session import compile_source
 
     # The build tool runs as many of these as it likes.
     environ = {**module.environ(), "MAX_JOBS": "1"}
@@ -227,16 +228,16 @@ def _compile(directory: Path, module: Module, source: str, stamp: str, depfile: 
 
 def _generate(directory: Path, module: Module, stamp: str, depfile: str) -> None:
     """Make the importable package below ``python``, the C++ header below ``include``, and the source."""
-    from cuda_ext.build import cpp
-    from cuda_ext.build.progress import Quiet
-    from cuda_ext.build.session import build
+    from cuda_ext.builder.cpp import generate_cpp
+    from cuda_ext.builder.scheduler.progress import Quiet
+    from cuda_ext.builder.session import build
 
     project = module.project()
     (package,) = build(project, module.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = directory / "python" / Path(*package.name.split("."))
     remove_others(directory / "python", [place])
     package.write(place)
-    made = cpp.render(package, project.modules[0].settings.include_dirs, place, module.embed)
+    made = generate_cpp.render(package, project.modules[0].settings.include_dirs, place, module.embed)
     for name, content in made.files.items():
         replace_file(directory / name, content)
     _remove_other_headers(directory / "include", directory / made.header)

@@ -102,7 +102,7 @@ class Compilation {
     NvrtcProgram program = started();
     std::vector<std::string> options = all_options();
     options.push_back("-arch=" + record.architecture);
-    // As every build does (cuda_ext/compiler/usage.py). Images tell what ptxas was asked.
+    // As every build does (cuda_ext/formats/resources.py). Images tell what ptxas was asked.
     if (!is_ptx_) options.insert(options.end(), {"-Xptxas", "-v"});
     if (auto failed = finish(program, options)) return failed;
     record.image = is_ptx_ ? program.ptx() : program.cubin();

@@ -1,4 +1,4 @@
-// Which kernels and variables a cubin holds: as much of cuda_ext/compiler/cubin.py as describing one takes.
+// Which kernels and variables a cubin holds: as much of cuda_ext/formats/cubin.py as describing one takes.
 
 #pragma once
 

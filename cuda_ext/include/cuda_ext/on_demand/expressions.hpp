@@ -1,4 +1,4 @@
-// C++ name expressions, and the little of their mangling that is needed: cuda_ext/compiler/names.py in C++.
+// C++ name expressions, and the little of their mangling that is needed: cuda_ext/compiler/name_expressions.py in C++.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What one compilation made, and the bytes that stand for it in the cache: cuda_ext/compiler/record.py in
+// What one compilation made, and the bytes that stand for it in the cache: cuda_ext/runtime/jit/entry.py in
 // C++.
 
 #pragma once

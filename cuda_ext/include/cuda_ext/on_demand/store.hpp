@@ -1,4 +1,4 @@
-// The cache: bytes by key on disk, for any number of processes. cuda_ext/store.py in C++, with the same
+// The cache: bytes by key on disk, for any number of processes. cuda_ext/cache/store.py in C++, with the same
 // files.
 
 #pragma once

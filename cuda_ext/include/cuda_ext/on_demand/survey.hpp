@@ -1,4 +1,4 @@
-// Names and types of kernels and variables, from a compiler's debug information: cuda_ext/compiler/survey.py
+// Names and types of kernels and variables, from a compiler's debug information: cuda_ext/compiler/signatures.py
 // in C++.
 
 #pragma once

@@ -1,4 +1,4 @@
-// Where NVRTC and the tool chain's headers lie: cuda_ext/compiler/toolkit.py and installed.py in C++.
+// Where NVRTC and the tool chain's headers lie: cuda_ext/toolchain/discovery.py and installed.py in C++.
 
 #pragma once
 

@@ -1,0 +1,170 @@
+"""A project with a ``[tool.cuda_ext]`` table: the one door through which every build tool comes in."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda_ext.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.config.keys import BuildSettings, ModuleConfig
+    from cuda_ext.builder.package.generate import Package
+    from cuda_ext.compiler.module_plan import ModulePlan
+
+__all__ = ["Project"]
+
+
+@dataclass(frozen=True)
+class Project:
+    """The modules that a project's configuration describes.
+
+    ``table`` is that as it was written, and ``package_dir`` what setuptools calls so: where packages lie.
+    """
+
+    root: Path
+    modules: tuple[ModuleConfig, ...]
+    settings: BuildSettings
+    name: str
+    table: Mapping[str, object] = field(default_factory=dict)
+    package_dir: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, root: Path, packages: Sequence[str] = ()) -> Project | None:
+        """Read ``pyproject.toml`` in `root`; ``None`` if it has no ``[tool.cuda_ext]``.
+
+        `packages` are the import packages that the build tool knows of; they name the module where the
+        configuration does not. Raises :class:`ConfigError`.
+        """
+        try:
+            text = (root / "pyproject.toml").read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(
+                f"pyproject.toml: cannot be read: {error.strerror}; make it a file that you can read"
+            ) from None
+        if b"cuda_ext" not in text and b"cuda-ext" not in text:
+            return None
+        document = _parse(text)
+        tools, project = (document.get(k) for k in ("tool", "project"))
+        if not isinstance(tools, dict) or tools.keys().isdisjoint({"cuda_ext", "cuda-ext"}):
+            return None
+        if "cuda_ext" not in tools:
+            raise ConfigError("tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?")
+        from cuda_ext.builder.config.keys import default_module_name, parse_settings, parse_table
+
+        real = Path(os.path.realpath(root))
+        name = project.get("name") if isinstance(project, dict) else None
+        name = name if isinstance(name, str) else None
+        default = default_module_name(real, name, tuple(packages))
+        table = tools["cuda_ext"]
+        modules, settings = parse_table(table, default), parse_settings(table)
+        return cls(real, modules, settings, name or real.name, table, _package_dir(tools))
+
+    @classmethod
+    def required(cls, root: Path, packages: Sequence[str] = ()) -> Project:
+        """As :meth:`load`; that there is no table is a mistake too. Raises :class:`ConfigError`."""
+        project = cls.load(root, packages)
+        if project is None:
+            with suppress(FileNotFoundError):
+                _decoded(
+                    (root / "pyproject.toml").read_bytes()
+                )  # the table may only look as if it were not there
+            raise ConfigError(
+                f"{root / 'pyproject.toml'}: has no [tool.cuda_ext] table; add it, an empty one compiles "
+                "device/*.cu"
+            )
+        return project
+
+    def source_files(self) -> list[Path]:
+        """Every device source and header, relative to the root: what an sdist must hold.
+
+        No compiler is needed. Raises :class:`BuildError` for what cannot be found or read.
+        """
+        from cuda_ext.builder.sources.globs import check_overrides
+        from cuda_ext.builder.sources.plan import Sources
+
+        sources = [Sources(module, self.root) for module in self.modules]
+        check_overrides((m, own.names) for m, own in zip(self.modules, sources, strict=True))
+        return sorted({Path(name) for own in sources for name in own.files()})
+
+    def plan(self, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
+        """What :meth:`build` would make. Nothing is compiled. Raises :class:`BuildError`."""
+        from cuda_ext.builder.session import plan
+
+        return plan(self, environ)
+
+    def build(
+        self, report: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ
+    ) -> Iterator[Package]:
+        """Compile all modules; the generated packages come when nothing can fail any more.
+
+        A terminal shows the build as it goes on; elsewhere `report` receives a line for each thing done.
+        `environ` has what says how to build (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises :class:`BuildError`:
+        for a mistake in the configuration before the first compilation, and for failed compilations with all
+        of them.
+        """
+        from cuda_ext.builder.scheduler.progress import progress_for
+        from cuda_ext.builder.session import build
+
+        with closing(progress_for(sys.stderr, report)) as progress:
+            packages = build(self, environ, progress)
+        yield from packages
+
+
+def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:
+    """What ``[tool.setuptools]`` says; that is setuptools' to check."""
+    match tools:
+        case {"setuptools": {"package-dir": dict(found)}}:
+            return {str(package): str(directory) for package, directory in found.items()}
+    return {}
+
+
+# Byte order marks; that of UTF-32 begins as that of UTF-16 does.
+_MARKS = {
+    codecs.BOM_UTF8: "UTF-8",
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def _decoded(text: bytes) -> str:
+    """`text`, as TOML is encoded. Raises :class:`ConfigError`."""
+    for mark, encoding in _MARKS.items():
+        if text.startswith(mark):
+            raise ConfigError(
+                f"pyproject.toml:1: begins with the byte order mark of {encoding}; save the file as UTF-8 "
+                "without one"
+            )
+    if (zero := text.find(b"\0")) >= 0:
+        line = text.count(b"\n", 0, zero) + 1
+        raise ConfigError(f"pyproject.toml:{line}: has a zero byte, as UTF-16 has; save the file as UTF-8")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"pyproject.toml:{line}: byte {text[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        ) from None
+
+
+def _parse(text: bytes) -> dict[str, object]:
+    try:
+        return tomllib.loads(_decoded(text))
+    except tomllib.TOMLDecodeError as error:
+        problem, _, place = str(error).removesuffix(")").partition(" (at ")
+        found = re.match(r"line (\d+)", place)
+        line = int(found[1]) if found else len(text.splitlines())
+        remedy = "; merge the two or rename one of them" if problem.endswith("twice") else ""
+        raise ConfigError(f"pyproject.toml:{line}: {problem}{remedy}") from None

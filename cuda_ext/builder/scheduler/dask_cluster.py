@@ -1,0 +1,272 @@
+"""Compiling on a Dask cluster: the tasks that local workers would do, with their sources, as bytes.
+
+Dask decides which worker does what, and what is lost with a worker is done again elsewhere. Nothing is shared
+with the workers but the same packages, and the scheduler needs none of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import re
+import threading
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, cast
+from uuid import uuid4
+
+import cuda_ext
+from cuda_ext.builder.scheduler.task import Done, Task
+from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
+
+__all__ = ["DaskExecutor", "dask_executor"]
+
+_VARIABLE = "CUDA_EXT_DASK_SCHEDULER"
+_ADDRESS = re.compile(r"[a-z]+://(?:\[[^][/\s]+\]|[^][:/\s]+):[0-9]{1,5}")
+# Seconds: for the scheduler to answer at first, and for a worker to appear, at first or after all are lost.
+_CONNECT = 5
+_WORKER = 60
+
+
+def dask_executor(environ: Mapping[str, str]) -> Executor:
+    """An executor for tasks, on the cluster that `environ` names.
+
+    Raises :class:`ConfigError` if it names none, :class:`ToolchainError` if that cannot be used.
+    """
+    address = environ.get(_VARIABLE, "").strip()
+    if not _ADDRESS.fullmatch(address):
+        problem = f"{address!r} is not the address of a Dask scheduler" if address else "is not set"
+        raise ConfigError(
+            f'{_VARIABLE}: {problem}; executor = "dask" needs it, as in {_VARIABLE}=tcp://host:8786'
+        )
+    return DaskExecutor(address)
+
+
+class DaskExecutor(Executor):
+    """Has tasks done by the workers of the scheduler at `address`, the longest first.
+
+    Raises :class:`ToolchainError` if there is no such scheduler. Workers may come later.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._distributed = _distributed()
+        self._failure: ToolchainError | None = None
+        self._outcomes: set[asyncio.Task[Done]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._closing = asyncio.Event()
+        self._opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._talk, name="dask", daemon=True)
+        self._thread.start()
+        try:
+            self._opened.result()
+        except BaseException:
+            self.shutdown(cancel_futures=True)
+            raise
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if args or kwargs or not isinstance(fn, Task):
+            raise TypeError("a worker does tasks")
+        errand = zlib.compress(pickle.dumps(fn, pickle.HIGHEST_PROTOCOL), level=1)
+        call = pickle.dumps(_Call(_perform, (cuda_ext.__version__, errand)), pickle.HIGHEST_PROTOCOL)
+        return asyncio.run_coroutine_threadsafe(self._outcome(fn, call), self._loop)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster: when all is done or, with `cancel_futures`, at once."""
+        with suppress(RuntimeError):  # it has ended before
+            if wait and not cancel_futures:
+                asyncio.run_coroutine_threadsafe(self._all_done(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._closing.set)
+        if wait:
+            self._thread.join()
+
+    def _talk(self) -> None:
+        """What one thread does until the end: talk to the cluster."""
+        with _silence(), asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self._serve())
+            except BaseException as error:
+                self._opened.set_exception(error)
+
+    async def _serve(self) -> None:
+        client = await self._connect()
+        try:
+            self._client = client
+            await self._check_versions()
+            watch = asyncio.create_task(self._watch())
+            self._opened.set_result(None)
+            await self._closing.wait()
+            watch.cancel()
+            for outcome in self._outcomes:
+                outcome.cancel()
+            await self._all_done()
+        finally:
+            await _leave(client)
+
+    async def _connect(self) -> Any:
+        client = None
+        try:
+            client = self._distributed.Client(
+                self._address, asynchronous=True, timeout=_CONNECT, set_as_default=False
+            )
+            # Dask itself waits without end for the first word of whatever else may listen there.
+            return await asyncio.wait_for(client, _CONNECT + 1)
+        except Exception as error:
+            if client:
+                await _leave(client)
+            reason = str(error).partition("\n")[0] or "it says nothing that Dask would"
+            raise ToolchainError(
+                f"no Dask scheduler answers at {self._address} within {_CONNECT} seconds ({reason}); "
+                f"start one with `dask scheduler`, or correct {_VARIABLE}"
+            ) from None
+
+    async def _check_versions(self) -> None:
+        """Raise :class:`ToolchainError` where the cluster has other versions of what must be the same."""
+        try:
+            versions = await asyncio.wait_for(self._client.get_versions(packages=["cuda-ext"]), _CONNECT)
+        except OSError:
+            return  # a worker is lost or busy
+        own = versions["client"]["packages"]
+        others = {f"the scheduler {self._address}": versions["scheduler"]}
+        others |= {f"the worker {address}": found for address, found in versions["workers"].items()}
+        for package in ("distributed", "dask", "cuda-ext"):
+            for place, found in others.items():
+                there = found["packages"].get(package)
+                if there and there != own[package]:
+                    raise ToolchainError(
+                        f"{place} has {package} {there}, and this build {own[package]}; "
+                        "install the same on every machine of the cluster"
+                    )
+
+    async def _outcome(self, task: Task, call: bytes) -> Done:
+        """What became of `task` on some worker; nothing of it stays on the cluster."""
+        waiting = cast("asyncio.Task[Done]", asyncio.current_task())
+        self._outcomes.add(waiting)
+        future = None
+        try:
+            # The scheduler reads what a worker is to call. This it knows, whatever is installed there.
+            future = self._client.submit(
+                pickle.loads, call, key=f"cuda_ext-{uuid4()}", pure=False, priority=task.expected
+            )
+            answer = await future
+        except self._distributed.KilledWorker as error:
+            raise CompilationError(
+                f"{task}: each of the {error.allowed_failures + 1} Dask workers that compiled it died, "
+                f"at last {error.last_worker.address}; their logs may tell why, such as a lack of memory"
+            ) from None
+        except asyncio.CancelledError:
+            if self._failure:
+                raise self._failure from None
+            raise
+        except CancelledError:
+            raise ToolchainError(
+                f"the Dask scheduler {self._address} was lost, or gave up the build; build again, which goes "
+                "on where this build ended"
+            ) from None
+        except Exception as error:
+            raise ToolchainError(
+                f"a Dask worker could not begin to compile {task} ({type(error).__name__}: {error}); "
+                f"install cuda-ext {cuda_ext.__version__} with its compiler on every machine of the cluster"
+            ) from None
+        finally:
+            self._outcomes.discard(waiting)
+            if future:
+                future.release()
+        if isinstance(answer, BuildError):
+            raise answer
+        return cast("Done", answer)
+
+    async def _all_done(self) -> None:
+        await asyncio.gather(*self._outcomes, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """Fail everything when the cluster has had no worker for too long, which nobody else tells."""
+        seen = time.monotonic()
+        while True:
+            problem = "has had no worker"
+            try:
+                workers = await asyncio.wait_for(self._client.nthreads(), _WORKER)
+            except OSError:
+                workers, problem = {}, "has not answered"
+            now = time.monotonic()
+            if workers:
+                seen = now
+            elif now - seen >= _WORKER:
+                self._failure = ToolchainError(
+                    f"the Dask scheduler {self._address} {problem} for {_WORKER} seconds; "
+                    f"start some with `dask worker {self._address} --nthreads 1`"
+                )
+                for outcome in self._outcomes:
+                    outcome.cancel()
+            await asyncio.sleep(min(1, _WORKER / 10))
+
+
+async def _leave(client: Any) -> None:
+    """Close `client`, in whichever state it and the cluster are."""
+    with suppress(Exception):
+        await asyncio.wait_for(client.close(), _CONNECT)
+
+
+def _distributed() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import distributed
+    except ImportError as error:
+        raise ToolchainError(
+            f'executor = "dask" needs distributed ({error}); install "cuda-ext[dask]"'
+        ) from None
+    return distributed
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep out of what users see what Dask logs and warns of, such as versions, which are checked."""
+    loggers = [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.partition(".")[0] in ("distributed", "tornado") and isinstance(logger, logging.Logger)
+    ]
+    levels = [(logger, logger.level) for logger in loggers if logger.level]
+    for logger, _ in levels:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="distributed")
+            yield
+    finally:
+        for logger, level in levels:
+            logger.setLevel(level)
+
+
+class _Call:
+    """A call that becomes its result where it is unpickled."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._reduced = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._reduced
+
+
+def _perform(version: str, errand: bytes) -> Done | BuildError:
+    """Do a task in this worker. An error is no failure of the worker's, and Dask would shorten its text."""
+    address = _distributed().get_worker().address
+    try:
+        if version != cuda_ext.__version__:
+            raise ToolchainError(
+                f"has cuda-ext {cuda_ext.__version__}, and the build {version}; "
+                "install the same on every machine"
+            )
+        task: Task = pickle.loads(zlib.decompress(errand))  # noqa: S301 - from the build
+        return replace(task(), worker=address)
+    except CompilationError as error:
+        return error
+    except (BuildError, OSError) as error:
+        return ToolchainError(f"Dask worker {address}: {error}")

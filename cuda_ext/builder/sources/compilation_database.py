@@ -1,0 +1,237 @@
+"""``compile_commands.json``: how clangd is to read the device sources of a project.
+
+No compiler runs these commands. They have clang see a source as the build's compiler sees it: with the same
+language, macros and headers. Under NVRTC there is no header of the host, and what it has built in stands in
+``include/cuda_ext/editor``; with nvcc, clang's own CUDA mode reads nvcc's headers and those of the host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from cuda_ext.builder.sources.globs import kind_of
+from cuda_ext.builder.sources.plan import Sources
+from cuda_ext.compiler.architectures import GROUPS
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import ConfigError, ToolchainError
+from cuda_ext.filesystem.atomic_directory import only_writer, replace_file
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.manifest import Options
+from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc
+from cuda_ext.toolchain.nvrtc import Nvrtc
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.config.keys import Settings
+    from cuda_ext.builder.project import Project
+
+__all__ = ["FILE_NAME", "Command", "compile_commands", "default_place", "write"]
+
+FILE_NAME = "compile_commands.json"
+
+# Declarations of what NVRTC has built in.
+_EDITOR = Path(__file__).parents[2] / "include" / "cuda_ext" / "editor"
+# clangd refuses a GPU that it does not know. It knows this one since version 17, of 2023.
+_NEWEST_KNOWN = Architecture("cubin", 90, "a")
+_OURS = "--cuda-device-only"
+
+
+class Command(TypedDict):
+    """An entry: the file, relative to the directory, and the command that would compile it."""
+
+    directory: str
+    file: str
+    arguments: list[str]
+
+
+def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) -> list[Command]:
+    """An entry for each device source of each module. Raises :class:`BuildError`."""
+    compilers = _Compilers(project.root, environ)
+    commands: list[Command] = []
+    for module in project.modules:
+        sources = Sources(module, project.root)
+        include = [f"-I{name}" for name in module.settings.include_dirs]
+        for unit in (sources.unit(name) for name in sources.names if kind_of(name) == "cu"):
+            settings, options = sources.settings(unit.name), unit.options
+            compiler = compilers.of(settings)
+            arguments = [
+                *("clang++", "-xcuda", _OURS, f"--cuda-gpu-arch={_architecture(settings.architectures)}"),
+                f"-std={settings.std}",
+                *_view(compiler, options),
+                *_macros(options),
+                *include,
+                *(argument for name in options.pre_include for argument in ("-include", name)),
+                *_headers(compiler, options),
+                *("-fsyntax-only", unit.name),
+            ]
+            commands.append({"directory": str(project.root), "file": unit.name, "arguments": arguments})
+    return commands
+
+
+def default_place(project: Project) -> Path:
+    """Where clangd looks first, and no other program writes: the directory of all device code.
+
+    Raises :class:`ConfigError` if clangd would then no longer find what CMake made.
+    """
+    directories = [project.root / file.parent for file in project.source_files()]
+    place = Path(os.path.commonpath(directories), FILE_NAME)
+    other = place.parent / "build" / FILE_NAME
+    if other.is_file() and not place.exists():
+        raise ConfigError(
+            f"{place}: with it, clangd would no longer read {other}; name another file with --output, in a "
+            "directory that holds device sources alone"
+        )
+    return place
+
+
+def write(place: Path, commands: Sequence[Command]) -> None:
+    """Have the file at `place` hold `commands`; what it holds for other files stays.
+
+    Of several processes, one writes after the other. Raises :class:`ConfigError` if the file is another
+    program's, and :class:`OSError`.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(place.parent):
+        _write(place, commands)
+
+
+def _write(place: Path, commands: Sequence[Command]) -> None:
+    if place.is_symlink():
+        raise ConfigError(
+            f"{place}: is a link to a file of another program; name another file with --output, "
+            "in a directory that holds device sources alone"
+        )
+    named = {_path(command) for command in commands}
+    directories = {command["directory"] for command in commands}
+    kept = [
+        entry
+        for entry in _entries(place)
+        if _path(entry) not in named
+        # A source that is gone, or of a module that is.
+        and not (entry["directory"] in directories and _OURS in entry.get("arguments", ()))
+    ]
+    replace_file(place, (json.dumps([*kept, *commands], indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _entries(place: Path) -> list[dict[str, Any]]:
+    try:
+        entries = json.loads(place.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (ValueError, RecursionError):
+        entries = None
+    if not isinstance(entries, list) or not all(map(_is_command, entries)):
+        raise ConfigError(f"{place}: is not a list of compile commands; remove it, or choose another file")
+    return entries
+
+
+def _is_command(entry: object) -> bool:
+    """Whether `entry` has what is read of one; other programs add more."""
+    match entry:
+        case {"directory": str(), "file": str(), "arguments": arguments}:
+            return isinstance(arguments, list)
+        case {"directory": str(), "file": str()}:
+            return True
+    return False
+
+
+def _path(entry: Mapping[str, Any]) -> str:
+    return os.path.normpath(Path(entry["directory"], entry["file"]))
+
+
+def _architecture(names: Iterable[str]) -> Architecture:
+    """The newest GPU among `names` that clangd knows, or else the oldest."""
+    asked = set()
+    for name in names:
+        try:
+            asked.add(Architecture.parse(name).as_kind("cubin"))
+        except ValueError:
+            if name in GROUPS:
+                asked.add(Architecture("cubin", _NEWEST_KNOWN.number))
+    known = [architecture for architecture in asked if architecture <= _NEWEST_KNOWN]
+    return max(known) if known else min(asked, default=_NEWEST_KNOWN)
+
+
+def _view(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
+    """What makes clang read a source as its compiler does."""
+    # Nothing is compiled for a GPU, and another toolkit that this machine may have is not looked at.
+    yield from ("-nocudalib", "--no-cuda-version-check", "-Wno-unknown-cuda-version")
+    if options.relocatable:
+        yield from ("-fgpu-rdc", "-D__CUDACC_RDC__")
+    if options.fast_math or _FAST_MATH.intersection(options.raw):
+        yield "-D__USE_FAST_MATH__"
+    if isinstance(compiler, Nvcc):
+        yield f"--cuda-path={_toolkit(compiler.executable)}"
+        return
+    major, minor = compiler.version.split(".")
+    yield from (
+        "-nocudainc",
+        "-nostdinc",
+        f"-D__CUDACC_VER_MAJOR__={major}",
+        f"-D__CUDACC_VER_MINOR__={minor}",
+    )
+    yield from ("-include", str(_EDITOR / "nvrtc.hpp"))
+    if options.relaxed_constexpr or _DEVICE_BY_DEFAULT.intersection(options.raw):
+        yield from ("-include", str(_EDITOR / "device_by_default.hpp"))
+    else:
+        yield from ("-Xclang", "-fno-cuda-host-device-constexpr")
+
+
+_FAST_MATH = {"-use_fast_math", "--use_fast_math"}
+_DEVICE_BY_DEFAULT = {"-default-device", "--device-as-default-execution-space"}
+
+
+def _macros(options: Options) -> Iterator[str]:
+    """Those that a module defines, and those in its options."""
+    yield from options.definitions()
+    for option, following in pairwise((*options.raw, "")):
+        if match := re.fullmatch(r"(-D|-U|--define-macro|--undefine-macro)=?(.*)", option, re.DOTALL):
+            letter = "U" if match[1] in ("-U", "--undefine-macro") else "D"
+            yield f"-{letter}{match[2] or following}"
+
+
+def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
+    """Where those of others are."""
+    found = list(compiler.search_path(TranslationUnit("", b"", options=options)))
+    if any(map(discovery.is_for_now, found)):
+        raise ToolchainError(
+            "NVRTC's headers, which editors read, cannot be kept; set CUDA_EXT_CACHE to a directory that you "
+            "can write"
+        )
+    if isinstance(compiler, Nvcc):  # which finds CCCL by itself
+        found += [directory / "cccl" for directory in found]
+    for directory in dict.fromkeys(found):
+        if directory.is_dir():
+            yield from ("-isystem", str(directory))
+
+
+def _toolkit(nvcc: Path) -> Path:
+    """The toolkit that `nvcc` belongs to."""
+    roots = [nvcc.resolve().parent.parent, nvcc.parent.parent]
+    return next((root for root in roots if (root / "include" / "cuda_runtime.h").is_file()), roots[0])
+
+
+class _Compilers:
+    """The compilers of a build. Each is found once."""
+
+    def __init__(self, root: Path, environ: Mapping[str, str]) -> None:
+        self._root = root
+        self._environ = environ
+        self._found: dict[tuple[str, str | None], Nvrtc | Nvcc] = {}
+
+    def of(self, settings: Settings) -> Nvrtc | Nvcc:
+        chosen = (settings.compiler, settings.nvcc)
+        if chosen not in self._found:
+            self._found[chosen] = self._find(settings)
+        return self._found[chosen]
+
+    def _find(self, settings: Settings) -> Nvrtc | Nvcc:
+        if settings.compiler == "nvrtc":
+            return Nvrtc()
+        return find_nvcc(str(self._root / settings.nvcc) if settings.nvcc else None, self._environ)

@@ -1,0 +1,66 @@
+"""What decides on a project's packages: its table, sources and headers, and where others would be found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from glob import has_magic
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.project import Project
+
+__all__ = ["TABLE", "input_digests", "searched_directories"]
+
+TABLE = "pyproject.toml"
+
+
+def input_digests(project: Project) -> dict[str, str]:
+    """The SHA-256 of each source and header by its path in the project, and of the table as pyproject.toml.
+
+    What else that file says decides nothing. No compiler is needed. Raises :class:`BuildError`.
+    """
+    from cuda_ext.builder.sources.plan import content_of
+
+    table = json.dumps(project.table, sort_keys=True, default=str)
+    names = [path.as_posix() for path in project.source_files()]
+    contents = ((name, content_of(project.root / name, name)) for name in names)
+    return {
+        name: hashlib.sha256(content).hexdigest() for name, content in ((TABLE, table.encode()), *contents)
+    }
+
+
+def searched_directories(project: Project) -> set[str]:
+    """The directories of the project in which a new file may be a source, or a header that others include.
+
+    Raises :class:`BuildError`.
+    """
+    files = [path.as_posix() for path in project.source_files()]
+    found = {name.rpartition("/")[0] for name in files}
+    for module in project.modules:
+        for pattern in (*module.settings.sources, *module.settings.headers):
+            found.update(_globbed(pattern, project.root))
+        include_dirs = [os.path.normpath(name) for name in module.settings.include_dirs]
+        # An include of detail/x.h looks into the directory detail of each of them.
+        inner = {os.path.relpath(p, d) for d in include_dirs for p in found if _within(p, d)}
+        found.update(os.path.normpath(f"{d}/{i}") for d in include_dirs for i in {".", *inner})
+    return {name or "." for name in found}
+
+
+def _within(path: str, directory: str) -> bool:
+    return directory == "." or path == directory or path.startswith(f"{directory}{os.sep}")
+
+
+def _globbed(pattern: str, root: Path) -> Iterator[str]:
+    """The directories whose files `pattern` is held against."""
+    outer = PurePosixPath(pattern).parts[:-1]
+    fixed = "/".join(takewhile(lambda part: not has_magic(part), outer))
+    yield fixed
+    if has_magic("/".join(outer)):
+        for directory, names, _ in os.walk(root / fixed):
+            names[:] = [name for name in names if not name.startswith(".")]
+            yield os.path.relpath(directory, root)

@@ -1,0 +1,265 @@
+"""From configuration to translation units: headers gathered, instantiations assigned, architectures checked.
+
+Reading is all that happens here; no compiler is needed until architectures are asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from pathlib import Path
+
+from cuda_ext.builder.config.keys import ModuleConfig, Settings
+from cuda_ext.builder.sources.globs import find_headers, find_sources, include_directories, kind_of
+from cuda_ext.compiler.architectures import expand, from_cmake
+from cuda_ext.compiler.headers import Headers
+from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan
+from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
+from cuda_ext.compiler.translation_unit import Described, TranslationUnit
+from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.manifest import Options
+
+__all__ = ["Sources", "content_of", "native_capabilities", "plan_module"]
+
+
+class Sources:
+    """The sources of a module by name, read with their headers. Each header is read once."""
+
+    def __init__(self, module: ModuleConfig, root: Path) -> None:
+        self.names = find_sources(module, root)
+        self._module = module
+        self._headers = Headers(root, include_directories(module, root))
+        self._root = root
+        self._units: dict[str, TranslationUnit] = {}
+        self._settings: dict[tuple[int, ...], Settings] = {}
+        self._options: dict[Settings, Options] = {}
+
+    def units(self) -> list[TranslationUnit]:
+        """Each source as a unit without instantiations. Raises :class:`BuildError` for what is no text."""
+        return [self.unit(name) for name in self.names]
+
+    def unit(self, name: str) -> TranslationUnit:
+        """The source of that name as a unit. Raises :class:`BuildError`."""
+        if name not in self._units:
+            self._units[name] = self._unit(name)
+        return self._units[name]
+
+    def headers(self) -> dict[str, bytes]:
+        """The headers that the module embeds whoever includes them, and all that they can reach, by name."""
+        found: dict[str, bytes] = {}
+        for name in find_headers(self._module, self._root):
+            text, reached = self._headers.gather(name)
+            found |= {name: text, **reached}
+        return found
+
+    def restrict(self, name: str) -> None:
+        """Leave out the other sources than `name`, where nothing in them decides what becomes of it."""
+        settings = self._module.settings
+        if not settings.link and not settings.instantiate:
+            self.names = [name]
+
+    def files(self) -> set[str]:
+        """The names of all sources, and of all headers of the project that they or the module may need."""
+        units = self.units()
+        return {name for unit in units for name in (unit.name, *unit.headers)} | self.headers().keys()
+
+    def settings(self, name: str) -> Settings:
+        """The settings of a source; the same object for all sources that share overrides."""
+        overrides = enumerate(self._module.overrides)
+        applying = tuple(index for index, override in overrides if override.applies_to(name))
+        if applying not in self._settings:
+            self._settings[applying] = self._module.for_source(name)
+        return self._settings[applying]
+
+    def _unit(self, name: str) -> TranslationUnit:
+        kind = kind_of(name)
+        if kind != "cu":
+            return TranslationUnit(name, content_of(self._root / name, name), kind)
+        settings = self.settings(name)
+        text, headers = self._headers.gather(name, settings.pre_include)
+        if settings not in self._options:
+            self._options[settings] = Options(
+                std=settings.std,
+                define=dict(sorted(settings.define.items())),
+                raw=settings.options,
+                pre_include=tuple(map(self._headers.resolve, settings.pre_include)),
+                fast_math=settings.fast_math,
+                relaxed_constexpr=settings.relaxed_constexpr,
+                relocatable=settings.link,
+            )
+        return TranslationUnit(name, text, kind, headers, self._options[settings])
+
+
+def plan_module(
+    module: ModuleConfig,
+    sources: Sources,
+    compiler: Described,
+    native: Sequence[int] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> ModulePlan:
+    """Everything that decides the module's bytes. Raises :class:`BuildError` for what cannot work."""
+    units = sources.units()
+    assigned = _assign_instantiations(module, units)
+    targets: dict[Settings, tuple[Architecture, ...]] = {}
+    plans: list[UnitPlan] = []
+    for unit in units:
+        settings = sources.settings(unit.name)
+        if settings not in targets:
+            targets[settings] = _architectures(module, unit.name, compiler, native, environ)
+        if module.settings.link and targets[settings] != next(iter(targets.values())):
+            raise ConfigError(
+                f"{module.key_path('architectures', unit.name)}: a module with link = true is linked as a "
+                "whole; take the key out of the override"
+            )
+        plans += _parts(unit, assigned[unit.name], targets[settings], settings)
+    settings = module.settings
+    return ModulePlan(
+        name=module.name,
+        units=tuple(plans),
+        compress=settings.compress,
+        emit=settings.emit,
+        link=settings.link,
+        embed=settings.jit,
+        headers=sources.headers() if settings.jit else {},
+    )
+
+
+def _parts(
+    unit: TranslationUnit,
+    instantiate: Sequence[str],
+    architectures: tuple[Architecture, ...],
+    settings: Settings,
+) -> list[UnitPlan]:
+    """`unit` with its instantiations, or with one of them at a time."""
+    unique = tuple({normalise(expression): expression for expression in instantiate}.values())
+    if not settings.split_instantiations or len(unique) < 2 or settings.link:
+        return [UnitPlan(replace(unit, instantiate=unique) if unique else unit, architectures)]
+    return [
+        UnitPlan(replace(unit, instantiate=(expression,)), architectures, part)
+        for part, expression in enumerate(unique)
+    ]
+
+
+def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> list[int]:
+    """The compute capabilities of the GPUs in this machine, if the module asks for them."""
+    asked = {*module.settings.architectures}
+    for override in module.overrides:
+        asked.update(override.settings.get("architectures", ()))
+    if "native" not in asked and "native" not in environ.get("CUDAARCHS", ""):
+        return []
+    from cuda_ext.toolchain.native_gpus import capabilities
+
+    return capabilities()
+
+
+def _architectures(
+    module: ModuleConfig,
+    source: str,
+    compiler: Described,
+    native: Sequence[int],
+    environ: Mapping[str, str],
+) -> tuple[Architecture, ...]:
+    names: Sequence[str] = module.for_source(source).architectures
+    where = module.key_path("architectures", source)
+    overridden = any("architectures" in o.settings and o.applies_to(source) for o in module.overrides)
+    if not overridden and (archs := from_cmake(environ.get("CUDAARCHS", ""))):
+        names, where = archs, "CUDAARCHS"
+    found = expand(names, compiler, where, native)
+    match module.settings.emit:
+        case "ptx":
+            return tuple(sorted({a.as_kind("ptx") for a in found}))
+        case "ltoir":
+            return tuple(sorted({a.as_kind("ltoir") for a in found}))
+        case "cubin":
+            found = tuple(a for a in found if a.kind == "cubin")
+            if not found:
+                raise ConfigError(
+                    f'{where}: emit = "cubin" needs a real architecture; add one, such as "sm_90"'
+                )
+    return found
+
+
+def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit]) -> dict[str, list[str]]:
+    """Give each instantiation of the module to the unit that defines its kernel."""
+    assigned: dict[str, list[str]] = {u.name: [] for u in units}
+    for unit in units:
+        for override in module.overrides:
+            if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
+                if unit.kind != "cu":
+                    raise ConfigError(
+                        f"{override.where}.instantiate: {unit.name} has no templates; only .cu sources do: "
+                        "name those"
+                    )
+                assigned[unit.name] += wanted
+    if module.settings.instantiate:
+        owners = _Owners([u for u in units if u.kind == "cu"])
+        where = module.key_path("instantiate")
+        for expression in module.settings.instantiate:
+            assigned[_owner(expression, owners, module, where)].append(expression)
+    return assigned
+
+
+def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
+    """The name of the unit that defines the kernel of `expression`."""
+    kernel = split_template(normalise(expression))[0].rpartition("::")[2]
+    found = owners.of(kernel)
+    if len(found) > 1:
+        raise ConfigError(
+            f"{where}: {expression!r}: {' and '.join(found)} each define {kernel!r}; "
+            f"give the instantiation to one of them in [[{module.where}.overrides]]"
+        )
+    if not found:
+        close = difflib.get_close_matches(kernel, owners.kernels, n=1)
+        hint = (
+            f"did you mean {expression.replace(kernel, close[0], 1)!r}?"
+            if close
+            else f"they define {', '.join(owners.kernels) or 'none'}"
+        )
+        raise ConfigError(f"{where}: {expression!r}: no source defines a kernel {kernel!r}; {hint}")
+    return found[0]
+
+
+class _Owners:
+    """Which units define a kernel, as far as text tells."""
+
+    def __init__(self, units: Sequence[TranslationUnit]) -> None:
+        self._units = units
+
+    @cached_property
+    def _in_sources(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for unit in self._units:
+            for kernel in kernel_names(unit.source):
+                found.setdefault(kernel, []).append(unit.name)
+        return found
+
+    @property
+    def kernels(self) -> list[str]:
+        return sorted(self._in_sources)
+
+    def of(self, kernel: str) -> list[str]:
+        """The names of the units that have `kernel` in their own text, else in a header, else in a macro."""
+        if len(self._units) == 1:
+            return [self._units[0].name]
+        if kernel in self._in_sources:
+            return self._in_sources[kernel]
+        in_header = cache(lambda header: kernel in kernel_names(header))
+        word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
+        return [u.name for u in self._units if any(map(in_header, u.headers.values()))] or [
+            u.name for u in self._units if word.search(u.source)
+        ]
+
+
+def content_of(path: Path, name: str) -> bytes:
+    """What is in the file `path`, which people know as `name`. Raises :class:`BuildError`."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BuildError(
+            f"{name}: cannot be read: {error.strerror}; make it a file that you can read"
+        ) from None

@@ -1,0 +1,160 @@
+"""What each kernel takes of a multiprocessor, out of what ``ptxas -v`` says, or of a finished cubin."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_ext.compiler.translation_unit import Usage
+from cuda_ext.errors import BuildError
+from cuda_ext.formats.cubin import CODE, FUNCTION, KERNEL_INFO, PARAMETER_BANK, attributes, read_cubin
+from cuda_ext.formats.elf import Section, Symbol, read_elf
+
+__all__ = ["VERBOSE", "Resources", "read_resources", "split_usage"]
+
+# How ptxas is made to tell; both compilers hand it on.
+VERBOSE = ("-Xptxas", "-v")
+
+_ENTRY = re.compile(r"^ptxas info\s*: Compiling entry function '([^']+)' for ", re.MULTILINE)
+_LINE = re.compile(
+    r"^(?:ptxas info\s*: .*|(?:ptxas\s+\.)?\s+\d+ bytes (?:stack frame, .*|cumulative stack size.*))$\n?",
+    re.MULTILINE,
+)
+_COUNTS = {
+    "registers": r"Used (\d+) registers",
+    "stack": r"(\d+) bytes stack frame",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+    "shared": r"(\d+) bytes smem",
+}
+_CONSTANT = re.compile(r"(\d+) bytes cmem\[")
+
+# Attributes in .nv.info of functions, which are symbols by number,
+_REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
+# and of a kernel. With a required block, there are no other sizes than that.
+_MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x05, 0x10, 0x55, 0x37
+_UNBOUNDED = 0xFFFFFFFF
+# Since CUDA 13.0, ptxas annotates each instruction that spills: with this number and the place in the code.
+_SPILLS, _ANNOTATING = 1, 130
+# Such instructions, and the bytes that they move, are told by these bits of their 128.
+_OPCODE, _STORE, _LOAD = 0xFFF, 0x387, 0x983
+_WIDTH_SHIFT, _WIDTHS = 73, (1, 1, 2, 2, 4, 8, 16, 16)
+# Where the first of a block's shared memory is the system's, it is in the section of each kernel that has
+# one. In what a compiler makes, a section tells so, and in what a linker makes, a symbol.
+_RESERVED, _RESERVED_SIZE = {".nv.shared.reserved.0", ".nv.reservedSmem.offset0"}, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Resources(Usage):
+    """What a finished cubin tells of a kernel.
+
+    The counts are those of ``ptxas -v``, which leaves functions out that are called and not inlined.
+    ``deepest_stack`` is with all of these, and ``None`` where recursion knows no end. ``constant`` is the
+    bank with the parameters. ``max_threads`` is the bound of a block's threads that its author gave. Spills
+    are ``None`` where there may be some that the cubin does not tell.
+    """
+
+    deepest_stack: int | None = None
+    max_threads: int | None = None
+
+    @property
+    def spilled(self) -> int | None:
+        """The bytes that a thread stores and loads since it ran out of registers."""
+        known = self.spill_stores is not None and self.spill_loads is not None
+        return (self.spill_stores or 0) + (self.spill_loads or 0) if known else None
+
+
+def read_resources(cubin: bytes) -> dict[str, Resources]:
+    """What each kernel takes, by lowered name. Raises :class:`BuildError` unless `cubin` is a whole one."""
+    names = read_cubin(cubin).code
+    try:
+        elf = read_elf(cubin)
+        sections = {section.name: section for section in elf.sections}
+        symbols = list(elf.symbols())
+        functions = _function_attributes(sections.get(".nv.info"), symbols)
+        within: dict[str, list[Symbol]] = {}
+        for symbol in symbols:
+            if symbol.type == FUNCTION and symbol.section < len(elf.sections):
+                within.setdefault(elf.sections[symbol.section].name, []).append(symbol)
+        is_reserved = not _RESERVED.isdisjoint([*sections, *(symbol.name for symbol in symbols)])
+        reserved = _RESERVED_SIZE if is_reserved else 0
+        return {
+            name: _resources(
+                name,
+                sections,
+                functions.get(name, {}),
+                [function for function in within.get(CODE + name, ()) if function.name != name],
+                reserved,
+            )
+            for name in names
+        }
+    except (ValueError, IndexError, struct.error) as error:
+        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
+
+
+def split_usage(log: str, code: Mapping[str, int]) -> tuple[str, dict[str, Usage]]:
+    """Divide a compilation's text into what is for people, and the usage of each kernel by lowered name.
+
+    `code` has the kernels and the size of their code.
+    """
+    told: dict[str, dict[str, int | None]] = {}
+    _, *sections = _ENTRY.split(log)
+    for name, section in zip(sections[::2], sections[1::2], strict=True):
+        counts = {key: re.search(pattern, section) for key, pattern in _COUNTS.items()}
+        told[name] = {key: int(found[1]) if found else 0 for key, found in counts.items()}
+        # From sm_90 on, ptxas 13 does not tell it.
+        told[name]["constant"] = sum(map(int, _CONSTANT.findall(section))) or None
+    usage = {name: Usage(size, **told.get(name, {})) for name, size in code.items()}
+    return _LINE.sub("", log).strip(), usage
+
+
+def _function_attributes(info: Section | None, symbols: Sequence[Symbol]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for attribute, value in attributes(info):
+        if attribute in (_REGISTERS, _FRAME, _DEEPEST):
+            symbol, count = struct.unpack("<II", value)
+            found.setdefault(symbols[symbol].name, {})[attribute] = count
+    return found
+
+
+def _resources(
+    name: str,
+    sections: Mapping[str, Section],
+    function: Mapping[int, int],
+    others: Sequence[Symbol],
+    reserved: int,
+) -> Resources:
+    """What the kernel `name` takes, whose code is followed by that of `others`, which it calls."""
+    own = dict(attributes(sections.get(KERNEL_INFO + name)))
+    code, shared = sections[CODE + name], sections.get(f".nv.shared.{name}")
+    frame = function.get(_FRAME)
+    stores = loads = None
+    (toolkit,) = struct.unpack("<I", own[_TOOLKIT]) if _TOOLKIT in own else (0,)
+    # What is spilled goes into the stack frame.
+    if _ANNOTATIONS in own or toolkit >= _ANNOTATING or frame == 0:
+        spills = list(_spills(own.get(_ANNOTATIONS, b""), bytes(code.data), others))
+        stores, loads = (sum(w for o, w in spills if o == opcode) for opcode in (_STORE, _LOAD))
+    deepest = function.get(_DEEPEST)
+    bound = own.get(_REQUIRED_BLOCK) or own.get(_MAX_THREADS)
+    return Resources(
+        code=code.size,
+        registers=function.get(_REGISTERS),
+        stack=frame,
+        spill_stores=stores,
+        spill_loads=loads,
+        shared=max(0, shared.size - reserved) if shared else 0,
+        constant=sections[PARAMETER_BANK + name].size,
+        deepest_stack=None if deepest == _UNBOUNDED else deepest,
+        max_threads=math.prod(struct.unpack("<3I", bound)) if bound else None,
+    )
+
+
+def _spills(annotations: bytes, code: bytes, others: Sequence[Symbol]) -> Iterator[tuple[int, int]]:
+    """The opcode and the width of each instruction that spills and is in none of the functions `others`."""
+    for kind, place in struct.iter_unpack("<II", annotations):
+        if kind == _SPILLS and not any(f.value <= place < f.value + f.size for f in others):
+            instruction = int.from_bytes(code[place : place + 16], "little")
+            yield instruction & _OPCODE, _WIDTHS[instruction >> _WIDTH_SHIFT & 7]

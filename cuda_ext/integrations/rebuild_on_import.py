@@ -1,0 +1,231 @@
+"""Rebuild a package of an editable install when it is imported: ``editable-rebuild = true``.
+
+The recorded state of the sources (:mod:`~cuda_ext.builder.package.editable`) is compared with the current
+state, without loading the build. Where the file system reports a change, digests decide; where a digest
+differs, the project is built with the importer's compiler and the new package is loaded.
+"""
+
+# ruff: noqa: PTH113, PTH118, PTH120 - pathlib is not loaded where nothing has changed
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cuda_ext.builder.package.editable import FILE, described, recorded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from typing import Any, TextIO
+
+    from cuda_ext.builder.project import Project
+    from cuda_ext.builder.scheduler.progress import Outcome, Progress
+
+__all__ = ["refresh"]
+
+_NAMES = 3  # of changed files are told
+
+
+def refresh(name: str) -> None:
+    """Bring the package `name`, which is being imported, up to date with its sources.
+
+    Raises :class:`ImportError` if they have changed and cannot be compiled.
+    """
+    module = sys.modules[name]
+    directory = _source_directory(name, os.path.dirname(os.path.realpath(module.__file__ or "")))
+    if directory is None:
+        return
+    if _differs(_read(directory, name)):
+        from cuda_ext.errors import BuildError
+
+        try:
+            _compare(name, directory)
+        except BuildError as error:
+            why = "its project has changed since it was compiled, and cannot be compiled now"
+            raise ImportError(f"{name}: {why}:\n{error}", name=name, path=directory) from None
+    # A strict install links to the files that there were, and now there may be others.
+    module.__file__, module.__path__ = os.path.join(directory, "__init__.py"), [directory]
+
+
+def _source_directory(name: str, here: str) -> str | None:
+    """Where the package `name`, which was loaded from the directory `here`, lies in the source tree."""
+    record = _read(here, name)
+    root: str = record["root"]
+    if name in record["directories"]:
+        directory = os.path.normpath(os.path.join(root, record["directories"][name]))
+        is_linked = here.startswith(root + os.sep) and os.path.isfile(os.path.join(directory, FILE))
+        if here == directory or is_linked:
+            return directory
+    import warnings
+
+    warnings.warn(
+        f"{name}: {here} is a copy of what an editable install has made in {root}, and is not kept up to "
+        "date; install the project that it lies in",
+        stacklevel=2,
+    )
+    return None
+
+
+def _read(directory: str, name: str) -> dict[str, Any]:
+    """What the package `name` in `directory` was compiled from."""
+    record = recorded(directory)
+    if record is not None:
+        return record
+    path = os.path.join(directory, FILE)
+    raise ImportError(
+        f"{name}: {path} is damaged, or of another version of cuda-ext; install the project again",
+        name=name,
+        path=path,
+    )
+
+
+def _differs(record: Mapping[str, Any]) -> bool:
+    """Whether the file system has anything else than when `record` was made."""
+    root, seen = record["root"], record["seen"]
+    return any(described(root, path) != description for path, description in seen.items())
+
+
+def _compare(name: str, directory: str) -> None:
+    """Compile the project if its files have changed, unless another process just did.
+
+    Raises :class:`BuildError`.
+    """
+    import time
+    from pathlib import Path
+
+    from cuda_ext.builder.package.editable import state
+    from cuda_ext.builder.project import Project
+    from cuda_ext.builder.sources.inputs import TABLE
+    from cuda_ext.errors import BuildError, ConfigError
+    from cuda_ext.filesystem.atomic_directory import only_writer
+
+    began = time.time()
+    root = Path(_read(directory, name)["root"])
+    with only_writer(root / TABLE) as alone:
+        record = _read(directory, name)
+        if not _differs(record):
+            return
+        # What names the module where the table does not, is the package that it lies in.
+        project = Project.load(root, [name.rpartition(".")[0]])
+        if project is None or name not in (module.name for module in project.modules):
+            raise ConfigError(
+                f"{root / TABLE}: is gone, or has no module {name!r} any more; install the project again"
+            )
+        now = state(project)
+        changed = _changed(record["digests"], now["digests"])
+        if not changed:
+            _keep(directory, {**record, **now})
+            return
+        if not alone:
+            raise BuildError(
+                f"{root / TABLE}: cannot be locked on this system, and all who import would compile at once; "
+                "run cuda-ext build in its directory"
+            )
+        # Whoever waited while another process failed would fail in the same way.
+        match record.get("failure"):
+            case {"at": float(at), "digests": digests, "message": str(message)} if (
+                at > began and digests == now["digests"]
+            ):
+                raise BuildError(message)
+        try:
+            _rebuild(project, now, record, f"{name}: {changed}")
+        except BuildError as error:
+            failure = {"at": time.time(), "digests": now["digests"], "message": str(error)}
+            _keep(directory, {**record, "failure": failure})
+            raise
+
+
+def _keep(directory: str, record: Mapping[str, Any]) -> None:
+    from contextlib import suppress
+    from pathlib import Path
+
+    from cuda_ext.builder.package.editable import encoded
+    from cuda_ext.filesystem.atomic_directory import replace_file
+
+    with suppress(OSError):  # without it, the next import finds out once more
+        replace_file(Path(directory, FILE), encoded(record))
+
+
+def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any], why: str) -> None:
+    """Compile the project and put its packages where they are, of which `record` is one's.
+
+    What is compiled is shown on standard error, after `why`. Raises :class:`BuildError`.
+    """
+    from contextlib import closing
+
+    from cuda_ext.builder.package.editable import editable
+    from cuda_ext.builder.session import build
+    from cuda_ext.builder.sources.layout import in_place, source_directory
+
+    def directory_of(name: str) -> Path:
+        known = record["directories"].get(name)
+        return project.root / known if known else source_directory(project, name)
+
+    environ = dict(os.environ)
+    if record["cudaarchs"]:
+        environ.setdefault("CUDAARCHS", record["cudaarchs"])
+    with closing(_OnceCompiling(why)) as progress:
+        packages = build(project, environ, progress)
+    if project.settings.editable_rebuild:
+        packages = editable(project, packages, now, directory_of, record["cudaarchs"])
+    for package in packages:
+        in_place(package).write(directory_of(package.name))
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What to say of the files that have changed; nothing if none have."""
+    changes = {
+        "is new": sorted(now.keys() - before.keys()),
+        "is gone": sorted(before.keys() - now.keys()),
+        "has changed": sorted(name for name in now if before.get(name, now[name]) != now[name]),
+    }
+    said = [f"{name} {how}" for how, names in changes.items() for name in names]
+    return ", ".join(said[:_NAMES]) + (f", and {len(said) - _NAMES} more" if len(said) > _NAMES else "")
+
+
+class _OnceCompiling:
+    """The progress of a build on standard error, from when something is compiled or said; after `why`."""
+
+    def __init__(self, why: str) -> None:
+        import io
+        from threading import Lock
+
+        from cuda_ext.builder.scheduler.progress import progress_for
+
+        stream: TextIO = sys.stderr or io.StringIO()
+        self._open: Callable[[], Progress] = lambda: progress_for(stream, lambda s: print(s, file=stream))
+        self._lock = Lock()
+        self._shown: Progress | None = None
+        self._held: list[Callable[[Progress], None]] = [lambda progress: progress.note(why)]
+
+    def plan(self, jobs: int, expected: float | None = None) -> None:
+        self._tell(lambda progress: progress.plan(jobs, expected))
+
+    def started(self, job: str) -> None:
+        self._tell(lambda progress: progress.started(job), show=True)
+
+    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+        show = outcome != "cached"
+        self._tell(lambda progress: progress.finished(job, outcome, seconds, expected), show)
+
+    def note(self, text: str) -> None:
+        self._tell(lambda progress: progress.note(text))
+
+    def message(self, text: str) -> None:
+        self._tell(lambda progress: progress.message(text), show=True)
+
+    def close(self) -> None:
+        if self._shown:
+            self._shown.close()
+
+    def _tell(self, what: Callable[[Progress], None], show: bool = False) -> None:
+        with self._lock:
+            self._held.append(what)
+            if show and not self._shown:
+                self._shown = self._open()
+            if self._shown:
+                for held in self._held:
+                    held(self._shown)
+                self._held.clear()

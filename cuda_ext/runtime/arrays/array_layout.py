@@ -1,0 +1,84 @@
+"""Where the elements of an array lie, which no launch needs to know: copies and debug mode do."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.arrays import dlpack
+
+__all__ = ["ArrayLayout", "array_layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayout:
+    """``strides`` and ``item``, the size of an element, count bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    item: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of all elements."""
+        return self.item * math.prod(self.shape)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements follow one another, the last index running fastest."""
+        return self.size == 0 or all(
+            extent == 1 or stride == expected
+            for extent, stride, expected in zip(
+                self.shape, self.strides, _c_order(self.shape, self.item), strict=True
+            )
+        )
+
+
+def array_layout(value: Any) -> ArrayLayout | None:
+    """The layout of an array in device memory, or ``None`` for a mere address.
+
+    Raises :class:`ArgumentError` for what does not say it.
+    """
+    if callable(getattr(value, "data_ptr", None)):
+        return _of_tensor(value)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _of_interface(interface)
+    if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
+        return ArrayLayout((int(value.size),), (1,), 1)
+    if hasattr(value, "__dlpack_device__"):
+        shape, strides, item = dlpack.strided(value)
+        return _in_items(shape, strides, item)
+    return None
+
+
+def _of_tensor(tensor: Any) -> ArrayLayout:
+    try:
+        return _in_items(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.element_size()))
+    except (AttributeError, TypeError) as error:
+        raise ArgumentError(f"expected a tensor with shape, stride and element_size ({error})") from None
+
+
+def _of_interface(interface: Any) -> ArrayLayout:
+    try:
+        shape = tuple(map(int, interface["shape"]))
+        item = int(re.findall(r"\d+", interface["typestr"])[0])
+        strides = interface.get("strides")
+        return ArrayLayout(shape, _c_order(shape, item) if strides is None else tuple(strides), item)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"expected a __cuda_array_interface__ with shape and typestr ({error!r})"
+        ) from None
+
+
+def _in_items(shape: tuple[int, ...], strides: tuple[int, ...] | None, item: int) -> ArrayLayout:
+    if strides is None:
+        return ArrayLayout(shape, _c_order(shape, item), item)
+    return ArrayLayout(shape, tuple(stride * item for stride in strides), item)
+
+
+def _c_order(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    return tuple(item * math.prod(shape[axis:]) for axis in range(1, len(shape) + 1))

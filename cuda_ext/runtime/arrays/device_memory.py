@@ -1,0 +1,146 @@
+"""Objects of other libraries that stand for memory of the GPU."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.arrays import dlpack
+from cuda_ext.runtime.arrays.dtypes import dtype_of_typestr
+
+__all__ = [
+    "DeviceMemory",
+    "HasCudaArrayInterface",
+    "HasDataPtr",
+    "device_memory",
+]
+
+
+class HasDataPtr(Protocol):
+    """A tensor as PyTorch's: ``data_ptr()``, and perhaps ``dtype`` and ``is_cuda``."""
+
+    def data_ptr(self) -> int: ...
+
+
+class HasCudaArrayInterface(Protocol):
+    """An array as CuPy's or Numba's."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """An address in device memory with what is known of it.
+
+    ``dtype`` is empty where nothing is known, ``device`` is ``None`` where the ordinal of the GPU is not.
+    ``stream`` gives the stream that its framework works in at present, and is ``None`` for mere addresses.
+    """
+
+    address: int
+    dtype: str = ""
+    read_only: bool = False
+    device: int | None = None
+    stream: Callable[[int], int] | None = None
+
+
+def device_memory(value: object) -> DeviceMemory | None:
+    """The device memory that `value` stands for, or ``None`` if it is nothing of that sort.
+
+    Raises :class:`ArgumentError` for what lies elsewhere, and for what has been freed.
+    """
+    if callable(getattr(value, "data_ptr", None)):
+        return _of_tensor(value)
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+    except Exception as error:
+        raise ArgumentError(f"expected an array that can be read: {error}") from None
+    if interface is not None:
+        return _of_array(value, interface)
+    if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
+        return _of_buffer(value)
+    if hasattr(value, "__dlpack_device__") and not _on_the_host(value):
+        view = dlpack.view(value)
+        return DeviceMemory(view.address, view.dtype, view.read_only, view.device, view.stream)
+    return None
+
+
+def _of_tensor(tensor: Any) -> DeviceMemory:
+    if not getattr(tensor, "is_cuda", True):
+        raise ArgumentError(
+            f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}; move it "
+            'with .to("cuda")'
+        )
+    try:
+        address = tensor.data_ptr()
+    except Exception as error:
+        raise ArgumentError(
+            f"expected a tensor with memory of its own: {str(error).partition(chr(10))[0]}"
+        ) from None
+    if not address and getattr(tensor, "numel", int)():
+        raise ArgumentError("the memory of this tensor has been freed; keep it until the kernel has run")
+    if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
+        raise ArgumentError(
+            "expected a tensor as it lies in memory, found a conjugated or negated view; "
+            "resolve it with .resolve_conj() or .resolve_neg()"
+        )
+    dtype = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
+    device = tensor.get_device() if hasattr(tensor, "get_device") else None
+    return DeviceMemory(address, dtype, device=device, stream=_stream_of_torch)
+
+
+def _stream_of_torch(device: int) -> int:
+    torch = sys.modules.get("torch")
+    return int(torch._C._cuda_getCurrentRawStream(device)) if torch else 0
+
+
+def _of_array(array: object, interface: Any) -> DeviceMemory:
+    if hasattr(array, "block_until_ready"):
+        array.block_until_ready()  # JAX works in streams of its own
+    cupy = sys.modules.get("cupy")
+    of_cupy = cupy is not None and isinstance(array, cupy.ndarray)
+    try:
+        address, read_only = interface["data"]
+        # The address of an empty array may be anything.
+        return DeviceMemory(
+            operator.index(address or 0),
+            dtype_of_typestr(interface["typestr"]),
+            read_only,
+            array.data.device_id if of_cupy else None,  # type: ignore[attr-defined]
+            _stream_of_cupy if of_cupy else _stream_of_interface(interface.get("stream")),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"expected a __cuda_array_interface__ with data and typestr ({error!r})"
+        ) from None
+
+
+def _stream_of_cupy(device: int) -> int:
+    cupy: Any = sys.modules["cupy"]
+    return int(cupy.cuda.get_current_stream(device).ptr)
+
+
+def _stream_of_interface(stream: int | None) -> Callable[[int], int]:
+    # Whoever names a stream has work in it that is to come first.
+    return lambda _: stream or 0
+
+
+def _of_buffer(buffer: Any) -> DeviceMemory:
+    """Of cuda.core's ``Buffer``, which has no type."""
+    try:
+        address, accessible, device = buffer.handle, buffer.is_device_accessible, buffer.device_id
+    except RuntimeError:  # it has been closed
+        address, accessible, device = None, True, -1
+    if not address:
+        raise ArgumentError("the memory of this buffer has been freed; keep it until the kernel has run")
+    if not accessible:
+        raise ArgumentError("expected device memory, found a buffer in host memory")
+    return DeviceMemory(int(address), device=device if device >= 0 else None, stream=lambda _: 0)
+
+
+def _on_the_host(value: Any) -> bool:
+    return int(value.__dlpack_device__()[0]) == dlpack.CPU

@@ -1,0 +1,185 @@
+"""DLPack, the exchange format of array libraries, as far as a launch needs it.
+
+See https://dmlc.github.io/dlpack/latest: ``DLTensor`` from ``__dlpack__``, or faster from the table of C
+functions that ``__dlpack_c_exchange_api__`` holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from cuda_ext.errors import ArgumentError, DriverError
+from cuda_ext.runtime.driver.driver import open_driver
+
+__all__ = ["CPU", "View", "strided", "view"]
+
+CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+_READ_ONLY, _COPIED = 1, 2
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (("type", c_int32), ("id", c_int32))
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("device", _Device),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("manager_context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+class _Exchange(ctypes.Structure):
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("previous", c_void_p),
+        ("allocate", c_void_p),
+        ("managed_from_object", c_void_p),
+        ("managed_to_object", c_void_p),
+        ("tensor_from_object", c_void_p),
+        ("current_stream", c_void_p),
+    )
+
+
+_TENSOR_FROM_OBJECT = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, POINTER(_Tensor))
+_CURRENT_STREAM = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
+
+# Of our own, since those of ctypes.pythonapi are everybody's.
+_capsule_name = ctypes.PYFUNCTYPE(c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Memory in a GPU; ``stream`` gives the stream that its library works in."""
+
+    address: int
+    dtype: str
+    read_only: bool
+    device: int
+    stream: Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """A tensor that is readable as long as `owner` lives."""
+
+    tensor: _Tensor
+    read_only: bool
+    stream: Callable[[int], int]
+    owner: object = None
+
+
+def view(value: Any) -> View:
+    """What `value` lends. Raises :class:`ArgumentError` for what a kernel cannot reach."""
+    lent = _lent(value)
+    tensor = lent.tensor
+    name = _KINDS.get(tensor.code, f"DLPack type {tensor.code} of ")
+    dtype = name if name == "bool" else f"{name}{tensor.bits}"
+    address = (tensor.data or 0) + tensor.byte_offset
+    return View(address, dtype, lent.read_only, tensor.device.id, lent.stream)
+
+
+def strided(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
+    """The shape of `value`, its strides in items, of which C order has none, and the bytes of an item."""
+    lent = _lent(value)
+    tensor = lent.tensor
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    return shape, strides, -(-tensor.bits * tensor.lanes // 8)
+
+
+def _lent(value: Any) -> _Lent:
+    if table := _table(type(value)):
+        return _through_table(value, table)
+    kind, device = map(int, value.__dlpack_device__())
+    _check_reachable(kind)
+    refusals = BufferError, RuntimeError, TypeError, ValueError
+    try:
+        owner = _capsule(value)
+    except refusals as error:
+        try:
+            # PyTorch lends what is on the current GPU only.
+            with open_driver().device(device).current():
+                owner = _capsule(value)
+        except (*refusals, DriverError):
+            raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
+    name = _capsule_name(owner)
+    pointer = _capsule_pointer(owner, name)
+    if name == b"dltensor_versioned":
+        versioned = _Versioned.from_address(pointer)
+        if versioned.flags & _COPIED:
+            raise ArgumentError("expected an array that DLPack can lend, found one that gives a copy")
+        return _Lent(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
+    return _Lent(_Tensor.from_address(pointer), False, lambda _: 0, owner)
+
+
+def _capsule(value: Any) -> object:
+    # Stream 0 is ambiguous in DLPack: 1 is the legacy default stream, in which we then launch.
+    for options in ({"max_version": (1, 0), "copy": False}, {"max_version": (1, 0)}):
+        with suppress(TypeError):  # that of an older version
+            return value.__dlpack__(stream=1, **options)
+    return value.__dlpack__(stream=1)
+
+
+def _table(kind: type) -> _Exchange | None:
+    """The table of the version known here, if `kind` has one that lends without ceremony."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None or _capsule_name(capsule) != b"dlpack_exchange_api":
+        return None
+    address = _capsule_pointer(capsule, b"dlpack_exchange_api")
+    while address:
+        table = _Exchange.from_address(address)
+        if table.major == 1:
+            return table if table.tensor_from_object and table.current_stream else None
+        address = table.previous
+    return None
+
+
+def _through_table(value: Any, table: _Exchange) -> _Lent:
+    tensor = _Tensor()
+    try:
+        status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
+    except Exception as error:
+        raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
+    if status != 0:
+        raise ArgumentError("expected an array that DLPack can lend, found one that its library refuses")
+    _check_reachable(tensor.device.type)
+
+    def stream(device: int) -> int:
+        found = c_void_p()
+        _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(found))
+        return found.value or 0
+
+    return _Lent(tensor, False, stream)
+
+
+def _check_reachable(kind: int) -> None:
+    if kind not in (_CUDA, _CUDA_HOST, _CUDA_MANAGED):
+        raise ArgumentError(f"expected device memory of CUDA, found DLPack's device type {kind}")

@@ -1,0 +1,368 @@
+"""The arguments of a launch, checked against the kernel's signature and made into what ``struct`` packs.
+
+Whatever does not fit is an :class:`~cuda_ext.errors.ArgumentError` that names the argument, what was expected
+and what was found.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import reprlib
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsIndex, TypeAlias
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Parameter
+from cuda_ext.runtime.arrays.device_memory import (
+    DeviceMemory,
+    HasCudaArrayInterface,
+    HasDataPtr,
+    device_memory,
+)
+from cuda_ext.runtime.arrays.dtypes import check_dtype
+from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out, is_host_array
+from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, tensor_map
+from cuda_ext.runtime.suggestions import did_you_mean
+
+__all__ = ["Field", "Pointer", "described", "fields", "in_order", "is_numpy_bool", "layout"]
+
+Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | Out | None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A parameter as ``struct`` packs it: `format`, one or two letters for one value.
+
+    ``convert`` gives that value for an argument, or for one in device memory that memory, whose address is
+    the value. It raises :class:`ArgumentError`, and does not name the argument.
+    """
+
+    parameter: Parameter
+    format: str
+    convert: Callable[[Any], Any]
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.parameter.kind == "pointer"
+
+    def value(self, argument: object) -> Any:
+        """What stands for `argument`. Raises :class:`ArgumentError` that names it."""
+        try:
+            return self.convert(argument)
+        except ArgumentError as error:
+            raise ArgumentError(f"argument {self.parameter.name!r}: {error}") from None
+        except Exception as error:
+            # The argument's own library raised it when asked what this is.
+            raise ArgumentError(
+                f"argument {self.parameter.name!r}: expected {self.parameter.type}, found "
+                f"{type(argument).__qualname__} that cannot be read: {error}"
+            ) from error
+
+
+def fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
+    return tuple(Field(p, *_KINDS[p.kind](p)) for p in parameters)
+
+
+def layout(packed: Sequence[Field]) -> tuple[struct.Struct, tuple[int, ...]]:
+    """How the values of all fields lie in memory, and where each begins."""
+    text, offsets, end = "<", [], 0
+    for field in packed:
+        # Structures may be aligned to anything up to 128 bytes, and the driver only copies.
+        alignment = min(16, field.parameter.size & -field.parameter.size)
+        start = -(-end // alignment) * alignment
+        text += f"{start - end}x" * (start > end) + field.format
+        offsets.append(start)
+        end = start + field.parameter.size
+    return struct.Struct(text), tuple(offsets)
+
+
+def in_order(
+    parameters: Sequence[Parameter],
+    arguments: Sequence[object],
+    named: Mapping[str, object],
+    options: Iterable[str] = (),
+) -> list[object]:
+    """All arguments by position. Raises :class:`ArgumentError` unless each parameter is given once.
+
+    `options` are names that may have been meant besides.
+    """
+    ordered = list(arguments)
+    if named:
+        names = [parameter.name for parameter in parameters[len(ordered) :]]
+        for name in named:
+            if name not in names:
+                hint = did_you_mean(name, [*names, *options])
+                raise ArgumentError(f"no parameter {name!r} is left to be given by name{hint}")
+        if missing := [name for name in names if name not in named]:
+            raise ArgumentError(f"missing: {', '.join(missing)}; pass a value for each parameter")
+        ordered += [named[name] for name in names]
+    if len(ordered) != len(parameters):
+        raise ArgumentError(f"expected {_count(len(parameters))}, found {len(ordered)}")
+    return ordered
+
+
+def _count(number: int) -> str:
+    return f"{number or 'no'} argument{'' if number == 1 else 's'}"
+
+
+_Conversion: TypeAlias = tuple[str, Callable[[Any], Any]]
+_LETTERS = {1: "b", 2: "h", 4: "i", 8: "q"}
+
+
+def _integer(parameter: Parameter) -> _Conversion:
+    return _whole_number(parameter, signed=parameter.kind == "integer", unsigned=parameter.kind != "integer")
+
+
+def _enum(parameter: Parameter) -> _Conversion:
+    # The type that an enumeration is stored in may be either.
+    return _whole_number(parameter, signed=True, unsigned=True)
+
+
+def _whole_number(parameter: Parameter, *, signed: bool, unsigned: bool) -> _Conversion:
+    size, bits = parameter.size, 8 * parameter.size
+    lowest = -(1 << bits - 1) if signed else 0
+    highest = (1 << (bits if unsigned else bits - 1)) - 1
+
+    def convert(value: object) -> int:
+        number = _index(value)
+        if number is None:
+            raise _mismatch(parameter.type, value)
+        if not lowest <= number <= highest:
+            raise _mismatch(f"{parameter.type} from {lowest} to {highest}", value)
+        return number % (1 << bits) if unsigned else number
+
+    if size not in _LETTERS:
+        return f"{size}s", lambda value: (convert(value) % (1 << bits)).to_bytes(size, "little")
+    return _LETTERS[size].upper() if unsigned else _LETTERS[size], convert
+
+
+def _bool(parameter: Parameter) -> _Conversion:
+    def convert(value: object) -> int:
+        number = bool(value) if is_numpy_bool(value) else _index(value)
+        if number not in (0, 1):
+            raise _mismatch(parameter.type, value)
+        return number
+
+    return "B", convert
+
+
+def _float(parameter: Parameter) -> _Conversion:
+    if parameter.type == "__nv_bfloat16":
+        return "2s", lambda value: _bfloat16(_real_for(parameter, value))
+    letter = {2: "e", 4: "f", 8: "d"}[parameter.size]
+    single = struct.Struct(f"<{letter}")
+
+    def convert(value: object) -> float:
+        number = _real_for(parameter, value)
+        try:
+            single.pack(number)
+        except OverflowError:
+            raise _out_of_range(parameter, number) from None
+        return number
+
+    return letter, convert
+
+
+def _real_for(parameter: Parameter, value: object) -> float:
+    try:
+        number = _real(value)
+        if number is None:
+            raise _mismatch(parameter.type, value)
+        return float(number)
+    except OverflowError:
+        raise _out_of_range(parameter, value) from None
+
+
+def _out_of_range(parameter: Parameter, number: object) -> ArgumentError:
+    return ArgumentError(f"{reprlib.repr(number)} is out of the range of {parameter.type}")
+
+
+def _bfloat16(number: float) -> bytes:
+    """The upper half of the float that is nearest to `number` among those with eight significant bits."""
+    rounded = number
+    if math.isfinite(number):
+        exponent = max(math.frexp(number)[1], -125) - 8
+        rounded = math.copysign(math.ldexp(round(math.ldexp(number, -exponent)), exponent), number)
+    try:
+        return struct.pack("<f", rounded)[2:]
+    except OverflowError:
+        raise ArgumentError(f"{reprlib.repr(number)} is out of the range of __nv_bfloat16") from None
+
+
+# Numbers that C++ keeps in structures.
+_HALVES = ("__half", "__nv_bfloat16")
+_COMPLEX = {
+    name: letters
+    for letters, names in {
+        "<ff": ("float2", "cuFloatComplex", "complex<float>"),
+        "<dd": ("double2", "cuDoubleComplex", "complex<double>"),
+    }.items()
+    for name in names
+}
+
+
+def _struct(parameter: Parameter) -> _Conversion:
+    own: Callable[[Any], bytes | None] = _content
+    letters = _COMPLEX.get(parameter.type.rpartition("::")[2])
+    if parameter.type in _HALVES:
+        letter, half = _float(parameter)
+        own = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
+    elif letters:
+        own = lambda value: _complex(letters, parameter, value)  # noqa: E731
+    elif parameter.type in TENSOR_MAPS:
+        own = tensor_map
+
+    def convert(value: object) -> bytes:
+        found = own(value)
+        content = _content(value) if found is None else found
+        if content is None:
+            expected = "bytes, a ctypes.Structure or a numpy scalar"
+            raise _mismatch(f"the {parameter.size} bytes of {parameter.type} ({expected})", value)
+        if len(content) != parameter.size:
+            raise ArgumentError(
+                f"expected the {parameter.size} bytes of {parameter.type}, found {len(content)}"
+            )
+        return content
+
+    return f"{parameter.size}s", convert
+
+
+def _complex(letters: str, parameter: Parameter, value: object) -> bytes | None:
+    try:
+        if isinstance(value, complex):
+            number = complex(value)
+        elif _is_host_number(value) and (real := _real(value)) is not None:
+            number = complex(real)
+        elif _is_host_number(value) and hasattr(value, "__complex__"):
+            number = complex(value)
+        else:
+            return None
+        return struct.pack(letters, number.real, number.imag)
+    except OverflowError:
+        raise _out_of_range(parameter, value) from None
+
+
+def _pointer(parameter: Parameter) -> _Conversion:
+    wanted = f"an array in device memory or an address ({parameter.type})"
+
+    def convert(value: object) -> DeviceMemory:
+        if value is None:
+            return DeviceMemory(0)
+        if memory := device_memory(value):
+            check_dtype(memory.dtype, parameter.element)
+            if memory.read_only and not parameter.const and parameter.kind == "pointer":
+                raise ArgumentError(f"expected writable memory ({parameter.type}), found a read-only array")
+            address: int | None = memory.address
+        else:
+            address = None if isinstance(value, bool) or is_host_array(value) else _index(value)
+            memory = DeviceMemory(address or 0)
+        if address is None:
+            raise _mismatch(wanted, value)
+        if not 0 <= address < 1 << 8 * parameter.size:
+            raise _mismatch("an address", value)
+        return memory
+
+    return {4: "I", 8: "Q"}[parameter.size], convert
+
+
+def _opaque(parameter: Parameter) -> _Conversion:
+    size = parameter.size
+    _, as_struct = _struct(parameter)
+    _, as_number = _enum(parameter)
+
+    def convert(value: object) -> bytes:
+        if size == struct.calcsize("P") and (value is None or _is_tensor(value)):
+            address: int = _pointer(parameter)[1](value).address
+            return address.to_bytes(size, "little")
+        if not is_host_array(value) and _content(value) is not None:
+            content: bytes = as_struct(value)
+            return content
+        if _index(value) is not None and not is_host_array(value):
+            number = as_number(value)
+            return number if isinstance(number, bytes) else number.to_bytes(size, "little")
+        example = "a value that knows its size, such as numpy.float32(2) or ctypes.c_float(2)"
+        raise _mismatch(f"{size} bytes: {example}", value)
+
+    return f"{size}s", convert
+
+
+_KINDS: dict[str, Callable[[Parameter], _Conversion]] = {
+    "pointer": _pointer,
+    "integer": _integer,
+    "unsigned": _integer,
+    "float": _float,
+    "bool": _bool,
+    "enum": _enum,
+    "struct": _struct,
+    "opaque": _opaque,
+}
+
+
+def _index(value: object) -> int | None:
+    """`value` as an int, if it is a whole number on the host."""
+    if not _is_host_number(value):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _real(value: object) -> float | None:
+    """`value` as a real number, if it is one on the host."""
+    if isinstance(value, (float, int)):
+        return value
+    if not _is_host_number(value) or not hasattr(value, "__float__") or _has_imaginary_part(value):
+        return None
+    if isinstance(value, (str, bytes)):  # of numpy, which reads a number in it
+        return None
+    try:
+        return float(value)
+    except TypeError:
+        return None
+
+
+def _has_imaginary_part(value: object) -> bool:
+    return isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real)
+
+
+def _is_host_number(value: object) -> bool:
+    # A tensor in device memory has __index__ and __float__, too, which wait for the GPU.
+    return not _is_tensor(value) and not getattr(value, "ndim", None)
+
+
+def _content(value: object) -> bytes | None:
+    """The bytes of `value`, if it has the buffer protocol; text and Python objects have none of C++."""
+    if isinstance(value, str) or getattr(getattr(value, "dtype", None), "hasobject", False):
+        return None
+    try:
+        return memoryview(value).tobytes()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "data_ptr") or hasattr(value, "__cuda_array_interface__")
+
+
+def is_numpy_bool(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.bool_)
+
+
+def _mismatch(expected: str, found: object) -> ArgumentError:
+    return ArgumentError(f"expected {expected}, found {described(found)}")
+
+
+def described(value: object) -> str:
+    """`value` as errors show it."""
+    if value is None or isinstance(value, numbers.Number | str | bytes):
+        return reprlib.repr(value)
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{name} in host memory" if is_host_array(value) else name

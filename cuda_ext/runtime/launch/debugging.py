@@ -1,0 +1,129 @@
+"""``CUDA_EXT_DEBUG=1``: slow launches that find out what is wrong.
+
+The arrays of each launch are looked at before it, and the stream is waited for after it, so that a kernel's
+fault is told as its own, with all that it was launched with.
+"""
+
+from __future__ import annotations
+
+import os
+import reprlib
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from cuda_ext.errors import ArgumentError, DriverCallError
+from cuda_ext.manifest import Kernel
+from cuda_ext.runtime.arrays.array_layout import ArrayLayout, array_layout
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory
+from cuda_ext.runtime.arrays.dtypes import alignment
+from cuda_ext.runtime.arrays.host_arrays import HostArray
+from cuda_ext.runtime.driver.driver import Device, Driver
+from cuda_ext.runtime.launch.arguments import Field
+
+__all__ = ["enabled", "examined", "synchronise"]
+
+_ON_THE_HOST = 1  # CU_MEMORYTYPE_HOST: pinned, and every GPU reaches it
+
+
+@cache
+def enabled() -> bool:
+    """What the environment says when this is first asked, at the first launch of the process."""
+    return os.environ.get("CUDA_EXT_DEBUG", "") not in ("", "0")
+
+
+def examined(
+    kernel: Kernel,
+    fields: Sequence[Field],
+    arguments: Sequence[object],
+    values: Sequence[Any],
+    device: Device,
+) -> str:
+    """What errors tell of a launch of `kernel` with `arguments`, for which `values` stand.
+
+    Raises :class:`ArgumentError` for an array that the kernel would not see as it is: a view with gaps, one
+    that is not aligned to its elements, or one that reaches beyond its allocation.
+    """
+    lines = [f"\n  in a launch of {kernel.signature}"]
+    with device.current():
+        for field, argument, value in zip(fields, arguments, values, strict=True):
+            name = field.parameter.name
+            try:
+                lines.append(f"    {name} = {_examined(field, argument, value, device)}")
+            except ArgumentError as error:
+                raise ArgumentError(f"argument {name!r}: {error}") from None
+    return "\n".join(lines)
+
+
+def _examined(field: Field, argument: object, value: Any, device: Device) -> str:
+    if isinstance(value, HostArray):
+        return f"{value.owner.dtype} array of shape {value.owner.shape} in host memory"
+    if not isinstance(value, DeviceMemory) or not value.address:
+        return reprlib.repr(argument)
+    layout = array_layout(argument)
+    _check(field, value.address, layout, device)
+    place = f"{value.address:#x} on GPU {device.ordinal if value.device is None else value.device}"
+    return f"{value.dtype or 'an'} array of shape {layout.shape} at {place}" if layout else place
+
+
+def synchronise(device: Device, stream: int) -> None:
+    """Wait until the work in `stream` is done, unless that is only being recorded.
+
+    Raises :class:`DriverCallError` for what became of it.
+    """
+    with device.current():
+        if not int(device.driver.call("cuStreamIsCapturing", stream)):
+            device.driver.call("cuStreamSynchronize", stream)
+
+
+def _check(field: Field, address: int, layout: ArrayLayout | None, device: Device) -> None:
+    element = field.parameter.element or "void"
+    if element.endswith(")"):  # a function's address is that of no memory
+        return
+    if layout is not None and not layout.contiguous:
+        raise ArgumentError(
+            f"expected a contiguous array, found a view of shape {layout.shape} with strides of "
+            f"{layout.strides} bytes; the kernel sees the memory, not the view: pass a contiguous copy, or "
+            "the address alone if the kernel knows the strides"
+        )
+    if layout is not None and not layout.size:
+        return
+    if address % alignment(element):
+        raise ArgumentError(
+            f"expected an address that is a multiple of {alignment(element)}, as {element} is aligned, found "
+            f"{address:#x}"
+        )
+    _check_memory(address, layout.size if layout else 1, device)
+
+
+def _check_memory(address: int, size: int, device: Device) -> None:
+    """Whether `size` bytes from `address` on lie in one allocation that `device` reaches."""
+    driver = device.driver
+    try:
+        start = driver.pointer_attribute("RANGE_START_ADDR", address)
+        end = start + driver.pointer_attribute("RANGE_SIZE", address)
+    except DriverCallError as error:
+        if driver.fault:
+            raise
+        raise ArgumentError(
+            f"expected memory on GPU {device.ordinal}, found {address:#x}, which is in no allocation; "
+            f"perhaps it has been freed ({error})"
+        ) from None
+    if address + size > end:
+        raise ArgumentError(
+            f"expected an array within its allocation, found one of {size} bytes at {address:#x}, which ends "
+            f"{address + size - end} bytes behind the {end - start} bytes at {start:#x}"
+        )
+    if (ordinal := _place(driver, address)) not in (None, device.ordinal):
+        raise ArgumentError(
+            f"expected memory on GPU {device.ordinal}, found {address:#x}, which is on GPU {ordinal}"
+        )
+
+
+def _place(driver: Driver, address: int) -> int | None:
+    """The GPU whose memory is at `address`; ``None`` if all reach it."""
+    if driver.count == 1 or driver.pointer_attribute("IS_MANAGED", address):
+        return None
+    if driver.pointer_attribute("MEMORY_TYPE", address) == _ON_THE_HOST:
+        return None
+    return driver.pointer_attribute("DEVICE_ORDINAL", address)

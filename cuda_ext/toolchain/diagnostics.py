@@ -1,0 +1,137 @@
+"""The compiler's own text, with what an author needs to know besides."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
+
+__all__ = ["explain"]
+
+# As the CUDA front end writes it, and as host compilers do when they preprocess.
+_MISSING_HEADER = re.compile(
+    r"^(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
+    r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory'
+    r"|'(?P<name3>[^']+)' file not found)(?P<by_macro>.*\n\s*#\s*include\s+\w)?",
+    re.MULTILINE,
+)
+_BAD_EXPRESSION = re.compile(r'Input name expression was: "\s*(.*?)\s*"')
+_NAME_MAP = re.compile(
+    r"^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+# What ptxas reports of a kernel, whether or not it then refuses it, and how to be told less.
+_ASIDES = re.compile(
+    r"^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?", re.MULTILINE
+)
+
+
+def explain(
+    log: str,
+    *,
+    source: bytes,
+    header_directories: Iterable[Path],
+    host_headers: bool,
+    expressions: Sequence[str] = (),
+) -> str:
+    """Append remedies to `log`, a failed compilation's text, and leave out what is not about the failure.
+
+    `host_headers` says whether the compiler can read the host's C++ library; NVRTC cannot. NVRTC repeats a
+    name expression that it refuses; otherwise they are `expressions`, one a line from the second line on.
+    """
+    notes = []
+    log = _ASIDES.sub("", log)
+    refusals: dict[int, str] = {}
+    for match in _NAME_MAP.finditer(log):
+        line = int(match["line"])
+        refusals[line] = refusals.get(line, "") + match[0]
+    if refusals:
+        log = _NAME_MAP.sub("", log)
+        # The compiler's count includes the lines that were taken out.
+        log = re.sub(r"^\d+ errors? detected in the compilation of .*\n?", "", log, flags=re.MULTILINE)
+    requested = dict(enumerate(expressions, 2))
+    for line, refusal in refusals.items():
+        if repeated := _BAD_EXPRESSION.search(refusal):
+            requested[line] = repeated[1]
+        if line in requested:
+            notes.append(_about_instantiation(normalise(requested[line]), refusal, source))
+        else:
+            notes.append(refusal.strip())
+    for match in _MISSING_HEADER.finditer(log):
+        name = match["name"] or match["name2"] or match["name3"]
+        if match["by_macro"]:
+            notes.append(
+                f"{match['place']}: an #include whose name is a macro is not followed; write out "
+                f'#include "{name}"'
+            )
+        elif host_headers:
+            notes.append(
+                f'{match["place"]}: "{name}" is neither in the include-dirs nor among the headers of nvcc '
+                "and its host compiler; extend include-dirs, or install the package that brings it"
+            )
+        else:
+            notes.append(_about_header(match["place"], name, header_directories))
+    if re.match(r"nvrtc: error|Command-line error|nvcc fatal", log.strip()):
+        notes.append("this is about the options: see std, options, define and pre-include of the module")
+    if "uses too much shared data" in log:
+        notes.append(
+            "__shared__ arrays of a fixed size have 48 kB together; declare a larger one extern __shared__, "
+            "and give its size to the launch as shared="
+        )
+    if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
+        missing = ", ".join(dict.fromkeys(unresolved))
+        notes.append(f"this source does not define {missing}; if another one does, set link = true")
+    return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
+
+
+def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
+    name, _ = split_template(expression)
+    plain = name.rpartition("::")[2]
+    kernels = sorted(kernel_names(source))
+    close = difflib.get_close_matches(plain, kernels, n=1)
+    text = f"instantiation {expression!r} does not exist"
+    if match := re.search(r"error: (.*)", reason):
+        text += f": {match[1]}"
+    if "cannot determine which instance of function template" in reason and not expression.endswith(">"):
+        text += f"; write its template arguments, as in {f'{expression}<float>'!r}"
+    elif close and close[0] != plain:
+        text += f"; did you mean {expression.replace(plain, close[0], 1)!r}?"
+    elif kernels and not close:
+        text += f"; this source defines {', '.join(kernels)}"
+    return text
+
+
+# What nvcc's sources begin with, and NVRTC has built in as far as device code needs it.
+_BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
+
+
+def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
+    directories = list(directories)
+    if name in _BUILT_IN:
+        return (
+            f"{place}: NVRTC has built in what device code needs of <{name}>; leave this line out, or put it "
+            "between #ifndef __CUDACC_RTC__ and #endif"
+        )
+    if any(Path(place).is_relative_to(directory) for directory in directories):
+        return (
+            f"{place}: this header needs <{name}>, which NVRTC does not have; if it is for host code, leave "
+            'it out or set compiler = "nvcc"; otherwise a package of the tool chain is missing'
+        )
+    equivalent: Sequence[str] = [f"cuda/std/{name}", f"cuda/std/{name.removesuffix('.h')}"]
+    if name.endswith(".h"):
+        equivalent = [f"cuda/std/c{name.removesuffix('.h')}", *equivalent]
+    for directory in directories:
+        for candidate in equivalent:
+            if (directory / candidate).is_file():
+                return (
+                    f"{place}: NVRTC has no host headers; include <{candidate}> instead of <{name}> "
+                    '(its names are in cuda::std), or set compiler = "nvcc"'
+                )
+    return (
+        f'{place}: "{name}" is neither in the include-dirs nor among the headers of NVRTC; if it is a header '
+        'of the host compiler, keep it out of device code or set compiler = "nvcc"; if it is of another CUDA '
+        "package, such as nvidia-curand, install that"
+    )

@@ -1,0 +1,170 @@
+"""Where the tool chain's own headers and libraries lie.
+
+The registry's wheels come first, then the toolkit that ``CUDA_PATH`` or ``CUDA_HOME`` names. NVRTC from
+13.3 on brings the CUDA and CCCL headers within itself; they are unpacked once per version into the
+user's cache directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cuda_ext.cache.store import distrust, exposure, local_directory
+from cuda_ext.errors import StoreError, ToolchainError
+from cuda_ext.filesystem.atomic_directory import only_writer
+
+__all__ = [
+    "cudadevrt",
+    "header_directories",
+    "is_for_now",
+    "library_directories",
+    "nvidia_packages",
+    "unpack_headers",
+    "unpacked_headers",
+]
+
+
+def header_directories(major: int, library: Path | None = None) -> list[Path]:
+    """Include directories of the installed CUDA packages of that major version, CCCL's among them.
+
+    Those of the toolkit that `library` is from come last.
+    """
+    found = []
+    for directory in (*_roots(major), *([library.parent.parent] if library else [])):
+        for include in (directory / "include", directory / "include" / "cccl"):
+            if include.is_dir() and include not in found:
+                found.append(include)
+    return found
+
+
+def library_directories(name: str, major: int) -> Iterator[Path]:
+    """Where the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...) may lie, in order."""
+    package = f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name)
+    for nvidia in nvidia_packages():
+        yield from _directories(nvidia / package, "lib", "bin", "bin/x86_64", "bin/x64")
+    for root in _configured():
+        yield from _directories(root, "lib64", "lib", *root.glob("targets/*/lib"), "bin")
+
+
+def _directories(root: Path, *places: str | Path) -> Iterator[Path]:
+    return (root / place for place in places if (root / place).is_dir())
+
+
+def cudadevrt(major: int) -> Path | None:
+    """The device runtime library, which device code that launches kernels is linked with."""
+    for root in _roots(major):
+        for library in ("lib/libcudadevrt.a", "lib64/libcudadevrt.a", "lib/x64/cudadevrt.lib"):
+            if (root / library).is_file():
+                return root / library
+    return None
+
+
+def _roots(major: int) -> Iterator[Path]:
+    for nvidia in nvidia_packages():
+        if major >= 13:
+            yield nvidia / f"cu{major}"
+        else:
+            yield from (nvidia / "cuda_runtime", nvidia / "cuda_cccl")
+            # Before 13, each package has a directory of its own; cu13 is that of the next version.
+            yield from sorted(
+                p for p in nvidia.iterdir() if (p / "include").is_dir() and not re.fullmatch(r"cu\d+", p.name)
+            )
+    yield from _configured()
+
+
+def _configured() -> Iterator[Path]:
+    """The toolkits that the environment names."""
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        if value := os.environ.get(variable):
+            yield Path(value)
+
+
+def nvidia_packages() -> list[Path]:
+    """The directories in which the registry's CUDA packages lie."""
+    spec = importlib.util.find_spec("nvidia")
+    return [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
+
+
+def unpacked_headers(version: str) -> Path | None:
+    """The directory of NVRTC's own headers, if they were unpacked before."""
+    cache = local_directory(os.environ)
+    directory = cache / f"nvrtc-headers-{version}"
+    try:
+        if not directory.is_dir() or exposure(cache):
+            return None
+    except OSError:
+        return None  # nobody can say, and unpacking them will go without the cache
+    if why := distrust(directory):
+        raise ToolchainError(
+            f"{directory}: NVRTC's headers there are not used: {why}; remove it, or set CUDA_EXT_CACHE to a "
+            "directory that only you can write"
+        )
+    return directory
+
+
+_for_now: list[Path] = []
+
+
+def is_for_now(directory: Path) -> bool:
+    """Whether `directory` was unpacked for this process only, and is gone with it."""
+    return any(directory.is_relative_to(unpacked) for unpacked in _for_now)
+
+
+def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
+    """Have `unpack` put NVRTC's own headers into a directory of the cache.
+
+    Of several processes one does it, and the others wait. What a killed one has left is removed. Where the
+    cache cannot be used, or others could exchange what lies there, this process has a directory of its own.
+    """
+    try:
+        cache = local_directory(os.environ)
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if exposure(cache):
+            return _unpacked_for_now(unpack)
+        with only_writer(cache) as alone:
+            return _unpacked(cache, f"nvrtc-headers-{version}", unpack, alone)
+    except (OSError, StoreError, ToolchainError):
+        return _unpacked_for_now(unpack)
+
+
+def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
+    """A directory that is gone with this process."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="cuda_ext-nvrtc-headers-"))
+    except OSError as error:
+        raise ToolchainError(
+            f"NVRTC's headers cannot be unpacked: {error.strerror}; "
+            "set CUDA_EXT_CACHE to a directory with room for 30 MB"
+        ) from None
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    _for_now.append(directory)
+    unpack(str(directory / "headers"))
+    return directory / "headers"
+
+
+def _unpacked(cache: Path, name: str, unpack: Callable[[str], None], alone: bool) -> Path:
+    """The directory of that name, made anew unless another process did so meanwhile."""
+    target = cache / name
+    if alone:
+        if target.is_dir():
+            return target
+        for remains in cache.glob(f"{target.name}.*"):
+            shutil.rmtree(remains, ignore_errors=True)
+    aside = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=cache))
+    try:
+        unpack(str(aside / "headers"))
+        (aside / "headers").chmod(0o700)
+        (aside / "headers").rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return target

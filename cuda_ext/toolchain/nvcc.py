@@ -1,0 +1,366 @@
+"""nvcc: found on this machine, run as a process, its output independent of the directory it runs in.
+
+It needs a host compiler, even for device code alone, and reads the host's C++ headers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from operator import attrgetter
+from pathlib import Path
+
+from cuda_ext.compiler.image import read_image
+from cuda_ext.compiler.signatures import NOT_WITH_DEBUG, survey_of_debug_ptx
+from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
+from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.formats import ptx
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.resources import VERBOSE
+from cuda_ext.toolchain import discovery, process
+from cuda_ext.toolchain.diagnostics import explain
+from cuda_ext.toolchain.header_dependencies import looked_up, make_dependencies
+from cuda_ext.toolchain.time_trace import NO_TRACE, Span, Trace, read_time_trace
+
+__all__ = ["Nvcc", "find_nvcc", "nvcc_candidates"]
+
+
+def find_nvcc(
+    configured: str | None,
+    environ: Mapping[str, str],
+    launcher: str | None = None,
+    check: Callable[[Nvcc], object] = attrgetter("version"),
+) -> Nvcc:
+    """The nvcc to use: `configured` and no other, or else the first that works, which `check` finds out.
+
+    The order is ``CUDA_PATH``, ``CUDA_HOME``, the registry's wheel, ``PATH``. Raises
+    :class:`~cuda_ext.errors.ToolchainError` that tells why each of them was passed over.
+    """
+    passed_over = []
+    for origin, candidate in nvcc_candidates(configured, environ):
+        if isinstance(candidate, Path):
+            try:
+                found = Nvcc(candidate, environ, launcher)
+                check(found)
+                return found
+            except ToolchainError as error:
+                candidate = str(error)
+        passed_over.append(f"  {origin}: {candidate}".replace("\n", "\n    "))
+    remedy = 'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit'
+    if configured is not None:
+        remedy = "correct the key nvcc, or remove it so that others are tried"
+    raise ToolchainError(
+        "\n".join(["no nvcc can be used:", *passed_over])
+        + f'\n{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler'
+    )
+
+
+def nvcc_candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
+    """Where nvcc may be: each place with a path, or with the reason why there is none."""
+    search_path = environ.get("PATH", "")
+    if configured is not None:
+        yield "configured", Path(shutil.which(configured, path=search_path) or configured)
+        return
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        value = environ.get(variable)
+        yield variable, Path(value, "bin", "nvcc") if value else "not set"
+    # Those for CUDA 12, under other names, hold ptxas and libNVVM but no nvcc.
+    directories = [
+        d for package in discovery.nvidia_packages() for d in sorted(package.glob("cu*/bin"), reverse=True)
+    ]
+    wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
+    yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"
+    found = shutil.which("nvcc", path=search_path)
+    yield "PATH", Path(found) if found else "holds no nvcc"
+
+
+class Nvcc:
+    """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that can read the host's C++ headers.
+
+    Of `environ` it heeds where programs are, and nothing that would change an image. `launcher` is a program
+    that runs it, such as ``sccache``. It works below `scratch`, or where temporary files go. With `timed` it
+    tells how long it took for what. Raises
+    :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if `executable` does not run, or finds
+    no host compiler.
+    """
+
+    name = "nvcc"
+
+    def __init__(
+        self,
+        executable: Path,
+        environ: Mapping[str, str],
+        launcher: str | None = None,
+        scratch: Path | None = None,
+        timed: bool = False,
+    ) -> None:
+        self.executable = executable.absolute()
+        self._environ = _environment(environ)
+        self.launcher = launcher
+        self._scratch = scratch
+        self._timed = timed
+
+    def remember(self, version: str) -> None:
+        self.__dict__["version"] = version
+
+    @cached_property
+    def version(self) -> str:
+        """Its CUDA version. Raises :class:`~cuda_ext.errors.ToolchainError` if it cannot compile here."""
+        version = re.search(r"release (\d+\.\d+)", self._ask("--version").output)
+        if version is None:
+            raise ToolchainError(f"{self.executable} does not tell its version, as nvcc does; reinstall it")
+        # The host compiler preprocesses.
+        preprocessed = self._ask("-E", "--allow-unsupported-compiler", "-x", "cu", os.devnull)
+        if preprocessed.exit_code != 0:
+            reason = preprocessed.output.strip().partition("\n")[0]
+            raise ToolchainError(
+                f"{self.executable} ({version[1]}) has no usable host compiler ({reason}); "
+                "put g++ or clang++ on PATH, or name one in NVCC_CCBIN"
+            )
+        return version[1]
+
+    def files(self) -> Sequence[Path]:
+        own = [root / name for root in self._roots[-1:] for name in _PROGRAMS]
+        found = [self.executable, *own, *([self.host_compiler] if self.host_compiler else [])]
+        return [path.resolve() for path in found if path.is_file()]
+
+    @property
+    def host_compiler(self) -> Path | None:
+        """What preprocesses for it, if that is there."""
+        found = shutil.which(self._environ.get("NVCC_CCBIN", "g++"), path=self._environ.get("PATH"))
+        return Path(found) if found else None
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        own = [d for root in self._roots for d in (root / "include", *sorted(root.glob("targets/*/include")))]
+        return [*unit.options.include_directories(), *own, *self._header_directories]
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        """Where its toolkit lies, as it calls it, and really."""
+        return [self.executable.parent.parent, self.executable.resolve().parent.parent]
+
+    @cached_property
+    def _header_directories(self) -> list[Path]:
+        """Where headers are that nvcc does not find by itself."""
+        found = discovery.header_directories(int(self.version.partition(".")[0]))
+        return [d for d in found if not any(d.resolve().is_relative_to(r.resolve()) for r in self._roots)]
+
+    @cache  # noqa: B019 - one instance lives as long as the build
+    def capabilities(self) -> tuple[int, ...]:
+        return tuple(sorted(map(int, re.findall(r"sm_(\d+)", self._ask("--list-gpu-code").output))))
+
+    @cache  # noqa: B019 - one instance lives as long as the build
+    def supports(self, architecture: Architecture) -> bool:
+        if not architecture.suffix:
+            return architecture.number in self.capabilities()
+        return self._ask("--dryrun", *_target(architecture), "-x", "cu", "empty.cu").exit_code == 0
+
+    def compile(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
+    ) -> tuple[CompiledImage, ...]:
+        # A reference from host code makes nvcc compile an instantiation, and leaves no other trace.
+        source = _with_name_map(unit, "static void* const")
+        images = []
+        for architecture in architectures:
+            verbose = VERBOSE if architecture.kind == "cubin" else ()
+            options = [*_target(architecture), *_options(unit, architecture), *verbose]
+            images.append(read_image(architecture, *self._run(unit, source, options)))
+        return tuple(images)
+
+    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
+        source = _with_name_map(unit, "static __device__ void* const")
+        options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
+        options = [*_target(architecture.as_kind("ptx")), "-G", *options]
+        assembly, _, trace = self._run(unit, source, options)
+        lowered = ptx.addresses(assembly, _NAME_MAP)
+        return dataclasses.replace(
+            survey_of_debug_ptx(assembly, {unit.name, *unit.headers}),
+            names=dict(zip(unit.instantiate, lowered, strict=True)),
+            trace=trace,
+        )
+
+    def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str, Trace]:
+        """Compile `source` in place of the unit's own; the output, the compiler's text, and what it read."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self._scratch) as name:
+                directory = Path(name)
+                if self._timed:
+                    options = [*options, f"-fdevice-time-trace={_TIMES}"]
+                ended = self._run_in(directory, unit, source, options)
+                output = directory / _OUTPUT
+                data = output.read_bytes() if output.is_file() else None
+                done = ended.exit_code == 0 and data is not None
+                trace = self._trace(directory, unit) if done else NO_TRACE
+        except OSError as error:
+            raise ToolchainError(self._why_not_run(error)) from None
+        if self.launcher and (ended.exit_code != 0 or data is None):
+            self._check_launcher(ended)
+        log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
+        if data is not None and ended.exit_code == 0:
+            return data, log, trace
+        explained = explain(
+            log,
+            source=unit.source,
+            header_directories=self._header_directories,
+            host_headers=True,
+            expressions=unit.instantiate,
+        )
+        raise CompilationError(explained or str(ended))
+
+    def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
+        spans: tuple[Span, ...] = ()
+        times = directory / f"{_TIMES}.json"
+        if times.is_file():  # which a launcher does not give back
+            spans = read_time_trace(times.read_bytes())
+        opened = (
+            os.path.normpath(directory / path) for path in make_dependencies((directory / _READ).read_text())
+        )
+        names = [path.removeprefix(f"{directory}/") for path in opened]
+        return Trace(looked_up(set(names) - {unit.name}, unit, self.search_path(unit)), spans)
+
+    def _run_in(
+        self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
+    ) -> process.Completed:
+        for name, content in {**unit.headers, unit.name: source}.items():
+            _write(directory / name, content)
+        seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
+        command = [
+            *([self.launcher] if self.launcher else []),
+            str(self.executable),
+            *(["-c"] if self._launched_by_ccache else []),
+            *("-MD", "-MF", _READ),
+            "-I.",
+            # Names of internal linkage hold a hash of the source's full path, or, in a unit without any
+            # other name, the number of the process.
+            f"-Xcicc=--orig_src_path_name,{seed}",
+            f"-frandom-seed={seed}",
+            # Otherwise intermediate files have random names, and debug information tells them.
+            "--keep",
+            *_host_options(unit, self._header_directories),
+            *options,
+            *("-x", "cu", unit.name, "-o", _OUTPUT),
+        ]
+        # What a killed compiler leaves behind goes with the directory; the server that sccache leaves running
+        # needs a lasting one.
+        environ = self._environ if self.launcher else {**self._environ, "TMPDIR": str(directory)}
+        return process.run(command, environ=environ, directory=directory)
+
+    def _why_not_run(self, error: OSError) -> str:
+        if self.launcher and shutil.which(self.launcher, path=self._environ.get("PATH")) is None:
+            return f"launcher: {self.launcher!r} is not on PATH; install it, or remove the key"
+        return f"{self.executable} cannot be run: {error}"
+
+    def _check_launcher(self, ended: process.Completed) -> None:
+        """Raise :class:`ToolchainError` if it was not nvcc that failed."""
+        name = Path(str(self.launcher)).stem
+        if ended.exit_code == 0:
+            raise ToolchainError(
+                f"launcher: {self.launcher!r} ended with exit code 0 and made nothing of a call of nvcc "
+                f"{self.version}; sccache before 0.18 cannot run nvcc 13.3 or later: update it, use "
+                "ccache, or remove the key"
+            )
+        if told := re.search(rf"^{re.escape(name)}: (?:error|fatal|caused by)\b.*", ended.output, re.M):
+            raise ToolchainError(f"launcher: {self.launcher!r} failed: {told[0]}; mend it, or remove the key")
+
+    @property
+    def _launched_by_ccache(self) -> bool:
+        """Whether the launcher takes a call without ``-c`` for linking; nvcc lets the phase after it win."""
+        return self.launcher is not None and Path(self.launcher).stem == "ccache"
+
+    def _ask(self, *arguments: str) -> process.Completed:
+        try:
+            return process.run([str(self.executable), *arguments], environ=self._environ)
+        except OSError as error:
+            raise ToolchainError(f"{self.executable} cannot be run: {error.strerror}; reinstall it") from None
+
+
+# What makes images, besides nvcc itself.
+_PROGRAMS = ("bin/ptxas", "bin/nvcc.profile", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc")
+_OUTPUT = "cuda_ext.image"
+_READ = "cuda_ext.d"
+_TIMES = "cuda_ext.times"
+_NAME_MAP = "cuda_ext_name_map"
+
+_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_SEARCH = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+_HOST_COMPILER = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]\s*(\S+)")
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without what would change an image unseen."""
+    kept = {name: value for name, value in environ.items() if name not in {*_FLAGS, *_SEARCH}}
+    # What goes into an image is said in pyproject.toml, where everyone who builds it reads it. But which
+    # host compiler this machine has is the machine's to say, and conda-forge says it in these flags.
+    if named := _HOST_COMPILER.findall(" ".join(environ.get(name, "") for name in _FLAGS)):
+        kept["NVCC_CCBIN"] = named[-1]
+    return kept | {
+        # The front end takes this for its directory when it leads there: debug information then names the
+        # same files on every machine, and a debugger finds them when it runs in the project's root.
+        "PWD": "/proc/self/cwd",
+        "SOURCE_DATE_EPOCH": "0",  # __DATE__ and __TIME__
+        "TZ": "UTC",  # __TIMESTAMP__
+        "LC_ALL": "C",
+    }
+
+
+def _target(architecture: Architecture) -> list[str]:
+    match architecture.kind:
+        case "cubin":
+            return ["-cubin", f"-arch=sm_{architecture.target}"]
+        case "ptx":
+            return ["-ptx", f"-arch=compute_{architecture.target}"]
+        case "ltoir":
+            return ["-ltoir", "-dlto", f"-arch=sm_{architecture.target}"]
+
+
+def _relocatable(unit: TranslationUnit, architecture: Architecture) -> bool:
+    # LTO-IR is always relocatable, which shows in names of internal linkage.
+    return unit.options.relocatable or architecture.kind == "ltoir"
+
+
+def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:
+    return [
+        *(["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []),
+        *(["-rdc=true"] if _relocatable(unit, architecture) else []),
+        *dataclasses.replace(unit.options, define={}).spelled(),
+    ]
+
+
+def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> list[str]:
+    """Options for the host compiler, which preprocesses."""
+    options = [
+        *unit.options.definitions(),
+        # Headers are found below "-I.", and are to be named as the project names them.
+        "-fmacro-prefix-map=./=",
+        # After the headers of nvcc's own toolkit: they must be of its version.
+        *(f"-idirafter{directory}" for directory in header_directories),
+    ]
+    # Not in a response file, which launchers do not read. nvcc takes a comma for the end of an option, and
+    # one backslash from each pair; what is left goes to a shell, unquoted.
+    return ["-Xcompiler=" + re.sub(r"([^\w@%+=:./-])", r"\\\\\\\1", option) for option in options]
+
+
+def _with_name_map(unit: TranslationUnit, declaration: str) -> bytes:
+    """The source and, behind it, a table of the kernels to instantiate, with line numbers of its own."""
+    if not unit.instantiate:
+        return unit.source
+    table = [
+        ";",  # a source that breaks off is in error here, before the table
+        '#line 1 "__nv_name_map"',
+        f"[[maybe_unused]] {declaration} {_NAME_MAP}[] = {{",
+        *(f"(void*)&{expression}," for expression in unit.instantiate),
+        "};",
+    ]
+    return unit.source + "\n".join(["", *table, ""]).encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (0, 0))  # line information has the time of modification

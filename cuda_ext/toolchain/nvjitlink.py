@@ -1,0 +1,124 @@
+"""nvJitLink: device-links relocatable code, and assembles PTX and LTO-IR. No driver, no GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_ext.errors import CompilationError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.manifest import ImageKind
+from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain.bindings import binding, library_files
+
+__all__ = ["LinkInput", "files", "link"]
+
+# Lines of a log that only repeat that there was an error.
+_STATUS = re.compile(
+    r"^ERROR (?:\d+: (?:complete|finish)|NVJITLINK_ERROR_PTX_COMPILE: .*|NVVM_ERROR_COMPILATION .*"
+    r"|in nvvmCompileProgram: .*)$\n?",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInput:
+    """One object to link; ``name`` appears in errors."""
+
+    name: str
+    kind: ImageKind
+    data: bytes
+
+
+def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
+    """Link `inputs` to one image for `architecture`: a cubin, or PTX where all inputs are LTO-IR.
+
+    The device runtime library comes in where they call for it. Raises
+    :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
+    """
+    _check_defined_once(inputs)
+    try:
+        return _link(inputs, architecture)
+    except CompilationError as error:
+        if "__cuda" not in str(error):
+            raise
+    library = discovery.cudadevrt(binding("nvjitlink").version()[0])
+    if library is None:
+        raise CompilationError(
+            "the code launches kernels from the device, which needs the device runtime library (cudadevrt); "
+            "install nvidia-cuda-runtime"
+        )
+    return _link(inputs, architecture, [library])
+
+
+def files() -> list[Path]:
+    """What decides on the result of a link besides its inputs; empty where nobody knows."""
+    libraries = library_files("nvjitlink")
+    major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
+    runtime = discovery.cudadevrt(int(major[1] or major[2])) if major else None
+    return [*libraries, *([runtime] if runtime else [])]
+
+
+def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Sequence[Path] = ()) -> bytes:
+    nvjitlink = binding("nvjitlink")
+    options = [f"-arch=sm_{architecture.target}"]
+    if any(i.kind == "ltoir" for i in inputs):
+        options.append("-lto")
+    if architecture.kind == "ptx":
+        options.append("-ptx")
+    input_types = {
+        "cubin": nvjitlink.InputType.CUBIN,
+        "ptx": nvjitlink.InputType.PTX,
+        "ltoir": nvjitlink.InputType.LTOIR,
+    }
+    try:
+        handle = nvjitlink.create(len(options), options)
+    except nvjitlink.nvJitLinkError as error:
+        raise CompilationError(
+            f"nvJitLink refuses {architecture}: {error}; install nvJitLink and the compiler of one "
+            'CUDA, as "cuda-ext[cu13]" does'
+        ) from None
+    try:
+        for item in inputs:
+            nvjitlink.add_data(handle, input_types[item.kind], item.data, len(item.data), item.name)
+        for library in libraries:
+            nvjitlink.add_file(handle, nvjitlink.InputType.LIBRARY, str(library))
+        nvjitlink.complete(handle)
+        what = "ptx" if architecture.kind == "ptx" else "cubin"
+        size = getattr(nvjitlink, f"get_linked_{what}_size")(handle)
+        image = bytearray(size)
+        getattr(nvjitlink, f"get_linked_{what}")(handle, image)
+        return bytes(image).rstrip(b"\0") if what == "ptx" else bytes(image)
+    except nvjitlink.nvJitLinkError as error:
+        size = nvjitlink.get_error_log_size(handle)
+        log = bytearray(size)
+        if size:
+            nvjitlink.get_error_log(handle, log)
+        text = _STATUS.sub("", bytes(log).rstrip(b"\0").decode(errors="replace")).strip()
+        if "Undefined reference" in text:
+            text += "\nname the source that defines it in sources, or leave out what refers to it"
+        raise CompilationError(text or str(error)) from None
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _check_defined_once(inputs: Sequence[LinkInput]) -> None:
+    """Find what several cubins define, of which nvJitLink would quietly take the last."""
+    first: dict[str, str] = {}
+    for item in inputs:
+        if item.kind != "cubin":
+            continue
+        cubin = read_cubin(item.data)
+        for name, linkage in cubin.defined.items():
+            # Weak definitions are all the same. Local ones are nobody else's, but kernels are found by name.
+            if linkage == "weak" or (linkage == "local" and name not in cubin.kernels):
+                continue
+            if name in first:
+                raise CompilationError(
+                    f"{first[name]} and {item.name} both define {name}; rename one of them or put it into a "
+                    "namespace"
+                )
+            first[name] = item.name

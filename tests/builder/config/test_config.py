@@ -1,0 +1,802 @@
+"""``[tool.cuda_ext]``: what may be written, what is inherited, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import random
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext.builder.config.keys import (
+    BuildSettings,
+    ModuleConfig,
+    Settings,
+    default_module_name,
+    parse_settings,
+    parse_table,
+)
+from cuda_ext.builder.project import Project
+from cuda_ext.errors import ConfigError
+from cuda_ext.manifest import Candidate, Variants
+from tests.fixtures.projects import write_project
+
+WHERE = 'tool.cuda_ext.modules."p.kernels"'
+
+
+def parse(table: str, default_name: str | None = "p.kernels") -> dict[str, ModuleConfig]:
+    """The modules of ``[tool.cuda_ext]``, whose content is `table`."""
+    document = tomllib.loads(f"[tool.cuda_ext]\n{table}")
+    return {m.name: m for m in parse_table(document["tool"]["cuda_ext"], default_name)}
+
+
+def settings(body: str) -> Settings:
+    """The settings of a module whose own table has `body`."""
+    return parse(f"[{WHERE}]\n{body}")["p.kernels"].settings
+
+
+def refused(table: str, default_name: str | None = "p.kernels") -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(table, default_name)
+    return str(caught.value)
+
+
+def refused_key(body: str) -> str:
+    """What is wrong with the module's own table `body`, without the table's path."""
+    message = refused(f"[{WHERE}]\n{body}")
+    assert message.startswith(f"{WHERE}.")
+    return message.removeprefix(f"{WHERE}.")
+
+
+# What each key takes: TOML, and the value that it becomes.
+RIGHT: dict[str, tuple[str, Any]] = {
+    "sources": ('["a.cu", "b/*.ptx"]', ("a.cu", "b/*.ptx")),
+    "architectures": ('["sm_90a", "native"]', ("sm_90a", "native")),
+    "include-dirs": ('["device", "third party"]', ("device", "third party")),
+    "compiler": ('"nvcc"', "nvcc"),
+    "nvcc": ('"/opt/cuda/bin/nvcc"', "/opt/cuda/bin/nvcc"),
+    "launcher": ('"sccache"', "sccache"),
+    "std": ('"c++20"', "c++20"),
+    "define": ('{ FAST = "1", WIDTH = 4, FLAG = "" }', {"FAST": "1", "WIDTH": "4", "FLAG": ""}),
+    "options": ('["--maxrregcount=32", "-I/opt/include"]', ("--maxrregcount=32", "-I/opt/include")),
+    "pre-include": ('["prelude.cuh"]', ("prelude.cuh",)),
+    "fast-math": ("true", True),
+    "relaxed-constexpr": ("true", True),
+    "instantiate": ('["f<int>", "g<a::b>"]', ("f<int>", "g<a::b>")),
+    "split-instantiations": ("true", True),
+    "variants": (
+        '{ gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }',
+        (Variants("gemm", (Candidate("hopper", "sm_90a"), Candidate("simple"))),),
+    ),
+    "compress": ('"none"', "none"),
+    "emit": ('"cubin"', "cubin"),
+    "jit": ("false", False),
+    "headers": ('["device/**/*.cuh"]', ("device/**/*.cuh",)),
+    "link": ("true", True),
+}
+# What must stand beside a key.
+BESIDE = {"launcher": 'compiler = "nvcc"'}
+# What each key does not take, and the answer.
+WRONG = {
+    "sources": [
+        ('"a.cu"', 'expected an array of strings; write ["a.cu"]'),
+        ("7", "expected an array of strings, found 7"),
+        ("[]", 'is empty; name at least one, such as "device/*.cu"'),
+    ],
+    "architectures": [
+        ('"sm_90"', 'expected an array of strings; write ["sm_90"]'),
+        ("[]", 'is empty; name at least one, such as "all-major"'),
+    ],
+    "include-dirs": [("{ a = 1 }", "expected an array of strings, found a table")],
+    "compiler": [
+        ('"nvcx"', "expected 'nvrtc' or 'nvcc', found \"nvcx\"; did you mean 'nvcc'?"),
+        ('"NVCC"', "expected 'nvrtc' or 'nvcc', found \"NVCC\"; did you mean 'nvcc'?"),
+        ('"gcc"', "expected 'nvrtc' or 'nvcc', found \"gcc\""),
+        ('["nvcc"]', "expected 'nvrtc' or 'nvcc', found an array"),
+    ],
+    "nvcc": [
+        ("true", "expected a string, found true"),
+        ('""', "is empty; give it a value or leave it out"),
+    ],
+    "launcher": [
+        ('["sccache"]', "expected a string, found an array"),
+        ('""', "is empty; give it a value or leave it out"),
+    ],
+    "std": [
+        ("17", 'expected a string such as "c++17", found 17'),
+        ('"17"', "'17' is not a C++ standard; did you mean 'c++17'?"),
+        ('"gnu++20"', "'gnu++20' is not a C++ standard; did you mean 'c++20'?"),
+        ('"C++14"', "'C++14' is not a C++ standard; did you mean 'c++14'?"),
+        ('"latest"', "'latest' is not a C++ standard; did you mean 'c++17'?"),
+    ],
+    "define": [('["A=1"]', "expected a table of macros and their values, found an array")],
+    "options": [("3.5", "expected an array of strings, found 3.5")],
+    "pre-include": [('"a.h"', 'expected an array of strings; write ["a.h"]')],
+    "fast-math": [('"yes"', 'expected true or false, found "yes"')],
+    "relaxed-constexpr": [("1", "expected true or false, found 1")],
+    "instantiate": [
+        ('"f<int>"', 'expected an array of name expressions; write ["f<int>"]'),
+        ("{ kernel = 'f' }", "expected an array of name expressions, found a table"),
+    ],
+    "split-instantiations": [('["f<int>"]', "expected true or false, found an array")],
+    "variants": [
+        (
+            '["gemm"]',
+            'expected a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, '
+            '{ kernel = "simple" }] }, found an array',
+        )
+    ],
+    "compress": [
+        ("true", "expected 'none' or 'speed' or 'balance' or 'size', found true"),
+        (
+            '"sizes"',
+            "expected 'none' or 'speed' or 'balance' or 'size', found \"sizes\"; did you mean 'size'?",
+        ),
+    ],
+    "emit": [
+        (
+            '"cubins"',
+            "expected 'fatbin' or 'cubin' or 'ptx' or 'ltoir', found \"cubins\"; did you mean 'cubin'?",
+        )
+    ],
+    "jit": [("0", "expected true or false, found 0")],
+    "headers": [('"a.h"', 'expected an array of strings; write ["a.h"]')],
+    "link": [("[true]", "expected true or false, found an array")],
+}
+KEYS = [f.name.replace("_", "-") for f in dataclasses.fields(Settings)]
+
+
+def test_every_key_is_tested_here() -> None:
+    assert list(RIGHT) == list(WRONG) == KEYS
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_takes_its_value(key: str) -> None:
+    toml, value = RIGHT[key]
+    found = settings(f"{BESIDE.get(key, '')}\n{key} = {toml}")
+    assert getattr(found, key.replace("-", "_")) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "toml", "answer"), [(k, *pair) for k, pairs in WRONG.items() for pair in pairs]
+)
+def test_a_wrong_value_is_answered_with_the_right_one(key: str, toml: str, answer: str) -> None:
+    assert refused_key(f"{key} = {toml}") == f"{key}: {answer}"
+
+
+@pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith("[")])
+def test_a_wrong_item_is_told_by_its_index(key: str) -> None:
+    assert refused_key(f'{key} = ["a", 2]').startswith(f"{key}[1]: expected ")
+
+
+@pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith("[")])
+def test_an_item_is_not_empty(key: str) -> None:
+    assert refused_key(f'{key} = ["a", ""]') == f"{key}[1]: is empty; take it out"
+
+
+def test_a_zero_byte_is_refused() -> None:
+    assert refused_key(r'sources = ["a\u0000.cu"]') == r"sources[0]: 'a\x00.cu' has a zero byte; take it out"
+
+
+# What holds for the build as a whole.
+
+BUILD_RIGHT = {
+    "executor": ('"dask"', "dask"),
+    "report": ('"out/report.html"', "out/report.html"),
+    "trace": ('"out/trace.json"', "out/trace.json"),
+    "editable-rebuild": ("true", True),
+}
+BUILD_WRONG = [
+    ("executor", '"dsk"', "expected 'local' or 'dask', found \"dsk\"; did you mean 'dask'?"),
+    ("executor", "4", "expected 'local' or 'dask', found 4"),
+    ("report", "true", "expected a string, found true"),
+    ("report", '""', "is empty; give it a value or leave it out"),
+    ("trace", '["a.json"]', "expected a string, found an array"),
+    ("editable-rebuild", '"yes"', 'expected true or false, found "yes"'),
+]
+
+
+def test_every_key_of_the_build_is_tested_here() -> None:
+    assert list(BUILD_RIGHT) == [f.name.replace("_", "-") for f in dataclasses.fields(BuildSettings)]
+
+
+@pytest.mark.parametrize("key", BUILD_RIGHT)
+def test_a_key_of_the_build_takes_its_value(tmp_path: Path, key: str) -> None:
+    toml, value = BUILD_RIGHT[key]
+    project = Project.load(write_project(tmp_path, f"[tool.cuda_ext]\n{key} = {toml}"), ["p"])
+    assert project is not None
+    assert project.settings == BuildSettings(**{key.replace("-", "_"): value})
+
+
+@pytest.mark.parametrize(("key", "toml", "answer"), BUILD_WRONG)
+def test_a_wrong_value_for_the_build_is_answered(tmp_path: Path, key: str, toml: str, answer: str) -> None:
+    write_project(tmp_path, f"[tool.cuda_ext]\n{key} = {toml}")
+    with pytest.raises(ConfigError) as caught:
+        Project.load(tmp_path, ["p"])
+    assert str(caught.value) == f"tool.cuda_ext.{key}: {answer}"
+
+
+@pytest.mark.parametrize("key", BUILD_RIGHT)
+def test_a_key_of_the_build_is_no_key_of_a_module(key: str) -> None:
+    assert refused_key(f"{key} = 1").startswith(f"{key}: ")
+
+
+# The defaults, and who inherits what.
+
+
+def test_an_empty_table_has_the_documented_defaults() -> None:
+    (module,) = parse("").values()
+    default = ModuleConfig("p.kernels", WHERE, Settings(), (), {})
+    documented = Settings(
+        sources=("device/*.cu",),
+        architectures=("all-major",),
+        compiler="nvrtc",
+        launcher=None,
+        std="c++17",
+        split_instantiations=False,
+        compress="size",
+        emit="fatbin",
+        jit=True,
+        link=False,
+    )
+    assert dataclasses.asdict(module) == dataclasses.asdict(default)
+    assert dataclasses.asdict(module.settings) == dataclasses.asdict(documented)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_of_the_table_is_a_default_that_modules_inherit(key: str) -> None:
+    toml, value = RIGHT[key]
+    beside = BESIDE.get(key, "")
+    modules = parse(f'{beside}\n{key} = {toml}\n[tool.cuda_ext.modules."p.a"]\n[tool.cuda_ext.modules."p.b"]')
+    assert [getattr(m.settings, key.replace("-", "_")) for m in modules.values()] == [value, value]
+
+
+def test_a_module_replaces_what_it_inherits() -> None:
+    modules = parse(
+        """
+        std = "c++20"
+        define = { A = "1" }
+        [tool.cuda_ext.modules."p.a"]
+        define = { B = "2" }
+        [tool.cuda_ext.modules."p.b"]
+        """
+    )
+    assert {n: (m.settings.std, m.settings.define) for n, m in modules.items()} == {
+        "p.a": ("c++20", {"B": "2"}),
+        "p.b": ("c++20", {"A": "1"}),
+    }
+
+
+def test_a_mistake_in_a_default_is_told_where_it_was_written() -> None:
+    assert refused(f"jit = 1\n[{WHERE}]") == "tool.cuda_ext.jit: expected true or false, found 1"
+
+
+def test_a_key_path_leads_to_where_the_value_was_written() -> None:
+    module = parse(
+        f"""
+        architectures = ["sm_90"]
+        [{WHERE}]
+        sources = ["a.cu", "b.cu"]
+        [[{WHERE}.overrides]]
+        sources = ["a.cu"]
+        architectures = ["sm_90a"]
+        """
+    )["p.kernels"]
+    assert module.key_path("sources") == f"{WHERE}.sources"
+    assert module.key_path("architectures", "a.cu") == f"{WHERE}.overrides[0].architectures"
+    assert module.key_path("architectures", "b.cu") == "tool.cuda_ext.architectures"
+    assert module.key_path("include_dirs") == f"{WHERE}.include-dirs"
+
+
+# Unknown keys.
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("source", "sources"),
+        ("Sources", "sources"),
+        ("architecture", "architectures"),
+        ("arch", "architectures"),
+        ("include_dirs", "include-dirs"),
+        ("include-directories", "include-dirs"),
+        ("defines", "define"),
+        ("fast_math", "fast-math"),
+        ("instantiations", "instantiate"),
+        ("split_instantiations", "split-instantiations"),
+        ("launch", "launcher"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest(key: str, meant: str) -> None:
+    assert refused_key(f"{key} = 1") == f"{key}: unknown key; did you mean '{meant}'?"
+
+
+def test_a_key_like_no_other_is_answered_with_all() -> None:
+    message = refused_key("wheel = 1")
+    assert message == f"wheel: unknown key; known keys: {', '.join(sorted([*KEYS, 'overrides']))}"
+
+
+def test_an_unknown_key_is_quoted_where_toml_wants_quotes() -> None:
+    assert refused_key('"a b" = 1').startswith('"a b": unknown key')
+
+
+def test_modules_are_known_at_the_top_only() -> None:
+    assert refused("module = 1") == "tool.cuda_ext.module: unknown key; did you mean 'modules'?"
+    assert refused_key("modules = {}").startswith("modules: unknown key")
+
+
+# Macros and options.
+
+
+def test_a_macro_has_the_name_of_a_macro() -> None:
+    assert refused_key('define = { 2D = "1" }') == (
+        "define.2D: not the name of a macro; names have letters, digits and underscores"
+    )
+
+
+def test_a_macro_with_parameters_belongs_into_a_header() -> None:
+    assert refused_key('define = { "MAX(a, b)" = "a" }') == (
+        'define."MAX(a, b)": not the name of a macro; define macros with parameters in a header and name it '
+        "in pre-include"
+    )
+
+
+@pytest.mark.parametrize(("toml", "found"), [("true", "true"), ("1.5", "1.5"), ("[1]", "an array")])
+def test_a_macro_is_a_string_or_an_integer(toml: str, found: str) -> None:
+    assert refused_key(f"define = {{ A = {toml} }}") == (
+        f'define.A: expected a string or an integer, such as "1", found {found}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("-arch=sm_80", "architectures"),
+        ("--gpu-architecture", "architectures"),
+        ("-gencode=arch=compute_80,code=sm_80", "architectures"),
+        ("-std=c++20", "std"),
+        ("--std", "std"),
+        ("-rdc=true", "link"),
+        ("-ptx", "emit"),
+    ],
+)
+def test_an_option_does_not_say_again_what_a_key_says(option: str, key: str) -> None:
+    assert refused_key(f'options = ["-G", "{option}"]') == (
+        f"options[1]: '{option}' has a key of its own; set {key} instead"
+    )
+
+
+@pytest.mark.parametrize("options", ['["-Iinclude"]', '["-I", "include"]', '["--include-path=include"]'])
+def test_an_option_does_not_depend_on_the_working_directory(options: str) -> None:
+    message = refused_key(f"options = {options}")
+    assert message.startswith("options[0]: '-")
+    assert message.endswith(
+        "depends on where the build happens to run; name directories of the project in include-dirs"
+    )
+
+
+# Tables under instantiate.
+
+
+def test_a_table_is_multiplied_out() -> None:
+    table = '{ kernel = "reduce<{T}, {BLOCK}>", T = ["float", "double"], BLOCK = [128, 256] }'
+    assert settings(f'instantiate = ["axpy<float>", {table}]').instantiate == (
+        "axpy<float>",
+        "reduce<float, 128>",
+        "reduce<float, 256>",
+        "reduce<double, 128>",
+        "reduce<double, 256>",
+    )
+
+
+def test_a_placeholder_may_stand_twice() -> None:
+    table = '{ kernel = "cast<{T}, pair<{T}>>", T = ["int", "a::b"] }'
+    assert settings(f"instantiate = [{table}]").instantiate == (
+        "cast<int, pair<int>>",
+        "cast<a::b, pair<a::b>>",
+    )
+
+
+def test_a_table_without_placeholders_is_its_expression() -> None:
+    assert settings('instantiate = [{ kernel = "axpy<float>" }]').instantiate == ("axpy<float>",)
+
+
+def test_braces_of_cplusplus_are_no_placeholders() -> None:
+    expressions = ("tile<Shape{8, 8}>", "tile<Shape{N}>", "tile<Shape{1}, float>")
+    table = '{ kernel = "tile<Shape{1}, {T}>", T = ["float"] }'
+    assert (
+        settings(f'instantiate = ["{expressions[0]}", "{expressions[1]}", {table}]').instantiate
+        == expressions
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "answer"),
+    [
+        ('" "', ": is empty; take it out"),
+        ("3", ': expected a name expression such as "axpy<float>", or a table with kernel, found 3'),
+        ('{ T = ["int"] }', '.kernel: expected a string such as "reduce<{T}>", found nothing'),
+        ("{ kernel = 1 }", '.kernel: expected a string such as "reduce<{T}>", found 1'),
+        ('{ kernal = "f<{T}>", T = ["int"] }', ".kernal: unknown key; did you mean 'kernel'?"),
+        ('{ kernel = "f<{T}>" }', ": {T} has no values; add T = [...]"),
+        ('{ kernel = "f<{T}>", T = [] }', ".T: is empty; add values"),
+        ('{ kernel = "f<{T}>", T = "int" }', '.T: expected an array of values; write ["int"]'),
+        ('{ kernel = "f<{T}>", T = 4 }', ".T: expected an array of values, found 4"),
+        ('{ kernel = "f<{T}>", T = ["int", 1.5] }', ".T[1]: expected a string or an integer, found 1.5"),
+        ('{ kernel = "f<{T}>", T = [true] }', ".T[0]: expected a string or an integer, found true"),
+        (
+            '{ kernel = "f<{T}>", T = ["int"], U = ["x"] }',
+            ".U: the expression 'f<{T}>' has no {U}; put it there, or take the key out",
+        ),
+        (
+            '"f<int, {T}>"',
+            ': {T} has no values; write { kernel = "f<int, {T}>", T = ["..."] }',
+        ),
+    ],
+)
+def test_a_mistaken_instantiation_is_told_by_its_index(item: str, answer: str) -> None:
+    assert refused_key(f'instantiate = ["axpy<float>", {item}]') == f"instantiate[1]{answer}"
+
+
+# Overrides.
+
+
+def overridden(body: str) -> ModuleConfig:
+    return parse(f"[{WHERE}]\n{body}")["p.kernels"]
+
+
+def test_an_override_changes_single_sources() -> None:
+    module = overridden(
+        f"""
+        std = "c++17"
+        [[{WHERE}.overrides]]
+        sources = ["device/*_hopper.cu"]
+        architectures = ["sm_90a"]
+        std = "c++20"
+        """
+    )
+    hopper, other = module.for_source("device/gemm_hopper.cu"), module.for_source("device/gemm.cu")
+    assert (hopper.architectures, hopper.std) == (("sm_90a",), "c++20")
+    assert (other.architectures, other.std) == (("all-major",), "c++17")
+
+
+def test_a_later_override_wins() -> None:
+    module = overridden(
+        f"""
+        [[{WHERE}.overrides]]
+        sources = ["device/*.cu"]
+        fast-math = true
+        std = "c++20"
+        [[{WHERE}.overrides]]
+        sources = ["device/exact.cu"]
+        fast-math = false
+        """
+    )
+    exact = module.for_source("device/exact.cu")
+    assert (exact.fast_math, exact.std) == (False, "c++20")
+
+
+def test_an_override_of_the_module_comes_after_those_of_the_defaults() -> None:
+    module = parse(
+        f"""
+        [[tool.cuda_ext.overrides]]
+        sources = ["device/a.cu"]
+        std = "c++14"
+        fast-math = true
+        [[{WHERE}.overrides]]
+        sources = ["device/a.cu"]
+        std = "c++20"
+        """
+    )["p.kernels"]
+    settings = module.for_source("device/a.cu")
+    assert (settings.std, settings.fast_math) == ("c++20", True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sources"),
+    [
+        ("device/a.cu", ["device/a.cu"]),
+        ("./device/a.cu", ["device/a.cu"]),
+        ("device/*.cu", ["device/a.cu", "device/b.cu"]),
+        ("*.cu", ["top.cu"]),
+        ("device/**/*.cu", ["device/a.cu", "device/b.cu", "device/deep/er/c.cu"]),
+        ("**/c.cu", ["device/deep/er/c.cu"]),
+        ("device/[ab].cu", ["device/a.cu", "device/b.cu"]),
+        ("a.cu", []),
+    ],
+)
+def test_the_patterns_of_overrides_mean_what_those_of_sources_mean(
+    tmp_path: Path, pattern: str, sources: list[str]
+) -> None:
+    everything = ["top.cu", "device/a.cu", "device/b.cu", "device/deep/er/c.cu"]
+    module = overridden(f'[[{WHERE}.overrides]]\nsources = ["{pattern}"]')
+    assert [s for s in everything if module.overrides[0].applies_to(s)] == sources
+
+    write_project(tmp_path, files=dict.fromkeys(everything, ""))
+    assert {p.relative_to(tmp_path).as_posix() for p in tmp_path.glob(pattern)} == set(sources)
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        ('std = "c++20"', ".sources: is missing; name the sources that the override is for"),
+        ("sources = []", '.sources: is empty; name at least one, such as "device/*.cu"'),
+        ("sources = ['a.cu']\nfast-math = 3", ".fast-math: expected true or false, found 3"),
+        ("sources = ['a.cu']\nfast-maths = true", ".fast-maths: unknown key; did you mean 'fast-math'?"),
+        (
+            "sources = ['a.cu']\ncompiler = 'nvcc'",
+            ".compiler: holds for a whole module, not for single sources; move it into the module's table",
+        ),
+    ],
+)
+def test_a_mistaken_override_is_told_by_its_index(body: str, answer: str) -> None:
+    good = f"[[{WHERE}.overrides]]\nsources = ['a.cu']\n"
+    assert refused(f"{good}[[{WHERE}.overrides]]\n{body}") == f"{WHERE}.overrides[1]{answer}"
+
+
+def test_overrides_are_an_array_of_tables() -> None:
+    assert refused_key("overrides = { sources = ['a.cu'] }") == (
+        f"overrides: expected an array of tables, as in [[{WHERE}.overrides]]"
+    )
+    assert refused_key("overrides = [1]") == "overrides[0]: expected a table, found 1"
+
+
+# Modules and their names.
+
+
+def test_modules_keep_their_order() -> None:
+    assert list(parse('modules."p.b" = {}\nmodules."p.a" = {}\nmodules."q.sub.c" = {}')) == [
+        "p.b",
+        "p.a",
+        "q.sub.c",
+    ]
+
+
+@pytest.mark.parametrize("body", ["", 'sources = ["a.cu"]\ndefine = { A = "1" }'])
+def test_a_module_name_without_quotes_is_told_with_them(body: str) -> None:
+    message = refused(f"[tool.cuda_ext.modules.example_project.kernels]\n{body}")
+    assert message == (
+        "tool.cuda_ext.modules.example_project: a name with dots needs quotes; "
+        'write [tool.cuda_ext.modules."example_project.kernels"]'
+    )
+
+
+def test_a_deep_module_name_without_quotes_is_told_with_them() -> None:
+    message = refused("[tool.cuda_ext.modules.a.b.c]\njit = true\n[tool.cuda_ext.modules.a.b.d]")
+    assert message.endswith('write [tool.cuda_ext.modules."a.b.c"]')
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("my-package.kernels", "not an import name; did you mean 'my_package.kernels'?"),
+        ("package/kernels", "not an import name; did you mean 'package.kernels'?"),
+        ("package::kernels", "not an import name; did you mean 'package.kernels'?"),
+        ("a..b", "not an import name; write it as in an import statement"),
+        (".kernels", "not an import name; write it as in an import statement"),
+        ("package.2d", "not an import name; write it as in an import statement"),
+        ("package.class", "not an import name; write it as in an import statement"),
+        ("", "not an import name; write it as in an import statement"),
+        (
+            "kernels",
+            'a module lives inside a package; name it with its package, such as "your_package.kernels"',
+        ),
+        ("package.ﬁlter", "Python imports it as 'package.filter'; write it so"),
+    ],
+)
+def test_a_module_has_an_import_name(name: str, answer: str) -> None:
+    message = refused(f'modules."{name}" = {{}}')
+    assert message.startswith("tool.cuda_ext.modules.")
+    assert message.split(": ", 1)[1] == answer
+
+
+def test_a_module_may_have_a_name_beyond_ascii() -> None:
+    assert list(parse('modules."größe.kernels" = {}')) == ["größe.kernels"]
+
+
+def test_modules_lie_beside_each_other() -> None:
+    assert refused('modules."p.kernels.fast" = {}\nmodules."p.kernels" = {}') == (
+        "tool.cuda_ext.modules.\"p.kernels.fast\": lies within the module 'p.kernels'; rename one of them"
+    )
+
+
+def test_module_names_differ_in_more_than_case() -> None:
+    assert refused('modules."p.kernels" = {}\nmodules."p.Kernels" = {}') == (
+        'tool.cuda_ext.modules."p.Kernels": differs only in upper and lower case from the module '
+        "'p.kernels'; rename one of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("toml", "answer"),
+    [
+        ("modules = 3", "modules: expected a table for each module, such as "),
+        ("modules = ['p.kernels']", "modules: expected a table for each module, such as "),
+        ('modules."p.kernels" = 3', 'modules."p.kernels": expected a table, found 3'),
+    ],
+)
+def test_modules_are_tables(toml: str, answer: str) -> None:
+    assert refused(toml).startswith(f"tool.cuda_ext.{answer}")
+
+
+def test_the_table_is_a_table() -> None:
+    with pytest.raises(ConfigError, match=r"^tool\.cuda_ext: expected a table, found 3$"):
+        parse_table(3, None)
+
+
+def test_a_module_that_nobody_can_name_is_asked_for() -> None:
+    assert refused("", default_name=None) == (
+        "tool.cuda_ext: cannot tell which package the module belongs to; name it: "
+        '[tool.cuda_ext.modules."your_package.kernels"]'
+    )
+
+
+def test_a_launcher_runs_nvcc() -> None:
+    assert refused_key('launcher = "sccache"') == (
+        'launcher: runs nvcc, and this module is compiled by NVRTC; remove it, or choose compiler = "nvcc"'
+    )
+
+
+def test_a_launcher_may_be_the_default_of_modules_of_both_compilers() -> None:
+    both = f'launcher = "sccache"\n[{WHERE}]\n[tool.cuda_ext.modules."p.other"]\ncompiler = "nvcc"'
+    assert [m.settings.compiler for m in parse(both).values()] == ["nvrtc", "nvcc"]
+
+
+def test_ltoir_is_not_linked_here() -> None:
+    assert refused(f'emit = "ltoir"\n[{WHERE}]\nlink = true') == (
+        'tool.cuda_ext.emit: "ltoir" leaves the linking to others; with link = true choose another'
+    )
+
+
+def test_whatever_toml_can_say_is_answered_in_one_line() -> None:
+    chance = random.Random(0)
+    words = [
+        *KEYS,
+        *BUILD_RIGHT,
+        "overrides",
+        "modules",
+        "kernel",
+        "T",
+        "p.k",
+        "",
+        "f<{T}>",
+        "{T}",
+        "a\nb",
+        '"',
+        "\\",
+        "../*",
+    ]
+
+    def anything(depth: int = 0) -> object:
+        match chance.randrange(4 if depth < 4 else 2):
+            case 0:
+                return chance.choice(words)
+            case 1:
+                return chance.choice([0, -1.5, math.nan, True, datetime.date(2026, 1, 1)])
+            case 2:
+                return [anything(depth + 1) for _ in range(chance.randrange(3))]
+            case _:
+                return {chance.choice(words): anything(depth + 1) for _ in range(chance.randrange(3))}
+
+    def answer(table: object) -> str:
+        try:
+            parse_table(table, "p.kernels")
+            parse_settings(table)  # type: ignore[arg-type]
+        except ConfigError as error:
+            return str(error)
+        return "tool.cuda_ext"
+
+    answers = [answer(anything()) for _ in range(3000)]
+    assert [a for a in answers if "\n" in a or not a.startswith("tool.cuda_ext")] == []
+
+
+# The name of the module that the configuration does not name.
+
+
+@pytest.mark.parametrize("folder", ["example_project", "src/example_project"])
+def test_the_module_goes_into_the_package_of_the_projects_name(tmp_path: Path, folder: str) -> None:
+    write_project(tmp_path, files={f"{folder}/__init__.py": "", "docs/__init__.py": ""})
+    assert default_module_name(tmp_path, "Example-Project", ()) == "example_project.kernels"
+
+
+def test_the_module_goes_into_the_only_package(tmp_path: Path) -> None:
+    assert default_module_name(tmp_path, "other", ("pkg", "pkg.sub")) == "pkg.kernels"
+
+
+def test_the_projects_name_decides_among_packages(tmp_path: Path) -> None:
+    write_project(tmp_path, files={"b/__init__.py": ""})
+    assert default_module_name(tmp_path, "b", ("a", "b")) == "b.kernels"
+
+
+def test_no_package_of_the_projects_name_is_no_guess(tmp_path: Path) -> None:
+    assert default_module_name(tmp_path, "example", ()) is None
+    assert default_module_name(tmp_path, None, ("a", "b")) is None
+
+
+# pyproject.toml itself.
+
+
+def test_a_project_without_pyproject_toml_is_none_of_ours(tmp_path: Path) -> None:
+    assert Project.load(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[project]\nname = 'p'\ndependencies = ['cuda-ext']\n",
+        "[tool.other]\ncuda_ext = 1\n",
+        "# [tool.cuda_ext]\n",
+        "tool = 3 # cuda_ext\n",
+        "this is = not TOML",
+        b"\xff\xfe not UTF-8 either",
+    ],
+)
+def test_a_project_without_the_table_is_none_of_ours(tmp_path: Path, text: str | bytes) -> None:
+    assert Project.load(write_project(tmp_path, text)) is None
+
+
+def test_an_empty_table_is_ours(tmp_path: Path) -> None:
+    project = Project.load(write_project(tmp_path, "[tool.cuda_ext]"), ["pkg"])
+    assert project is not None
+    assert [m.name for m in project.modules] == ["pkg.kernels"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.cuda_ext]\nsources = [", "pyproject.toml:2: Invalid value"),
+        ("[tool.cuda_ext]\njit = yes", "pyproject.toml:2: Invalid value"),
+        ("[tool.cuda_ext]\njit = true\njit = true", "pyproject.toml:3: Cannot overwrite a value"),
+        (
+            f"[{WHERE}]\n[{WHERE}]",
+            "pyproject.toml:2: Cannot declare ('tool', 'cuda_ext', 'modules', 'p.kernels') twice; "
+            "merge the two or rename one of them",
+        ),
+        (
+            "[tool.cuda_ext]\n# caf\xe9".encode("latin-1"),
+            "pyproject.toml:2: byte 0xe9 is not UTF-8; save the file as UTF-8",
+        ),
+        ("[tool.cuda-ext]", "tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?"),
+    ],
+)
+def test_a_damaged_pyproject_toml_is_told_by_its_line(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
+    write_project(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        Project.load(tmp_path)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool.cuda_ext]".encode("utf-16"), "begins with the byte order mark of UTF-16; save the file as"),
+        ("[tool.cuda_ext]".encode("utf-32"), "begins with the byte order mark of UTF-32; save the file as"),
+        ("[tool.cuda_ext]".encode("utf-8-sig"), "begins with the byte order mark of UTF-8; save the file as"),
+        ("[tool.cuda_ext]".encode("utf-16-le"), "has a zero byte, as UTF-16 has; save the file as UTF-8"),
+        (b"# caf\xe9", "byte 0xe9 is not UTF-8; save the file as UTF-8"),
+    ],
+)
+def test_whoever_asks_for_a_project_is_told_of_its_encoding(tmp_path: Path, text: bytes, told: str) -> None:
+    write_project(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        Project.required(tmp_path)
+    assert str(caught.value).startswith(f"pyproject.toml:1: {told}")
+
+
+def test_pyproject_toml_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"^pyproject\.toml: cannot be read: Is a directory; make it a "):
+        Project.load(tmp_path)
+
+
+@pytest.mark.parametrize("project", ["project = 3", "project.name = 3", "[project]"])
+def test_a_strange_project_table_is_for_others_to_refuse(tmp_path: Path, project: str) -> None:
+    loaded = Project.load(write_project(tmp_path, f"{project}\n[tool.cuda_ext]"), ["pkg"])
+    assert loaded is not None

@@ -1,0 +1,282 @@
+"""The JSON schema of ``[tool.cuda_ext]``: shipped, documented, and as strict as a schema can be."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext.builder.config import checks, keys
+from cuda_ext.builder.config.key_reference import as_markdown
+from cuda_ext.builder.config.keys import (
+    TABLES,
+    BuildSettings,
+    Settings,
+    key_of,
+    parse_settings,
+    parse_table,
+)
+from cuda_ext.builder.config.schema import as_json
+from cuda_ext.builder.config.tool_schema import tool_schema
+from cuda_ext.errors import ConfigError
+from cuda_ext.formats.variant_conditions import spelled
+from tests.builder.config import test_config, test_variants
+from tests.test_house import loaded_by
+
+fastjsonschema = pytest.importorskip("fastjsonschema")  # what validate-pyproject uses
+
+ROOT = Path(__file__).parents[3]
+KEYS = [key_of(field.name) for table in (Settings, BuildSettings) for field in dataclasses.fields(table)]
+MODULE = '[tool.cuda_ext.modules."p.kernels"]\n'
+OVERRIDE = '[[tool.cuda_ext.modules."p.kernels".overrides]]\n'
+
+
+# What is made from the dataclasses.
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("cuda_ext/build/schema.json", as_json), ("docs/reference/configuration.md", as_markdown)],
+)
+def test_what_is_made_from_the_dataclasses_is_current(name: str, made: Callable[[], str]) -> None:
+    assert (ROOT / name).read_text("utf-8") == made(), "run python scripts/document_configuration.py"
+
+
+def test_every_key_is_documented_once() -> None:
+    documents = [f.metadata["doc"] for table in (Settings, BuildSettings) for f in dataclasses.fields(table)]
+    documents += TABLES.values()
+    schema, reference = as_json(), as_markdown()
+    assert {d: (schema.count(json.dumps(d)), reference.count(d)) for d in documents} == dict.fromkeys(
+        documents, (1, 1)
+    )
+    assert sorted(re.findall("^### `(.+)`$", reference, re.MULTILINE)) == sorted([*KEYS, *TABLES])
+
+
+# As validate-pyproject sees it.
+
+
+def validate(*arguments: str | Path) -> tuple[list[str], list[str]]:
+    """Run ``validate-pyproject``: the files that it takes, and what it has against the others."""
+    command = [Path(sys.executable).with_name("validate-pyproject"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    valid = re.findall("^Valid file: (.*)$", done.stdout, re.MULTILINE)
+    complaints = re.findall(r"^\[ERROR\] (.*)$", done.stderr, re.MULTILINE)
+    assert (done.returncode == 0) is (not complaints)
+    return valid, complaints
+
+
+def written(directory: Path, texts: Iterable[str]) -> list[str]:
+    """Files with these texts."""
+    files = {directory / f"{number}.toml": text for number, text in enumerate(texts)}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(map(str, files))
+
+
+def test_validate_pyproject_takes_every_example(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    examples = [
+        ROOT / "example_project/pyproject.toml",
+        *ROOT.glob("examples/*/pyproject.toml"),
+        *ROOT.glob("tests/packages/*/pyproject.toml"),
+    ]
+    files = [*map(str, examples), *written(tmp_path, blocks)]
+    assert blocks
+    assert validate(*files) == (files, [])
+
+
+# Tables, and the key that is complained of.
+BROKEN = {
+    '[tool.cuda_ext]\nsource = ["a.cu"]': "tool.cuda_ext",
+    "[tool.cuda_ext]\njit = 1": "tool.cuda_ext.jit",
+    '[tool.cuda_ext]\ncompiler = "gcc"': "tool.cuda_ext.compiler",
+    '[tool.cuda_ext]\nexecutor = "cluster"': "tool.cuda_ext.executor",
+    "[tool.cuda_ext]\nsources = []": "tool.cuda_ext.sources",
+    f'{MODULE}report = "report.html"': "tool.cuda_ext.modules.p.kernels",
+    f'{MODULE}sources = "a.cu"': "tool.cuda_ext.modules.p.kernels.sources",
+    f'{MODULE}std = "17"': "tool.cuda_ext.modules.p.kernels.std",
+    f'{MODULE}architectures = ["90"]': "tool.cuda_ext.modules.p.kernels.architectures[0]",
+    f'{MODULE}architectures = ["all", "sm-90"]': "tool.cuda_ext.modules.p.kernels.architectures[1]",
+    f'{MODULE}define = {{ "MAX(a, b)" = "a" }}': "tool.cuda_ext.modules.p.kernels.define",
+    f"{MODULE}define = {{ A = true }}": "tool.cuda_ext.modules.p.kernels.define.A",
+    f'{MODULE}options = ["-G", "-std=c++20"]': "tool.cuda_ext.modules.p.kernels.options[1]",
+    f'{MODULE}instantiate = [{{ T = ["int"] }}]': "tool.cuda_ext.modules.p.kernels.instantiate[0]",
+    f'{MODULE}instantiate = ["f<{{T}}>"]': "tool.cuda_ext.modules.p.kernels.instantiate[0]",
+    f'{MODULE}variants = {{ gemm = [{{ kernel = "k", when = "sm_90" }}] }}': (
+        "tool.cuda_ext.modules.p.kernels.variants.gemm"
+    ),
+    f'{MODULE}variants = {{ gemm = [{{ kernel = "k", when = "n = 3" }}, {{ kernel = "l" }}] }}': (
+        "tool.cuda_ext.modules.p.kernels.variants.gemm[0].when"
+    ),
+    f'{OVERRIDE}std = "c++20"': "tool.cuda_ext.modules.p.kernels.overrides[0]",
+    f'{OVERRIDE}sources = ["a.cu"]\nlink = true': "tool.cuda_ext.modules.p.kernels.overrides[0]",
+    "[tool.cuda_ext.modules.kernels]": "tool.cuda_ext.modules",
+    "[tool.cuda_ext.modules.p.kernels]": "tool.cuda_ext.modules.p",
+    '[tool.cuda_ext.modules."my-package.kernels"]': "tool.cuda_ext.modules",
+    '[tool.cuda_ext.modules."p.class"]': "tool.cuda_ext.modules",
+}
+
+
+def test_validate_pyproject_refuses_what_is_broken(tmp_path: Path) -> None:
+    files = written(tmp_path, BROKEN)
+    valid, complaints = validate(*files)
+    assert valid == []
+    assert [complaint.split("`")[1] for complaint in complaints] == list(BROKEN.values())
+    # Nobody else has anything against them.
+    assert validate(*files, "--disable-plugins", "cuda_ext") == (files, [])
+
+
+def test_validate_pyproject_finds_the_schema_and_loads_nothing_else() -> None:
+    (door,) = entry_points(group="validate_pyproject.tool_schema", name="cuda_ext")
+    assert door.load() is tool_schema
+    loaded = loaded_by(f"from {door.module} import {door.attr}; {door.attr}('cuda_ext')")
+    assert {m for m in loaded if m.startswith("cuda_ext")} == {"cuda_ext", "cuda_ext.build", door.module}
+
+
+# Beside the checker of the build.
+
+
+def calls(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
+    """The parameters with which pytest calls `test`."""
+    none = pytest.mark.parametrize((), [()]).mark
+    for names, rows in (mark.args for mark in getattr(test, "pytestmark", [none])):
+        yield from ({names: r} if isinstance(names, str) else dict(zip(names, r, strict=True)) for r in rows)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Every table that the tests of the configuration parse."""
+    found = []
+
+    def recorded(table: object, default_name: str | None) -> tuple[keys.ModuleConfig, ...]:
+        found.append(copy.deepcopy(table))
+        return parse_table(table, default_name)
+
+    tests = [test for name, test in vars(test_config).items() if name.startswith("test_")]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (keys, test_config, test_variants):
+            patch.setattr(module, "parse_table", recorded)
+        for test in (*tests, test_variants.test_a_mistake_in_the_table_is_told_with_its_path):
+            for arguments in calls(test):
+                if "tmp_path" in inspect.signature(test).parameters:
+                    arguments["tmp_path"] = tmp_path_factory.mktemp("project")
+                test(**arguments)
+    return found
+
+
+def answer(table: Any) -> str:
+    """What the checker has against `table`; nothing if it takes it."""
+    try:
+        parse_table(table, "p.kernels")
+        parse_settings(table)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+validated = fastjsonschema.compile(tool_schema("cuda_ext"), use_default=False)
+
+
+def complaint(table: Any) -> str:
+    """The path within `table` of what the schema refuses; nothing if it takes it."""
+    try:
+        validated(table)
+    except fastjsonschema.JsonSchemaValueException as error:
+        return str(error.name)
+    return ""
+
+
+# What the checker says, where no schema could.
+BEYOND = [
+    r"\{\w+\} has no values; add",
+    r"the expression '.*' has no \{\w+\}",
+    r"lies within the module",
+    r"differs only in upper and lower case",
+    r"Python imports it as",
+    r"runs nvcc, and this module is compiled by NVRTC",
+    r"with link = true choose another",
+    r"has no condition, so that what follows is never taken",
+    r"'(-I|-isystem)' depends on where the build happens to run",
+]
+
+
+def disagreement(table: Any) -> str:
+    """What one has against `table` and the other should have, or should not."""
+    checker, schema = answer(table), complaint(table)
+    if not schema:
+        return "" if any(re.search(reason, checker) for reason in BEYOND) else checker
+    # How architectures are spelled the build finds out later.
+    return "" if checker or "architectures[" in schema else schema
+
+
+def test_the_schema_agrees_with_the_checker(tables: list[Any]) -> None:
+    assert sum(not answer(table) for table in tables) > 100
+    assert sum(bool(answer(table)) for table in tables) > 200
+    assert [table for table in tables if disagreement(table)] == []
+
+
+def test_the_schema_cannot_tell_what_is_said_to_be_beyond_it(tables: list[Any]) -> None:
+    missed = [answer(table) for table in tables if not complaint(table)]
+    assert [reason for reason in BEYOND if not any(re.search(reason, m) for m in missed)] == []
+
+
+STRINGS = ("", " ", "a", "a\0", "a b", "c++20", "sm_90", "nvcc", "f<{T}>", "f<{T}, {U}>", "n > 3", "n > 3 or")
+OPTIONS = ("-arch", "-arch=sm_80", "-architecture", "-I", "-I=a", "-I/a", "-isystem", "/a", "=a")
+SMALL = (0, -1, True, 1.5, [], ["a"], [1], [[]], {}, {"a": 1}, {"kernel": "a"}, {"sources": ["a.cu"]})
+JUNK = [*STRINGS, *OPTIONS, *SMALL]
+NAMES = [*KEYS, *TABLES, "kernel", "when", "T", "p.k", "p.if", "p.k.q", "größe.é", "a-b", "2", "a::b", ""]
+
+
+def changed(value: Any, choose: random.Random) -> Any:
+    """`value` with something else in it, somewhere."""
+    if not value or not isinstance(value, dict | list) or choose.random() < 0.1:
+        return choose.choice(JUNK)
+    if isinstance(value, list):
+        place = choose.randrange(len(value))
+        return [*value[:place], changed(value[place], choose), *value[place + choose.randrange(2) :]]
+    key = choose.choice(list(value))
+    if choose.random() < 0.1:
+        return {choose.choice(NAMES) if k == key else k: v for k, v in value.items()}
+    return {**value, key: changed(value[key], choose)}
+
+
+def test_the_schema_agrees_with_the_checker_on_right_tables_gone_wrong(tables: list[Any]) -> None:
+    choose = random.Random(0)
+    right = [table for table in tables if table and not answer(table)]
+    wrong = [changed(table, choose) for table in right for _ in range(20)]
+    assert [(disagreement(table), table) for table in wrong if disagreement(table)] == []
+
+
+def test_options_with_keys_of_their_own_are_those_of_the_checker() -> None:
+    for option in checks._KEY_OF_OPTION:
+        assert [complaint({"options": [f"{option}{rest}"]}) for rest in ("", "=a", "s")] == [
+            "data.options[0]",
+            "data.options[0]",
+            "",
+        ]
+
+
+def is_taken_as_condition(text: str) -> bool:
+    return not complaint({"variants": {"f": [{"kernel": "a", "when": text}, {"kernel": "b"}]}})
+
+
+def test_conditions_are_taken() -> None:
+    choose = random.Random(0)
+    texts = [*test_variants.RIGHT, *(spelled(test_variants.any_condition(choose)) for _ in range(500))]
+    assert [text for text in texts if not is_taken_as_condition(text)] == []
+
+
+def test_what_is_no_condition_is_refused_unless_that_takes_counting() -> None:
+    missed = [text[:12] for text in test_variants.WRONG if is_taken_as_condition(text)]
+    assert missed == ["(n > 1", "n > 1)", "n % 0 == 1", "((((((((((((", "not not not "]

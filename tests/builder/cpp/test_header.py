@@ -1,0 +1,552 @@
+"""Modules as C++: headers that hold callers to the kernels' signatures, whatever the kernels are called."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_ext import manifest as manifest_file
+from cuda_ext.builder.cpp import generate_cpp
+from cuda_ext.builder.cpp.kernel_classes import kernel_class
+from cuda_ext.builder.cpp.template_arguments import read_arguments
+from cuda_ext.builder.package.generate import Package, generate
+from cuda_ext.errors import DriverError
+from cuda_ext.formats.mangling import LoweredType, LoweredValue, template_arguments
+from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
+from cuda_ext.runtime.driver.images import _needs, image_for
+from tests.fixtures.cpp_modules import compile_cpp, package_of, write_cpp
+from tests.fixtures.device_code import module, unit
+from tests.fixtures.loader import FILES, SAMPLE, signature, single_image
+from tests.fixtures.loader import unit as unit_of
+
+PLACE = Path("/place/of the/package")
+CPP = Path(__file__).parents[2] / "cpp"
+
+
+def kernel(expression: str, *parameters: str, lowered: str = "") -> Kernel:
+    return Kernel(expression, lowered or expression, 0, signature(*(parameters or ("integer 4 int n",))))
+
+
+def render(
+    package: Package, embed: generate_cpp.Embed = "incbin", include_dirs: Sequence[str] = ()
+) -> generate_cpp.CppModule:
+    return generate_cpp.render(package, include_dirs, PLACE, embed)
+
+
+def header(package: Package) -> str:
+    made = render(package)
+    return made.files[made.header].decode()
+
+
+def source(package: Package, include_dirs: Sequence[str] = ()) -> str:
+    made = render(package, include_dirs=include_dirs)
+    return made.files[made.sources[0]].decode()
+
+
+def packaged(made: Manifest, files: dict[str, bytes], texts: dict[str, bytes] | None = None) -> Package:
+    """The package of a module with device texts."""
+    texts = texts or {}
+    embedded = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    made = replace(made, embedded=embedded if texts else None)
+    return Package(
+        made.module,
+        {
+            "__init__.py": b"",
+            manifest_file.FILE_NAME: manifest_file.dumps(made).encode(),
+            **files,
+            **{f"sources/{name}": text for name, text in texts.items()},
+        },
+    )
+
+
+TEXTS = {
+    "device/axpy.cu": b'#include "device/util/vec.cuh"\n#include "device/gemm.cu"\n',
+    "device/gemm.cu": b'#include "vendor/vec.cuh"\n',
+    "device/util/vec.cuh": b"// mine\n",
+    "util/vec.cuh": b"// another\n",
+    "vendor/vec.cuh": b"",
+}
+WHOLE = packaged(SAMPLE, FILES, TEXTS)
+
+
+# --------------------------------------------------------------------------------------------- the files
+
+
+def test_files_lie_where_includes_and_build_tools_look_for_them():
+    made = render(WHOLE)
+    assert set(made.files) == {"include/sample/kernels.h", "kernels.cpp", "kernels.on_demand.cpp"}
+    assert made.header == "include/sample/kernels.h"
+    assert made.sources == ("kernels.cpp", "kernels.on_demand.cpp")
+    literals = {f"kernels.{i}.inc" for i in range(len(FILES) + len(TEXTS))}
+    assert set(render(WHOLE, "literal").files) == {*made.files, *literals}
+    assert set(render(package_of(name="alone")).files) == {"include/alone.h", "alone.cpp"}
+
+
+@pytest.mark.parametrize("embed", ["incbin", "literal"])
+def test_the_same_package_gives_the_same_bytes(embed):
+    again = Package(WHOLE.name, dict(reversed(WHOLE.files.items())))
+    assert render(again, embed) == render(WHOLE, embed)
+
+
+@pytest.mark.parametrize("embed", ["incbin", "literal"])
+@pytest.mark.parametrize("name", [*FILES, *(f"sources/{name}" for name in TEXTS)])
+def test_the_source_is_another_one_when_anything_in_it_is(embed, name):
+    changed = Package(WHOLE.name, {**WHOLE.files, name: WHOLE.files[name][:-1] + b"x"})
+    before, after = render(WHOLE, embed), render(changed, embed)
+    assert after.files[after.sources[0]] != before.files[before.sources[0]]
+    assert after.files[after.header] == before.files[before.header]
+
+
+def test_what_is_not_in_the_source_does_not_change_it():
+    assert render(Package(WHOLE.name, {**WHOLE.files, "__init__.py": b"1"})) == render(WHOLE)
+
+
+def test_digests_are_in_the_assembly_so_that_preprocessing_leaves_them():
+    text = source(WHOLE)
+    for name in (*FILES, *(f"sources/{name}" for name in TEXTS)):
+        assert f'"{hashlib.sha256(WHOLE.files[name]).hexdigest()}", "{PLACE}/{name}"' in text
+    assert re.search(r'__asm__\("/\* " sha256', text)
+
+
+# -------------------------------------------------------------------------------------------- the tables
+
+
+def headers_in(text: str) -> dict[str, str]:
+    """The names of device headers, with what stands for their texts."""
+    tables = re.findall(
+        r"constexpr const char\* header_(?:texts|names)\[\] = \{\n(.*?)\n\};", text, re.DOTALL
+    )
+    texts, names = (re.findall(r"^  (.*),$", table, re.MULTILINE) for table in tables)
+    return dict(zip((name.strip('"') for name in names), texts, strict=True))
+
+
+def including(name: str) -> str:
+    return rf'"#include \"{name}\"\12"'
+
+
+def test_headers_are_named_as_includes_may_name_them():
+    found = headers_in(source(WHOLE, ["./device/", "vendor", ".", "../elsewhere", "/usr/include"]))
+    canonical = {"device/gemm.cu", "device/util/vec.cuh", "util/vec.cuh", "vendor/vec.cuh"}
+    assert set(found) == canonical | {"gemm.cu", "vec.cuh"}
+    # A path within the project is never another header's path below an include directory.
+    assert len({found[name] for name in canonical}) == 4
+    assert found["util/vec.cuh"].startswith("cuda_ext_6sample7kernels_")
+    assert (found["gemm.cu"], found["vec.cuh"]) == (including("device/gemm.cu"), including("vendor/vec.cuh"))
+
+
+def test_the_first_include_directory_wins():
+    package = packaged(SAMPLE, FILES, {"device/axpy.cu": b"", "one/x.h": b"1", "two/x.h": b"2"})
+    assert headers_in(source(package, ["two", "one"]))["x.h"] == including("two/x.h")
+    assert headers_in(source(package, ["one", "two"]))["x.h"] == including("one/x.h")
+
+
+def test_without_device_texts_nothing_is_compiled_on_demand():
+    text = source(packaged(SAMPLE, FILES))
+    assert '"nvrtc 13.5",\n  false,' in text
+    assert "{0, nullptr, nullptr}" in text
+    assert '"nvrtc 13.5",\n  true,' in source(WHOLE)
+
+
+SOURCES = ("device/a.cu", "device/a.ptx", "device/a.cubin", "device/a.fatbin", "device/a.ltoir")
+
+
+@pytest.mark.parametrize("compress", ["none", "speed", "balance", "size"])
+@pytest.mark.parametrize("sources", [*((name,) for name in SOURCES), SOURCES[:2], SOURCES[2:4]], ids=str)
+def test_drivers_are_needed_as_in_python(sources, compress):
+    named = tuple(Source(name) for name in sources)
+    compiled = Unit(named, unit_of("device/a.cu", "sm_90", "compute_90").images)
+    made = replace(SAMPLE, compress=compress, units=(compiled,), kernels=(), symbols=())
+    row = rf'\{{"{", ".join(sources)}", \{{images_0, 2\}}, (\d+), (\d+), (true|false)\}},'
+    match = re.search(row, source(packaged(made, {"a.fatbin": b"x"})))
+    assert match is not None
+    cubin, ptx = compiled.images
+
+    def is_accepted(image: Image, *driver: int) -> bool:
+        try:
+            image_for(made, replace(compiled, images=(image,)), 90, driver)
+        except DriverError:
+            return False
+        return True
+
+    assert match[1] == ("0" if is_accepted(cubin, 12, 9) else "13050")
+    assert match[2] == ("0" if is_accepted(ptx, 13, 4) else "13050")
+    assert match[3] == ("true" if (12, 4) in dict(_needs(made, compiled, cubin)) else "false")
+
+
+def test_images_share_a_fatbin_or_have_files_of_their_own():
+    made = replace(
+        SAMPLE,
+        kernels=(),
+        symbols=(),
+        units=(
+            unit_of("device/axpy.cu", "sm_80", "compute_90", "lto_90"),
+            Unit((Source("b.cu"),), (single_image("cubin", "sm_90", "b.sm_90.cubin"),)),
+        ),
+    )
+    text = source(packaged(made, {"axpy.fatbin": b"12345", "b.sm_90.cubin": b"cubin!"}))
+    shared, own = "cuda_ext_6sample7kernels_0", "cuda_ext_6sample7kernels_1"
+    rows = [("sm_80", shared, 5), ("compute_90", shared, 5), ("lto_90", shared, 5), ("sm_90", own, 6)]
+    found = re.findall(r'^  \{"(\w+)", (\w+), (\d+)\},$', text, re.MULTILINE)
+    assert found == [(architecture, name, str(size)) for architecture, name, size in rows]
+
+
+# --------------------------------------------------------------------------------- parameters and types
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        (Parameter("x", "bool", "bool", 1, 0), "Value<bool>"),
+        (Parameter("x", "char", "integer", 1, 0), "Value<char>"),
+        (Parameter("x", "signed char", "integer", 1, 0), "Value<int8_t>"),
+        (Parameter("x", "unsigned short", "unsigned", 2, 0), "Value<uint16_t>"),
+        (Parameter("x", "int", "integer", 4, 0), "Value<int32_t>"),
+        (Parameter("x", "long", "integer", 4, 0), "Value<int32_t>"),
+        (Parameter("x", "unsigned long", "unsigned", 8, 0), "Value<uint64_t>"),
+        (Parameter("x", "__int128", "integer", 16, 0), "Opaque<16>"),
+        (Parameter("x", "_Float16", "float", 2, 0), "Opaque<2>"),
+        (Parameter("x", "float", "float", 4, 0), "Value<float>"),
+        (Parameter("x", "double", "float", 8, 0), "Value<double>"),
+        (Parameter("x", "ns::Mode", "enum", 1, 0), "Enumerator<1>"),
+        (Parameter("x", "__half", "struct", 2, 0), "Structure<2>"),
+        (Parameter("x", ".b8[24]", "opaque", 24, 0), "Opaque<24>"),
+        *(
+            (Parameter("x", f"{element}*", "pointer", 8, 0, element, const), expected)
+            for element, const, expected in (
+                ("void", False, "Pointer<void>"),
+                ("float", True, "Pointer<const float>"),
+                ("unsigned char", True, "Pointer<const unsigned char>"),
+                ("long", False, "Pointer<long>"),
+                ("bool", False, "Pointer<bool>"),
+                ("wchar_t", False, "Pointer<wchar_t>"),
+                ("long double", False, "Pointer<void>"),
+                ("__int128", True, "Pointer<const void>"),
+                ("unsigned __int128", False, "Pointer<void>"),
+                ("__half", False, "Pointer<Class>"),
+                ("ns::vec<float, 4>", True, "Pointer<const Class>"),
+                ("struct", False, "Pointer<void>"),
+                ("float*", False, "Pointer<Pointee>"),
+                ("const float* const", True, "Pointer<const Pointee>"),
+                ("float[9]", False, "Pointer<void>"),
+                ("float(*)[9]", False, "Pointer<void>"),
+                ("void(int)", False, "Pointer<void>"),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_call_takes(parameter, expected):
+    assert kernel_class(0, Kernel("k", "k", 0, (parameter,)), "").parameters == ((expected, "x"),)
+
+
+def test_parameters_keep_their_names_where_they_can():
+    names = [
+        "n",
+        "",
+        "n",
+        "n_",
+        "class",
+        "config",
+        "Value",
+        "int32_t",
+        "stdin",
+        "größe",
+        "a b",
+        "arg1",
+        "std",
+    ]
+    parameters = tuple(Parameter(name, "int", "integer", 4, 4 * i) for i, name in enumerate(names))
+    found = [name for _, name in kernel_class(0, Kernel("k", "k", 0, parameters), "").parameters]
+    assert found == [
+        *("n", "arg1", "n_", "n__", "class_", "config_", "Value_", "int32_t_", "stdin_", "größe"),
+        *("arg10", "arg1_", "std"),
+    ]
+
+
+# ------------------------------------------------------------------------------------ template arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("float", ["type_id<float>"]),
+        ("unsigned long, const volatile char*", ["type_id<unsigned long>", "type_id<const volatile char*>"]),
+        ("int64_t, std::size_t", ["type_id<::std::int64_t>", "type_id<::std::size_t>"]),
+        ("cuda::std::uint8_t, ::std::int32_t", ["type_id<unsigned char>", "type_id<int>"]),
+        ("const int64_t* const", ["type_id<const ::std::int64_t* const>"]),
+        ("ns::vec<float, 4>, 5", ['named_type("ns::vec<float, 4>")', "value_id(5)"]),
+        ("const ns::P*, struct Q&", ['named_type("const ns::P*")', 'named_type("Q&")']),
+        ("std::byte, ::ns::P", ['named_type("std::byte")', 'named_type("ns::P")']),
+        (
+            "0, -3, 128u, 1'000ull, 0x1F, 0b101, 017",
+            [f"value_id({n})" for n in (0, -3, 128, 1000, 31, 5, 15)],
+        ),
+        ("true, false", ["value_id(1)", "value_id(0)"]),
+        (
+            r"'a', '\'', ',', '\\', '\n', '\0', '\x'",
+            [*(f"value_id({n})" for n in (97, 39, 44, 92, 10, 0)), None],
+        ),
+        ("18446744073709551615ull", ["value_id(-1)"]),
+        ("-9223372036854775808", ["value_id(-9223372036854775807 - 1)"]),
+        ("1 << 3, f(1, 2), nullptr, &g, 2.5f, void(*)(int), '\\377', u8'a'", [None] * 8),
+        ("unsigned __int128", [None]),
+    ],
+)
+def test_arguments_are_read(text, expected):
+    assert [argument and argument.id for argument in read_arguments(text, "")] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "lowered", "expected"),
+    [
+        ("real_t, BLOCK", "_Z1kIfLi256EEvv", ["type_id<float>", "value_id(256)"]),
+        ("P, const P*", "_Z1kIN2ns8ParticleEPKfEvv", ['named_type("ns::Particle")', "type_id<const float*>"]),
+        ("ns::Mode::fast", "_Z4modeILN2ns4ModeE1EEvPi", ["value_id(1)"]),
+        ("(char)1, 1<<3, -N", "_Z1kILc1ELi8ELin5EEvv", ["value_id(1)", "value_id(8)", "value_id(-5)"]),
+        ("float", "_Z1kIfLi128EEvv", ["type_id<float>"]),
+        ("int, float", "_ZN2ns4packIJifEEEvDpT_", ["type_id<int>", "type_id<float>"]),
+        # What the host's own compiler may have as another type stays as it is written.
+        ("int64_t, size_t", "_Z1kIxmEvv", ["type_id<::std::int64_t>", "type_id<::std::size_t>"]),
+        ("V", "_Z1kI3vecIfLi4EEEvv", ['named_type("V")']),
+        ("2.5f, &f, nullptr", "_Z1kILf40200000EEvv", [None, None, None]),
+        ("2.5f", "_Z1kILf40200000EEvv", [None]),
+        ("f", "_Z1kIXadL_Z1fvEEEvv", ['named_type("f")']),
+    ],
+)
+def test_lowered_names_tell_what_arguments_stand_for(text, lowered, expected):
+    assert [argument and argument.id for argument in read_arguments(text, lowered)] == expected
+
+
+@pytest.mark.parametrize(
+    ("lowered", "expected"),
+    [
+        ("_Z4axpyIfEviT_PKS0_PS0_", [LoweredType("float")]),
+        ("_ZL4axpyIhEvv", [LoweredType("unsigned char")]),
+        ("_Z1kIxlymEvv", [*map(LoweredType, ("long long", "long", "unsigned long long", "unsigned long"))]),
+        ("_ZN12_GLOBAL__N_11kINS_1PEEEvv", [LoweredType(None)]),
+        ("_ZN2ns5inner6reduceIdLi256EEEvPKT_", [LoweredType("double"), LoweredValue(256, False)]),
+        ("_Z1kILb1ELc97ELxn5ELm9EEvv", [LoweredValue(number, False) for number in (1, 97, -5, 9)]),
+        ("_Z1kIN2ns1PELNS0_4ModeE1EEvv", [LoweredType("ns::P"), LoweredValue(1, True)]),
+        ("_Z1kISt4byteP6__halfKPKcEvv", [*map(LoweredType, ("std::byte", "__half*", "const char* const"))]),
+        ("_Z1kIN2ns3vecIfLi4EEES2_DF16_EvT_", [LoweredType(None)] * 3),
+        ("_Z1kILf40200000ELDn0EEvv", [LoweredValue(None, False)] * 2),
+        ("_Z1kIJEEvDpT_", []),
+        *((name, None) for name in ("histogram", "_Z2ovi", "_ZN2ns4fill", "_ZN2ns1kIiE1jEvv")),
+        *((name, None) for name in ("_Z1kIFviEEvv", "_Z1kIXadL_Z1fvEEEvv", "_Z1kIA3_iEvv")),
+        *((name, None) for name in ("_Z", "_ZN", "_Z4axpyI", "_Z4axpyIf", "_Z9999aIfE", "_Z4axpyILi")),
+    ],
+)
+def test_lowered_names_are_read(lowered, expected):
+    found = template_arguments(lowered)
+    assert (None if found is None else list(found)) == expected
+
+
+# ----------------------------------------------------------------------------------------- what compiles
+
+
+def check(package: Package, user: str, directory: Path, *flags: str) -> None:
+    """Compile the C++ file `user` of ``tests/cpp``, which uses the header of `package`."""
+    write_cpp(package, directory)
+    compile_cpp(*flags, f"-I{directory / 'include'}", "-fsyntax-only", CPP / user)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("flags", [(), ("-fno-exceptions", "-std=c++20")], ids=["", "without exceptions"])
+def test_right_calls_compile_and_wrong_ones_do_not(flags, tmp_path):
+    check(WHOLE, "header_of_sample.cpp", tmp_path, *flags)
+
+
+AWKWARD_NAMES = """
+    Library std cuda_ext axpy_ cuda_ext_kernels cuda_ext_module cuda_ext_library kernel_0 overloads_0
+    absent is_built größe linux new T0 V0 type_id Value LaunchConfig StaticKernel config n x kernel_data
+    units size_t my_cast axpy<float> axpy<int> axpy__<int> T0<int> both both<int>
+    ns::a ns::a_ ns::a::b ns::a::c<int> a_b<int> a::b<int> new_::k std::g ns::std::f
+    ns::cuda_ext_kernels::f    cuda_ext::h cuda_ext::v1::h<int>
+    values<-1> values<'a'> values<true> values<128u> values<'\\''> values<'"'> values<'\\\\'>
+    values<-9223372036854775808>
+    big<long> big<int64_t> big<ptrdiff_t> big<size_t> big<std::uint64_t>
+    typed<ns::Particle> typed<std::byte> either<int> either<4> pack<int> pack<> defaults<float>
+    ov(int) same(int) twofold<float>(int) function<void(*)(int)> function<nullptr>
+    static_cast<void(*)(int)>(cast) $odd 0odd
+"""
+AWKWARD_PARAMETERS = """
+    config class launch attempt submit kernel Value int32_t stdin I std kernel_0 cuda_ext cuda_ext_library
+    cuda_ext_kernels this größe library index
+"""
+
+
+def awkward() -> Package:
+    """A module whose kernels are called like everything else, and have arguments of all kinds."""
+    names = AWKWARD_NAMES.split()
+    names += [
+        *("big<long long>", "big<const int64_t*>", "big<const long*>", "big<unsigned long>"),
+        *("mixed<4, long>", "mixed<256, int64_t>", "mixed<256, long>", "mixed<4, int64_t>"),
+        *("typed<ns::vec<float, 4>>", "typed<ns::vec<unsigned int, 2>>", "typed<const ns::Particle*>"),
+        *("typed<const volatile float&>", "pack<int, float>", "defaults<float, 4>"),
+        *("(anonymous namespace)::q", "lambda<lambda [](int) -> int>"),
+    ]
+    return package_of(
+        *map(kernel, names),
+        kernel("mode<ns::Mode::fast>", lowered="_Z4modeILN2ns4ModeE1EEvPi"),
+        # One kernel, spelled in two ways.
+        kernel("values<256>", lowered="_Z6valuesILi256EEvi"),
+        kernel("values<0x100>", lowered="_Z6valuesILi256EEvi"),
+        kernel("values<(char)2>", lowered="_Z6valuesILc2EEvi"),
+        kernel("ov(float, int*)", "float 4 float a", "pointer 8 int* x"),
+        kernel("same(ns::A*)", "pointer 8 ns::A* x"),
+        kernel("same(ns::B*)", "pointer 8 ns::B* x"),
+        kernel("twofold<float>(float)", "float 4 float x"),
+        kernel("names", *(f"integer 4 int {name}" for name in AWKWARD_PARAMETERS.split())),
+        kernel("long_one", *(f"pointer 8 const float* parameter_number_{i}" for i in range(40))),
+        name="awkward.class.new",
+        symbols=[Symbol("axpy", "s", 0, "device", 'char\\[9]"', 9)],
+        variants=[Variants("gemm", (Candidate("axpy_", "sm_90a and n > 3"), Candidate("Library")))],
+    )
+
+
+@pytest.mark.host_compiler
+def test_names_and_arguments_of_all_kinds_compile(tmp_path):
+    check(awkward(), "header_awkward.cpp", tmp_path)
+    compile_cpp("-c", tmp_path / "new.cpp", "-o", tmp_path / "new.o")
+
+
+@pytest.mark.host_compiler
+def test_what_was_not_built_is_told_by_the_compiler(tmp_path):
+    write_cpp(WHOLE, tmp_path)
+    include = f"-I{tmp_path / 'include'}"
+    said = compile_cpp(include, "-fsyntax-only", CPP / "header_not_built.cpp", check=False)
+    axpy = "axpy is not built for these template arguments, but as axpy<double>, axpy<float>; add what is"
+    fill = "ns::fill is not built for these template arguments, but as ns::fill<int, 256>; add what is"
+    assert said.count(f"{axpy} missing to instantiate") == 2
+    assert said.count(f"{fill} missing to instantiate") == 1
+
+
+def test_messages_name_a_few_kernels():
+    text = header(package_of(*(kernel(f"k<{n}>", lowered=f"k{n}") for n in range(20))))
+    assert "but as k<0>, k<1>, k<2>, k<3>, k<4>, k<5>, k<6>, k<7> and 12 more; add" in text
+    assert "// k<7>(int n)\n// and 12 more\ntemplate <auto V0>" in text
+
+
+INSTANTIATE = (
+    *(
+        "axpy<real_t>",
+        "axpy<__half>",
+        "axpy<long>",
+        "axpy<long long>",
+        "reduce<float>",
+        "reduce<double, BLOCK>",
+    ),
+    *("reduce<float, sizeof(double) * 2>", "mode<ns::Mode::fast>", "mode<(ns::Mode)0>", "pack<int, float>"),
+    *("pack<ns::vec<unsigned, 4>>", "pack<>", "ns::inner::fill<ns::Particle>"),
+)
+
+
+@pytest.mark.host_compiler
+def test_what_a_compiler_made_compiles(tmp_path):
+    device = (CPP / "header_of_device.cu").read_text(encoding="utf-8")
+    check(generate(module(unit(device, *INSTANTIATE))), "header_of_device.cpp", tmp_path)
+
+
+@pytest.mark.host_compiler
+def test_an_overload_of_exactly_these_types_goes_before_the_others(tmp_path):
+    package = package_of(
+        kernel("num(float)", "float 4 float x"),
+        kernel("num(double)", "float 8 double x"),
+        kernel("count(int)", "integer 4 int n"),
+        kernel("count(long long)", "integer 8 long_long n"),
+        kernel("copy(const float*)", "pointer 8 const float* x"),
+        kernel("copy(float*)", "pointer 8 float* x"),
+        kernel("any(void*)", "pointer 8 void* x"),
+        kernel("any(float*)", "pointer 8 float* x"),
+    )
+    made = write_cpp(package, tmp_path)
+    program = tmp_path / "program"
+    include = f"-I{tmp_path / 'include'}"
+    compile_cpp(include, CPP / "header_overloads.cpp", tmp_path / made.sources[0], "-o", program, "-ldl")
+    environment = {"LD_LIBRARY_PATH": ""}
+    told = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == [
+        *("num(float)", "num(double)", "count(int)", "count(long long)"),
+        *("copy(float*)", "copy(const float*)", "copy(float*)", "any(float*)", "any(void*)"),
+    ]
+
+
+@pytest.mark.host_compiler
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into ELF")
+def test_modules_live_side_by_side_and_nothing_of_them_is_seen(tmp_path):
+    """Two modules in a program of two sources, each of which uses both."""
+    sources = []
+    for name, parameter in (("one", "integer 4 int n"), ("two", "float 4 float a")):
+        package = package_of(kernel("axpy<float>", parameter), kernel("plain"), name=f"{name}.kernels")
+        made = write_cpp(package, tmp_path / name)
+        sources.append(tmp_path / name / made.sources[0])
+    includes = [f"-I{tmp_path / name / 'include'}" for name in ("one", "two")]
+    both = CPP / "header_side_by_side.cpp"
+    compile_cpp(*includes, "-DUSE=use_in_other", "-c", both, "-o", tmp_path / "other.o")
+    compile_cpp(*includes, "-DUSE=use_in_main", "-DOTHER=use_in_other", "-c", both, "-o", tmp_path / "main.o")
+    objects = [tmp_path / "main.o", tmp_path / "other.o"]
+    compile_cpp("-rdynamic", *objects, *sources, "-o", tmp_path / "program", "-ldl")
+    assert subprocess.run([tmp_path / "program"], check=False).returncode == 0
+    exported = subprocess.run(
+        ["nm", "-D", "-C", "--defined-only", tmp_path / "program"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "use_in_main" in exported
+    assert not re.search(r"^\S+ \S (one|two)::kernels", exported, re.MULTILINE)
+    assert "cuda_ext_3one" not in exported
+
+
+@pytest.mark.host_compiler
+def test_nothing_runs_before_main(tmp_path):
+    made = write_cpp(WHOLE, tmp_path, "literal")
+    compile_cpp("-O0", "-S", tmp_path / made.sources[0], "-o", tmp_path / "kernels.s")
+    assembly = (tmp_path / "kernels.s").read_text()
+    assert "_GLOBAL__sub_I" not in assembly
+    assert "init_array" not in assembly
+
+
+# --------------------------------------------------------------------------------------- how headers read
+
+
+def test_a_header_says_what_is_in_it():
+    text = header(WHOLE)
+    assert text.startswith("// CUDA kernels of sample.kernels, generated by cuda-ext.\n")
+    assert "//   #include <sample/kernels.h>\n" in text
+    assert "//   sample::kernels::axpy<double>({grid, block, stream}, n, a, x, y);\n" in text
+    assert "//   weights, float[9]\n" in text
+    assert "\n// ov(float a, int* x)\n// ov(int n)\ninline constexpr cuda_ext_kernels::overloads_" in text
+    assert "// ns::inner::scale(float factor) in device/axpy.cu\n" in text
+
+
+def test_what_only_python_has_is_told():
+    assert "//   gemm: axpy_ if sm_90a and n > 3, else Library\n" in header(awkward())
+
+
+def test_only_what_is_used_is_imported():
+    text = header(package_of(kernel("scale", "pointer 8 const float* x", "integer 4 int n")))
+    assert re.findall(r"^using (.*);$", text, re.MULTILINE) == [
+        *("::cuda_ext::LaunchConfig", "::cuda_ext::Pointer", "::cuda_ext::Result"),
+        *("::cuda_ext::StaticKernel", "::cuda_ext::Value", "::std::int32_t"),
+    ]
+
+
+@pytest.mark.parametrize("package", [WHOLE, awkward(), package_of()], ids=["sample", "awkward", "empty"])
+def test_headers_are_laid_out_well(package):
+    text = header(package)
+    code = [line for line in text.splitlines() if '"' not in line and not line.startswith(("//", "struct"))]
+    assert max(map(len, code)) <= 110
+    assert "\n\n\n" not in text
+    assert not re.search(r"[ \t]$|\t|\r|\\$", text, re.MULTILINE)
+    assert text.endswith("}  // namespace\n".replace("\n", f" {package.name.partition('.')[0]}\n"))
+
+
+def test_a_comment_ends_with_its_line():
+    made = package_of(kernel("k<'\\\\'>"), symbols=[Symbol("s", "s", 0, "device", "a\nb\\", 4)])
+    assert "//   s, a b\\.\n" in header(made)

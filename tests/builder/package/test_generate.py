@@ -1,0 +1,318 @@
+"""The generated package: its stubs hold users to the kernels' signatures and read as if written by hand."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cuda_ext import manifest as manifest_file
+from cuda_ext.builder.package.generate import Package, generate
+from tests.fixtures.device_code import module, unit
+
+ROOT = Path(__file__).parents[3]
+
+SOURCE = r"""
+#include <cuda_fp16.h>
+struct Pair { float x, y; };
+enum class Mode : unsigned char { A, B };
+extern "C" __global__ void histogram(const unsigned char* data, unsigned long long n, unsigned* bins) {}
+template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {}
+__global__ void mixed(bool flag, Mode mode, double d, __half h, Pair pair, int) {}
+__global__ void nothing() {}
+__global__ void overloaded(int* p) {}
+__global__ void overloaded(float* p) {}
+__constant__ float weights[9];
+namespace ns {
+__device__ int counter;
+__global__ void plain(int n) {}
+namespace inner { template <class T, int N> __global__ void reduce(const T* x, T* y) {} }
+}
+"""
+INSTANTIATE = (
+    "axpy<float>",
+    "axpy<__half>",
+    "ns::inner::reduce<double, 256>",
+    "ns::inner::reduce<float, 128>",
+)
+
+# Names that a stub, a module or Python itself has a use for.
+AWKWARD = r"""
+__global__ void Kernel(int self, int grid, int lambda, int, int* from, int block) {}
+__global__ void lambda(int n) {}
+__global__ void None(int n) {}
+__global__ void match(int n) {}
+__global__ void __init__(int n) {}
+__global__ void __getattr__(int n) {}
+__global__ void Literal(int n) {}
+__global__ void overload(int n) {}
+__global__ void object(int n) {}
+__global__ void Any(int n) {}
+__global__ void _axpy(int n) {}
+__global__ void _axpy_float(int n) {}
+__global__ void _ns(int n) {}
+__global__ void ns_plain(int n) {}
+template <class... T> __global__ void pack(T*... x) {}
+template <class T> __global__ void axpy(T* x) {}
+template <char C> __global__ void character() {}
+namespace ns { __global__ void plain(int n) {} __global__ void Dim(int n) {} __device__ int Pointer; }
+namespace pass { __global__ void hidden(int n) {} }
+__constant__ float Symbol[3];
+"""
+AWKWARD_INSTANTIATE = (
+    *("pack<int, float>", "axpy<float>", "axpy<double>"),
+    *("character<'\\''>", "character<'\"'>", "character<'\\n'>", "character<(char)1>"),
+)
+
+
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return generate(module(unit(SOURCE, *INSTANTIATE)))
+
+
+@pytest.fixture(scope="module")
+def awkward() -> Package:
+    return generate(module(unit(AWKWARD, *AWKWARD_INSTANTIATE)))
+
+
+def stub(package: Package) -> str:
+    return package.files["__init__.pyi"].decode()
+
+
+def attributes(package: Package) -> set[str]:
+    """The names that the stub gives to the module."""
+    body = ast.parse(stub(package)).body
+    return {
+        node.target.id
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+# ------------------------------------------------------------------------------------------- the files
+
+
+def test_a_package_holds_all_that_it_needs(package):
+    assert set(package.files) == {
+        *("__init__.py", "__init__.pyi", "manifest.json"),
+        *("unit.fatbin", "sources/device/unit.cu"),
+    }
+
+
+def test_the_module_itself_is_one_statement(package):
+    docstring, statement = ast.parse(package.files["__init__.py"]).body
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(statement, ast.Expr)
+
+
+def test_the_manifest_names_the_files(package):
+    manifest = manifest_file.loads(package.files["manifest.json"], "manifest.json")
+    named = {image.file for u in manifest.units for image in u.images}
+    assert manifest.embedded is not None
+    assert named | {f"sources/{name}" for name in manifest.embedded} <= set(package.files)
+
+
+def test_the_same_module_gives_the_same_bytes(package):
+    assert (
+        generate(module(unit(SOURCE, *reversed(INSTANTIATE)))).files["__init__.pyi"]
+        == package.files["__init__.pyi"]
+    )
+    assert generate(module(unit(SOURCE, *INSTANTIATE))) == package
+
+
+# ------------------------------------------------------------------------------------------- the stubs
+
+
+def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple[str, int]]:
+    """Type-check `user`, which imports ``kernels``, strictly; the files and lines with errors."""
+    if not (directory / "pkg").exists():
+        package.write(directory / "pkg/kernels")
+        (directory / "pkg/__init__.py").touch()
+        (directory / "pkg/py.typed").touch()
+    (directory / "user.py").write_text(user)
+    if tool == "mypy":
+        command = ["mypy", f"--config-file={ROOT / 'pyproject.toml'}", "user.py", "pkg"]
+        # What mypy knows of the standard library serves all tests.
+        environment = {"MYPYPATH": str(ROOT), "MYPY_CACHE_DIR": str(ROOT / ".test" / "mypy")}
+    else:
+        settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["user.py", "pkg"]}
+        (directory / "pyrightconfig.json").write_text(json.dumps(settings))
+        command = ["pyright", "--pythonpath", sys.executable]
+        environment = {}
+    run = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert not run.stderr
+    found = re.findall(r"^\s*(\S+?):(\d+)(?::\d+)?(?: -|:) error", run.stdout, re.MULTILINE)
+    assert bool(found) == bool(run.returncode), run.stdout
+    return [(Path(file).name, int(line)) for file, line in found]
+
+
+RIGHT = """
+from typing import Any
+
+from pkg import kernels
+
+
+def use(x: Any, raw: memoryview) -> None:
+    launch = {"grid": 1}
+    kernels.histogram(x, 10, None, grid=1, block=128)
+    kernels.histogram(x, 10, 0, grid=(1, 2), block=(8, 8, 8), stream=x, shared=1024, cooperative=True)
+    kernels.histogram(data=x, n=10, bins=x, grid=1, block=128)
+    kernels.histogram(x, 10, x, threads=10, wait=False, dependent=True, stream=None)
+    kernels.histogram(x, 10, x, threads=10, block=32, cluster=(2, 1))
+    kernels.histogram.bind(grid=1, block=1, stream=3)(x, 10, x)
+    kernels.axpy(10, 2.0, x, x, threads=10)
+    kernels.axpy["float"](10, 2.0, x, x, grid=1, block=128)
+    kernels.axpy["float"](10, 2, x, x, grid=1, block=128)
+    kernels.axpy["__half"](10, 2.0, x, y=x, grid=1, block=128)
+    kernels.axpy["double"](10, 2.0, x, x, grid=1, block=128)
+    kernels.axpy[7]
+    kernels.mixed(True, 1, 2.0, 3.0, raw, 4, grid=1, block=128)
+    kernels.nothing(grid=1, block=1)
+    kernels.overloaded["(int*)"](x, grid=1, block=1)
+    kernels.ns.plain(3, grid=1, block=1)
+    kernels.ns.inner.reduce["double, 256"](x, x, grid=1, block=256)
+    kernels.ns.inner.reduce["double", 256](x, x, grid=1, block=256)
+    kernels.axpy["float"].bind(grid=1, block=1)(10, 2.0, x, x)
+    kernels.axpy.prepare(["__half", "double"])
+    kernels.weights.copy_from([1.0] * 9 if x else raw, stream=x)
+    print(kernels.weights.numpy().shape, kernels.weights.element, kernels.axpy["float"].occupancy(256))
+    print(kernels.weights, kernels.ns.counter, kernels.histogram.signature, launch)
+"""
+WRONG = """
+from typing import Any
+
+from pkg import kernels
+
+
+def use(x: Any) -> None:
+    kernels.histogran(x, 10, x, grid=1, block=128)
+    kernels.histogram(x, 10, grid=1, block=128)
+    kernels.histogram(x, 10, x, x, grid=1, block=128)
+    kernels.histogram(x, 1.5, x, grid=1, block=128)
+    kernels.histogram(x, "10", x, grid=1, block=128)
+    kernels.histogram(1.5, 10, x, grid=1, block=128)
+    kernels.histogram(x, 10, x, block=128)
+    kernels.histogram(x, 10, x, grid=1, block=128, threads=10)
+    kernels.histogram(x, 10, x, grid=1.5, block=128)
+    kernels.histogram(x, 10, x, grid=1, block=128, blocks=1)
+    kernels.histogram(x, count=10, bins=x, grid=1, block=128)
+    kernels.axpy["float"](10, "2.0", x, x, grid=1, block=128)
+    kernels.axpy["float"](2.0, 10, x, x, grid=1, block=128)
+    kernels.axpy[1.5](10, 2.0, x, x, grid=1, block=128)
+    kernels.mixed(1, 1, 2.0, 3.0, b"", 4, grid=1, block=128)
+    kernels.mixed(True, 1, 2.0, 3.0, "", 4, grid=1, block=128)
+    kernels.ns.plane(3, grid=1, block=1)
+    kernels.ns.inner.reduce["double, 256"](x, grid=1, block=256)
+    kernels.weights(3)
+    kernels.weights.copy_from()
+    kernels.weights.shapes
+    kernels.ns(3, grid=1, block=1)
+    kernels.histogram(x, 10, x, grid=1)
+    kernels.histogram(x, 10, x, threads="10")
+    kernels.histogram(x, 10, x, threads=10, stream="default")
+    kernels.histogram.bind(grids=1, block=1)
+    kernels.axpy["float"](10, 2.0, x, grid=1, block=128)
+    kernels.axpy["float", 1.5]
+    kernels.overloaded["(int*)"](x, x, grid=1, block=1)
+"""
+
+
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_right_uses_are_accepted_and_every_wrong_one_is_found(package, tool, tmp_path):
+    assert check(tool, package, tmp_path, RIGHT) == []
+    lines = WRONG.splitlines()
+    wrong = [number for number, line in enumerate(lines, 1) if line.startswith("    ")]
+    assert sorted(set(check(tool, package, tmp_path, WRONG))) == [("user.py", number) for number in wrong]
+
+
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_awkward_names_do_not_get_in_the_way(awkward, tool, tmp_path):
+    right = """
+from typing import Any
+
+from pkg import kernels
+
+
+def use(x: Any) -> None:
+    kernels.Kernel(1, 2, 3, 4, x, 6, grid=1, block=1)
+    kernels.Literal(1, grid=1, block=1)
+    kernels.Any(1, grid=1, block=1)
+    kernels._axpy(1, grid=1, block=1)  # pyright: ignore[reportPrivateUsage]
+    kernels._ns(1, grid=1, block=1)  # pyright: ignore[reportPrivateUsage]
+    kernels.axpy["float"](x, grid=1, block=1)
+    kernels.character["'\\\\''"](grid=1, block=1)
+    kernels.character["'\\\\n'"](grid=1, block=1)
+    kernels.pack["int, float"](x, x, grid=1, block=1)
+    kernels.ns.Dim(1, grid=1, block=1)
+    print(kernels.Symbol, kernels.ns.Pointer)
+"""
+    assert check(tool, awkward, tmp_path, right) == []
+
+
+def test_what_python_cannot_spell_is_left_to_brackets(awkward):
+    assert attributes(awkward) == {
+        *(
+            "Kernel",
+            "match",
+            "Literal",
+            "overload",
+            "object",
+            "Any",
+            "_axpy",
+            "_axpy_float",
+            "_ns",
+            "ns_plain",
+        ),
+        *("pack", "axpy", "character", "ns", "Symbol"),
+    }
+
+
+def test_a_kernel_that_shares_its_name_with_a_namespace_has_both(tmp_path):
+    sources = [
+        unit("__global__ void a(int n) {}", name="device/one.cu"),
+        unit("namespace a { __global__ void b(int n) {} }", name="device/two.cu"),
+    ]
+    right = "from pkg import kernels\n\nkernels.a(1, grid=1, block=1)\nkernels.a.b(1, grid=1, block=1)\n"
+    assert check("mypy", generate(module(*sources)), tmp_path, right) == []
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        ["__global__ void kernel() {}"],
+        ["__global__ void kernel(int n, float x) {} __constant__ int c;"],
+        [SOURCE],
+        [AWKWARD],
+    ],
+)
+def test_a_formatter_finds_nothing_to_do(sources: Sequence[str], tmp_path):
+    path = tmp_path / "__init__.pyi"
+    path.write_text(stub(generate(module(*sources))))
+    command = ["ruff", "format", "--isolated", "--line-length=200", "--diff", str(path)]
+    run = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    assert run.stdout == ""
+    assert run.returncode == 0
+
+
+def test_only_what_is_used_is_imported():
+    text = stub(generate(module("__global__ void kernel(float* p) {}")))
+    imported = set(re.findall(r"\w+", " ".join(re.findall(r"import (.*)", text))))
+    assert imported == {"Any", "SupportsIndex", "overload", "Dim", "Kernel", "Pointer", "Stream"}
+
+
+def test_signatures_are_shown():
+    text = stub(generate(module("__global__ void scale(int n, const float* x) {}")))
+    assert '"""scale(int n, const float* x)"""' in text

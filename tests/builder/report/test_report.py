@@ -1,0 +1,541 @@
+"""The report of a build: it says what happened, holds its own data, and opens in a browser without a word."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext.builder.report.comparison import Pair, compare
+from cuda_ext.builder.report.page import html_report, previous_record
+from cuda_ext.builder.report.record import (
+    BuildRecord,
+    ImageRecord,
+    JobRecord,
+    KernelRecord,
+    Span,
+    dumps,
+    loads,
+)
+from cuda_ext.builder.report.spans import HEADER
+
+ROOT = Path(__file__).parents[3]
+MODULE = "example_project.kernels"
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_120", "compute_120")
+
+SPANS = (
+    Span("CUDA C++ Front-End", "device/axpy.cu", 0.0, 0.7),
+    Span(HEADER, "outer.h", 0.1, 0.5),
+    Span(HEADER, "inner.h", 0.2, 0.3),
+    Span("Total PTXAS Time", "", 0.75, 0.125),
+)
+
+
+def kernel(name: str = "axpy<float>", architecture: str = "sm_90", **changes: Any) -> KernelRecord:
+    values: dict[str, Any] = {
+        "unit": "device/axpy.cu",
+        "code_size": 1024,
+        "registers": 32,
+        "spill_stores": 0,
+        "spill_loads": 0,
+        "stack": 0,
+        "shared": 4096,
+        "constant": None,
+        **changes,
+    }
+    return KernelRecord(module=MODULE, kernel=name, architecture=architecture, **values)
+
+
+def job(unit: str = "device/axpy.cu", architecture: str = "sm_90", **changes: Any) -> JobRecord:
+    values: dict[str, Any] = {
+        "action": "compile",
+        "outcome": "compiled",
+        "worker": "1",
+        "start": 0.25,
+        "duration": 1.0,
+        "spans": SPANS,
+        **changes,
+    }
+    return JobRecord(module=MODULE, unit=unit, architecture=architecture, **values)
+
+
+def build(**changes: Any) -> BuildRecord:
+    values: dict[str, Any] = {
+        "project": "example-project",
+        "started": "2026-11-21T10:00:00+01:00",
+        "duration": 2.5,
+        "workers": 2,
+        "compilers": ("nvrtc 13.5",),
+        "jobs": (
+            job(),
+            job(architecture="compute_120", worker="2"),
+            job("device/old.cu", outcome="cached", worker="", duration=0.0, spans=()),
+        ),
+        "images": (
+            ImageRecord(MODULE, "device/axpy.cu", "sm_90", 12_000),
+            ImageRecord(MODULE, "device/axpy.cu", "compute_120", 34_500),
+        ),
+        "kernels": (kernel(), kernel("reduce<double>", spill_stores=16, spill_loads=24, stack=64)),
+        "fatbins": {"example_project/kernels/axpy.fatbin": 9_876},
+        **changes,
+    }
+    return BuildRecord(**values)
+
+
+def without_spans(record: BuildRecord) -> BuildRecord:
+    jobs = tuple(dataclasses.replace(job, spans=()) for job in record.jobs)
+    return dataclasses.replace(record, jobs=jobs)
+
+
+def large(units: int, headers: int, kernels: int = 3) -> BuildRecord:
+    """A build of `units` for seven architectures, each with `headers` that include the next."""
+    spans = tuple(
+        Span(HEADER, f"library/detail/some_header_{n}.cuh", n * 1e-4, 0.1 - n * 1e-4) for n in range(headers)
+    )
+    places = [(f"generated/op_{n:03}.cu", a) for n in range(units) for a in ARCHITECTURES]
+    return build(
+        jobs=tuple(
+            job(unit, a, worker=str(1 + n % 2), start=n // 2 * 1.0, spans=spans)
+            for n, (unit, a) in enumerate(places)
+        ),
+        images=tuple(ImageRecord(MODULE, unit, a, 9000 + n) for n, (unit, a) in enumerate(places)),
+        kernels=tuple(
+            kernel(f"ops::elementwise<ops::functor_{i}<float>, {i}>", a, unit=unit)
+            for unit, a in places
+            if a.startswith("sm_")
+            for i in range(kernels)
+        ),
+    )
+
+
+# Typographic signs, as they are on keyboards.
+PLAIN = {ord("\N{MINUS SIGN}"): "-", ord("\N{EN DASH}"): "-", ord("\N{MULTIPLICATION SIGN}"): "x"}
+
+
+class Page(HTMLParser):
+    """The text of a page by section, the rows of its tables, and what its elements refer to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.sections: dict[str, str] = {}
+        self.rows: list[list[str]] = []
+        self.section_of_row: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self._section = ""
+        self._cell = False
+        self._skip = False
+        self._glue = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attributes)))
+        self._glue = tag == "wbr"
+        self._skip = tag in ("script", "style")
+        if tag == "section":
+            self._section = dict(attributes).get("id") or ""
+        if tag == "tr":
+            self.rows.append([])
+            self.section_of_row.append(self._section)
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+            self._cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._skip = False
+        if tag in ("td", "th"):
+            self._cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._skip:
+            return
+        text = " ".join(data.translate(PLAIN).split())
+        between = "" if self._glue else " "
+        self._glue = False
+        self.sections[self._section] = f"{self.sections.get(self._section, '')}{between}{text}".strip()
+        if self._cell and text:
+            self.rows[-1][-1] = f"{self.rows[-1][-1]}{between}{text}".strip()
+
+    def row(self, section: str, name: str) -> list[str]:
+        """The first row in `section` that begins with `name`."""
+        rows = zip(self.section_of_row, self.rows, strict=True)
+        return next(row[1:] for where, row in rows if where == section and row and row[0] == name)
+
+
+def page(record: BuildRecord, previous: BuildRecord | None = None) -> Page:
+    return Page(html_report(record, previous))
+
+
+def test_a_record_is_read_back_without_its_spans():
+    record = build()
+    assert loads(dumps(record)) == without_spans(record)
+    assert previous_record(html_report(record, None)) == without_spans(record)
+    assert previous_record(html_report(build(), record)) == without_spans(build())
+
+
+def test_times_are_kept_to_the_microsecond():
+    record = loads(dumps(build(duration=1 / 3, jobs=(job(start=2 / 3, duration=1e-9),))))
+    assert (record.duration, record.jobs[0].start, record.jobs[0].duration) == (0.333333, 0.666667, 0.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<html></html>", "not html", '<script type="application/json">{}</script>']
+)
+def test_another_page_holds_no_record(text):
+    assert previous_record(text) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"schema":1', '"schema":2'),
+        ('"schema":1,', ""),
+        ('"workers":2', '"workers":"2"'),
+        ('"workers":2', '"workers":true'),
+        ('"workers":2', '"workers":null'),
+        ('"duration":2.5', '"duration":NaN'),
+        ('"duration":2.5', '"duration":-1'),
+        ('"duration":2.5', '"duration":1e999'),
+        ('"project":"example-project"', '"project":["example-project"]'),
+        ('"project":"example-project"', r'"project":"\ud800"'),
+        ('"compile","compiled"', '"compile","finished"'),
+        ('"fatbins":{', '"fatbins":{"x":"y",'),
+        ('"fatbins":{', '"fatbins":0,"more":{'),
+        ('"jobs":[[', '"jobs":[[0],['),
+        ('"jobs":[[', '"jobs":[0,['),
+        ('"jobs":[[0,', '"jobs":[[99,'),
+        ('"jobs":[[0,', '"jobs":[[-1,'),
+        ('"jobs":[[0,', '"jobs":[["0",'),
+        ('"jobs":[', '"jobs":{"0":['),
+        ('"strings":[', '"strings":[0,'),
+        ('"strings":[', '"words":['),
+        ('{"schema"', "[" * 100_000 + '{"schema"'),
+    ],
+)
+def test_a_damaged_record_is_none(before, after):
+    text = html_report(build(), None)
+    assert before in text
+    assert previous_record(text.replace(before, after, 1)) is None
+
+
+def test_every_truncated_page_is_none_or_whole():
+    text = html_report(build(), None)
+    end = text.index("</script>", text.index('id="cuda-ext-record"'))
+    begin = text.index('id="cuda-ext-record"')
+    assert {previous_record(text[:n]) for n in range(begin, end, 7)} == {None}
+
+
+def test_the_same_build_gives_the_same_bytes():
+    script = (
+        "import sys; from tests.builder.report.test_report import build, html_report\n"
+        "sys.stdout.buffer.write(html_report(build(), build(duration=1.0)).encode())"
+    )
+    pages = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert pages == {html_report(build(), build(duration=1.0)).encode()}
+
+
+def test_the_page_needs_nothing_else():
+    found = page(build(), build())
+    for tag, attributes in found.elements:
+        for name in ("src", "href", "action", "srcset", "data", "poster"):
+            value = attributes.get(name) or ""
+            assert value.startswith("#") or value in ("", "data:,"), (tag, attributes)
+        assert not any(name.startswith("on") for name in attributes)
+    text = html_report(build(), None)
+    assert not re.search(r"@import|url\(|https?://|//[a-z]", text)
+    (policy,) = (a["content"] or "" for t, a in found.elements if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'")
+    assert "script-src 'sha256-" in policy
+
+
+ATTACKS = (
+    "</script><script>console.error('attack')</script>",
+    "<!--<script>",
+    "<img src=x onerror=\"console.error('attack')\">",
+    "\"'><svg onload=console.error('attack')>",
+    "späße \u2028 \u2029 ]]> & &lt; {{ 7 * 7 }} {% raw %}",
+)
+
+
+def attacked() -> tuple[BuildRecord, BuildRecord]:
+    """Two builds that differ, with an attack wherever there is text."""
+
+    def made(size: int) -> BuildRecord:
+        return build(
+            project=ATTACKS[0],
+            started=ATTACKS[3],
+            compilers=ATTACKS,
+            jobs=tuple(
+                job(text, text, outcome=outcome, worker=text, spans=(Span(HEADER, text, 0, 1 / size),))
+                for text in ATTACKS
+                for outcome in ("compiled", "failed")
+            ),
+            images=tuple(ImageRecord(text, text, text, size) for text in ATTACKS),
+            kernels=tuple(
+                kernel(text + extra, text, unit=text, code_size=size, spill_loads=size)
+                for text in ATTACKS
+                for extra in ("", str(size))
+            ),
+            fatbins=dict.fromkeys(ATTACKS, size),
+        )
+
+    return made(100), made(200)
+
+
+def test_nothing_in_a_record_is_markup():
+    previous, record = attacked()
+    text = html_report(record, previous)
+    ours = Page(html_report(build(), build())).elements
+    found = Page(text).elements
+    assert [tag for tag, _ in found].count("script") == [tag for tag, _ in ours].count("script") == 3
+    assert not {"img", "svg"} & {tag for tag, _ in found}
+    assert not any(name.startswith("on") for _, attributes in found for name in attributes)
+    assert "49" not in Page(text).sections["changes"]
+    assert previous_record(text) == without_spans(record)
+
+
+def test_the_headline_says_how_the_build_went():
+    text = page(build()).sections[""]
+    for words in (
+        "Wall time 2.5 s 3 compilations",
+        "Compiler time 2.0 s over all compilations",
+        "Parallelism 0.80 x on 2 workers",
+        "Images 46.5 kB 2 images, raw",
+        "Shipped 9.88 kB 1 fatbin, 21 %",
+        "Spilling kernels 1 of 2 kernels",
+        "2 compiled 1 from the cache 0 failed",
+    ):
+        assert words in text
+
+
+def test_phases_and_headers_are_summed_over_compilations():
+    found = page(build())
+    assert found.row("phases", "CUDA C++ Front-End")[1:] == ["0.40 s", "20 %", "2"]
+    assert found.row("phases", HEADER)[1:] == ["1.00 s", "50 %", "2"]
+    assert found.row("phases", "Not in the traces")[1:] == ["0.35 s", "18 %", ""]
+    assert found.row("headers", "outer.h")[1:] == ["0.40 s", "1.00 s", "2"]
+    assert found.row("headers", "inner.h")[1:] == ["0.60 s", "0.60 s", "2"]
+    assert "2 headers took 1.0 s, 50 % of the traced time" in found.sections["headers"]
+
+
+def test_failures_come_first():
+    failed = tuple(job("device/bad.cu", a, outcome="failed") for a in ("sm_100", "sm_90"))
+    text = page(build(jobs=failed)).sections[""]
+    assert "2 compilations failed device/bad.cu sm_90 sm_100" in text
+    assert "failed device" not in page(build()).sections[""]
+
+
+def test_what_is_not_there_is_said():
+    cached = (job(outcome="cached", worker="", spans=()),)
+    found = page(build(jobs=cached, images=(), kernels=(), fatbins={})).sections
+    assert "Everything came from the cache" in found["timeline"]
+    assert "Nothing was compiled" in found["phases"]
+    assert "no header was read" in found["headers"]
+    assert "made no images" in found["images"]
+    assert "made no cubins" in found["kernels"]
+    assert "no earlier report" in found["changes"]
+    untraced = page(build(jobs=(job(spans=()),))).sections
+    assert "wrote no time trace" in untraced["phases"]
+    assert "Nothing had to be compiled" in page(build(jobs=())).sections["timeline"]
+
+
+BEFORE = build(
+    kernels=(
+        kernel("grew", code_size=1000, registers=32),
+        kernel("shrank", code_size=1000, registers=64),
+        kernel("spills", spill_stores=0, spill_loads=0),
+        kernel("same"),
+        kernel("unknown", registers=None),
+        kernel("gone"),
+        kernel("gone", "sm_80"),
+        kernel("left", "sm_80"),
+        kernel("left"),
+    ),
+    fatbins={"a.fatbin": 100, "old.fatbin": 7},
+)
+AFTER = build(
+    jobs=(job(duration=1.5), job(architecture="compute_120", worker="2", duration=1.01)),
+    images=(
+        ImageRecord(MODULE, "device/axpy.cu", "sm_90", 11_000),
+        ImageRecord(MODULE, "device/axpy.cu", "sm_120", 34_500),
+    ),
+    kernels=(
+        kernel("grew", code_size=1500, registers=40),
+        kernel("shrank", code_size=900, registers=48),
+        kernel("spills", spill_stores=8, spill_loads=16),
+        kernel("same"),
+        kernel("unknown", registers=20),
+        kernel("new", "sm_120"),
+        kernel("new", "sm_90"),
+        kernel("left"),
+    ),
+    fatbins={"a.fatbin": 80, "new.fatbin": 9},
+)
+
+
+def test_what_changed_comes_worst_first():
+    found = compare(BEFORE, AFTER)
+    assert [after.kernel for _, after in found.kernels] == ["spills", "grew", "unknown", "shrank"]
+    assert [(a.size, b.size) for a, b in found.images] == [(12_000, 11_000)]
+    assert dict(found.fatbins) == {
+        "a.fatbin": Pair(100, 80),
+        "new.fatbin": Pair(None, 9),
+        "old.fatbin": Pair(7, None),
+    }
+    assert [(a.duration, b.duration) for a, b in found.jobs] == [(1.0, 1.5)]
+    assert found.new == {(MODULE, "device/axpy.cu", "new"): ("sm_90", "sm_120")}
+    assert found.gone == {(MODULE, "device/axpy.cu", "gone"): ("sm_80", "sm_90")}
+    assert (found.new_architectures, found.gone_architectures) == (("sm_120",), ("compute_120",))
+    assert not found.same
+    assert compare(BEFORE, BEFORE).same
+
+
+def test_the_page_says_what_changed():
+    found = page(AFTER, BEFORE)
+    text = found.sections["changes"]
+    assert "+ new new device/axpy.cu · sm_90, sm_120" in text
+    assert "- gone gone device/axpy.cu · sm_80, sm_90" in text
+    assert "+ new architecture sm_120" in text
+    assert "- gone architecture compute_120" in text
+    assert found.row("changes", "spills device/axpy.cu")[3] == "0 → 24 ▲ +24"
+    assert found.row("changes", "grew device/axpy.cu")[1:3] == ["1,000 → 1,500 ▲ +500", "32 → 40 ▲ +8"]
+    assert found.row("changes", "shrank device/axpy.cu")[1:3] == ["1,000 → 900 ▼ -100", "64 → 48 ▼ -16"]
+    assert found.row("changes", "unknown device/axpy.cu")[2] == "20"
+    assert found.row("changes", "new.fatbin") == ["+ new 9"]
+    assert found.row("changes", "old.fatbin") == ["- gone 7"]
+    assert found.row("changes", "Images") == ["46.5 kB", "45.5 kB", "▼ -2.2 %"]
+    assert "Spilling kernels 1 ▲ +1 of" in found.sections[""]
+    assert "All kernels and images are as they were" in page(BEFORE, BEFORE).sections["changes"]
+
+
+def test_times_of_builds_that_compiled_different_things_carry_no_verdict():
+    cached = build(jobs=tuple(dataclasses.replace(job(), outcome="cached", spans=()) for _ in range(3)))
+    assert "carry no verdict" in page(cached, build()).sections["changes"]
+    assert "carry no verdict" not in page(build(), build()).sections["changes"]
+
+
+@pytest.mark.slow
+def test_large_builds_make_small_pages():
+    record = large(units=200, headers=700)
+    assert len(record.jobs) == 1400
+    assert len(html_report(record, record).encode()) < 3_000_000
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium (Debian: chromium)")
+
+
+def rendered(text: str, directory: Path, after: str = "", scheme: int = 1) -> str:
+    """The document after its scripts, and `after`, ran in a browser that had nothing to complain of."""
+    file = directory / "report.html"
+    if after:
+        text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+        text = text.replace("</body>", f"<script>{after}</script></body>")
+    file.write_text(text, encoding="utf-8")
+    command = [
+        *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
+        *(f"--user-data-dir={directory / 'profile'}", f"--blink-settings=preferredColorScheme={scheme}"),
+        *("--window-size=1280,900", "--dump-dom", file.as_uri()),
+    ]
+    run = subprocess.run(command, capture_output=True, timeout=120, check=True)
+    assert [line for line in run.stderr.decode(errors="replace").splitlines() if "CONSOLE" in line] == []
+    return run.stdout.decode()
+
+
+@needs_browser
+def test_a_browser_shows_kernels_and_images(tmp_path):
+    found = Page(rendered(html_report(AFTER, BEFORE), tmp_path))
+    assert found.row("images", "device/axpy.cu")[:2] == ["11.0", "34.5"]
+    assert found.row("kernels", "grew device/axpy.cu") == ["1,500", "-", "1,500"]
+    legend = [a for t, a in found.elements if t == "button" and "data-colour" in a]
+    assert [a["aria-pressed"] for a in legend] == ["true", "false"]
+    (canvas,) = (a for t, a in found.elements if t == "canvas")
+    assert canvas["role"] == "img"
+    assert int(canvas["width"] or 0) > 900
+
+
+@needs_browser
+def test_a_browser_runs_nothing_that_a_record_holds(tmp_path):
+    previous, record = attacked()
+    found = Page(rendered(html_report(record, previous), tmp_path))
+    assert not {"img", "svg"} & {tag for tag, _ in found.elements}
+    assert "<img src=x" in found.sections["kernels"]
+
+
+@needs_browser
+def test_tables_are_sorted_and_filtered(tmp_path):
+    after = """
+    const click = (selector) => document.querySelector(selector).click();
+    click("#kernels .tabs button:nth-child(3)");
+    click("#kernels [data-spilling]");
+    click("#kernels .opens button");
+    click("#header-table th:nth-child(4) button");
+    const field = document.querySelector("[data-filter=changed-kernels]");
+    field.value = "SHRANK";
+    field.dispatchEvent(new Event("input"));
+    click("[data-colour=outcome]");
+    click("[data-zoom=in]");
+    document.querySelector("#jobs").open = true;
+    """
+    found = Page(rendered(html_report(AFTER, BEFORE), tmp_path, after))
+    text = found.sections["kernels"]
+    assert "▲ 24 spills" in text
+    assert "grew" not in text
+    assert "Spill stores" in text
+    names = [row[0] for row in found.rows if row and row[0].endswith(".h")]
+    assert names == ["outer.h", "inner.h"]
+    shown = [a for t, a in found.elements if t == "tr"]
+    assert sum("hidden" in a for a in shown) == 3
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+def test_a_large_build_opens(tmp_path, scheme):
+    found = Page(rendered(html_report(large(units=200, headers=20), None), tmp_path, scheme=scheme))
+    assert "Show all 200 units" in found.sections["images"]
+    assert "Show all 600 kernels" in found.sections["kernels"]
+
+
+@needs_browser
+def test_builds_with_little_in_them_open(tmp_path):
+    for number, record in enumerate(
+        (
+            build(jobs=(), images=(), kernels=(), fatbins={}, duration=0.0),
+            build(jobs=(job(outcome="cached", worker="", duration=0.0, spans=()),), kernels=()),
+            build(
+                kernels=(
+                    kernel(registers=None, spill_loads=None, spill_stores=None, stack=None, shared=None),
+                )
+            ),
+        )
+    ):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        assert html.escape("example-project") in rendered(html_report(record, None), directory)
+
+
+def test_what_is_embedded_is_json_without_markup():
+    text = html_report(attacked()[1], None)
+    for name in ("cuda-ext-record", "cuda-ext-view"):
+        found = re.search(rf'id="{name}">(.*?)</script>', text, re.DOTALL)
+        assert found
+        assert not re.search("[<>&\u2028\u2029]", found[1])
+        json.loads(found[1])

@@ -1,0 +1,236 @@
+"""A build of many units: the same bytes however it is done, and all that fails told at once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.cache.store import local_directory
+from cuda_ext.errors import BuildError, CompilationError, ConfigError
+from tests.fixtures.projects import build, load, write_project
+
+TABLE = """
+[tool.cuda_ext]
+architectures = ["sm_90", "compute_90"]
+compress = "none"
+[tool.cuda_ext.modules."p.kernels"]
+include-dirs = ["include"]
+"""
+# What could tell one way of compiling from another: paths, lines, and names of one unit alone.
+COMMON = """#pragma once
+static __device__ int in_header = 3;
+namespace { __device__ const char* where() { return __FILE__; } }
+struct Header { int line = __LINE__; };
+"""
+KERNEL = """// A comment, before which nothing is.
+
+#include <vector_types.h>
+#include "common.cuh"  // another
+/* and
+   another */
+#include "more.cuh"
+
+static __device__ int own = 4;
+namespace {{ __global__ void hidden{0}(int* x) {{ *x = own + in_header + Header().line + __LINE__; }} }}
+extern "C" __global__ void kernel{0}(int* x, const char** y) {{
+  *x = more(*x); *y = where(); y[1] = __FILE__;
+}}
+template <class T> __global__ void scale{0}(T* x) {{ *x *= {0}; }}
+"""
+FILES = {
+    "include/common.cuh": COMMON,
+    "include/more.cuh": "static __device__ int sum;\n__device__ inline int more(int) { return ++sum; }\n",
+    **{f"device/u{i}.cu": KERNEL.format(i) for i in range(4)},
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, but for the headers that NVRTC unpacks once per machine."""
+    directory = tmp_path / "cache"
+    directory.mkdir(mode=0o700)
+    for headers in local_directory({}).glob("nvrtc-headers-*"):
+        (directory / headers.name).symlink_to(headers)
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(directory))
+    return directory
+
+
+def forget(cache: Path) -> None:
+    shutil.rmtree(cache / "objects")
+
+
+def built(root: Path, table: str = TABLE, files: Mapping[str, str] = FILES) -> Mapping[str, bytes]:
+    return build(write_project(root, table, files))["p.kernels"].files
+
+
+# The same bytes.
+
+
+@pytest.mark.parametrize("options", ["", 'options = ["-lineinfo"]', 'options = ["-G"]', "link = true"])
+def test_all_ways_to_build_give_the_same_bytes(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    table = f'{TABLE}instantiate = ["scale0<int>", "scale0<float>"]\n{options}\n'
+    monkeypatch.setenv("MAX_JOBS", "1")
+    alone = built(tmp_path / "one", table)
+    assert built(tmp_path / "one", table) == alone, "warm"
+    forget(own_cache)
+    monkeypatch.setenv("MAX_JOBS", "2")
+    # Fewer units first, so that some images come from the cache then.
+    few = {name: text for name, text in FILES.items() if name.endswith((".cuh", "u0.cu", "u3.cu"))}
+    part = table.replace('["sm_90", "compute_90"]', '["compute_90"]')
+    if "link" not in options:
+        two = built(tmp_path / "two", part, few)
+        assert len(two) > 1
+    assert built(tmp_path / "two", table) == alone, "partly from the cache, two workers"
+    forget(own_cache)
+    monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "0")
+    assert built(tmp_path / "größe/three", table) == alone, "in another place, without a cache"
+
+
+def test_units_are_the_same_with_and_without_what_they_share(tmp_path: Path, own_cache: Path) -> None:
+    together = built(tmp_path / "together")
+    forget(own_cache)
+    for number in range(2):
+        files = {n: t for n, t in FILES.items() if n.endswith((".cuh", f"u{number}.cu"))}
+        alone = built(tmp_path / f"alone{number}", TABLE, files)
+        assert alone[f"u{number}.fatbin"] == together[f"u{number}.fatbin"]
+
+
+# Failures.
+
+BROKEN = {
+    "include/broken.cuh": "__device__ int broken() { return nowhere; }\n",
+    "device/a.cu": 'extern "C" __global__ void a(int* x) { *x = 1; }\n',
+    "device/b.cu": '#include "broken.cuh"\nextern "C" __global__ void b(int* x) { *x = broken(); }\n',
+    "device/c.cu": 'extern "C" __global__ void c(int* x) { *x = missing; }\n',
+    "device/d.cu": 'extern "C" __global__ void d(int* x) { *x = absent; }\n',
+}
+
+
+def failure(root: Path, lines: list[str] | None = None) -> str:
+    with pytest.raises(CompilationError) as caught:
+        list(load(root).build((lines if lines is not None else []).append))
+    return str(caught.value)
+
+
+def test_all_that_fails_is_told_at_once_and_the_rest_is_kept(tmp_path: Path) -> None:
+    root = write_project(tmp_path / "project", TABLE, BROKEN)
+    lines: list[str] = []
+    text = failure(root, lines)
+    assert text.startswith("p.kernels:\n")
+    assert re.findall(r"^(\S+)\(\d+\): error: identifier \"(\w+)\" is undefined", text, re.MULTILINE) == [
+        ("include/broken.cuh", "nowhere"),
+        ("device/c.cu", "missing"),
+        ("device/d.cu", "absent"),
+    ]
+    assert text.count("for compute_90, sm_90)") + text.count("for sm_90, compute_90)") == 3
+    assert str(tmp_path) not in text
+    assert re.match(r"12 compilations: 3 compiled, 9 failed, in ", lines[-1])
+    # What is left to be done is what failed; mended, it is all there is to do.
+    assert failure(root, lines) == text
+    assert re.match(r"9 compilations: 9 failed, in ", lines[-1])
+    write_project(root, TABLE, {"include/broken.cuh": "__device__ int broken() { return 1; }\n"})
+    for name in ("c", "d"):
+        (root / f"device/{name}.cu").unlink()
+    build(root, lines)
+    assert re.match(r"3 compilations: 3 compiled, in ", lines[-1])
+
+
+def test_a_broken_header_that_many_share_is_told_for_each(tmp_path: Path) -> None:
+    text = '#include "broken.cuh"\nextern "C" __global__ void k{0}(int* x) {{ *x = broken(); }}\n'
+    files = {f"device/u{i}.cu": text.format(i) for i in range(4)}
+    files["include/broken.cuh"] = BROKEN["include/broken.cuh"]
+    root = write_project(tmp_path / "project", TABLE.replace(', "compute_90"', ""), files)
+    told = failure(root)
+    assert told.count('include/broken.cuh(1): error: identifier "nowhere" is undefined') == 4
+    assert re.findall(r"^\(compiling (\S+) for sm_90\)$", told, re.MULTILINE) == sorted(
+        set(files) - {"include/broken.cuh"}
+    )
+
+
+def test_failures_that_differ_between_architectures(tmp_path: Path) -> None:
+    source = """
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#error new
+#else
+#error old
+#endif
+"""
+    table = TABLE.replace('"sm_90", "compute_90"', '"sm_75", "sm_80", "sm_90"')
+    told = failure(write_project(tmp_path / "project", table, {"device/a.cu": source, "include/x.cuh": ""}))
+    old, _, new = told.partition("(compiling device/a.cu for sm_75, sm_80)")
+    assert "old" in old
+    assert "new" in new
+    assert new.rstrip().endswith("(compiling device/a.cu for sm_90)")
+    assert told.count("#error directive: ") == 2
+
+
+def test_a_survey_that_fails_is_told(tmp_path: Path) -> None:
+    source = '#ifdef __CUDACC_DEBUG__\n#error debugging\n#endif\nextern "C" __global__ void a(int* x) {}\n'
+    told = failure(write_project(tmp_path / "project", TABLE, {"device/a.cu": source, "include/x.cuh": ""}))
+    assert "debugging" in told
+    assert told.count("(compiling device/a.cu for sm_90)") == 1
+
+
+def test_a_link_that_fails_is_told_and_what_was_compiled_is_kept(tmp_path: Path) -> None:
+    files = {
+        "include/x.cuh": "",
+        "device/a.cu": '__device__ int other();\nextern "C" __global__ void a(int* x) { *x = other(); }\n',
+        "device/b.cu": "__device__ int another() { return 1; }\n",
+    }
+    table = f"{TABLE}link = true\n".replace(', "compute_90"', "")
+    root = write_project(tmp_path / "project", table, files)
+    assert "other" in failure(root)
+    write_project(root, table, {"device/b.cu": "__device__ int other() { return 1; }\n"})
+    lines: list[str] = []
+    build(root, lines)
+    done = {match[1] for line in lines if (match := re.match(r"\[.*?\] (\S+ \S+)", line))}
+    assert done == {"device/b.cu sm_90", "device/b.cu names", "p.kernels sm_90"}
+
+
+def test_a_unit_of_two_modules_that_fails_is_compiled_once(tmp_path: Path) -> None:
+    table = f'{TABLE}[tool.cuda_ext.modules."p.other"]\n'
+    root = write_project(
+        tmp_path / "project", table, {"device/c.cu": BROKEN["device/c.cu"], "include/x.cuh": ""}
+    )
+    lines: list[str] = []
+    told = failure(root, lines)
+    assert "p.kernels:" in told
+    assert "p.other:" in told
+    assert re.match(r"3 compilations: 3 failed, in ", lines[-1])
+
+
+def test_a_warning_is_repeated_while_it_holds(tmp_path: Path, own_cache: Path) -> None:
+    files = {
+        "device/a.cu": 'extern "C" __global__ void a(int* x) { int unused_here; }\n',
+        "include/x.cuh": "",
+    }
+    root = write_project(tmp_path / "project", TABLE, files)
+    logs = []
+    for table in (TABLE, TABLE, f"{TABLE}jit = false\n"):
+        lines: list[str] = []
+        (root / "pyproject.toml").write_text(table)
+        build(root, lines)
+        logs.append([line for line in lines if "unused_here" in line])
+    assert len(logs[0]) == 1
+    assert "device/a.cu(1)" in logs[0][0]
+    assert logs[0] == logs[1] == logs[2]
+
+
+def test_a_mistake_of_the_configuration_comes_before_any_compilation(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", "many")
+    lines: list[str] = []
+    with pytest.raises(ConfigError, match="MAX_JOBS"):
+        list(load(write_project(tmp_path / "project", TABLE, FILES)).build(lines.append))
+    monkeypatch.delenv("MAX_JOBS")
+    second = f'{TABLE}[tool.cuda_ext.modules."p.other"]\nsources = ["nowhere/*.cu"]\n'
+    with pytest.raises(BuildError, match="nowhere"):
+        list(load(write_project(tmp_path / "project", second, FILES)).build(lines.append))
+    assert not any(line.startswith("[") for line in lines)

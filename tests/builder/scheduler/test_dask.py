@@ -1,0 +1,379 @@
+"""Building on a Dask cluster: a real scheduler and real workers, as processes of their own on loopback."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder import session
+from cuda_ext.builder.scheduler import dask_cluster
+from cuda_ext.builder.scheduler.dask_cluster import dask_executor
+from cuda_ext.builder.scheduler.task import Done, Task
+from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
+from cuda_ext.cache.dependencies import FileDigests
+from cuda_ext.cache.store import open_store
+from cuda_ext.compiler.jobs import UnitJob
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError, ConfigError, ToolchainError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.projects import FILL, build, refusal, write_project
+
+pytest.importorskip("distributed", reason="Dask is not installed")
+
+ROOT = Path(__file__).parents[3]
+TABLE = """[tool.cuda_ext]
+executor = "{executor}"
+architectures = ["sm_90", "compute_90"]
+[tool.cuda_ext.modules."p.kernels"]
+include-dirs = ["device"]
+[tool.cuda_ext.modules."p.linked"]
+sources = ["device/linked/*.cu"]
+include-dirs = ["device"]
+architectures = ["sm_80"]
+link = true
+"""
+HEADER = "__device__ inline float twice(float x) { return 2 * x; }\n"
+KERNEL = '#include "common.cuh"\nextern "C" __global__ void by%d(float* x) { *x = %d * twice(*x); }\n'
+FILES = {
+    "device/common.cuh": HEADER,
+    "device/fill.cu": f"#include <cuda_fp16.h>\n{FILL}",
+    **{f"device/{n}.cu": KERNEL % (n, n) for n in range(3)},
+    **{f"device/linked/{n}.cu": KERNEL % (n, n) for n in range(2)},
+}
+
+
+@dataclass
+class Cluster:
+    """A scheduler and its workers; ``workers`` are their processes by address, each in a place of its own."""
+
+    root: Path
+    scheduler: subprocess.Popen[bytes]
+    address: str
+    processes: list[subprocess.Popen[bytes]]
+    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def add(self, *options: str) -> str:
+        """Start a worker; its address."""
+        place = self.root / f"worker{len(self.workers)}"
+        place.mkdir()
+        command = ["dask_executor.cli.dask_worker", self.address, "--host", "127.0.0.1", "--no-nanny"]
+        # The process has nothing from the builder but the packages.
+        process = _start(place, *command, "--no-dashboard", "--local-directory", f"{place}", *options)
+        self.processes.append(process)
+        text = _wait(lambda: re.search(r"Start worker at: +(\S+)", _log(place)))
+        _wait(lambda: "Registered to" in _log(place))
+        self.workers[text[1]] = process
+        return text[1]
+
+    def log(self) -> str:
+        return _log(self.root)
+
+
+def _start(place: Path, module: str, *options: str) -> subprocess.Popen[bytes]:
+    environ = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("CUDA_EXT")},
+        "CUDA_EXT_CACHE": f"{place}/cache",
+        "PYTHONPATH": f"{ROOT}",
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+    }
+    with (place / "log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *options], cwd=place, env=environ, stdout=log, stderr=log
+        )
+
+
+def _log(place: Path) -> str:
+    return (place / "log").read_text()
+
+
+def _wait(condition: Callable[[], object]) -> object:
+    for _ in range(300):
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("waited for 30 seconds")
+
+
+@contextmanager
+def _cluster(root: Path) -> Iterator[Cluster]:
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    scheduler = _start(root, "dask_executor.cli.dask_scheduler", *options)
+    processes = [scheduler]
+    try:
+        found = _wait(lambda: re.search(r"Scheduler at: +(tcp://\S+)", _log(root)))
+        yield Cluster(root, scheduler, found[1], processes)
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait(timeout=10)
+
+
+@pytest.fixture
+def cluster(tmp_path_factory, monkeypatch) -> Iterator[Cluster]:
+    """A cluster without workers, which this build is to use."""
+    with _cluster(tmp_path_factory.mktemp("cluster")) as started:
+        monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", started.address)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory) -> Iterator[Cluster]:
+    """One worker that does a task at a time, and one with three threads."""
+    with _cluster(tmp_path_factory.mktemp("cluster")) as started:
+        started.add("--nthreads", "1")
+        started.add("--nthreads", "3")
+        yield started
+
+
+@pytest.fixture
+def dask(two_workers, monkeypatch) -> Cluster:
+    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", two_workers.address)
+    return two_workers
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_EXT_CACHE", f"{tmp_path}/cache")
+
+
+@pytest.fixture(scope="module")
+def built_here(tmp_path_factory) -> Mapping[str, Mapping[str, bytes]]:
+    """What local workers make."""
+    root = tmp_path_factory.mktemp("local")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_EXT_CACHE", f"{root}/cache")
+        return contents(write_project(root / "p", TABLE.format(executor="local"), FILES))
+
+
+def contents(root: Path, log: list[str] | None = None) -> dict[str, Mapping[str, bytes]]:
+    return {name: package.files for name, package in build(root, log).items()}
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    return write_project(tmp_path / "p", TABLE.format(executor="dask"), FILES)
+
+
+@pytest.fixture
+def task(tmp_path) -> Task:
+    """A small one, as a build would send it."""
+    with closing(open_store(os.environ, lambda _: None)) as store:
+        spec = Toolchain(Nvrtc(), store, FileDigests(store)).spec
+    job = UnitJob("compile", TranslationUnit("device/fill.cu", FILL.encode()), Architecture.parse("sm_90"))
+    return Task((job,), ("key",), "p.kernels", spec)
+
+
+# What comes out
+
+
+def test_the_bytes_are_those_of_a_local_build(dask, project, built_here, capfd):
+    assert contents(project) == built_here
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_worker_is_named_by_its_address_and_nothing_stays_on_the_cluster(dask, task):
+    from distributed import Client
+
+    with dask_executor(os.environ) as executor, Client(dask.address, set_as_default=False) as client:
+        futures = [executor.submit(task) for _ in range(4)]
+        assert {future.result(30).worker for future in futures} <= set(dask.workers)
+        _wait(lambda: not any(client.has_what().values()))
+
+
+def test_workers_compile_and_this_process_does_not(dask, project, monkeypatch):
+    monkeypatch.setattr(session, "WorkerPool", None)
+    contents(project)
+
+
+def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here, capfd):
+    first, _ = cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
+
+    class Log(list[str]):
+        def append(self, line: str) -> None:
+            super().append(line)
+            if line.startswith("["):
+                cluster.workers[first].kill()
+
+    assert contents(project, Log()) == built_here
+    assert "Remove worker" in cluster.log()
+    assert first in cluster.log()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_result_that_is_lost_with_its_worker_is_made_again(cluster, task):
+    first = cluster.add("--nthreads", "1")
+    with dask_executor(os.environ) as executor:
+        os.kill(cluster.workers[first].pid, signal.SIGSTOP)
+        future = executor.submit(task)
+        second = cluster.add("--nthreads", "1")
+        cluster.workers[first].kill()
+        assert future.result(30).worker == second
+
+
+# What goes wrong
+
+
+def test_errors_of_the_compiler_are_those_of_a_local_build(dask, tmp_path, capfd):
+    broken = {"device/a.cu": f"{FILL}\nint x = ;", "device/b.cu": FILL + "# error " + "long " * 4000}
+    texts = []
+    for executor in ("local", "dask"):
+        table = f'[tool.cuda_ext]\nexecutor = "{executor}"\narchitectures = ["sm_90"]\n'
+        table += '[tool.cuda_ext.modules."p.kernels"]\n'
+        texts.append(refusal(write_project(tmp_path / executor, table, broken)))
+    assert texts[0] == texts[1]
+    assert "device/a.cu(3): error" in texts[1]
+    assert "long long" in texts[1]
+    assert capfd.readouterr() == ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Deadly(Task):
+    def __call__(self) -> Done:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_task_that_kills_its_workers_is_a_compilation_that_failed(cluster, task, capfd):
+    cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
+    deadly = Deadly(task.jobs, task.keys, task.module, task.compiler)
+    with dask_executor(os.environ) as executor:
+        error = executor.submit(deadly).exception(30)
+    assert isinstance(error, CompilationError)
+    assert re.fullmatch(
+        r"device/fill\.cu sm_90: each of the 2 Dask workers that compiled it died, at last tcp://\S+; .*",
+        str(error),
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_worker_with_another_compiler_is_named(dask, task):
+    other = replace(task, compiler=replace(task.compiler, identity="other"))
+    with dask_executor(os.environ) as executor:
+        error = executor.submit(other).exception(30)
+    assert isinstance(error, ToolchainError)
+    assert re.match(
+        r"Dask worker tcp://127\S+: \S+: has another nvrtc \(\d+\.\d+\) than the build", str(error)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FromElsewhere(Task):
+    def __reduce__(self) -> tuple[object, ...]:
+        return __import__, ("module_that_is_nowhere",)
+
+
+def test_a_worker_that_lacks_a_package_is_one_error(dask, task):
+    with dask_executor(os.environ) as executor:
+        error = executor.submit(FromElsewhere(task.jobs, task.keys, "m", task.compiler)).exception(30)
+    assert isinstance(error, ToolchainError)
+    assert "No module named 'module_that_is_nowhere'" in str(error)
+    assert "install cuda-ext" in str(error)
+
+
+@pytest.mark.parametrize("address", ["", "localhost:8786", "tcp://host", "tcp://host:port", "tcp://a b:1"])
+def test_an_address_that_is_none_is_an_error_of_the_configuration(project, monkeypatch, address):
+    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", address)
+    with pytest.raises(ConfigError, match=r"CUDA_EXT_DASK_SCHEDULER: .*tcp://host:8786"):
+        build(project)
+
+
+@pytest.mark.parametrize("listening", [False, True], ids=["nobody listens", "somebody else listens"])
+def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, capfd, listening):
+    monkeypatch.setattr(dask_cluster, "_CONNECT", 1)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if listening:
+            server.listen()
+        monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        began = time.monotonic()
+        with pytest.raises(ToolchainError, match=r"no Dask scheduler answers at tcp://127.* within 1 second"):
+            build(project)
+    assert time.monotonic() - began < 10
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_unknown_scheme_is_one_error(project, monkeypatch):
+    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", "ftp://127.0.0.1:1")
+    with pytest.raises(ToolchainError, match="unknown address scheme 'ftp'"):
+        build(project)
+
+
+def test_a_scheduler_without_workers_is_waited_for_and_then_an_error(cluster, project, monkeypatch, capfd):
+    monkeypatch.setattr(dask_cluster, "_WORKER", 2)
+    with pytest.raises(
+        ToolchainError, match=r"has had no worker for 2 seconds; start some with `dask worker "
+    ):
+        build(project)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_scheduler_that_dies_is_one_error(cluster, task, capfd):
+    cluster.add("--nthreads", "1")
+    with dask_executor(os.environ) as executor:
+        for process in cluster.workers.values():
+            os.kill(process.pid, signal.SIGSTOP)
+        future = executor.submit(task)
+        cluster.scheduler.kill()
+        with pytest.raises(ToolchainError, match=r"the Dask scheduler tcp://\S+ was lost"):
+            future.result(30)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_distributed_the_extra_is_named(project, monkeypatch):
+    monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", "tcp://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ToolchainError, match=r'install "cuda-ext\[dask\]"'):
+        build(project)
+
+
+def test_what_is_not_done_is_taken_back_from_the_cluster(cluster, task, capfd):
+    from distributed import Client
+
+    cluster.add("--nthreads", "1")
+    with Client(cluster.address, set_as_default=False) as client:
+        executor = dask_executor(os.environ)
+        for process in cluster.workers.values():
+            os.kill(process.pid, signal.SIGSTOP)
+        futures = [executor.submit(task) for _ in range(20)]
+        began = time.monotonic()
+        executor.shutdown(cancel_futures=True)
+        assert time.monotonic() - began < 10
+        assert all(future.cancelled() for future in futures)
+        _wait(lambda: not any(client.processing().values()))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_logs_of_dask_are_as_before_when_the_build_is_over(dask, task):
+    before = logging.getLogger("distributed").level
+    with dask_executor(os.environ):
+        assert logging.getLogger("distributed").level > logging.CRITICAL
+    assert logging.getLogger("distributed").level == before
+
+
+# Other executors
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_any_executor_does(kind, tmp_path, built_here, monkeypatch):
+    def make(count: int, started: object) -> object:
+        if kind == "threads":
+            return ThreadPoolExecutor(3)
+        return ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+
+    monkeypatch.setattr(session, "WorkerPool", make)
+    assert contents(write_project(tmp_path / "p", TABLE.format(executor="local"), FILES)) == built_here

@@ -1,0 +1,249 @@
+"""Compiling in processes: as many as were asked for, each replaced when it dies, and who does what next."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.scheduler import worker
+from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
+from cuda_ext.builder.scheduler.task import Task
+from cuda_ext.builder.scheduler.toolchain_keys import CompilerSpec
+from cuda_ext.cache.store import local_directory
+from cuda_ext.compiler.jobs import UnitJob
+from cuda_ext.errors import BuildError, CompilationError, ConfigError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.toolchain import process
+from tests.fixtures.device_code import KERNEL, unit
+from tests.fixtures.projects import SM_90, build, load, write_project
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes there are")
+UNITS = {
+    f"device/u{i}.cu": f'extern "C" __global__ void kernel{i}(int* x) {{ *x = {i}; }}\n' for i in range(6)
+}
+TABLE = f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of six units, an empty cache, and an empty directory for temporary files."""
+    (tmp_path / "cache").mkdir(mode=0o700)
+    for headers in local_directory({}).glob("nvrtc-headers-*"):
+        (tmp_path / "cache" / headers.name).symlink_to(headers)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return write_project(tmp_path / "project", TABLE, UNITS)
+
+
+def children() -> list[int]:
+    """The processes that this one has started, and that run."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+# How many.
+
+
+@pytest.mark.parametrize(("value", "count"), [("1", 1), ("3", 3), (" 12 ", 12), ("007", 7)])
+def test_max_jobs_is_obeyed_literally(value: str, count: int) -> None:
+    assert worker_count({"MAX_JOBS": value}) == count
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1_0", "²", "٣", "9" * 5000])
+def test_what_is_no_number_of_processes_is_told(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"MAX_JOBS: '.*' is not a number of processes; write 1 or more"):
+        worker_count({"MAX_JOBS": value})
+
+
+@pytest.mark.parametrize("environ", [{}, {"MAX_JOBS": ""}, {"MAX_JOBS": " "}])
+def test_without_max_jobs_there_are_as_many_as_cores_at_most(environ: dict[str, str]) -> None:
+    assert 1 <= worker_count(environ) <= (os.cpu_count() or 1)
+
+
+@linux
+@pytest.mark.parametrize("count", [1, 3])
+def test_so_many_processes_compile(project: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setenv("MAX_JOBS", str(count))
+    before = children()
+    seen: set[int] = set()
+    list(load(project).build(lambda _: seen.update(children())))
+    assert len(seen.difference(before)) == count
+    assert children() == before
+
+
+@linux
+def test_no_process_is_started_for_what_is_known(project: Path) -> None:
+    build(project)
+    (project / "pyproject.toml").write_text(f"{TABLE}jit = false\n")
+    before = children()
+    seen: set[int] = set()
+    list(load(project).build(lambda _: seen.update(children())))
+    assert seen <= set(before)
+
+
+# What goes wrong.
+
+
+@linux
+def test_a_worker_that_is_killed_is_replaced(project: Path, tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill(line: str) -> None:
+        # So far apart that none dies twice in the same task, which would be a fault of that.
+        if line.startswith(("[ 2/", "[ 9/")):
+            for child in children():
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+                    killed.append(child)
+
+    packages = {package.name: package for package in load(project).build(kill)}
+    assert len(killed) >= 2
+    assert list((tmp_path / "tmp").iterdir()) == []
+    os.environ["CUDA_EXT_CACHE_SIZE"] = "0"
+    try:
+        assert build(project) == packages
+    finally:
+        del os.environ["CUDA_EXT_CACHE_SIZE"]
+
+
+@linux
+def test_workers_that_always_die_are_one_error(project: Path, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.005):
+            for child in children():
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(BuildError) as caught:
+            build(project)
+    finally:
+        over.set()
+        killer.join()
+    assert "the processes that compile end at once (was ended by signal 9), whatever the source" in str(
+        caught.value
+    )
+    assert "set MAX_JOBS to fewer" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert build(project)
+
+
+def test_modules_in_the_working_directory_are_not_taken(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Build tools run in the project's root."""
+    for name in ("json", "queue", "pickle", "cuda_ext"):
+        (project / f"{name}.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(project)
+    assert build(project)
+
+
+class Unreadable(Task):
+    """A task that arrives as something else than it was, as from another version."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return int, ("no task",)
+
+
+SPEC = CompilerSpec("nvrtc", None, None, "nobody's")
+TASK = Task((UnitJob("compile", unit(KERNEL), Architecture.parse("sm_90")),), ("key",), "p.kernels", SPEC)
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    workers = WorkerPool(2)
+    yield workers
+    workers.shutdown(cancel_futures=True)
+
+
+def test_a_task_that_cannot_be_read_is_an_error(pool: WorkerPool) -> None:
+    future = pool.submit(Unreadable(TASK.jobs, TASK.keys, TASK.module, TASK.compiler))
+    with pytest.raises(CompilationError, match="ended with exit code 1, twice"):
+        future.result(timeout=60)
+
+
+def test_another_compiler_than_the_builds_is_refused(pool: WorkerPool) -> None:
+    with pytest.raises(BuildError, match=r"has another nvrtc .* than the build"):
+        pool.submit(TASK).result(timeout=60)
+
+
+def test_only_tasks_are_taken(pool: WorkerPool) -> None:
+    with pytest.raises(TypeError):
+        pool.submit(print, "hello")
+
+
+@linux
+def test_cancelling_ends_what_runs_and_forgets_what_waits() -> None:
+    before = children()
+    started = threading.Event()
+    pool = WorkerPool(1, lambda _: started.set())
+    futures = [pool.submit(TASK) for _ in range(3)]
+    assert started.wait(60)
+    begin = time.monotonic()
+    pool.shutdown(cancel_futures=True)
+    assert time.monotonic() - begin < 8
+    assert children() == before
+    assert all(future.done() for future in futures)
+    assert futures[-1].cancelled()
+
+
+def until_its_files_go() -> None:
+    """A task that has many temporary files, and fails when one of them is gone."""
+    directory = Path(tempfile.gettempdir())
+    for i in range(3000):
+        (directory / str(i)).touch()
+    (directory / "last").touch()
+    while True:
+        for i in range(0, 3000, 100):
+            (directory / str(i)).stat()
+
+
+@pytest.mark.parametrize("task", [until_its_files_go, functools.partial(time.sleep, 0.5)])
+def test_a_worker_without_a_build_leaves_nothing(tmp_path: Path, task: Callable[[], None]) -> None:
+    """Not even if what it is doing fails because its files are being removed, or ends meanwhile."""
+    scratch = tmp_path / "scratch"
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]\n"
+        "from cuda_ext.builder.scheduler.worker import serve; serve(sys.argv[1])"
+    )
+    child = process.start_python(code, str(scratch), *sys.path)
+    assert child.stdin
+    worker.send(child.stdin, task)
+    while task is until_its_files_go and not list(scratch.glob("*/last")):
+        time.sleep(0.01)
+    assert process.end(child) == 0
+    assert not scratch.exists()
+
+
+# Who does what next.
+
+
+def test_the_longest_is_first() -> None:
+    order: list[float] = []
+    pool = WorkerPool(1, lambda task: order.append(task.expected))
+    for expected in (9, 1, 3, 2):  # the first is on its way before the others come
+        pool.submit(replace(TASK, expected=float(expected)))
+    pool.shutdown()
+    assert order[1:] == [3, 2, 1]

@@ -1,0 +1,276 @@
+"""What a running build shows: a display on terminals that gives them back as they were, lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.scheduler import progress as progress_module
+from cuda_ext.builder.scheduler.progress import Progress, progress_for
+
+ROOT = Path(__file__).parents[3]
+
+
+def plain() -> tuple[Progress, list[str]]:
+    lines: list[str] = []
+    return progress_for(io.StringIO(), lines.append), lines
+
+
+def test_lines_count_what_was_done_and_sum_up_the_cache():
+    progress, lines = plain()
+    progress.message("p.kernels: with nvrtc 13.5")
+    progress.plan(10)
+    progress.plan(2)
+    for n in range(9):
+        progress.finished(f"device/{n}.cu sm_90", "cached", 0.0, None)
+    progress.started("device/axpy.cu sm_90")
+    progress.finished("device/axpy.cu sm_90", "compiled", 0.041, 0.05)
+    progress.started("device/bad.cu sm_90")
+    progress.finished("device/bad.cu sm_90", "failed", 1.5, None)
+    progress.close()
+    progress.close()
+    assert lines[:3] == [
+        "p.kernels: with nvrtc 13.5",
+        "[10/12] device/axpy.cu sm_90 0.04 s",
+        "[11/12] device/bad.cu sm_90 failed",
+    ]
+    (last,) = lines[3:]
+    pattern = r"12 compilations: 1 compiled, 9 from the cache, 1 failed, 1 not done, in 0\.0\d s"
+    assert re.fullmatch(pattern, last)
+
+
+def test_counts_are_aligned():
+    progress, lines = plain()
+    progress.plan(10)
+    progress.finished("a", "compiled", 1, None)
+    assert lines == ["[ 1/10] a 1.00 s"]
+
+
+def test_one_compilation_is_not_several():
+    progress, lines = plain()
+    progress.plan(1)
+    progress.finished("a", "compiled", 1, None)
+    progress.close()
+    assert lines[-1].startswith("1 compilation: 1 compiled, in ")
+
+
+def test_a_build_without_compilations_says_nothing():
+    progress, lines = plain()
+    progress.close()
+    assert lines == []
+
+
+def test_many_threads_may_tell():
+    progress, lines = plain()
+    progress.plan(800)
+
+    def work(name: int) -> None:
+        for n in range(100):
+            progress.started(f"{name} {n}")
+            progress.finished(f"{name} {n}", "compiled", 0, None)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [int(line[1:4]) for line in lines] == list(range(1, 801))
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "environment", [{"TERM": "dumb"}, {"TERM": "unknown"}, {"CI": "true"}], ids=lambda e: "".join(e.values())
+)
+def test_terminals_that_cannot_show_a_display_get_lines(monkeypatch, environment):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    lines: list[str] = []
+    progress = progress_for(Terminal(), lines.append)
+    progress.message("kept")
+    assert lines == ["kept"]
+
+
+def test_without_rich_there_are_lines(monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setitem(sys.modules, "rich", None)
+    lines: list[str] = []
+    progress_for(Terminal(), lines.append).message("kept")
+    assert lines == ["kept"]
+
+
+def test_lines_need_no_rich():
+    script = (
+        "import io, sys; from cuda_ext.builder.scheduler.progress import progress_for\n"
+        "p = progress_for(io.StringIO(), print); p.plan(1); p.close(); print('rich' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert output.split()[-1] == "False"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is set."""
+    now = [100.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def tally(clock, planned: float | None, done: int, seconds: float, expected: float | None):
+    """A build of 10 jobs on two workers that began `clock` ago."""
+    found = progress_module._Tally()
+    found.plan(10, planned)
+    for n in range(done):
+        found.start(str(n))
+    clock[0] += done * seconds / 2
+    for n in range(done):
+        found.finish(str(n), "compiled", seconds, expected)
+    return found
+
+
+def test_nothing_is_estimated_from_nothing(clock):
+    assert tally(clock, None, 2, 60, None).rest() is None
+    assert tally(clock, None, 4, 0.5, None).rest() is None
+    assert tally(clock, None, 10, 60, None).rest() is None
+
+
+def test_without_expectations_the_rest_goes_on_as_before(clock):
+    # 4 of 10 in 8 s.
+    assert tally(clock, None, 4, 4, None).rest() == pytest.approx(12)
+
+
+def test_expected_seconds_tell_the_rest_better(clock):
+    # 4 took 8 s each where 4 s were planned; what is planned as 4 s is left for two workers.
+    assert tally(clock, 4 * 4 + 4, 4, 8, 4).rest() == pytest.approx(4 * 2 / 2)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "1 s"), (7.4, "7 s"), (33, "35 s"), (100, "2 min"), (7000, "1.9 h")]
+)
+def test_estimates_are_round(seconds, text):
+    assert progress_module._rough(seconds) == text
+
+
+SCRIPT = r"""
+import sys, time
+from cuda_ext.builder.scheduler.progress import progress_for
+progress = progress_for(sys.stdout, print)
+progress.message("p.kernels: with [bold]nvrtc[/bold] 13.5")
+progress.plan(4)
+try:
+    progress.finished("device/old.cu sm_90", "cached", 0, None)
+    progress.started("device/späße.cu sm_90")
+    time.sleep(0.4)
+    {middle}
+    progress.finished("device/späße.cu sm_90", "compiled", 0.4, None)
+    progress.message("device/a.cu:1: warning: kept")
+    progress.finished("device/bad.cu sm_90", "failed", 0.1, None)
+    progress.finished("device/b.cu sm_90", "compiled", 0.1, None)
+finally:
+    {end}
+"""
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def on_a_terminal(script: str, keys: bytes = b"") -> tuple[int, str]:
+    """Run `script` on a pseudo-terminal of 100 columns; the exit status, and all that came to the screen."""
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    pytest.importorskip("rich")
+    import fcntl
+    import struct
+    import termios
+
+    terminal, inner = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR", "COLUMNS", "LINES")}
+    environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    # The first terminal that a session opens is the one whose keys interrupt it.
+    script = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR))\n{script}"
+    output = b""
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        os.close(inner)
+        while part := _read(terminal):
+            output += part
+            if keys and "späße".encode() in output:
+                os.write(terminal, keys)
+                keys = b""
+    os.close(terminal)
+    return process.returncode, output.decode()
+
+
+def _read(terminal: int) -> bytes:
+    """What comes next to the screen; nothing once nobody writes to it any more."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def without_colours(output: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
+
+
+def test_a_terminal_shows_what_is_running_and_keeps_messages():
+    status, output = on_a_terminal(SCRIPT.format(middle="pass", end="progress.close()"))
+    text = without_colours(output)
+    assert status == 0
+    assert "1/4  1 cached" in text
+    assert "  device/späße.cu sm_90" in text
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    assert "p.kernels: with [bold]nvrtc[/bold] 13.5" in lines
+    assert "device/a.cu:1: warning: kept" in lines
+    assert "failed: device/bad.cu sm_90 after 0.10 s" in lines
+    last = next(line for line in reversed(lines) if line)
+    assert re.fullmatch(r"4 compilations: 2 compiled, 1 from the cache, 1 failed, in 0\.\d\d s", last)
+
+
+@pytest.mark.parametrize("end", ["progress.close()", "pass"], ids=["closed", "left open"])
+@pytest.mark.parametrize("middle", ["pass", "1 / 0", "sys.exit(3)", "raise KeyboardInterrupt"])
+def test_the_cursor_always_comes_back(middle, end):
+    _, output = on_a_terminal(SCRIPT.format(middle=middle, end=end))
+    assert HIDE in output
+    assert output.rindex(SHOW) > output.rindex(HIDE)
+    assert "4 compilations: " in without_colours(output)
+
+
+def test_control_c_gives_the_terminal_back():
+    began = time.monotonic()
+    script = SCRIPT.format(middle="time.sleep(60)", end="progress.close()")
+    status, output = on_a_terminal(script, keys=b"\x03")
+    assert status != 0
+    assert time.monotonic() - began < 30
+    assert output.rindex(SHOW) > output.rindex(HIDE)
+    assert "4 compilations: 1 from the cache, 3 not done, in " in without_colours(output)
+
+
+def test_long_names_stay_on_their_line():
+    name = "device/" + "very_" * 60 + "späße.cu sm_90"
+    script = SCRIPT.format(middle=f"progress.started({name!r}); time.sleep(0.4)", end="progress.close()")
+    _, output = on_a_terminal(script)
+    lines = re.split(r"[\r\n]+", without_colours(output))
+    assert any("very_very" in line for line in lines)
+    assert max(len(line) for line in lines) <= 100

@@ -1,0 +1,588 @@
+"""From configuration to translation units: sources, headers, architectures, instantiations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.sources import globs, plan
+from cuda_ext.compiler.module_plan import ModulePlan
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.projects import FILL, KERNELS, SCALE, load, write_project
+
+WHERE = 'tool.cuda_ext.modules."p.kernels"'
+TABLE = f"[{WHERE}]\n"
+OVERRIDES = f"[[{WHERE}.overrides]]\n"
+PTX = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry ptx_kernel() { ret; }\n"
+
+OUTSIDE = "leads out of the project; copy the files into it and name them by their path within the project"
+
+Files = Mapping[str, str | bytes]
+
+
+@pytest.fixture(scope="module")
+def nvrtc() -> Nvrtc:
+    return Nvrtc()
+
+
+@pytest.fixture(autouse=True)
+def _no_architectures_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDAARCHS", raising=False)
+
+
+def sources(root: Path) -> list[str]:
+    (module,) = load(root).modules
+    return globs.find_sources(module, root)
+
+
+def planned(root: Path, nvrtc: Nvrtc) -> ModulePlan:
+    """The plan of the only module."""
+    (module,) = load(root).modules
+    found = plan.Sources(module, root)
+    globs.check_overrides([(module, found.names)])
+    return plan.plan_module(module, found, nvrtc)
+
+
+def unit(root: Path, nvrtc: Nvrtc) -> TranslationUnit:
+    """The only translation unit of the only module."""
+    return planned(root, nvrtc).units[0].unit
+
+
+def refused(root: Path, nvrtc: Nvrtc) -> str:
+    with pytest.raises(BuildError) as caught:
+        planned(root, nvrtc)
+    return str(caught.value)
+
+
+# Sources.
+
+
+def test_sources_are_sorted_and_each_comes_once(tmp_path: Path) -> None:
+    table = f'{TABLE}sources = ["device/*.cu", "device/b.cu", "./device/deep/**/*.cu", "c.ptx"]'
+    found = ["c.ptx", "device/a.cu", "device/b.cu", "device/deep/d.cu", "device/deep/er/e.cu"]
+    write_project(tmp_path, table, dict.fromkeys(reversed(found), ""))
+    assert sources(tmp_path) == found
+
+
+def test_headers_are_no_sources(tmp_path: Path) -> None:
+    write_project(tmp_path, TABLE, {"device/a.cu": "", "device/a.cuh": "", "device/b.txt": ""})
+    assert sources(tmp_path) == ["device/a.cu"]
+
+
+def test_wildcards_pass_over_hidden_files(tmp_path: Path) -> None:
+    # Editors and file systems leave such files beside the real ones.
+    table = f'{TABLE}sources = ["**/*.cu"]'
+    write_project(tmp_path, table, {"device/a.cu": "", "device/._a.cu": "", ".venv/lib/b.cu": ""})
+    (tmp_path / "device/.#a.cu").symlink_to("somebody@somewhere.1234")
+    assert sources(tmp_path) == ["device/a.cu"]
+
+
+def test_wildcards_pass_over_what_an_earlier_build_embedded(tmp_path: Path) -> None:
+    table = f'{TABLE}sources = ["**/*.cu"]'
+    write_project(
+        tmp_path,
+        table,
+        {"device/a.cu": "", "p/kernels/manifest.json": "", "p/kernels/sources/device/a.cu": ""},
+    )
+    assert sources(tmp_path) == ["device/a.cu"]
+
+
+def test_a_name_is_taken_literally_before_it_is_a_glob(tmp_path: Path) -> None:
+    write_project(tmp_path, f'{TABLE}sources = ["device/[ab].cu"]', {"device/[ab].cu": "", "device/a.cu": ""})
+    assert sources(tmp_path) == ["device/[ab].cu"]
+
+
+def test_names_may_have_spaces_and_any_letters(tmp_path: Path) -> None:
+    root = tmp_path / "mein Projekt ü"
+    write_project(root, TABLE, {"device/größe 日本.cu": ""})
+    assert sources(root) == ["device/größe 日本.cu"]
+
+
+def test_a_project_is_found_through_a_link(tmp_path: Path) -> None:
+    write_project(tmp_path / "real", TABLE)
+    (tmp_path / "link").symlink_to("real")
+    assert load(tmp_path / "link").root == (tmp_path / "real").resolve()
+
+
+def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
+    write_project(tmp_path, TABLE, {"real/a.cu": "", "device/b.cu": ""})
+    (tmp_path / "device/a.cu").symlink_to("../real/a.cu")
+    assert sources(tmp_path) == ["device/a.cu", "device/b.cu"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "answer"),
+    [
+        (["device/fil.cu"], "nothing matches 'device/fil.cu'; did you mean 'device/fill.cu'?"),
+        (["device/*.cuda"], "nothing matches 'device/*.cuda'; did you mean 'device/fill.cu'?"),
+        (
+            ["device/*.cu", "more/*.cu"],
+            "nothing matches 'more/*.cu': there is no directory 'more'; make it, or correct the path",
+        ),
+        (["*.cu"], "nothing matches '*.cu'; there are no device sources"),
+        (["device"], "'device' is a directory; did you mean 'device/*.cu'?"),
+        (
+            ["device/fill.cuh"],
+            "'device/fill.cuh' is not a device source; sources end in .cu, .ptx, .cubin, .fatbin, .ltoir, "
+            "and headers are found by themselves",
+        ),
+        ([r"device\\fill.cu"], r"'device\\fill.cu' has backslashes; did you mean 'device/fill.cu'?"),
+        (["./"], "'./' is a directory; did you mean '*.cu'?"),
+        (
+            ["dev**/*.cu"],
+            "'dev**/*.cu': ** stands between slashes; write it as in device/**/*.cu",
+        ),
+        (["../fill.cu"], f"'../fill.cu' {OUTSIDE}"),
+        (["device/../../fill.cu"], f"'device/../../fill.cu' {OUTSIDE}"),
+        (["/usr/share/fill.cu"], f"'/usr/share/fill.cu' {OUTSIDE}"),
+    ],
+)
+def test_a_pattern_that_finds_no_source_is_answered(
+    tmp_path: Path, nvrtc: Nvrtc, patterns: list[str], answer: str
+) -> None:
+    quoted = ", ".join(f'"{p}"' for p in patterns)
+    write_project(tmp_path, f"{TABLE}sources = [{quoted}]", {"device/fill.cu": FILL, "device/fill.cuh": ""})
+    assert refused(tmp_path, nvrtc) == f"{WHERE}.sources: {answer}"
+
+
+def test_a_project_without_device_sources_is_told_where_they_go(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, TABLE, {"setup.py": ""})
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.sources: nothing matches 'device/*.cu': there is no directory 'device'; make it, or "
+        "correct the path"
+    )
+
+
+def test_a_mistake_in_inherited_sources_is_told_where_they_were_written(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, f'[tool.cuda_ext]\nsources = ["x/*.cu"]\n{TABLE}')
+    assert refused(tmp_path, nvrtc).startswith("tool.cuda_ext.sources: nothing matches 'x/*.cu'")
+
+
+@pytest.mark.parametrize("target", ["outside/a.cu", "outside"])
+def test_a_link_out_of_the_project_is_refused(tmp_path: Path, nvrtc: Nvrtc, target: str) -> None:
+    root = write_project(tmp_path / "project", TABLE, {"README": ""})
+    write_project(tmp_path, files={"outside/a.cu": FILL})
+    link = root / ("device/a.cu" if target.endswith(".cu") else "device")
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / target)
+    assert refused(root, nvrtc) == (
+        f"{WHERE}.sources: 'device/a.cu' is a link that leads out of the project; copy its target into the "
+        "project"
+    )
+
+
+def test_a_link_to_nowhere_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, TABLE)
+    (tmp_path / "device/gone.cu").symlink_to("renamed.cu")
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.sources: 'device/gone.cu' is a link that leads nowhere; mend or remove it"
+    )
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, TABLE)
+    try:
+        (tmp_path / "device/\udcff.cu").write_text(FILL)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.sources: 'device/\\udcff.cu' has a name that is not UTF-8; rename it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("a/x.cu", "b/x.cu"), ("a/x.cu", "a/x.ptx"), ("a/X.cu", "b/x.cu")]
+)
+def test_sources_have_different_basenames(tmp_path: Path, nvrtc: Nvrtc, one: str, other: str) -> None:
+    write_project(tmp_path, f'{TABLE}sources = ["a/*", "b/*"]', {one: FILL, other: FILL, "b/y.cu": FILL})
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.sources: {one} and {other} have one basename, and fatbins are named after it; "
+        "rename one of them"
+    )
+
+
+def test_modules_may_share_a_source(tmp_path: Path) -> None:
+    write_project(tmp_path, '[tool.cuda_ext.modules."p.a"]\n[tool.cuda_ext.modules."p.b"]')
+    project = load(tmp_path)
+    assert [globs.find_sources(m, tmp_path) for m in project.modules] == [["device/fill.cu"]] * 2
+
+
+# What an sdist must hold.
+
+
+def test_source_files_are_the_sources_and_the_headers_that_they_reach(tmp_path: Path) -> None:
+    write_project(
+        tmp_path,
+        f'{TABLE}include-dirs = ["include"]\npre-include = ["first.cuh"]',
+        {
+            "device/a.cu": '#include "near.cuh"\n#include <cuda_fp16.h>',
+            "device/near.cuh": "#include <far/deep.cuh>",
+            "device/unused.cuh": "",
+            "include/far/deep.cuh": "",
+            "include/first.cuh": "",
+        },
+    )
+    assert [p.as_posix() for p in load(tmp_path).source_files()] == [
+        "device/a.cu",
+        "device/near.cuh",
+        "include/far/deep.cuh",
+        "include/first.cuh",
+    ]
+
+
+def test_source_files_need_no_compiler_and_no_architectures(tmp_path: Path) -> None:
+    write_project(tmp_path, f'{TABLE}compiler = "nvcc"\nnvcc = "/nowhere"\narchitectures = ["native"]')
+    assert load(tmp_path).source_files() == [Path("device/fill.cu")]
+
+
+# Include directories.
+
+
+@pytest.mark.parametrize(
+    ("directory", "answer"),
+    [
+        ("devise", "'devise' is not a directory of the project; did you mean 'device'?"),
+        ("x/y/z", "'x/y/z' is not a directory of the project; make it"),
+        ("pyproject.toml", "'pyproject.toml' is not a directory of the project; there is device"),
+        ("..", f"'..' {OUTSIDE}"),
+        ("/usr/include", f"'/usr/include' {OUTSIDE}"),
+    ],
+)
+def test_an_include_directory_lies_in_the_project(
+    tmp_path: Path, nvrtc: Nvrtc, directory: str, answer: str
+) -> None:
+    write_project(tmp_path, f'{TABLE}include-dirs = ["{directory}"]')
+    assert refused(tmp_path, nvrtc) == f"{WHERE}.include-dirs: {answer}"
+
+
+def test_an_include_directory_is_no_link_out_of_the_project(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    root = write_project(tmp_path / "project", f'{TABLE}include-dirs = ["include"]')
+    (tmp_path / "elsewhere").mkdir()
+    (root / "include").symlink_to("../elsewhere")
+    assert refused(root, nvrtc) == (
+        f"{WHERE}.include-dirs: 'include' is a link that leads out of the project; copy its target into the "
+        "project"
+    )
+
+
+# What a unit is compiled with.
+
+
+def test_a_unit_carries_its_settings(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    table = f"""{TABLE}
+    std = "c++20"
+    define = {{ B = 2, A = "1" }}
+    options = ["--maxrregcount=32"]
+    pre-include = ["first.cuh", "cuda_fp16.h"]
+    include-dirs = ["device"]
+    fast-math = true
+    """
+    write_project(tmp_path, table, {"device/a.cu": FILL, "device/first.cuh": ""})
+    assert unit(tmp_path, nvrtc).options.spelled() == (
+        "--std=c++20",
+        "-DA=1",
+        "-DB=2",
+        "--use_fast_math",
+        "--pre-include=device/first.cuh",
+        "--pre-include=cuda_fp16.h",
+        "--maxrregcount=32",
+    )
+
+
+def test_an_override_is_for_its_unit_only(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_90a"]\ndefine = {{ A = "1" }}'
+    write_project(tmp_path, table, {"device/a.cu": "", "device/b.cu": ""})
+    a, b = planned(tmp_path, nvrtc).units
+    assert (a.unit.options.define, b.unit.options.define) == ({}, {"A": "1"})
+    assert [str(x) for x in b.architectures] == ["sm_90a"]
+    assert len(a.architectures) > 1
+
+
+def test_an_override_for_no_source_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    table = f'{TABLE}{OVERRIDES}sources = ["device/fill.cu", "device/fil.cu"]\nstd = "c++20"'
+    write_project(tmp_path, table)
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.overrides[0].sources: 'device/fil.cu' is for none of the sources; "
+        "did you mean 'device/fill.cu'?"
+    )
+
+
+def test_an_override_among_the_defaults_is_for_a_source_of_any_module(tmp_path: Path) -> None:
+    table = """
+    [[tool.cuda_ext.overrides]]
+    sources = ["b.cu"]
+    [tool.cuda_ext.modules."p.a"]
+    sources = ["a.cu"]
+    [tool.cuda_ext.modules."p.b"]
+    sources = ["b.cu"]
+    """
+    write_project(tmp_path, table, {"a.cu": "", "b.cu": ""})
+    globs.check_overrides((m, globs.find_sources(m, tmp_path)) for m in load(tmp_path).modules)
+
+
+def test_an_override_among_the_defaults_for_no_source_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, f'[[tool.cuda_ext.overrides]]\nsources = ["gemm.cu"]\n{TABLE}')
+    assert refused(tmp_path, nvrtc) == (
+        "tool.cuda_ext.overrides[0].sources: 'gemm.cu' is for none of the sources; there is device/fill.cu"
+    )
+
+
+def test_units_that_are_linked_have_one_list_of_architectures(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    table = f'{KERNELS}link = true\n{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_90a"]'
+    write_project(tmp_path, table, {"device/a.cu": "", "device/b.cu": ""})
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.overrides[0].architectures: a module with link = true is linked as a whole; take the key "
+        "out of the override"
+    )
+
+
+# Architectures. CUDA 12 and 13 both know sm_90 and sm_100.
+
+
+def architectures(root: Path, nvrtc: Nvrtc, *names: str, more: str = "") -> list[str]:
+    """What those names in the configuration come to."""
+    listed = ", ".join(f'"{n}"' for n in names)
+    write_project(root, f"{TABLE}architectures = [{listed}]\n{more}")
+    return [str(a) for a in planned(root, nvrtc).units[0].architectures]
+
+
+def test_architectures_are_sorted_by_number(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    names = ("compute_100", "sm_100", "lto_90", "compute_90", "sm_90a", "sm_90", "sm_100f", "sm_80", "sm_90")
+    assert architectures(tmp_path, nvrtc, *names) == [
+        *("sm_80", "sm_90", "compute_90", "lto_90", "sm_90a"),
+        *("sm_100", "compute_100", "sm_100f"),
+    ]
+
+
+def test_all_is_every_architecture_and_the_newest_ptx(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    numbers = nvrtc.capabilities()
+    assert architectures(tmp_path, nvrtc, "all") == [f"sm_{n}" for n in numbers] + [f"compute_{numbers[-1]}"]
+
+
+def test_all_major_is_the_lowest_of_each_generation_and_the_newest_ptx(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    found = architectures(tmp_path, nvrtc, "all-major")
+    assert found[-1] == found[-2].replace("sm", "compute")
+    assert {"sm_80", "sm_90", "sm_100"} <= set(found)
+    assert {"sm_86", "sm_89", "sm_103"}.isdisjoint(found)
+
+
+def test_all_major_is_the_default(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, TABLE)
+    default = [str(a) for a in planned(tmp_path, nvrtc).units[0].architectures]
+    assert default == architectures(tmp_path, nvrtc, "all-major")
+
+
+def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, f'{TABLE}architectures = ["native", "sm_80"]')
+    (module,) = load(tmp_path).modules
+    native = plan.plan_module(module, plan.Sources(module, tmp_path), nvrtc, native=[90, 100, 90])
+    targets = native.units[0].architectures
+    assert [str(a) for a in targets] == ["sm_80", "sm_90", "sm_100"]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("90", "unknown architecture '90'; did you mean 'sm_90'?"),
+        ("sm90", "unknown architecture 'sm90'; did you mean 'sm_90'?"),
+        ("SM_90", "unknown architecture 'SM_90'; did you mean 'sm_90'?"),
+        ("sm_90b", "unknown architecture 'sm_90b'; did you mean 'sm_90'?"),
+        ("9.0", "unknown architecture '9.0'; did you mean 'sm_90'?"),
+        ("90a", "unknown architecture '90a'; did you mean 'sm_90a'?"),
+        ("compute90", "unknown architecture 'compute90'; did you mean 'compute_90'?"),
+        ("all_major", "unknown architecture 'all_major'; did you mean 'all-major'?"),
+        ("hopper", "unknown architecture 'hopper'"),
+        ("sm_91", "nvrtc {version} cannot compile for 'sm_91'; did you mean 'sm_90'?"),
+        ("compute_91", "nvrtc {version} cannot compile for 'compute_91'; did you mean 'compute_90'?"),
+        ("sm_35", "nvrtc {version} cannot compile for 'sm_35'; older GPUs take an older CUDA"),
+        ("sm_999", "nvrtc {version} cannot compile for 'sm_999'; did you mean 'sm_{newest}'?"),
+        ("sm_80a", "nvrtc {version} cannot compile for 'sm_80a'; did you mean 'sm_80'?"),
+        ("sm_90f", "nvrtc {version} cannot compile for 'sm_90f'; did you mean 'sm_90'?"),
+    ],
+)
+def test_what_the_compiler_lacks_is_answered_with_the_nearest(
+    tmp_path: Path, nvrtc: Nvrtc, name: str, answer: str
+) -> None:
+    write_project(tmp_path, f'{TABLE}architectures = ["sm_80", "{name}"]')
+    wanted = answer.format(version=nvrtc.version, newest=nvrtc.capabilities()[-1])
+    assert refused(tmp_path, nvrtc).startswith(f"{WHERE}.architectures: {wanted}")
+
+
+def test_a_mistaken_architecture_of_an_override_is_told_there(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, f'{TABLE}{OVERRIDES}sources = ["device/fill.cu"]\narchitectures = ["sm_91"]')
+    assert refused(tmp_path, nvrtc).startswith(f"{WHERE}.overrides[0].architectures: nvrtc")
+
+
+@pytest.mark.parametrize(
+    ("emit", "names", "targets"),
+    [
+        ("cubin", ["sm_90", "compute_90"], ["sm_90"]),
+        ("ptx", ["sm_90a", "compute_90"], ["compute_90", "compute_90a"]),
+        ("ltoir", ["sm_80", "compute_90"], ["lto_80", "lto_90"]),
+    ],
+)
+def test_emit_decides_the_kind_of_images(
+    tmp_path: Path, nvrtc: Nvrtc, emit: str, names: list[str], targets: list[str]
+) -> None:
+    assert architectures(tmp_path, nvrtc, *names, more=f'emit = "{emit}"') == targets
+
+
+def test_cubins_are_for_real_architectures(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, f'{TABLE}architectures = ["compute_90"]\nemit = "cubin"')
+    assert refused(tmp_path, nvrtc) == (
+        f'{WHERE}.architectures: emit = "cubin" needs a real architecture; add one, such as "sm_90"'
+    )
+
+
+# CUDAARCHS.
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("90", ["sm_90", "compute_90"]),
+        ("90-real", ["sm_90"]),
+        ("90-virtual", ["compute_90"]),
+        ("100;90a-real", ["sm_90a", "sm_100", "compute_100"]),
+        (" 80-real, 90-real ", ["sm_80", "sm_90"]),
+        ("sm_90;compute_80", ["compute_80", "sm_90"]),
+    ],
+)
+def test_cudaarchs_is_spelled_as_for_cmake(
+    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str, targets: list[str]
+) -> None:
+    monkeypatch.setenv("CUDAARCHS", text)
+    assert architectures(tmp_path, nvrtc, "sm_75") == targets
+
+
+def test_cudaarchs_has_the_groups_too(tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = architectures(tmp_path, nvrtc, "all-major")
+    monkeypatch.setenv("CUDAARCHS", "all-major")
+    assert architectures(tmp_path, nvrtc, "sm_90") == wanted
+
+
+@pytest.mark.parametrize("text", ["", " ; "])
+def test_an_empty_cudaarchs_says_nothing(
+    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("CUDAARCHS", text)
+    assert architectures(tmp_path, nvrtc, "sm_90") == ["sm_90"]
+
+
+def test_cudaarchs_leaves_overrides_alone(
+    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDAARCHS", "80-real")
+    table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_90a"]'
+    write_project(tmp_path, table, {"device/a.cu": "", "device/b.cu": ""})
+    targets = [[str(a) for a in u.architectures] for u in planned(tmp_path, nvrtc).units]
+    assert targets == [["sm_80"], ["sm_90a"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("91", "nvrtc {} cannot compile for 'sm_91'; did you mean 'sm_90'?"),
+        ("90-cubin", "unknown architecture '90-cubin'; did you mean 'sm_90'?"),
+        ("native", '"native" means the GPUs of this machine'),
+    ],
+)
+def test_a_mistake_in_cudaarchs_is_told_as_such(
+    tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str, answer: str
+) -> None:
+    monkeypatch.setenv("CUDAARCHS", text)
+    write_project(tmp_path, TABLE)
+    assert refused(tmp_path, nvrtc).startswith(f"CUDAARCHS: {answer.format(nvrtc.version)}")
+
+
+# Instantiations: each goes to the unit that defines its kernel.
+
+
+def assigned(
+    root: Path, nvrtc: Nvrtc, instantiate: str, files: Files, more: str = ""
+) -> dict[str, list[str]]:
+    write_project(root, f"{TABLE}instantiate = {instantiate}\n{more}", files)
+    return {u.unit.name: list(u.unit.instantiate) for u in planned(root, nvrtc).units}
+
+
+OTHER = "template <class T> __global__ void __launch_bounds__(256, 2) other(T* x) {}\n"
+
+
+def test_an_instantiation_goes_to_the_unit_that_defines_its_kernel(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    files: Files = {"device/a.cu": SCALE, "device/b.cu": OTHER}
+    assert assigned(tmp_path, nvrtc, '["other<int>", "scale<float>", "other<float>"]', files) == {
+        "device/a.cu": ["scale<float>"],
+        "device/b.cu": ["other<int>", "other<float>"],
+    }
+
+
+def test_namespaces_do_not_hide_a_kernel(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    files: Files = {"device/a.cu": f"namespace a::b {{ {SCALE} }}", "device/b.cu": OTHER}
+    assert assigned(tmp_path, nvrtc, '["a::b::scale<c::T>"]', files)["device/a.cu"] == ["a::b::scale<c::T>"]
+
+
+def test_a_kernel_may_be_defined_in_a_header_of_the_unit(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    files: Files = {"device/a.cu": '#include "a.cuh"', "device/a.cuh": SCALE, "device/b.cu": OTHER}
+    assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
+
+
+def test_a_kernel_may_be_defined_by_a_macro(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    macro = "#define KERNEL(name) template <class T> __global__ void name(T* x) {}\nKERNEL(scale)\n"
+    files: Files = {"device/a.cu": macro, "device/b.cu": OTHER}
+    assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
+
+
+def test_a_comment_defines_no_kernel(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    comments = "// __global__ void scale(int)\n/* __global__ void scale(float) */\n"
+    files: Files = {"device/a.cu": SCALE, "device/b.cu": comments + OTHER}
+    assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
+
+
+def test_instantiations_that_differ_in_space_are_one(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    files: Files = {"device/a.cu": SCALE}
+    (found,) = assigned(tmp_path, nvrtc, '["scale< float >", "scale<float>", "scale<int>"]', files).values()
+    assert len(found) == 2
+
+
+def test_the_instantiations_of_an_override_are_its_sources_own(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    more = f'{OVERRIDES}sources = ["device/b.cu"]\ninstantiate = ["scale<int>"]'
+    files: Files = {"device/a.cu": SCALE, "device/b.cu": f"namespace b {{ {SCALE} }}{OTHER}"}
+    assert assigned(tmp_path, nvrtc, '["other<int>"]', files, more) == {
+        "device/a.cu": [],
+        "device/b.cu": ["scale<int>", "other<int>"],
+    }
+
+
+def test_an_instantiation_that_two_units_define_is_ambiguous(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    table = f'{TABLE}instantiate = ["scale<int>"]'
+    write_project(tmp_path, table, {"device/a.cu": SCALE, "device/b.cu": SCALE})
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.instantiate: 'scale<int>': device/a.cu and device/b.cu each define 'scale'; give the "
+        f"instantiation to one of them in [[{WHERE}.overrides]]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("ns::scalee<int>", "no source defines a kernel 'scalee'; did you mean 'ns::scale<int>'?"),
+        ("gemm<int>", "no source defines a kernel 'gemm'; they define other, scale"),
+    ],
+)
+def test_an_instantiation_that_no_unit_defines_is_answered(
+    tmp_path: Path, nvrtc: Nvrtc, expression: str, hint: str
+) -> None:
+    table = f'{TABLE}instantiate = ["{expression}"]'
+    write_project(tmp_path, table, {"device/a.cu": SCALE, "device/b.cu": OTHER})
+    assert refused(tmp_path, nvrtc) == f"{WHERE}.instantiate: '{expression}': {hint}"
+
+
+def test_nothing_is_instantiated_from_ptx(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    write_project(tmp_path, f'{TABLE}sources = ["a.ptx"]\ninstantiate = ["scale<int>"]', {"a.ptx": PTX})
+    assert refused(tmp_path, nvrtc) == (
+        f"{WHERE}.instantiate: 'scale<int>': no source defines a kernel 'scale'; they define none"
+    )

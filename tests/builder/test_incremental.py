@@ -1,0 +1,433 @@
+"""A build compiles what has changed since an earlier one, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.cache.store import local_directory
+from tests.fixtures.projects import build, write_project
+
+TABLE = """
+[tool.cuda_ext]
+architectures = ["sm_80", "sm_90"]
+[tool.cuda_ext.modules."p.kernels"]
+include-dirs = ["first", "include"]
+pre-include = ["before.cuh"]
+instantiate = ["scale<float>"]
+"""
+KERNEL = 'extern "C" __global__ void {}(float* x) {{ *x = twice(VALUE); }}\n'
+ABOUT_ARCHITECTURE = """
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#include "only_90.cuh"
+#else
+#define ONLY 80
+#endif
+extern "C" __global__ void arch(int* x) { *x = ONLY; }
+"""
+# Four sources begin with the same headers.
+COMMON = '#include <vector_types.h>\n#include "common.cuh"\n'
+FILES = {
+    "first/other.cuh": "",
+    "include/before.cuh": "#define VALUE 1\n",
+    "include/common.cuh": '#pragma once\n#include "deep.cuh"\n#ifdef NEVER\n#include "unread.cuh"\n#endif\n',
+    "include/deep.cuh": "__device__ inline float twice(float x) { return 2 * x; }\n",
+    "include/unread.cuh": "// Nobody reads this.\n",
+    "include/only_90.cuh": "#define ONLY 90\n",
+    "device/a.cu": COMMON + KERNEL.format("a"),
+    "device/b.cu": f'{COMMON}#if 0\n#include "unread.cuh"\n#endif\n' + KERNEL.format("b"),
+    "device/c.cu": COMMON + KERNEL.format("c"),
+    "device/scale.cu": COMMON + "template <class T> __global__ void scale(T* x) { *x = twice(*x); }\n",
+    "device/alone.cu": 'extern "C" __global__ void alone(int* x) { *x = 1; }\n',
+    "device/arch.cu": ABOUT_ARCHITECTURE,
+}
+
+
+def compiled(root: Path) -> set[str]:
+    """What a build of the project in `root` compiles, such as ``device/a.cu sm_90``."""
+    lines: list[str] = []
+    build(root, lines)
+    done = [match[1] for line in lines if (match := re.match(r"\[ *\d+/\d+\] (.+) \d+\.\d\d s$", line))]
+    assert len(done) == len(set(done))
+    return set(done)
+
+
+def everything_of(*units: str, architectures: str = "sm_80 sm_90 names") -> set[str]:
+    return {f"device/{unit}.cu {what}" for unit in units for what in architectures.split()}
+
+
+UNITS = [Path(name).stem for name in FILES if name.endswith(".cu")]
+SHARING = ["a", "b", "c", "scale"]
+
+
+def fresh_cache(directory: Path) -> None:
+    """An empty cache, but for the headers that NVRTC unpacks once per machine."""
+    directory.mkdir(mode=0o700)
+    for headers in local_directory({}).glob("nvrtc-headers-*"):
+        (directory / headers.name).symlink_to(headers)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh_cache(tmp_path / "cache")
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project that was built, with the cache of that build."""
+    directory = tmp_path_factory.mktemp("built")
+    fresh_cache(directory / "cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_EXT_CACHE", str(directory / "cache"))
+        assert compiled(write_project(directory / "project", TABLE, FILES)) == everything_of(*UNITS)
+    return directory
+
+
+@pytest.fixture
+def project(built_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, elsewhere, of the project that was built, with a copy of its cache."""
+    shutil.copytree(built_once, tmp_path, symlinks=True, dirs_exist_ok=True)
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "project"
+
+
+def edited(root: Path, name: str, edit: Callable[[str], str]) -> None:
+    text = (root / name).read_text() if (root / name).exists() else ""
+    write_project(root, (root / "pyproject.toml").read_text(), {name: edit(text)})
+
+
+def with_comment(text: str) -> str:
+    return f"{text}// A comment.\n"
+
+
+def test_nothing_changed(project: Path) -> None:
+    lines: list[str] = []
+    build(project, lines)
+    assert lines[-1] == "p.kernels: nothing has changed since it was compiled"
+
+
+def test_a_project_in_another_place_with_other_times_compiles_nothing(project: Path) -> None:
+    for path in project.rglob("*"):
+        os.utime(path, (1, 1))
+    assert compiled(project.rename(project.with_name("große Verschiebung"))) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("include/common.cuh", everything_of(*SHARING)),
+        ("include/deep.cuh", everything_of(*SHARING)),
+        ("include/before.cuh", everything_of(*UNITS)),
+        ("include/unread.cuh", set()),
+        # The newest architecture tells the names.
+        ("include/only_90.cuh", everything_of("arch", architectures="sm_90 names")),
+        ("device/a.cu", everything_of("a")),
+        ("device/alone.cu", everything_of("alone")),
+        # A header that nobody could read.
+        ("include/new.cuh", set()),
+    ],
+)
+def test_an_edit_compiles_what_reads_it(project: Path, name: str, expected: set[str]) -> None:
+    edited(project, name, with_comment)
+    assert compiled(project) == expected
+    assert compiled(project) == set()
+
+
+def test_a_header_that_is_not_read_is_shipped_as_it_is(project: Path) -> None:
+    edited(project, "include/unread.cuh", with_comment)
+    shipped = build(project)["p.kernels"].files["sources/include/unread.cuh"]
+    assert shipped == (project / "include/unread.cuh").read_bytes()
+
+
+def test_an_edit_that_is_taken_back_is_found_again(project: Path) -> None:
+    before = build(project)
+    edited(project, "include/deep.cuh", lambda text: text.replace("2 *", "3 *"))
+    assert build(project) != before
+    edited(project, "include/deep.cuh", lambda text: text.replace("3 *", "2 *"))
+    lines: list[str] = []
+    assert build(project, lines) == before
+    assert lines[-1] == "p.kernels: nothing has changed since it was compiled"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            '"sm_80", "sm_90"',
+            '"sm_80", "sm_90", "sm_100"',
+            everything_of(*UNITS, architectures="sm_100 names"),
+        ),
+        (
+            '"sm_80", "sm_90"',
+            '"sm_80", "sm_90", "compute_90"',
+            everything_of(*UNITS, architectures="compute_90"),
+        ),
+        ('"sm_80", "sm_90"', '"sm_90", "sm_80"', set()),
+        ('"sm_80", "sm_90"', '"sm_80"', everything_of(*UNITS, architectures="names")),
+        ('"scale<float>"', '"scale<float>", "scale<double>"', everything_of("scale")),
+        ("instantiate", 'compress = "none"\ninstantiate', set()),
+        ("instantiate", 'emit = "cubin"\ninstantiate', set()),
+        ("instantiate", "jit = false\ninstantiate", set()),
+        ("instantiate", 'define = { NEW = "1" }\ninstantiate', everything_of(*UNITS)),
+        ("instantiate", 'std = "c++20"\ninstantiate', everything_of(*UNITS)),
+        ("instantiate", "fast-math = true\ninstantiate", everything_of(*UNITS)),
+        ("instantiate", 'options = ["-lineinfo"]\ninstantiate', everything_of(*UNITS)),
+        ('pre-include = ["before.cuh"]', 'define = { VALUE = "1" }', everything_of(*UNITS)),
+    ],
+)
+def test_a_key_compiles_what_it_concerns(project: Path, old: str, new: str, expected: set[str]) -> None:
+    edited(project, "pyproject.toml", lambda text: text)
+    (project / "pyproject.toml").write_text(TABLE.replace(old, new))
+    assert compiled(project) == expected
+
+
+def test_an_override_compiles_what_it_concerns(project: Path) -> None:
+    override = '[[tool.cuda_ext.modules."p.kernels".overrides]]\nsources = ["device/b.cu"]\n'
+    (project / "pyproject.toml").write_text(f'{TABLE}{override}define = {{ NEW = "1" }}\n')
+    assert compiled(project) == everything_of("b")
+
+
+def test_a_source_that_appears_or_goes_is_all_that_changes(project: Path) -> None:
+    edited(project, "device/new.cu", lambda _: COMMON + KERNEL.format("fresh"))
+    (project / "device/a.cu").unlink()
+    assert compiled(project) == everything_of("new")
+
+
+def test_a_header_of_the_project_that_appears_earlier_on_the_path(project: Path) -> None:
+    edited(project, "first/common.cuh", lambda _: FILES["include/deep.cuh"])
+    assert compiled(project) == everything_of(*SHARING)
+    (project / "first/common.cuh").unlink()
+    assert compiled(project) == set()
+
+
+def test_two_modules_compile_what_they_share_once(project: Path) -> None:
+    second = TABLE[TABLE.index("[tool.cuda_ext.modules") :].replace("p.kernels", "p.other")
+    (project / "pyproject.toml").write_text(f"{TABLE}{second}")
+    edited(project, "device/alone.cu", with_comment)
+    lines: list[str] = []
+    one, other = build(project, lines).values()
+    assert one.files["alone.fatbin"] == other.files["alone.fatbin"]
+    # The units that nobody edited come from the cache as whole libraries.
+    assert re.fullmatch(r"3 compilations: 3 compiled, in .*", lines[-1]), lines
+
+
+# Headers of others: in an absolute directory that the options name.
+
+
+def using(root: Path, *directories: str, source: str = "#include <x.h>\n", options: str = "") -> Path:
+    """A project whose kernel needs ``V``, with `directories` below `root` on the search path."""
+    named = "".join(f'"-I{root / directory}", ' for directory in directories)
+    table = f'[tool.cuda_ext]\narchitectures = ["sm_90"]\noptions = [{named}{options}]\n'
+    module = '[tool.cuda_ext.modules."p.kernels"]\ninclude-dirs = ["include"]\n'
+    files = {"device/u.cu": source + SETS_V, "include/other.cuh": ""}
+    return write_project(root / "project", f"{table}{module}", files)
+
+
+def written(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+SETS_V = 'extern "C" __global__ void kernel(int* x) { *x = V; }\n'
+ALL = everything_of("u", architectures="sm_90 names")
+
+
+def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path) -> None:
+    directives = [
+        "#include <x.h>",
+        '#include "x.h"',
+        "#/* */include <x.h>",
+        "# \\\n include <x.h>",
+        "%:include <x.h>",
+        "#define HEADER <x.h>\n#include HEADER",
+    ]
+    written(tmp_path / "lib/x.h", "#define V 1\n")
+    root = using(tmp_path, "lib")
+    for number, directive in enumerate(directives):
+        text = f"{directive}\n{SETS_V.replace('kernel', f'kernel{number}')}"
+        edited(root, f"device/u{number}.cu", lambda _, text=text: text)
+    units = ["u", *(f"u{number}" for number in range(len(directives)))]
+    build(root)
+    written(tmp_path / "lib/x.h", "#define V 2\n")
+    assert compiled(root) == everything_of(*units, architectures="sm_90 names")
+    os.utime(tmp_path / "lib/x.h", (1, 1))
+    assert compiled(root) == set()
+
+
+@pytest.mark.parametrize("link", ["true", "false"])
+def test_headers_of_one_name_that_each_unit_finds_elsewhere(
+    own_cache: None, tmp_path: Path, link: str
+) -> None:
+    for name in "ab":
+        written(tmp_path / name / "x.h", "#define V 1\n")
+    overrides = "".join(
+        f'[[tool.cuda_ext.modules."p.kernels".overrides]]\n'
+        f'sources = ["device/{name}.cu"]\noptions = ["-I{tmp_path / name}"]\n'
+        for name in "ab"
+    )
+    table = (
+        f'[tool.cuda_ext]\narchitectures = ["sm_90"]\n[tool.cuda_ext.modules."p.kernels"]\nlink = {link}\n'
+    )
+    sources = {f"device/{name}.cu": "#include <x.h>\n" + SETS_V.replace("kernel", name) for name in "ab"}
+    root = write_project(tmp_path / "project", table + overrides, sources)
+    build(root)
+    for name in "ba":
+        written(tmp_path / name / "x.h", "#define V 2\n")
+        assert compiled(root) >= everything_of(name, architectures="sm_90 names")
+        assert compiled(root) == set()
+
+
+@pytest.mark.parametrize("option", ['"--pre-include={}"', '"-include", "{}"', '"-include={}"'])
+def test_a_header_that_an_option_includes(own_cache: None, tmp_path: Path, option: str) -> None:
+    written(tmp_path / "x.h", "#define V 1\n")
+    root = using(tmp_path, source="", options=option.format(tmp_path / "x.h"))
+    assert compiled(root) == ALL
+    written(tmp_path / "x.h", "#define V 2\n")
+    assert compiled(root) == ALL
+
+
+@pytest.mark.parametrize("place", ["one/x.h", "project/include/x.h"])
+def test_a_header_of_others_that_is_hidden(own_cache: None, tmp_path: Path, place: str) -> None:
+    written(tmp_path / "two/x.h", "#define V 1\n")
+    root = using(tmp_path, "one", "two")
+    assert compiled(root) == ALL
+    written(tmp_path / place, "#define V 2\n")
+    assert compiled(root) == ALL
+    (tmp_path / place).unlink()
+    assert compiled(root) == set()
+
+
+def test_a_header_of_others_may_move_along_the_path(own_cache: None, tmp_path: Path) -> None:
+    """What counts is what a name leads to, not where it lies."""
+    written(tmp_path / "two/x.h", "#define V 1\n")
+    root = using(tmp_path, "one", "two")
+    assert compiled(root) == ALL
+    written(tmp_path / "one/x.h", "#define V 1\n")
+    assert compiled(root) == set()
+
+
+def test_a_header_that_another_hides_from_its_shorter_name(own_cache: None, tmp_path: Path) -> None:
+    written(tmp_path / "lib/config.h", "#define OTHER 1\n")
+    written(tmp_path / "lib/detail/config.h", "#define V 1\n")
+    root = using(tmp_path, "lib", "lib/detail", source="#include <detail/config.h>\n")
+    assert compiled(root) == ALL
+    written(tmp_path / "lib/detail/config.h", "#define V 2\n")
+    assert compiled(root) == ALL
+
+
+def test_a_header_that_appears_beside_the_one_that_includes_it(own_cache: None, tmp_path: Path) -> None:
+    written(tmp_path / "lib/sub/x.h", '#include "y.h"\n')
+    written(tmp_path / "lib/y.h", "#define V 1\n")
+    root = using(tmp_path, "lib", source="#include <sub/x.h>\n")
+    assert compiled(root) == ALL
+    written(tmp_path / "lib/sub/y.h", "#define V 2\n")
+    assert compiled(root) == ALL
+
+
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [
+        ("<y.h>", "lib/y.h"),
+        ('"y.h"', "lib/y.h"),
+        ("NAME", "lib/y.h"),
+        ("<y.h>", "project/include/y.h"),
+        ('"y.h"', "project/device/y.h"),
+    ],
+)
+def test_a_header_that_is_asked_for_and_appears(
+    own_cache: None, tmp_path: Path, asked: str, place: str
+) -> None:
+    name = "#define NAME <y.h>\n"
+    root = using(
+        tmp_path, "lib", source=f"{name}#if __has_include({asked})\n#define V 2\n#else\n#define V 1\n#endif\n"
+    )
+    assert compiled(root) == ALL
+    written(tmp_path / place, "")
+    assert compiled(root) == ALL
+
+
+def test_a_header_of_others_asks_for_another_that_appears(own_cache: None, tmp_path: Path) -> None:
+    written(tmp_path / "lib/x.h", "#if __has_include(<y.h>)\n#define V 2\n#else\n#define V 1\n#endif\n")
+    root = using(tmp_path, "lib")
+    assert compiled(root) == ALL
+    written(tmp_path / "lib/y.h", "")
+    assert compiled(root) == ALL
+
+
+def test_headers_with_odd_names(own_cache: None, tmp_path: Path) -> None:
+    names = ["größe.h", "a b.h", "it's.h", "a#b.h", "a$b.h", "a\\b.h", "a%b.h"]
+    source = "".join(f'#include <{name}>\n#include "own {name}"\n' for name in names)
+    root = using(tmp_path, "lib", source=f"{source}#define V 1\n")
+    for name in names:
+        written(tmp_path / "lib" / name, "")
+        written(root / "device" / f"own {name}", "")
+    build(root)
+    places = [
+        *(tmp_path / "lib" / name for name in names),
+        *(root / "device" / f"own {name}" for name in names),
+    ]
+    for place in places[::3]:
+        place.write_text("// A comment.\n")
+        assert compiled(root) == ALL, place
+
+
+def test_a_header_of_others_that_changes_while_it_is_compiled(own_cache: None, tmp_path: Path) -> None:
+    """Nobody can tell which of the two was compiled, so the next build compiles again."""
+    header = tmp_path / "lib/x.h"
+    written(header, "#define V 1\n")
+    os.utime(header, ns=(0, header.stat().st_mtime_ns))
+    root = using(tmp_path, "lib")
+
+    def edit() -> None:
+        deadline = time.monotonic() + 60
+        while header.stat().st_atime_ns == 0 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        header.write_text("#define V 2\n")
+
+    editing = threading.Thread(target=edit)
+    editing.start()
+    build(root)
+    editing.join()
+    after = build(root)
+    shutil.rmtree(tmp_path / "cache/objects")
+    assert build(root) == after
+
+
+# nvcc tells what it read in another way.
+
+
+@pytest.mark.host_compiler
+@pytest.mark.slow
+def test_nvcc_compiles_what_reads_what_has_changed(own_cache: None, tmp_path: Path) -> None:
+    written(tmp_path / "lib/x y$z.h", "#define V 1\n")
+    source = '#include <x y$z.h>\n#include "own.cuh"\n#if 0\n#include "unread.cuh"\n#endif\n'
+    root = using(tmp_path, "early", "lib", source=source)
+    table = (root / "pyproject.toml").read_text() + 'compiler = "nvcc"\n'
+    (root / "pyproject.toml").write_text(table)
+    for name in ("include/own.cuh", "include/unread.cuh"):
+        edited(root, name, with_comment)
+    edited(root, "device/alone.cu", lambda _: FILES["device/alone.cu"])
+    assert compiled(root) == ALL | everything_of("alone", architectures="sm_90 names")
+    edited(root, "include/unread.cuh", with_comment)
+    for path in root.rglob("*"):
+        os.utime(path, (1, 1))
+    root = root.rename(root.with_name("moved"))
+    assert compiled(root) == set()
+    edited(root, "include/own.cuh", with_comment)
+    assert compiled(root) == ALL
+    for directory in ("lib", "early"):
+        written(
+            tmp_path / directory / "x y$z.h",
+            "#define V 2 // Changed.\n" if directory == "lib" else "#define V 3\n",
+        )
+        assert compiled(root) == ALL, directory
+    (root / "pyproject.toml").write_text(table.replace('"sm_90"', '"sm_90", "sm_100"'))
+    assert compiled(root) == everything_of("u", "alone", architectures="sm_100 names")

@@ -1,0 +1,342 @@
+"""The cache saves time and never more: damaged, full, bounded, read-only or gone, what is built is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.scheduler.spool import Spool
+from cuda_ext.cache.dependencies import Cache, FileDigests, key_of
+from cuda_ext.cache.store import LocalStore, local_directory, pack
+from cuda_ext.errors import BuildError
+from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.projects import build, load, write_project
+
+TABLE = """
+[tool.cuda_ext]
+architectures = ["sm_90", "compute_90"]
+[tool.cuda_ext.modules."p.kernels"]
+"""
+FILES = {
+    "device/common.cuh": "__device__ inline int one() { return 1; }\n",
+    "device/a.cu": '#include "common.cuh"\nextern "C" __global__ void a(int* x) { *x = one(); }\n',
+    "device/b.cu": 'extern "C" __global__ void b(int* x) { *x = 2; }\n',
+}
+
+
+def fresh(directory: Path) -> Path:
+    """An empty cache, but for the headers that NVRTC unpacks once per machine."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for headers in local_directory({}).glob("nvrtc-headers-*"):
+        (directory / headers.name).symlink_to(headers)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that was built, with the cache of that build."""
+    directory = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_EXT_CACHE", str(fresh(directory / "cache")))
+        build(write_project(directory / "project", TABLE, FILES))
+    return directory
+
+
+@pytest.fixture
+def cache(built_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that has all of the project."""
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+    return shutil.copytree(built_once / "cache", tmp_path / "cache", symlinks=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return write_project(tmp_path / "project", TABLE, FILES)
+
+
+def built(root: Path, lines: list[str] | None = None) -> Mapping[str, bytes]:
+    return build(root, lines)["p.kernels"].files
+
+
+def compilations(lines: list[str]) -> int:
+    return sum(bool(re.match(r"\[ *\d+/", line)) for line in lines)
+
+
+def entries(cache: Path) -> list[Path]:
+    return sorted(path for path in (cache / "objects").glob("??/*") if path.is_file())
+
+
+def header_changed(root: Path, number: int) -> None:
+    (root / "device/common.cuh").write_text(f"__device__ inline int one() {{ return {number}; }}\n")
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "swapped"])
+def test_a_cache_that_is_damaged_all_over_is_as_good_as_none(project: Path, cache: Path, damage: str) -> None:
+    right = built(project)
+    contents = [path.read_bytes() for path in entries(cache)]
+    for number, path in enumerate(entries(cache)):
+        content = contents[number]
+        middle = len(content) // 2
+        path.write_bytes(
+            {
+                "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+                "cut": content[:middle],
+                "empty": b"",
+                "swapped": contents[number - 1],
+            }[damage]
+        )
+    lines: list[str] = []
+    assert built(project, lines) == right
+    assert compilations(lines) == 6
+    assert built(project, lines := []) == right
+    assert compilations(lines) == 0
+
+
+def test_each_entry_may_be_gone_by_itself(project: Path, cache: Path, tmp_path: Path) -> None:
+    right = built(project)
+    for path in entries(cache):
+        content = path.read_bytes()
+        path.unlink()
+        assert built(project) == right, path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"[[1]]", b"{}\n", b"\xff"])
+def test_an_entry_that_is_whole_and_means_nothing_is_a_miss(
+    project: Path, cache: Path, content: bytes
+) -> None:
+    """As another version may have written it."""
+    right = built(project)
+    for path in entries(cache):
+        key = path.parent.name + path.name
+        path.write_bytes(pack(key, content))
+    assert built(project) == right
+
+
+# Bounds and places.
+
+
+@pytest.mark.parametrize("size", ["0", "1", "10K"])
+def test_a_cache_may_be_as_small_as_one_likes(
+    project: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    right = built(project)
+    shutil.rmtree(cache / "objects")
+    monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", size)
+    for _ in range(2):
+        assert built(project) == right
+    bound = {"0": 0, "1": 1, "10K": 10 << 10}[size]
+    assert sum(path.stat().st_size for path in entries(cache)) <= bound
+
+
+@needs_mount
+def test_a_read_only_cache_is_used_no_more_and_costs_one_line(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
+        monkeypatch.setenv("CUDA_EXT_CACHE", str(fresh(disk / "cache")))
+        right = built(project)
+        header_changed(project, 2)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        lines: list[str] = []
+        assert built(project, lines) != right
+        assert sum("goes on without a cache" in line for line in lines) == 1
+
+
+def test_a_cache_that_is_removed_during_a_build(project: Path, cache: Path) -> None:
+    shutil.rmtree(cache / "objects")
+    removed = []
+
+    def remove(line: str) -> None:
+        if line.startswith("["):
+            shutil.rmtree(cache / "objects", ignore_errors=True)
+            removed.append(line)
+
+    [package] = load(project).build(remove)
+    assert len(removed) == 6
+    assert built(project) == package.files
+
+
+# Full disks.
+
+BUILD = """
+import sys
+from pathlib import Path
+from cuda_ext.builder.project import Project
+from cuda_ext.errors import BuildError
+try:
+    list(Project.load(Path(sys.argv[1])).build(print))
+except BuildError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+def user(root: Path, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(root)],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@needs_mount
+def test_two_users_of_a_full_cache_get_one_error_each_and_no_damage(project: Path, tmp_path: Path) -> None:
+    other = write_project(tmp_path / "other", TABLE, {"device/c.cu": FILES["device/b.cu"].replace("2", "3")})
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=256k", "none") as disk:
+        cache = fresh(disk / "cache")
+        filler = disk / "filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(bytes(1 << 20))
+        os.truncate(filler, filler.stat().st_size - (16 << 10))
+        users = [user(root, CUDA_EXT_CACHE=str(cache)) for root in (project, other)]
+        for one in users:
+            _, errors = one.communicate(timeout=120)
+            assert one.returncode == 1
+            assert errors.startswith(f"StoreError: {cache}: the cache cannot be written: No space left")
+            assert len(errors.splitlines()) == 1
+        assert list(cache.glob("objects/tmp/*")) == []
+        filler.unlink()
+        for root in (project, other):
+            one = user(root, CUDA_EXT_CACHE=str(cache))
+            _, errors = one.communicate(timeout=120)
+            assert (one.returncode, errors) == (0, "")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CUDA_EXT_CACHE", str(cache))
+            from_cache = built(project)
+            patch.setenv("CUDA_EXT_CACHE_SIZE", "0")
+            assert built(project) == from_cache
+
+
+@needs_mount
+@pytest.mark.parametrize("room", [4, 8, 24])
+def test_a_full_temporary_directory_is_one_error_and_spoils_nothing(
+    project: Path, cache: Path, tmp_path: Path, room: int
+) -> None:
+    shutil.rmtree(cache / "objects")
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=256k", "none") as disk:
+        (disk / "filler").write_bytes(bytes((256 - room) << 10))
+        one = user(project, TMPDIR=str(disk))
+        _, errors = one.communicate(timeout=120)
+        if one.returncode:
+            last = errors.splitlines()[-1]
+            assert str(disk) in last
+            assert "free some space, or set TMPDIR to a directory with more" in last
+        assert [path.name for path in disk.iterdir()] == ["filler"]
+    # Nothing was kept as if it had read no header.
+    header_changed(project, 2)
+    after = built(project)
+    shutil.rmtree(cache / "objects")
+    assert built(project) == after
+
+
+@needs_mount
+def test_what_does_not_fit_onto_the_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64k", "none") as disk:
+        monkeypatch.setattr("tempfile.tempdir", str(disk))
+        spool = Spool()
+        place = spool.put(b"first")
+        with pytest.raises(BuildError, match="No space left on device; free some space"):
+            spool.put(bytes(100_000))
+        assert spool.get(place) == b"first"
+        spool.close()
+
+
+def test_what_waits_on_disk_comes_back() -> None:
+    spool = Spool()
+    contents = [b"", b"one", bytes(3_000_000), b"\0\n", b"two"]
+    places = [spool.put(content) for content in contents]
+    for place, content in reversed(list(zip(places, contents, strict=True))):
+        assert spool.get(place) == content
+    assert spool.get(spool.put(b"three")) == b"three"
+    spool.close()
+
+
+# Keys.
+
+
+def test_fields_of_a_key_do_not_run_together() -> None:
+    keys = [key_of("a", "b"), key_of("ab"), key_of("ab", ""), key_of("ab", None), key_of(), key_of("", "ab")]
+    assert len(set(keys)) == len(keys)
+    assert key_of("ä", b"x") == key_of("ä".encode(), "x")
+
+
+@pytest.fixture
+def contents(tmp_path: Path) -> Cache:
+    (tmp_path / "store").mkdir()
+    return Cache(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))
+
+
+KEY = key_of("key")
+
+
+def test_content_is_found_by_what_its_names_lead_to(contents: Cache) -> None:
+    contents.keep(KEY, ["a", "b"], {"a": "1", "b": None}.get, b"first")
+    contents.keep(KEY, ["a", "b"], {"a": "2", "b": None}.get, b"second")
+    contents.keep(KEY, ["a"], {"a": "3"}.get, b"third")
+    for names, content in [({"a": "1"}, b"first"), ({"a": "2"}, b"second"), ({"a": "3", "b": "x"}, b"third")]:
+        known = contents.find(KEY, names.get, bytes)
+        assert known
+        assert known.content == content
+    assert contents.find(KEY, {"a": "1", "b": "appeared"}.get, bytes) is None
+    assert contents.find(KEY, {}.get, bytes) is None
+    assert contents.find(key_of("another"), {"a": "1"}.get, bytes) is None
+
+
+def test_content_that_cannot_be_decoded_is_not_known(contents: Cache) -> None:
+    def refuse(content: bytes) -> bytes:
+        raise BuildError("not a record")
+
+    contents.keep(KEY, ["a"], {"a": "1"}.get, b"content")
+    assert contents.find(KEY, {"a": "1"}.get, refuse) is None
+
+
+def test_so_many_sets_of_names_are_kept(contents: Cache) -> None:
+    for number in range(20):
+        contents.keep(KEY, [f"name{number}"], {f"name{number}": "1"}.get, b"%d" % number)
+    found = [n for n in range(20) if contents.find(KEY, {f"name{n}": "1"}.get, bytes)]
+    assert found == list(range(12, 20))
+    assert len(json.loads(contents.store.get(KEY) or b"")) == 8
+
+
+def test_digests_are_those_of_the_contents(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store", 1 << 30, pytest.fail)
+    one, other = tmp_path / "one", tmp_path / "other"
+    for path in (one, other):
+        path.write_bytes(b"same")
+        os.utime(path, (1, 1))
+
+    def digest(path: Path) -> str | None:
+        digests = FileDigests(store)
+        found = digests(str(path))
+        digests.save()
+        return found
+
+    assert digest(one) == digest(one) == digest(other)
+    assert digest(tmp_path / "missing") is digest(tmp_path) is None
+    same = digest(one)
+    status = one.stat()
+    one.write_bytes(b"emas")
+    os.utime(one, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert digest(one) != same
+
+
+def test_what_changes_during_a_build_has_a_digest_of_its_own(tmp_path: Path) -> None:
+    digests = FileDigests(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))
+    (tmp_path / "file").write_bytes(b"content")
+    ordinary = FileDigests(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))(str(tmp_path / "file"))
+    assert digests(str(tmp_path / "file")) not in (None, ordinary)

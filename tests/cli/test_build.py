@@ -1,0 +1,319 @@
+"""``cuda-ext build``: packages in place, or where another build tool wants them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.package.depfile import depfile
+from cuda_ext.builder.sources.inputs import searched_directories
+from cuda_ext.builder.sources.layout import source_directory
+from tests.fixtures.command_line import MODULE, run
+from tests.fixtures.environments import run as run_program
+from tests.fixtures.projects import FILL, SM_90, load, write_project
+
+PROJECT = '[project]\nname = "p"\n'
+FILES = {"device/fill.cu": FILL}
+
+
+def built_in_place(root: Path) -> Path:
+    """Build a project in `root`; where the kernels are."""
+    write_project(root, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    code, _, message = run("build", root)
+    assert code == 0, message
+    return root / "p" / "kernels"
+
+
+# Where the packages go.
+
+
+def place(root: Path, package: str, table: str) -> Path:
+    """Where the kernels go in a project in `root` that has its Python in the directory `package`."""
+    project = load(write_project(root, table, {**FILES, f"{package}/__init__.py": ""}))
+    return source_directory(project, project.modules[0].name).relative_to(root)
+
+
+@pytest.mark.parametrize("package", ["src/p", "p", "python/p", "lib/p"])
+def test_the_kernels_go_among_the_modules_of_each_layout(package: str, tmp_path: Path) -> None:
+    (tmp_path / "src/other").mkdir(parents=True)
+    assert place(tmp_path, package, PROJECT + SM_90) == Path(package, "kernels")
+
+
+@pytest.mark.parametrize(
+    ("package_dir", "package"), [('"" = "source"', "source/p"), ('p = "elsewhere"', "elsewhere")]
+)
+def test_the_directories_of_setuptools_are_known(package_dir: str, package: str, tmp_path: Path) -> None:
+    table = f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n[tool.setuptools.package-dir]\n{package_dir}\n'
+    assert place(tmp_path, package, table) == Path(package, "kernels")
+
+
+def test_a_nested_package_and_a_namespace(tmp_path: Path) -> None:
+    table = f'{SM_90}[tool.cuda_ext.modules."space.p.inner.kernels"]\n'
+    assert place(tmp_path, "src/space/p/inner", table) == Path("src/space/p/inner/kernels")
+
+
+def test_a_package_is_meant_before_a_directory_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "src/p").mkdir(parents=True)
+    assert place(tmp_path, "lib/p", PROJECT + SM_90) == Path("lib/p/kernels")
+
+
+def test_what_is_built_is_told_and_git_does_not_see_it(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    code, output, message = run("build", tmp_path)
+    assert (code, output.partition(",")[0]) == (0, "p.kernels: 1 kernel")
+    assert output.endswith(f" in {tmp_path / 'p/kernels'}\n")
+    assert message.startswith("p.kernels: with nvrtc ")
+    run_program("git", "init", "--quiet", cwd=tmp_path)
+    seen = run_program("git", "status", "--porcelain", "--untracked-files=all", "p", cwd=tmp_path)
+    assert seen == "?? p/__init__.py\n"
+
+
+def test_it_imports_as_the_installed_package_would(tmp_path: Path) -> None:
+    built_in_place(tmp_path)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    printed = run_program(
+        sys.executable, "-c", "from p import kernels; print(*dir(kernels))", cwd=tmp_path, PYTHONPATH=path
+    )
+    assert printed == "fill\n"
+
+
+def test_the_output_may_be_elsewhere(tmp_path: Path) -> None:
+    root = write_project(tmp_path / "project", f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n', FILES)
+    code, output, _ = run("build", root, "-o", tmp_path / "out", "--json")
+    assert code == 0
+    built = json.loads(output)
+    (module,) = built["modules"]
+    assert module["directory"] == str(tmp_path / "out/p/kernels")
+    assert {path.relative_to(module["directory"]).as_posix() for path in (tmp_path / "out").rglob("*.*")} == {
+        *module["files"]
+    }
+    assert (module["module"], module["kernels"], module["images"]) == ("p.kernels", ["fill"], 1)
+    assert built["seconds"] >= 0
+    assert {path.name for path in root.iterdir()} == {"device", "pyproject.toml"}
+
+
+@pytest.mark.parametrize("name", ["ns.renamed", "ns.pkg.kernels.inner"])
+def test_the_output_keeps_no_package_of_a_module_that_was_renamed(name: str, tmp_path: Path) -> None:
+    table = SM_90 + '[tool.cuda_ext.modules."{}"]\n'
+    root, out = write_project(tmp_path / "project", table.format("ns.pkg.kernels"), FILES), tmp_path / "out"
+    assert run("build", root, "-o", out)[0] == 0
+    (out / "other.txt").touch()
+    (root / "pyproject.toml").write_text(table.format(name))
+    assert run("build", root, "-o", out)[0] == 0
+    place = out.joinpath(*name.split("."))
+    assert [file.parent for file in out.rglob("manifest.json")] == [place]
+    assert {path for path in out.rglob("*") if path.is_dir() and place not in path.parents} == {
+        path for path in (place, *place.parents) if out in path.parents
+    }
+
+
+def test_what_others_have_made_in_the_output_stays(tmp_path: Path) -> None:
+    table = SM_90 + '[tool.cuda_ext.modules."p.{}"]\n'
+    root = write_project(tmp_path / "project", table.format("kernels"), {**FILES, "src/p/__init__.py": ""})
+    for out in (root / "src", tmp_path / "out"):
+        (root / "pyproject.toml").write_text(table.format("kernels"))
+        assert run("build", root, "-o", out)[0] == 0
+        (out / "p/kernels/precious.txt").touch()
+        (root / "pyproject.toml").write_text(table.format("renamed"))
+        assert run("build", root, "-o", out)[0] == 0
+        assert (out / "p/kernels/precious.txt").is_file()
+    # Where the sources are, it may be what cuda_ext.save made.
+    (root / "src/p/kernels/precious.txt").unlink()
+    assert run("build", root, "-o", root / "src")[0] == 0
+    assert (root / "src/p/kernels/manifest.json").is_file()
+
+
+# How it is built.
+
+
+def test_options_go_before_the_environment_and_the_project(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    files = [tmp_path / "report.html", tmp_path / "trace.json"]
+    arguments = (
+        "--arch",
+        "sm_80",
+        "--arch",
+        "compute_80",
+        "--jobs",
+        "1",
+        "--report",
+        files[0],
+        "--trace",
+        files[1],
+    )
+    code, output, message = run(
+        "build", tmp_path, "--json", *arguments, CUDAARCHS="90", CUDA_EXT_REPORT="/no/where"
+    )
+    assert code == 0, message
+    (module,) = json.loads(output)["modules"]
+    text = Path(module["directory"], "manifest.json").read_text()
+    assert ("sm_80" in text, "compute_80" in text, "sm_90" in text) == (True, True, False)
+    assert all(file.stat().st_size for file in files)
+
+
+def test_files_are_meant_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_project(tmp_path / "project", PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    monkeypatch.chdir(tmp_path)
+    assert run("build", "project", "--trace", "trace.json")[0] == 0
+    assert (tmp_path / "trace.json").is_file()
+
+
+@pytest.mark.parametrize("option", ["--report", "--trace", "--depfile"])
+def test_no_file_is_overwritten_but_those_of_builds(option: str, tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    message = refusal(tmp_path, option, tmp_path / "pyproject.toml")
+    assert f"pyproject.toml: is not the {option[2:]} of a build, and stays; name another file" in message
+    assert (tmp_path / "pyproject.toml").read_text() == PROJECT + SM_90
+    assert not (tmp_path / "p/kernels").exists()  # it was said before anything was compiled
+
+
+def test_what_a_build_has_written_the_next_one_overwrites(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "report": ""})
+    arguments = [each for name in ("report", "trace", "depfile") for each in (f"--{name}", tmp_path / name)]
+    for _ in range(2):
+        assert run("build", tmp_path, *arguments)[0] == 0
+        assert all((tmp_path / name).stat().st_size for name in ("report", "trace", "depfile"))
+
+
+def test_a_key_of_the_project_overwrites_nothing_either(tmp_path: Path) -> None:
+    table = f'{PROJECT}{SM_90}trace = "device/fill.cu"\n'
+    write_project(tmp_path, table, {**FILES, "p/__init__.py": ""})
+    assert "device/fill.cu: is not the trace of a build" in refusal(tmp_path)
+    assert "trace.json: is not the report of a build" in refusal(
+        tmp_path, "--report", tmp_path / "trace.json", "--trace", tmp_path / "trace.json"
+    )
+
+
+# What the output depends on.
+
+
+def test_a_depfile_names_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "a project"
+    files = {"device/fill.cu": f'#include "value.h"\n{FILL}', "include/value.h": ""}
+    write_project(root, f'{SM_90}include-dirs = ["include"]\n[tool.cuda_ext.modules."p.kernels"]\n', files)
+    (tmp_path / "build").mkdir()
+    monkeypatch.chdir(tmp_path / "build")
+    assert run("build", root, "-o", ".", "--depfile", "kernels.d")[0] == 0
+    outputs, _, inputs = Path("kernels.d").read_text().replace("\\\n", "").partition(":")
+    assert outputs == "p"
+    wanted = ["pyproject.toml", "device", "device/fill.cu", "include", "include/value.h"]
+    escaped = [str(root / name).replace(" ", "\\ ") for name in wanted]
+    assert [name for name in escaped if name not in inputs] == []
+
+
+def test_an_output_is_newer_than_its_inputs_where_nothing_had_to_be_written(tmp_path: Path) -> None:
+    root = write_project(tmp_path / "project", f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n', FILES)
+    out = tmp_path / "out"
+    for _ in range(2):
+        (root / "device/fill.cu").touch()
+        assert run("build", root, "-o", out)[0] == 0
+        assert (out / "p").stat().st_mtime_ns >= (root / "device/fill.cu").stat().st_mtime_ns
+
+
+def test_strange_names_are_written_as_make_reads_them() -> None:
+    assert depfile(["an output"], ["a#b", "c$d"]) == "an\\ output: a\\#b \\\n c$$d\n"
+
+
+def test_directories_in_which_a_new_file_would_count_are_inputs(tmp_path: Path) -> None:
+    table = f"""{SM_90}include-dirs = ["include"]
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["device/**/*.cu", "more/*.cu"]
+headers = ["shipped/*.h"]
+"""
+    files = {
+        "device/inner/fill.cu": f'#include "p/value.h"\n{FILL}',
+        "device/empty/note.txt": "",
+        "include/p/value.h": "",
+        "include/other/unused.h": "",
+        "more/more.cu": FILL.replace("fill", "more"),
+        "shipped/api.h": "",
+    }
+    assert searched_directories(load(write_project(tmp_path, table, files))) == {
+        *("device", "device/inner", "device/empty", "more", "shipped"),
+        *("include", "include/p"),
+    }
+
+
+# Mistakes.
+
+
+def refusal(*arguments: object) -> str:
+    code, output, message = run("build", *arguments)
+    assert (code, output) == (1, "")
+    return message
+
+
+def test_there_is_no_package_to_put_the_kernels_into(tmp_path: Path) -> None:
+    write_project(tmp_path, f'{SM_90}[tool.cuda_ext.modules."p.inner.kernels"]\n', FILES)
+    message = refusal(tmp_path)
+    assert message == (
+        "tool.cuda_ext.modules.\"p.inner.kernels\": there is no package 'p.inner' to put it into; looked for "
+        "the directories src/p/inner, p/inner, python/p/inner, lib/p/inner; make one of them, or choose a "
+        "directory with --output\n"
+    )
+
+
+def test_something_else_is_where_the_kernels_go(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "p/kernels.py": "precious = 1"})
+    assert refusal(tmp_path).endswith("p/kernels.py is where it would be generated; rename one\n")
+    assert (tmp_path / "p/kernels.py").read_text() == "precious = 1"
+
+
+def test_there_is_no_project(tmp_path: Path) -> None:
+    assert (
+        refusal(tmp_path)
+        == f"{tmp_path / 'pyproject.toml'}: there is no such file; name the directory of a project\n"
+    )
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "p"\n')
+    assert "has no [tool.cuda_ext] table" in refusal(tmp_path)
+
+
+def test_an_architecture_that_is_none(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    message = refusal(tmp_path, "--arch", "sm-90")
+    assert "--arch: unknown architecture 'sm-90'; did you mean 'sm_90'?\n" in message
+    assert "CUDAARCHS" not in message
+
+
+def test_what_does_not_compile_leaves_what_was_there(tmp_path: Path) -> None:
+    place = built_in_place(tmp_path)
+    before = (place / "manifest.json").read_bytes()
+    (tmp_path / "device/fill.cu").write_text(FILL.replace("value;", "valeu;"))
+    assert 'device/fill.cu(1): error: identifier "valeu" is undefined' in refusal(tmp_path)
+    assert (place / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--nope",), ("--arch",)])
+def test_wrong_usage(wrong: tuple[str, ...], tmp_path: Path) -> None:
+    assert run("build", tmp_path, *wrong)[0] == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_who_ends_it_finds_nothing_left(signum: int, tmp_path: Path) -> None:
+    slow = "#include <cub/block/block_reduce.cuh>\n" + FILL
+    write_project(tmp_path, PROJECT + SM_90, {"device/fill.cu": slow, "p/__init__.py": ""})
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environ = {"CUDA_EXT_CACHE_SIZE": "0", "TMPDIR": str(scratch), "PYTHONPATH": path}
+    process = subprocess.Popen(
+        [*MODULE, "build", str(tmp_path)], env={**os.environ, **environ}, stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 60
+    while not list(scratch.iterdir()) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signum)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Traceback" not in message
+    assert {p.name for p in tmp_path.iterdir()} == {"device", "p", "pyproject.toml", "scratch"}
+    assert [p.name for p in (tmp_path / "p").iterdir()] == ["__init__.py"]
+    assert list(scratch.iterdir()) == []

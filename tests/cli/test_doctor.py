@@ -1,0 +1,577 @@
+"""``cuda-ext doctor`` finds what is wrong, says what to do, and never fails itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cuda_ext.cli.doctor import gpus
+from cuda_ext.cli.doctor.examination import examine
+from cuda_ext.cli.doctor.finding import LEVELS
+from cuda_ext.cli.doctor.listing import show_sections
+from cuda_ext.cli.environment import VARIABLES
+from cuda_ext.cli.installed import installed_modules
+from cuda_ext.manifest import Candidate as Choice
+from cuda_ext.manifest import Manifest, Source, Unit, Variants
+from cuda_ext.toolchain.identity import installed_nvrtc
+from tests.fixtures.command_line import MODULE, ROOT, run
+from tests.fixtures.loader import FILES, SAMPLE, unit, write_package
+from tests.fixtures.projects import build, write_project
+from tests.runtime.driver.test_driver import without_driver
+
+host_compiler = pytest.mark.host_compiler
+with_cuda_13 = pytest.mark.skipif(
+    installed_nvrtc().major != 13, reason="what is asked is what CUDA 13 makes and does not make"
+)
+unix = pytest.mark.skipif(sys.platform == "win32", reason="rights are those of Unix")
+not_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything"
+)
+
+Found = dict[str, Any]
+Doctor = Callable[..., list[Found]]
+
+
+def findings(*arguments: object, status: int | None = None, **environ: object) -> list[Found]:
+    """What ``cuda-ext doctor --json`` finds; each that is not ok says what to do."""
+    code, output, errors = run("doctor", "--json", *arguments, **environ)
+    assert errors == ""
+    told = json.loads(output)
+    found = [finding for section in told["sections"] for finding in section["findings"]]
+    levels = [finding["level"] for finding in found]
+    assert told["counts"] == {level: levels.count(level) for level in LEVELS}
+    assert code == (1 if "problem" in levels else 0)
+    assert status in (None, code), found
+    for finding in found:
+        assert finding["level"] == "ok" or says_what_to_do(finding), finding
+    return found
+
+
+def says_what_to_do(finding: Found) -> bool:
+    """A message of the package does so itself."""
+    return bool(finding["remedy"] or finding["command"] or "; " in finding["text"])
+
+
+def of(found: Sequence[Found], subject: str) -> list[Found]:
+    return [finding for finding in found if finding["subject"] == subject]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory for packages, which is on the import path."""
+    directory = tmp_path / "site"
+    directory.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    return directory
+
+
+@pytest.fixture
+def on(fake_driver: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    """Looks at modules under the fake driver, whose settings are given without their FAKE_CUDA_."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def examined(*modules: str, **settings: object) -> list[Found]:
+        variables = {f"FAKE_CUDA_{name.upper()}": value for name, value in settings.items()}
+        return findings(*modules, LD_LIBRARY_PATH=fake_driver, **variables)
+
+    return examined
+
+
+def module(name: str, *architectures: str, **changed: Any) -> Manifest:
+    """A module whose units are all built for `architectures`."""
+    units = tuple(unit(each.sources[0].name, *architectures) for each in SAMPLE.units)
+    return dataclasses.replace(SAMPLE, module=name, **{"units": units, **changed})
+
+
+def with_sources(manifest: Manifest) -> tuple[Manifest, dict[str, bytes]]:
+    """The same with its sources embedded, and the files that it then has."""
+    units = tuple(Unit((Source(u.sources[0].name, "0" * 64),), u.images) for u in manifest.units)
+    names = [u.sources[0].name for u in units]
+    return dataclasses.replace(manifest, units=units, embedded=dict.fromkeys(names, "0" * 64)), FILES
+
+
+def write(site: Path, manifest: Manifest, files: dict[str, bytes] = FILES) -> Path:
+    """Write the package of `manifest`, with empty files for embedded sources."""
+    package = write_package(site, manifest, files)
+    for name in manifest.embedded or ():
+        path = package / "sources" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return package
+
+
+# All of it.
+
+
+def test_this_machine_is_told_to_people_and_to_programs(
+    site: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(site, SAMPLE)
+    found = findings(CUDA_EXT_CHACHE="a password")
+    status, output, errors = run("doctor", CUDA_EXT_CHACHE="a password")
+    assert errors == ""
+    assert status == (1 if "problem" in [finding["level"] for finding in found] else 0)
+    lines = output.splitlines()
+    assert all(len(line) <= 80 or "$" in line or "/" in line for line in lines)
+    assert not any(line.endswith(" ") for line in lines)
+    assert "\x1b" not in output
+    for finding in found:
+        beginning = f" {finding['level']:<8}{finding['subject']}"
+        assert any(line.startswith(beginning) for line in lines), beginning
+    assert "password" not in output
+    assert {"cuda-ext", "Python", "launches", "driver", "cache", "disk", "sample.kernels"} <= {
+        finding["subject"] for finding in found
+    }
+    (variable,) = of(found, "CUDA_EXT_CHACHE")
+    assert (variable["level"], variable["text"]) == ("warning", "is set, and nobody reads it")
+    assert variable["remedy"] == "did you mean CUDA_EXT_CACHE?"
+    (nvrtc,) = of(found, "NVRTC")
+    assert re.fullmatch(r"\d+\.\d+", nvrtc["facts"]["version"])
+
+
+def test_what_cannot_be_looked_at_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RecursionError("a path that is none")
+
+    monkeypatch.setattr(sys, "path", [*sys.path, "/nowhere", "x" * 5000])
+    monkeypatch.setitem(sys.modules, "__editable___broken_finder", type("m", (), {"MAPPING": {1: Broken()}}))
+    sections = list(examine([]))
+    assert [section.title for section in sections][-1] == "Modules"
+    show_sections(sections)
+    assert "not all could be looked at" in " ".join(capsys.readouterr().out.split())
+
+
+def test_every_variable_that_is_read_is_known() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "cuda_ext").rglob("*.py"))
+    read = set(re.findall(r'"(CUDA_EXT_[A-Z_]+)"', text))
+    assert read == {variable.name for variable in VARIABLES if variable.is_ours}
+
+
+# The driver and GPUs.
+
+
+@host_compiler
+@pytest.mark.parametrize(
+    ("settings", "level", "text", "remedy"),
+    [
+        ({"version": 11080}, "problem", "supports CUDA up to 11.8", "upgrade the driver"),
+        ({"fail": "cuInit=999"}, "problem", "cuInit failed: CUDA_ERROR_UNKNOWN (999)", "nvidia-smi works"),
+        ({"fail": "cuInit=803"}, "problem", "SYSTEM_DRIVER_MISMATCH", "reboot"),
+        ({"fail": "cuInit=34"}, "problem", "is a stub for linking", "LD_LIBRARY_PATH"),
+        ({"fail": "cuInit=100"}, "note", "finds no GPU", "nvidia-smi"),
+        ({"devices": 0}, "note", "finds no GPU", "nvidia-smi"),
+        ({"fail": "cuDeviceGetAttribute=999"}, "problem", "cuDeviceGetAttribute failed", "nvidia-smi"),
+    ],
+    ids=str,
+)
+def test_a_driver_that_cannot_be_used_is_found(
+    on: Doctor, site: Path, settings: Found, level: str, text: str, remedy: str
+) -> None:
+    write(site, SAMPLE)
+    found = on("sample.kernels", **settings)
+    (driver,) = of(found, "driver")
+    assert driver["level"] == level
+    assert text in driver["text"]
+    assert remedy in f"{driver['text']}; {driver['remedy']}"
+    # What can be said of the module without a GPU is said.
+    assert [finding["level"] for finding in of(found, "sample.kernels")] == ["ok"]
+
+
+@without_driver
+def test_a_machine_without_a_driver_is_well(site: Path) -> None:
+    write(site, SAMPLE)
+    (driver,) = of(findings("sample"), "driver")
+    assert driver["level"] in ("note", "warning")  # it may have a GPU all the same
+
+
+@host_compiler
+def test_each_gpu_says_what_it_takes(on: Doctor, site: Path) -> None:
+    write(site, module("m", "sm_80", "sm_90", "compute_80", compress="none", version="12.4"))
+    found = on("m", devices=3, capability="90,80,90", names="Fake GPU,Small", memories="81920,24576")
+    told = [finding for finding in found if finding["subject"].startswith("GPU ")]
+    assert [gpu["facts"]["capability"] for gpu in told] == [90, 80, 90]
+    assert told[0]["facts"]["cubins"] == ["sm_90a", "sm_90"]
+    assert told[1]["text"] == "Small, compute capability 8.0, 24 GiB"
+    assert [(gpu["facts"]["name"], gpu["facts"]["memory"]) for gpu in told] == [
+        *(("Fake GPU", 80 << 30), ("Small", 24 << 30), ("Small", 24 << 30)),
+    ]
+    assert "made by CUDA 13.0 or older" in told[0]["details"][0]
+    described, hopper, ampere = of(found, "m")
+    assert described["facts"]["architectures"] == ["sm_80", "compute_80", "sm_90"]
+    assert (hopper["facts"]["gpus"], ampere["facts"]["gpus"]) == ([0, 2], [1])
+    assert hopper["text"] == "runs on sm_90 (GPU 0, GPU 2): 10 kernels"
+
+
+def test_gpus_that_cannot_be_seen_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = gpus.Gpus(True, "", "580.65.06", (13, 0), (gpus.Gpu(0, 90, "NVIDIA H100 MIG 1g.10gb"),), unseen=7)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    driver, gpu, hidden = gpus.findings(seen)
+    assert driver.text == "580.65.06 supports CUDA up to 13.0"
+    assert gpu.details[1] == "a part of a GPU, of which a process sees one"
+    assert (hidden.level, hidden.remedy) == ("note", "unset CUDA_VISIBLE_DEVICES to see them")
+    assert hidden.text == "7 GPUs of this machine cannot be seen by this process: CUDA_VISIBLE_DEVICES='3'"
+    prohibited = dataclasses.replace(seen, devices=(gpus.Gpu(1, 90, is_prohibited=True),), unseen=0)
+    (_, found) = gpus.findings(prohibited)
+    assert (found.level, found.command) == ("problem", "nvidia-smi -i 1 -c DEFAULT")
+
+
+def test_what_a_gpu_takes_follows_from_its_capability() -> None:
+    assert gpus.taken_by(75) == ("sm_70 to sm_75", "PTX up to compute_75")
+    assert gpus.taken_by(120) == ("sm_120a", "sm_120f", "sm_120", "PTX up to compute_120")
+    assert gpus.taken_by(103)[:2] == ("sm_103a", "sm_100f to sm_103f")
+
+
+@host_compiler
+@with_cuda_13
+def test_the_compiler_is_held_against_the_driver(on: Doctor) -> None:
+    (told,) = of(on(version=12090), "compatibility")
+    assert (told["level"], told["command"]) == ("warning", 'pip install "cuda-ext[cu12]"')
+    loads, compiles = of(on(version=13000, capability=61), "compatibility")
+    assert loads["text"].endswith("and no PTX")
+    assert (compiles["level"], compiles["command"]) == ("warning", 'pip install "cuda-ext[cu12]"')
+
+
+# Modules.
+
+
+@host_compiler
+def test_a_module_without_an_image_is_a_problem_unless_it_is_compiled_on_demand(
+    on: Doctor, site: Path
+) -> None:
+    write(site, module("plain", "sm_80", version="12.4", compress="none"))
+    manifest, files = with_sources(module("jit.kernels", "sm_80", version="12.4", compress="none"))
+    write(site, manifest, files)
+    _, plain = of(on("plain", capability=90), "plain")
+    assert plain["level"] == "problem"
+    assert plain["text"] == (
+        "no kernel runs on sm_90 (GPU 0): built for sm_80, and not compiled on demand: "
+        "it was built with jit = false"
+    )
+    assert plain["remedy"] == 'build it with "sm_90" in architectures'
+    assert len(plain["facts"]["lacking"]) == 10
+    # Sources are not what the manifest describes, but nobody names the module, so that nobody reads them.
+    found = of(on(capability=90, version=13050), "jit.kernels")
+    assert [finding["level"] for finding in found] == ["ok", "note"]
+    assert found[1]["command"] == "cuda-ext prepare jit.kernels"
+
+
+@host_compiler
+def test_a_package_that_is_compiled_where_there_is_a_compiler(
+    on: Doctor, site: Path, fake_driver: Path
+) -> None:
+    manifest, files = with_sources(module("jit", "sm_80", version="12.4", compress="none"))
+    write(site, manifest, files)
+    environ = {"LD_LIBRARY_PATH": fake_driver, "FAKE_CUDA_CAPABILITY": 90}
+    turned_off = of(findings(**environ, CUDA_EXT_JIT=0, CUDA_EXT_CACHE_SIZE=0), "jit")[1]
+    assert turned_off["level"] == "problem"
+    assert turned_off["remedy"] == "unset CUDA_EXT_JIT, to have it compiled"
+    without = of(no_compiler(site, **environ), "jit")[1]
+    assert (without["level"], without["command"]) == ("problem", 'pip install "cuda-ext[cu13]"')
+
+
+@host_compiler
+def test_each_reason_why_kernels_cannot_run_is_told(on: Doctor, site: Path) -> None:
+    units = (
+        unit("device/axpy.cu", "sm_80"),
+        unit("device/gemm.cu", "sm_80", "sm_100"),
+        unit("device/later.cu", "compute_80"),
+    )
+    write(site, module("m", units=units, version="13.1", compress="none"))
+    found = on("m", capability=90, version=13000)
+    _, *lacking = of(found, "m")
+    assert [finding["level"] for finding in lacking] == ["problem"] * 3
+    one, two, too_new = (finding["text"] for finding in lacking)
+    assert "cannot run on sm_90 (GPU 0): built for sm_80, and not" in one
+    assert two.startswith("gemm cannot run on sm_90 (GPU 0): built for sm_80, sm_100, and not")
+    assert "only PTX (compute_80) fits this GPU" in too_new
+    assert "upgrade the driver, or add this GPU to architectures" in too_new  # the message as it is
+    assert sum(len(finding["facts"]["lacking"]) for finding in lacking) == 10
+
+
+@host_compiler
+def test_kernels_for_which_others_stand_are_not_missed(on: Doctor, site: Path) -> None:
+    variants = (Variants("matmul", (Choice("gemm", "sm_90a"), Choice("later"))),)
+    units = (
+        unit("device/axpy.cu", "sm_80"),
+        unit("device/gemm.cu", "sm_90a"),
+        unit("device/later.cu", "compute_80"),
+    )
+    how = {"units": units, "version": "12.4", "compress": "none"}
+    write(site, module("with_variants", variants=variants, **how))
+    write(site, module("without", **how))
+    found = on("with_variants", "without", capability=80)
+    assert of(found, "with_variants")[1]["level"] == "ok"
+    assert of(found, "with_variants")[1]["text"] == "runs on sm_80 (GPU 0); others stand for gemm there"
+    (_, without) = of(found, "without")
+    assert (without["level"], without["facts"]["special"]) == ("note", ["gemm"])
+    assert without["text"] == "gemm: written for another GPU than sm_80 (GPU 0): sm_90a"
+
+
+@host_compiler
+@with_cuda_13
+def test_what_was_compiled_on_demand_before_is_known(
+    on: Doctor, site: Path, tmp_path: Path, empty_cache: Path
+) -> None:
+    table = '[tool.cuda_ext]\narchitectures = ["sm_80"]\n[tool.cuda_ext.modules."p.kernels"]\n'
+    source = 'extern "C" __global__ void fill(float* x) { x[threadIdx.x] = 1; }\n'
+    for package in build(write_project(tmp_path / "p", table, {"device/fill.cu": source})).values():
+        package.write(site / "p" / "kernels")
+    settings = {"capability": "75,80,61", "devices": 3, "version": 13050}
+    _, lacking, ahead, too_old = of(on("p", **settings), "p.kernels")
+    assert (lacking["level"], lacking["command"]) == ("note", "cuda-ext prepare p.kernels")
+    assert ahead["text"] == "runs on sm_80 (GPU 1): 1 kernel"
+    assert (too_old["level"], too_old["command"]) == ("problem", 'pip install "cuda-ext[cu12]"')
+    assert run("prepare", "p.kernels", "--arch", "sm_75")[0] == 0
+    _, kept, *_ = of(on("p", **settings), "p.kernels")
+    assert (kept["level"], kept["facts"]["kept"]) == ("ok", ["fill"])
+
+
+def test_modules_are_found_wherever_they_can_be_imported_from(site: Path, tmp_path: Path) -> None:
+    # In a distribution, beside a package that cannot be imported.
+    write(site, SAMPLE)
+    (site / "sample" / "__init__.py").write_text("1 / 0\n")
+    listed(site, "sample_package-1.2", "sample/kernels/manifest.json", "other/manifest.json")
+    # In a project in development, whose build directory has a copy.
+    editable = tmp_path / "editable"
+    write(editable, module("developed.inner.kernels", "sm_90"))
+    shutil.copytree(editable / "developed", editable / "build" / "lib" / "developed")
+    # In an archive.
+    write(tmp_path / "zipped", module("zipped.kernels", "sm_90"))
+    archive = tmp_path / "zipped.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in (tmp_path / "zipped").rglob("*.*"):
+            opened.write(path, path.relative_to(tmp_path / "zipped"))
+    (site / "other").mkdir()
+    (site / "other" / "manifest.json").write_text('{"name": "of an application"}')
+    path = os.pathsep.join(map(str, (site, editable, archive, "/nowhere")))
+    found = findings("sample", "developed", "zipped", PYTHONPATH=os.pathsep.join((path, str(ROOT))))
+    names = ["sample.kernels", "developed.inner.kernels", "zipped.kernels"]
+    assert [f["subject"] for f in found if "place" in f["facts"]] == names
+    assert of(found, "sample.kernels")[0]["facts"]["distribution"] == "sample_package 1.2"
+
+
+def test_editable_installs_that_are_mapped_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, module("flat.inner.kernels", "sm_90"))
+    finder = ModuleType("__editable___flat_0_1_finder")
+    finder.MAPPING = {"flat.inner": str(tmp_path / "flat" / "inner")}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, finder.__name__, finder)
+    (found,) = [m for m in installed_modules() if m.name.startswith("flat.")]
+    assert (found.name, Path(found.place)) == (
+        "flat.inner.kernels",
+        Path(os.path.realpath(tmp_path), "flat", "inner", "kernels"),
+    )
+
+
+def listed(site: Path, distribution: str, *files: str) -> None:
+    """Metadata of an installed distribution that has `files`."""
+    metadata = site / f"{distribution}.dist-info"
+    metadata.mkdir()
+    (metadata / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files))
+
+
+def test_a_damaged_installation_is_found(site: Path) -> None:
+    for name, file, content in (
+        ("cut", "manifest.json", b'{"schema": 3'),
+        ("newer", "manifest.json", b'{"schema": 9, "module": "newer", "units": []}'),
+        ("changed", "gemm.fatbin", b"another"),
+    ):
+        (write(site, module(name, "sm_90")) / file).write_bytes(content)
+    (write(site, module("incomplete", "sm_90")) / "axpy.fatbin").unlink()
+    (write(site, module("gone", "sm_90")) / "manifest.json").unlink()
+    names = ("cut", "newer", "changed", "incomplete", "gone")
+    listed(site, "damaged-1.0", *(f"{name}/manifest.json" for name in names))
+    found = {f["subject"]: f for f in findings(*names, status=1) if f["level"] == "problem"}
+    assert {name: found[name]["text"].partition(": Expecting")[0] for name in names} == {
+        "cut": "manifest.json: not a manifest",
+        "newer": found["newer"]["text"],
+        "changed": "gemm.fatbin is damaged: it is not what the manifest describes",
+        "incomplete": "axpy.fatbin is missing",
+        "gone": "manifest.json cannot be read: No such file or directory",
+    }
+    assert found["newer"]["text"].startswith("manifest.json: written in manifest schema 9, and this")
+    assert found["newer"]["text"].endswith("; upgrade cuda-ext")
+    assert found["cut"]["command"] == "pip install --force-reinstall --no-deps damaged==1.0"
+
+
+@unix
+@not_root
+def test_what_may_not_be_read_is_found(site: Path) -> None:
+    package = write(site, module("closed", "sm_90"))
+    package.joinpath("manifest.json").chmod(0)
+    (finding,) = of(findings("closed", status=1), "closed")
+    assert finding["text"] == "manifest.json cannot be read: Permission denied"
+
+
+def test_a_name_that_is_none_gets_a_near_one(site: Path) -> None:
+    write(site, SAMPLE)
+    (finding,) = of(findings("sample.kernel", status=1), "sample.kernel")
+    assert finding["remedy"] == "did you mean sample.kernels?"
+    assert findings("json", status=1)[-1]["text"] == "there is no such module of kernels"
+
+
+# Compilers.
+
+
+def no_compiler(directory: Path, **environ: object) -> list[Found]:
+    """What is found where neither the compiler's packages are installed nor a toolkit."""
+    (directory / "nvidia").mkdir(exist_ok=True)
+    (directory / "nvidia" / "__init__.py").touch()
+    script = directory / "doctor.py"
+    names = [f"cuda.bindings.{name}" for name in ("nvrtc", "nvfatbin", "nvjitlink")]
+    script.write_text(
+        f"import sys\nsys.modules.update(dict.fromkeys({names}))\nfrom cuda_ext.cli import main\nmain()\n"
+    )
+    status, output, errors = run(
+        "doctor", "--json", door=(sys.executable, str(script)), PATH="/nowhere", **environ
+    )
+    assert errors == ""
+    assert status in (0, 1)
+    return [finding for section in json.loads(output)["sections"] for finding in section["findings"]]
+
+
+def test_without_a_compiler_it_is_said_what_brings_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    found = no_compiler(tmp_path)
+    assert [of(found, name)[0]["level"] for name in ("compiler", "nvcc")] == ["note", "note"]
+    assert of(found, "compiler")[0]["command"].startswith('pip install "cuda-ext[cu1')
+    assert "CUDA_PATH: not set" in of(found, "nvcc")[0]["details"][0]
+    # Where a project is to be built, it is a problem.
+    (tmp_path / "pyproject.toml").write_text('[tool.cuda_ext.modules."p.kernels"]\n')
+    found = no_compiler(tmp_path)
+    assert [of(found, name)[0]["level"] for name in ("compiler", "p.kernels")] == ["problem", "problem"]
+
+
+@unix
+def test_an_nvcc_that_does_not_work_is_passed_over_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text("#!/bin/sh\nexit 3\n")
+    nvcc.chmod(0o755)
+    library = tmp_path / "toolkit" / "lib64" / "libnvrtc.so.11"
+    library.parent.mkdir()
+    library.touch()
+    monkeypatch.chdir(tmp_path)
+    table = (
+        '[tool.cuda_ext]\ncompiler = "nvcc"\nnvcc = "toolkit/bin/nvcc"\n[tool.cuda_ext.modules."p.kernels"]\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(table)
+    found = findings(CUDA_PATH=tmp_path / "toolkit", CUDA_HOME=tmp_path / "none", status=1)
+    details = of(found, "nvcc")[0]["details"]
+    assert any(f"(CUDA_PATH): {nvcc} does not tell its version" in detail for detail in details)
+    (passed_over,) = of(found, "NVRTC")[0]["facts"]["passed_over"]
+    assert passed_over.startswith(f"passed over: {library} (CUDA_PATH): it is of CUDA 11, and cuda-bindings")
+    assert of(found, "CUDA_HOME")[0]["level"] == "warning"
+    # A build of the project takes no other.
+    (project,) = of(found, "p.kernels")
+    assert project["level"] == "problem"
+    assert project["text"].startswith("no nvcc can be used:\n")
+    assert "correct the key nvcc" in project["text"]
+
+
+@pytest.mark.parametrize(
+    ("table", "level", "text"),
+    [
+        ('[tool.cuda_ext.modules."p.kernels"]\n', "ok", "a build takes NVRTC "),
+        ('[tool.cuda_ext]\ncompilr = "nvcc"\n', "problem", "tool.cuda_ext.compilr: "),
+        ("[tool\n", "problem", "pyproject.toml:1: "),
+    ],
+    ids=["right", "wrong", "broken"],
+)
+def test_the_project_here_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, level: str, text: str
+) -> None:
+    from cuda_ext.cli.doctor import project
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(f"{table}# cuda_ext\n")
+    assert project.is_here()
+    (finding,) = project.findings()
+    assert finding.level == level
+    assert finding.text.startswith(text)
+    assert level == "ok" or says_what_to_do(dataclasses.asdict(finding))
+
+
+# The cache and the environment.
+
+
+def test_the_cache_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda_ext.cli.doctor import cache
+
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+    found, disk = cache.findings()
+    assert (found.level, found.details[1]) == ("ok", "made when it is first used")
+    assert disk.facts["free"] == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.5)
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "0")
+    (found,) = cache.findings()
+    assert found.level == "note"
+    assert found.text.endswith("; unset it to have one")
+    monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "much")
+    (found,) = cache.findings()
+    assert found.level == "problem"
+    assert found.text.startswith("CUDA_EXT_CACHE_SIZE: 'much' is not a size; write")
+
+
+@unix
+def test_a_cache_that_others_may_write_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda_ext.cli.doctor import cache
+
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects").chmod(0o777)
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path))
+    found, _ = cache.findings()
+    assert found.level == "warning"
+    assert "other users may write there (mode 777)" in found.text
+    assert "set CUDA_EXT_CACHE to a directory that only you can write" in found.text
+
+
+def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from cuda_ext.cli.doctor import environment
+
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+    for name, value, level in (
+        ("CUDA_EXT_CACHE", "s3://user:secret@bucket", "ok"),
+        ("CUDA_EXT_JIT", "0", "note"),
+        ("CUDA_EXT_DEBUG", "1", "note"),
+        ("MAX_JOBS", "0", "problem"),
+        ("CUDA_PATH", str(tmp_path / "none"), "warning"),
+        ("CUDA_EXT_DEBUGGING", "1", "warning"),
+        ("CUDA_EXT_XYZ", "a secret", "warning"),
+    ):
+        monkeypatch.setenv(name, value)
+        (found,) = [finding for finding in environment.findings() if finding.subject == name]
+        assert found.level == level, found
+        assert level == "ok" or says_what_to_do(dataclasses.asdict(found))
+        assert "secret" not in found.text
+
+
+def test_a_user_without_a_terminal_reads_the_same() -> None:
+    command = [*MODULE, "doctor", "nobody.has.this"]
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert " problem nobody.has.this: there is no such module of kernels\n         > " in done.stdout

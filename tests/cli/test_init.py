@@ -1,0 +1,242 @@
+"""``cuda-ext init``: what it writes can be installed and tested at once, and it destroys nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.cli.failure import Failure
+from cuda_ext.cli.init.name import ProjectName
+from cuda_ext.cli.init.writing import write_files
+from tests.fixtures import command_line
+from tests.fixtures.environments import CHECKOUT, Environment, run, uv
+
+NAMES = ("setuptools", "scikit-build-core", "hatchling")
+# One that is installed as the workflow says is not among them.
+BACKENDS = (
+    "setuptools",
+    pytest.param(
+        "scikit-build-core",
+        marks=[
+            pytest.mark.host_compiler,
+            pytest.mark.skipif(shutil.which("g++") is None, reason="takes g++"),
+        ],
+    ),
+)
+# Less is compiled, and faster.
+QUICKLY = {
+    "CUDAARCHS": "90-real",
+    "SKBUILD_CMAKE_BUILD_TYPE": "None",
+    "CMAKE_ARGS": "-DCMAKE_UNITY_BUILD=ON",
+    "CFLAGS": "-O0",
+}
+FILES = (
+    ".github/workflows/test.yml",
+    ".gitignore",
+    "README.md",
+    "device/axpy.cu",
+    "pyproject.toml",
+    "src/my_project/__init__.py",
+    "src/my_project/py.typed",
+    "tests/test_axpy.py",
+)
+
+
+def init(directory: Path | str, *options: str) -> Path:
+    """A new project in `directory`."""
+    status, _, errors = command_line.run("init", directory, *options)
+    assert (status, errors) == (0, "")
+    return Path(directory)
+
+
+def found_in(directory: Path) -> list[str]:
+    return sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
+
+
+# What is written
+
+
+def test_it_says_what_it_wrote_and_what_comes_next(tmp_path: Path) -> None:
+    project = tmp_path / "My Project"
+    assert command_line.run("init", project) == (
+        0,
+        "Wrote the project my-project, which setuptools builds:\n"
+        + "".join(f"  {project / file}\n" for file in FILES)
+        + f"\nNext:\n  cd '{project}'\n  pip install \".[test]\"\n  pytest\n",
+        "",
+    )
+    assert found_in(project) == sorted(FILES)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_written_installs_and_passes_its_tests(
+    backend: str, cuda_ext_wheel: Path, tmp_path: Path
+) -> None:
+    project = init(tmp_path / "My Project", "--backend", backend)
+    environment = Environment.make(tmp_path / "environment", "pytest")
+    found = {**QUICKLY, "UV_FIND_LINKS": str(cuda_ext_wheel.parent)}
+    uv("pip", "install", "--python", environment.prefix, project, **found)
+    assert_passed(environment.run("-m", "pytest", cwd=project))
+    (about,) = environment.prefix.glob("**/my_project-0.1.0.dist-info/WHEEL")
+    assert "Tag: py3-none-any" in about.read_text(encoding="utf-8")
+    if backend == "setuptools":
+        assert_typed(project, environment)
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_the_workflow_passes(cuda_ext_wheel: Path, tmp_path: Path) -> None:
+    project = init(tmp_path / "my-project", "--backend", "hatchling")
+    environment = Environment.make(tmp_path / "environment", "pip")
+    variables = {
+        **QUICKLY,
+        "PATH": f"{environment.python.parent}:/usr/bin:/bin",
+        "UV_FIND_LINKS": str(cuda_ext_wheel.parent),
+        "PIP_FIND_LINKS": f"{cuda_ext_wheel.parent} {os.environ.get('PIP_FIND_LINKS', '')}",
+        "PIP_NO_COMPILE": "1",
+    }
+    workflow = (project / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    wheel, install, test = re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE)
+    # Where nothing is built uv does the same, in a fraction of the time.
+    into = f"'{sys.executable}' -m uv pip install --python '{environment.prefix}'"
+    install = install.replace("pip install", into, 1)
+    for command in (wheel, install):
+        run("bash", "-c", command, cwd=project, **variables)
+    printed = run("bash", "-c", test, cwd=project, **variables)
+    assert_passed(printed)
+    assert [wheel.name for wheel in (project / "dist").iterdir()] == ["my_project-0.1.0-py3-none-any.whl"]
+    run("git", "init", "--quiet", cwd=project)
+    seen = run("git", "status", "--porcelain", "--untracked-files=all", cwd=project)
+    assert sorted(line.removeprefix("?? ") for line in seen.splitlines()) == sorted(FILES)
+
+
+def assert_passed(printed: str) -> None:
+    """All tests did, but those that take a GPU where there is none."""
+    assert "10 passed" in printed or (
+        "4 passed, 6 skipped" in printed and "there is no GPU to launch the kernels on" in printed
+    )
+
+
+def assert_typed(project: Path, environment: Environment) -> None:
+    """Both the package, as it is installed, and its tests satisfy mypy --strict."""
+    how = (f"--config-file={CHECKOUT / 'pyproject.toml'}", "--python-executable", environment.python)
+    # What mypy knows of the standard library serves all tests.
+    where = {"MYPYPATH": str(project / "tests"), "MYPY_CACHE_DIR": str(CHECKOUT / ".test" / "mypy")}
+    what = ("-p", "my_project", "-m", "test_axpy")
+    run(sys.executable, "-m", "mypy", *how, *what, cwd=project.parent, **where)
+
+
+def test_other_tools_accept_it(tmp_path: Path) -> None:
+    projects = [init(tmp_path / backend, "--backend", backend, "--name", "my-project") for backend in NAMES]
+    ruff = (sys.executable, "-m", "ruff")
+    run(*ruff, "check", "--isolated", "--extend-select", "B,D3,I,N,PT,RUF,UP", cwd=projects[0])
+    run(*ruff, "format", "--isolated", "--check", cwd=projects[0])
+    validate = Path(sys.executable).with_name("validate-pyproject")
+    run(validate, *(project / "pyproject.toml" for project in projects))
+
+
+# Where something is
+
+
+def test_a_directory_may_hold_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-project/src/other").mkdir(parents=True)
+    (tmp_path / "my-project/LICENSE").write_text("precious")
+    monkeypatch.chdir(tmp_path / "my-project")
+    status, output, _ = command_line.run("init")
+    assert status == 0
+    assert "  cd " not in output
+    assert found_in(Path.cwd()) == sorted([*FILES, "LICENSE"])
+
+
+def test_no_file_is_overwritten(tmp_path: Path) -> None:
+    for name in ("README.md", "src/my_project/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("precious")
+    before = found_in(tmp_path)
+    assert command_line.run("init", tmp_path, "--name", "my_project") == (
+        1,
+        "",
+        f"{tmp_path}: nothing was written, since these are there; move them, or name another directory:\n"
+        f"  {tmp_path / 'README.md'}\n"
+        f"  {tmp_path / 'src/my_project/__init__.py'}\n",
+    )
+    assert found_in(tmp_path) == before
+
+
+def test_what_is_no_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "my-project").write_text("precious")
+    status, output, errors = command_line.run("init", tmp_path / "my-project")
+    assert (status, output) == (1, "")
+    assert errors == f"{tmp_path / 'my-project'}: is a file; name a directory\n"
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "src").write_text("precious")
+    with pytest.raises(Failure, match=r"src.*; nothing was written"):
+        write_files(tmp_path, {"README.md": "", "device/axpy.cu": "", "src/my_project/__init__.py": ""})
+    assert [path.name for path in tmp_path.iterdir()] == ["src"]
+
+
+def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+    (tmp_path / "device").symlink_to("gone")
+    told = "is a link to gone, which is not there; make that, or remove the link; nothing was written"
+    with pytest.raises(Failure, match=f"device: {told}"):
+        write_files(tmp_path, {"README.md": "", "device/axpy.cu": ""})
+    assert [path.name for path in tmp_path.iterdir()] == ["device"]
+
+
+def test_a_directory_is_no_option_of_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, output, _ = command_line.run("init", "--", "-foo")
+    assert status == 0
+    assert f"  cd .{os.sep}-foo\n" in output
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("text", "distribution", "package"),
+    [
+        ("my-project", "my-project", "my_project"),
+        ("My_Project", "my-project", "my_project"),
+        ("two  words", "two-words", "two_words"),
+        ("-a.b_", "a-b", "a_b"),
+        ("fft3d", "fft3d", "fft3d"),
+    ],
+)
+def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str, package: str) -> None:
+    name = ProjectName.made_from(text)
+    assert (name.distribution, name.package) == (distribution, package)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("--", "it has no letter"),
+        ("späße", "'ä' is none of the letters a to z, digits, '-', '_' and '.'"),
+        ("a+b", "'+' is none of the letters a to z, digits, '-', '_' and '.'"),
+        ("3d", "it begins with a digit"),
+        ("class", "'class' is a keyword of Python"),
+        ("Test", "'test' is a module of the standard library"),
+        ("cuda-ext", "'cuda_ext' is a package that the project uses"),
+        ("setuptools", "'setuptools' is a package that the project uses"),
+        ("hatchling", "'hatchling' is a package that the project uses"),
+    ],
+)
+def test_a_name_that_will_not_do_is_told(text: str, why: str, tmp_path: Path) -> None:
+    told = f"{text!r} makes no name for a package: {why}; give another one with --name\n"
+    assert command_line.run("init", tmp_path / text) == (1, "", told)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_backend_is_told(tmp_path: Path) -> None:
+    status, _, errors = command_line.run("init", tmp_path, "--backend", "meson")
+    assert status == 2
+    assert "'meson' is not one of 'setuptools', 'scikit-build-core', 'hatchling'" in errors

@@ -1,0 +1,155 @@
+"""``cuda-ext prepare`` compiles what would be compiled on demand: with the real compiler, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.toolchain import native_gpus
+from tests.fixtures.command_line import run
+from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.projects import build, write_project
+
+AXPY = """
+template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {
+  if (threadIdx.x < n) y[threadIdx.x] += a * x[threadIdx.x];
+}
+extern "C" __global__ void fill(float* x, float value) { x[threadIdx.x] = value; }
+"""
+PROJECT = """
+[tool.cuda_ext]
+architectures = ["sm_80"]
+[tool.cuda_ext.modules."p.kernels"]
+"""
+
+Prepare = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the package ``p``, whose kernels were built for one architecture."""
+    root, site = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("site")
+    (site / "p").mkdir()
+    (site / "p" / "__init__.py").touch()
+    (site / "p" / "broken.py").write_text("1 / 0\n")
+    (site / "p" / "incomplete.py").write_text("import nobody_has_this\n")
+    for package in build(write_project(root, PROJECT, {"device/axpy.cu": AXPY})).values():
+        package.write(site / "p" / "kernels")
+    return site
+
+
+@pytest.fixture
+def prepare(site: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
+    """Runs ``cuda-ext prepare``; all of a test's runs have one cache, in which nothing is known at first."""
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    return lambda *arguments, **environ: run("prepare", *arguments, **environ)
+
+
+def test_what_was_compiled_is_known_to_the_next(prepare: Prepare) -> None:
+    arguments = ["p.kernels", "axpy<float>", "axpy< double >", "--arch", "sm_90", "--arch", "sm_80"]
+    demands = [f"axpy<{type_}> for {arch}" for arch in ("sm_90", "sm_80") for type_ in ("float", "double")]
+    status, output, errors = prepare(*arguments)
+    assert (status, errors) == (0, "")
+    *lines, last = output.splitlines()
+    assert sorted(lines) == sorted(f"compiled {demand}" for demand in demands)
+    assert last.startswith("p.kernels: 4 compiled, 0 known, in ")
+    *lines, last = prepare(*arguments)[1].splitlines()
+    assert sorted(lines) == sorted(f"known    {demand}" for demand in demands)
+    assert last.startswith("p.kernels: 0 compiled, 4 known, in ")
+
+
+def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
+    _, output, errors = prepare("p.kernels", "axpy<float>", "axpy<int>", "--arch=sm_90", "--json")
+    assert errors == ""
+    told = json.loads(output)
+    assert (told["module"], told["known"]) == ("p.kernels", [])
+    assert sorted(told["compiled"]) == ["axpy<float> for sm_90", "axpy<int> for sm_90"]
+    assert told["seconds"] > 0
+    _, output, _ = run("cache", "info", "--json")
+    on_demand = json.loads(output)["on_demand"]
+    assert on_demand["references"] == 2
+    (record,) = on_demand["records"]
+    assert record["architecture"] == "sm_90"
+    assert {"axpy<float>", "axpy<int>"} <= set(record["kernels"])
+    _, output, _ = run("cache", "verify")
+    assert output.endswith(": 0 damaged\n")
+    run("cache", "clear")
+    _, output, _ = prepare("p.kernels", "axpy<int>", "--arch=sm_90", "--json")
+    assert json.loads(output)["compiled"] == ["axpy<int> for sm_90"]
+
+
+def test_without_expressions_it_is_what_the_gpus_lack(prepare: Prepare) -> None:
+    assert prepare("p.kernels", "--arch", "sm_90")[1].startswith("compiled device/axpy.cu for sm_90\n")
+    assert prepare("p.kernels", "--arch", "sm_80") == (
+        0,
+        "p.kernels: nothing to compile: there is an image for each of these GPUs\n",
+        "",
+    )
+
+
+def refused(result: tuple[int, str, str]) -> str:
+    """The message; it is all that was said."""
+    status, output, errors = result
+    assert (status, output) == (1, "")
+    return errors.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["p"], "p: it is no module of kernels; name p.kernels"),
+        (["json"], "json: it is no module of kernels; name one that a build has generated"),
+        (["p.kernel"], "p.kernel: there is no module 'p.kernel'; install the package that holds it, or"),
+        (["nobody.kernels"], "nobody.kernels: there is no module 'nobody'; install the package"),
+        (["p.broken"], "p.broken: it cannot be imported: ZeroDivisionError: division by zero; correct that"),
+        (["p.incomplete"], "p.incomplete: it cannot be imported: ModuleNotFoundError: No module named 'nob"),
+        (["p.kernels", "gemm<int>", "--arch=sm_90"], "p.kernels has no kernel 'gemm<int>'"),
+        (["p.kernels", "axpy<nope>", "--arch=sm_90"], "instantiation 'axpy<nope>' does not exist: "),
+        (["p.kernels", "--arch=90"], "architectures: '90' stands for no GPU; spell them as sm_90"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_one_message(prepare: Prepare, arguments: list[str], message: str) -> None:
+    assert refused(prepare(*arguments)).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["p/kernels", "p.kernels.py/", ".kernels", "p..kernels"])
+def test_what_is_no_import_name_is_wrong_usage(prepare: Prepare, name: str) -> None:
+    status, output, errors = prepare(name)
+    assert (status, output) == (2, "")
+    assert errors.endswith(f"{name!r} is no import name; write it as in example_project.kernels\n")
+
+
+@pytest.mark.skipif(bool(native_gpus.capabilities()), reason="there is a GPU")
+def test_without_a_gpu_architectures_must_be_named(prepare: Prepare) -> None:
+    assert refused(prepare("p.kernels")).startswith("architectures: there is no GPU here; name those")
+
+
+def test_what_cannot_be_kept_is_not_compiled(prepare: Prepare, tmp_path: Path) -> None:
+    arguments = ("p.kernels", "--arch=sm_90")
+    assert refused(prepare(*arguments, CUDA_EXT_CACHE_SIZE="0")).startswith(
+        "nothing can be kept: the cache is turned off by CUDA_EXT_CACHE_SIZE=0"
+    )
+    (tmp_path / "file").write_text("mine")
+    assert "a file is where a directory should be; move it" in refused(
+        prepare(*arguments, CUDA_EXT_CACHE=tmp_path / "file")
+    )
+
+
+def test_where_compiling_is_turned_off_it_is_told(prepare: Prepare) -> None:
+    assert "CUDA_EXT_JIT=0" in refused(prepare("p.kernels", "--arch=sm_90", CUDA_EXT_JIT="0"))
+
+
+@needs_mount
+def test_a_full_disk_is_told(prepare: Prepare, empty_cache: Path, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=1m", "none") as disk:
+        for headers in empty_cache.glob("nvrtc-headers-*"):
+            (disk / headers.name).symlink_to(headers)
+        subprocess.run(["dd", "if=/dev/zero", f"of={disk / 'full'}"], capture_output=True)
+        message = refused(prepare("p.kernels", "--arch=sm_90", CUDA_EXT_CACHE=disk))
+    assert message.startswith(f"{disk}")
+    assert "No space left on device" in message

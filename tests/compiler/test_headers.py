@@ -1,0 +1,310 @@
+"""Headers: those of the project travel with the unit under one name, everything else is left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.compiler.headers import Headers
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.manifest import Options
+from tests.fixtures.device_code import ptx
+
+KERNEL = "\n__global__ void kernel(int* p) { *p = VALUE; }\n"
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return Path(os.path.realpath(tmp_path))
+
+
+@pytest.fixture
+def write(root: Path) -> Write:
+    def write(**files: str | bytes) -> None:
+        """Keywords are file names: two underscores are slashes, one is a point."""
+        for key, content in files.items():
+            path = root / key.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return write
+
+
+def gathered(root: Path, *include_dirs: str, pre_include: Sequence[str] = ()) -> TranslationUnit:
+    headers = Headers(root, [root / name for name in include_dirs])
+    text, found = headers.gather("device/a.cu", pre_include)
+    options = Options(pre_include=tuple(map(headers.resolve, pre_include)))
+    return TranslationUnit("device/a.cu", text, headers=found, options=options)
+
+
+def value(unit: TranslationUnit) -> int:
+    """What the kernel stores."""
+    match = re.search(r"mov\.[ub]32\s+%r\d+, (\d+);", ptx(unit))
+    assert match
+    return int(match[1])
+
+
+def test_a_header_beside_the_source_is_found(root, write):
+    write(device__a_cu='#include "h.cuh"' + KERNEL, device__h_cuh="enum { VALUE = 7 };")
+    unit = gathered(root)
+    assert list(unit.headers) == ["device/h.cuh"]
+    assert value(unit) == 7
+
+
+def test_directives_are_rewritten_to_the_path_within_the_project(root, write):
+    write(device__a_cu='#include "h.cuh"\nint x;', device__h_cuh="")
+    assert gathered(root).source == b'#include "device/h.cuh"\nint x;'
+
+
+def test_a_quoted_name_is_looked_up_beside_the_includer_first(root, write):
+    write(
+        device__a_cu='#include "sub/h.cuh"' + KERNEL,
+        device__v_cuh="enum { VALUE = 1 };",
+        device__sub__h_cuh='#include "v.cuh"',
+        device__sub__v_cuh="enum { VALUE = 2 };",
+    )
+    assert value(gathered(root, "device")) == 2
+
+
+def test_an_angled_name_is_looked_up_in_the_include_directories_only(root, write):
+    write(
+        device__a_cu="#include <v.cuh>" + KERNEL,
+        device__v_cuh="enum { VALUE = 1 };",
+        include__v_cuh="enum { VALUE = 2 };",
+    )
+    assert value(gathered(root, "include")) == 2
+
+
+def test_an_angled_name_beside_the_source_is_not_found(root, write):
+    write(device__a_cu="#include <v.cuh>" + KERNEL, device__v_cuh="enum { VALUE = 1 };")
+    unit = gathered(root)
+    assert unit.headers == {}
+    with pytest.raises(CompilationError, match=r"device/a\.cu\(1\): .*v\.cuh"):
+        ptx(unit)
+
+
+def test_the_first_include_directory_wins(root, write):
+    write(
+        device__a_cu="#include <v.cuh>" + KERNEL,
+        one__v_cuh="enum { VALUE = 1 };",
+        two__v_cuh="enum { VALUE = 2 };",
+    )
+    assert value(gathered(root, "two", "one")) == 2
+
+
+def test_headers_of_one_name_do_not_meet(root, write):
+    write(
+        device__a_cu='#include "one/v.cuh"\n#include "two/v.cuh"\nenum { VALUE = ONE + TWO };' + KERNEL,
+        device__one__v_cuh="#pragma once\nenum { ONE = 1 };",
+        device__two__v_cuh="#pragma once\nenum { TWO = 2 };",
+    )
+    assert value(gathered(root)) == 3
+
+
+def test_parent_directories_are_followed(root, write):
+    write(
+        device__a_cu='#include "sub/../../common/h.cuh"' + KERNEL,
+        device__sub__x_cuh="",
+        common__h_cuh='#include "../device/v.cuh"',
+        device__v_cuh="enum { VALUE = 4 };",
+    )
+    unit = gathered(root)
+    assert list(unit.headers) == ["common/h.cuh", "device/v.cuh"]
+    assert value(unit) == 4
+
+
+def test_cycles_end(root, write):
+    write(
+        device__a_cu='#include "h.cuh"' + KERNEL,
+        device__h_cuh='#pragma once\n#include "g.cuh"\nenum { VALUE = 5 };',
+        device__g_cuh='#pragma once\n#include "h.cuh"\n#include "g.cuh"',
+    )
+    assert value(gathered(root)) == 5
+
+
+def test_a_link_is_followed_to_the_file_that_it_names(root, write):
+    write(device__a_cu='#include "link.cuh"', common__h_cuh="")
+    (root / "device/link.cuh").symlink_to("../common/h.cuh")
+    assert list(gathered(root).headers) == ["common/h.cuh"]
+
+
+def test_what_lies_outside_the_project_does_not_travel(root, write):
+    write(device__a_cu='#include "../../outside.cuh"\n#include "link.cuh"')
+    (root.parent / "outside.cuh").touch()
+    (root / "device/link.cuh").symlink_to(root.parent / "outside.cuh")
+    assert gathered(root).headers == {}
+
+
+def test_headers_of_the_tool_chain_stay_as_they_are(root, write):
+    write(device__a_cu="#include <cuda/std/cstdint>\n#include <cuda_fp16.h>\nenum { VALUE = 6 };" + KERNEL)
+    unit = gathered(root)
+    assert unit.headers == {}
+    assert value(unit) == 6
+
+
+def test_a_branch_that_is_not_taken_may_name_what_does_not_exist(root, write):
+    write(device__a_cu='#ifdef NEVER\n#include "nowhere.h"\n#endif\nenum { VALUE = 8 };' + KERNEL)
+    assert value(gathered(root)) == 8
+
+
+def test_headers_of_every_branch_travel(root, write):
+    write(device__a_cu='#ifdef NEVER\n#include "h.cuh"\n#endif', device__h_cuh="")
+    assert list(gathered(root).headers) == ["device/h.cuh"]
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        '#include "h.cuh"',
+        '  #  include\t"h.cuh" // why',
+        '#include"h.cuh"',
+        '#include /* why */ "h.cuh"',
+        '/* why */ #include "h.cuh"',
+        '/* a\n   b */ #include "h.cuh"',
+        '#include \\\n "h.cuh"',
+        '#\\\r\ninclude "h.cuh"\r',
+        'const char quote = \'"\'; // "\n#include "h.cuh"',
+        'constexpr int n = 1\'000;\n#include "h.cuh"',
+        '#if __has_include("h.cuh")\n#include "h.cuh"\n#endif',
+        '#if __has_include ( "h.cuh" )\n#include "h.cuh"\n#endif',
+    ],
+)
+def test_a_directive_is_found_however_it_is_written(root, write, directive):
+    write(device__a_cu=directive + KERNEL, device__h_cuh="enum { VALUE = 3 };")
+    unit = gathered(root)
+    assert list(unit.headers) == ["device/h.cuh"]
+    assert value(unit) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '// #include "h.cuh"\n',
+        '// continued \\\n#include "h.cuh"\n',
+        '/*\n#include "h.cuh"\n*/',
+        '__device__ const char* text = R"(\n#include "h.cuh"\n)";',
+        '__device__ const char* text = R"x(\n)"\n#include "h.cuh"\n)x";',
+        '__device__ const char* text = "\\\n#include <h.cuh>";',
+        '#define NAME "h.cuh"\n',
+        '__device__ int x; /* */ /* \n*/ __device__ int include; // #include "h.cuh"\n',
+    ],
+)
+def test_text_that_looks_like_a_directive_is_none(root, write, text):
+    write(device__a_cu=text + "\nenum { VALUE = 9 };" + KERNEL, device__h_cuh='#error "not me"')
+    unit = gathered(root, "device")
+    assert unit.headers == {}
+    assert unit.source == (root / "device/a.cu").read_bytes()
+    assert value(unit) == 9
+
+
+def test_has_include_tells_what_is_not_there(root, write):
+    write(device__a_cu='#if !__has_include("nowhere.h")\nenum { VALUE = 2 };\n#endif' + KERNEL)
+    assert value(gathered(root)) == 2
+
+
+def test_a_name_behind_a_macro_is_not_followed(root, write):
+    write(device__a_cu='#define NAME "h.cuh"\n#include NAME\n' + KERNEL, device__h_cuh="enum { VALUE = 1 };")
+    with pytest.raises(CompilationError, match=r"device/a\.cu\(2\): .* name is a macro .*\"h\.cuh\""):
+        ptx(gathered(root))
+
+
+def test_lines_keep_their_numbers(root, write):
+    write(
+        device__a_cu='/* a\n b */ #include \\\n "h.cuh"\nint oops\n' + KERNEL,
+        device__h_cuh="\n\nenum { VALUE = 1 };",
+    )
+    with pytest.raises(CompilationError, match=r"device/a\.cu\((4|6)\): error"):
+        ptx(gathered(root))
+
+
+def test_line_ends_of_windows_are_read(root, write):
+    write(
+        device__a_cu='#include "h.cuh"\r\n#define VALUE \\\r\n  ONE\r\n' + KERNEL,
+        device__h_cuh="enum { ONE = 1 };\r\n",
+    )
+    assert value(gathered(root)) == 1
+
+
+def test_a_byte_order_mark_is_dropped(root, write):
+    write(
+        device__a_cu=b'\xef\xbb\xbf#include "h.cuh"' + KERNEL.encode(),
+        device__h_cuh=b"\xef\xbb\xbfenum { VALUE = 1 };",
+    )
+    assert value(gathered(root)) == 1
+
+
+def test_bytes_that_are_not_utf_8_pass_through(root, write):
+    write(
+        device__a_cu=b'// caf\xe9 \xe8\n#include "h.cuh"' + KERNEL.encode(),
+        device__h_cuh=b"// \x80\nenum { VALUE = 1 };",
+    )
+    unit = gathered(root)
+    assert b"\xe9 \xe8" in unit.source
+    assert value(unit) == 1
+
+
+@pytest.mark.parametrize("content", ["// UTF-16".encode("utf-16-le"), b"// \0", b"// \xff"])
+def test_what_compilers_take_for_the_end_of_a_file_is_refused(root, write, content):
+    write(device__a_cu='#include "h.cuh"', device__h_cuh=content)
+    with pytest.raises(BuildError, match=r"^device/h\.cuh: is not UTF-8 text, as it holds a byte 0x"):
+        gathered(root)
+
+
+def test_names_may_hold_spaces_and_foreign_letters(root, write):
+    (root / "device").mkdir()
+    (root / "device/späße und mehr.cuh").write_text("enum { VALUE = 1 };")
+    write(device__a_cu='#include "späße und mehr.cuh"' + KERNEL)
+    assert value(gathered(root)) == 1
+
+
+def test_a_pre_include_is_found_like_an_include(root, write):
+    write(
+        device__a_cu=KERNEL,
+        include__first_cuh='#include "second.cuh"',
+        include__second_cuh="enum { VALUE = 1 };",
+    )
+    unit = gathered(root, "include", pre_include=["first.cuh"])
+    assert list(unit.headers) == ["include/first.cuh", "include/second.cuh"]
+    assert value(unit) == 1
+
+
+def test_a_file_that_cannot_be_read_is_named(root):
+    (root / "device/a.cu").mkdir(parents=True)
+    with pytest.raises(BuildError, match=r"^device/a\.cu: cannot be read: "):
+        gathered(root)
+
+
+def test_the_same_project_elsewhere_is_the_same_unit(root, write):
+    def write_and_gather(name: str) -> TranslationUnit:
+        files = {"device/a.cu": '#include <h.cuh>\n#include "i.cuh"', "device/i.cuh": "", "include/h.cuh": ""}
+        for path, content in files.items():
+            (root / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / name / path).write_text(content)
+        return gathered(root / name, "include")
+
+    here, there = write_and_gather("here"), write_and_gather("there")
+    assert dataclasses.asdict(here) == dataclasses.asdict(there)
+    assert here.sha256 == there.sha256
+
+
+def test_file_is_the_path_within_the_project(root, write):
+    write(
+        device__a_cu='#include "sub/h.cuh"\n__global__ void kernel(const char** p) { *p = file(); }',
+        device__sub__h_cuh="__device__ const char* file() { return __FILE__; }",
+    )
+    spelled = ", ".join(map(str, b"device/sub/h.cuh"))
+    assert f"{{{spelled}}}" in ptx(gathered(root))
+
+
+def test_nothing_is_read_from_where_the_process_runs(root, write, monkeypatch):
+    write(device__a_cu='#include "h.cuh"' + KERNEL, elsewhere__device__h_cuh="enum { VALUE = 1 };")
+    monkeypatch.chdir(root / "elsewhere")
+    with pytest.raises(CompilationError, match=r"h\.cuh"):
+        ptx(gathered(root))

@@ -1,0 +1,629 @@
+"""Modules: what was asked for comes out, named as it can be asked for again, or the build says why not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_ext import manifest as manifest_file
+from cuda_ext.compiler.jobs import run_here
+from cuda_ext.compiler.library import compile_unit
+from cuda_ext.compiler.module_plan import CompiledModule
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.manifest import Image
+from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.device_code import KERNEL, image, kernels, module, nvrtc, unit
+from tests.toolchain.test_nvrtc import UNSTABLE
+
+ROOT = Path(__file__).parents[2]
+AXPY = "template <class T> __global__ void axpy(int n, T a, const T* x, T* y) { y[n] = a * x[n]; }"
+
+
+def names(compiled: CompiledModule) -> list[str]:
+    return [kernel.expression for kernel in compiled.manifest.kernels]
+
+
+def symbols(compiled: CompiledModule) -> list[str]:
+    return [symbol.name for symbol in compiled.manifest.symbols]
+
+
+def images(compiled: CompiledModule) -> dict[str, Image]:
+    return {i.architecture: i for u in compiled.manifest.units for i in u.images}
+
+
+def ready_made(source: str, kind: str, architecture: str, **options) -> TranslationUnit:
+    """A unit that arrives compiled, ``device/made.<kind>``."""
+    return unit(image(unit(source, **options), architecture).data, name=f"device/made.{kind}")
+
+
+# ------------------------------------------------------------------------------------------------ images
+
+
+def test_every_architecture_asked_for_is_in_the_fatbin():
+    asked = ("sm_80", "sm_90", "sm_90a", "sm_120", "compute_120", "lto_90")
+    compiled = module(KERNEL, architectures=asked)
+    assert tuple(images(compiled)) == asked
+    assert tuple(e.architecture for e in read_fatbin(compiled.files["unit.fatbin"])) == asked
+
+
+def test_every_unit_has_a_fatbin_of_its_own():
+    compiled = module(unit(KERNEL, name="device/a.cu"), unit("__global__ void k() {}", name="other/b.cu"))
+    assert {name for name in compiled.files if name.endswith(".fatbin")} == {"a.fatbin", "b.fatbin"}
+    assert [u.title for u in compiled.manifest.units] == ["device/a.cu", "other/b.cu"]
+
+
+def test_images_are_told_with_size_and_digest():
+    compiled = module(KERNEL)
+    (found,) = images(compiled).values()
+    file = compiled.files[found.file]
+    assert (found.size, found.sha256) == (len(image(KERNEL).data), hashlib.sha256(file).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("emit", "architectures", "files"),
+    [
+        ("fatbin", ["sm_80", "compute_90"], {"unit.fatbin"}),
+        ("cubin", ["sm_80", "sm_90a"], {"unit.sm_80.cubin", "unit.sm_90a.cubin"}),
+        ("ptx", ["compute_80", "compute_90"], {"unit.compute_80.ptx", "unit.compute_90.ptx"}),
+        ("ltoir", ["lto_80"], {"unit.lto_80.ltoir"}),
+    ],
+)
+def test_compilation_goes_as_far_as_asked(emit, architectures, files):
+    compiled = module(unit(AXPY, "axpy<float>"), architectures=architectures, emit=emit, embed=False)
+    assert set(compiled.files) == files
+    assert {i.file for i in images(compiled).values()} == files
+    assert names(compiled) == ["axpy<float>"]
+    assert [p.name for p in compiled.manifest.kernels[0].parameters] == ["n", "a", "x", "y"]
+
+
+def test_lto_ir_alone_tells_its_symbols_too():
+    compiled = module("__constant__ float w[3];\n" + KERNEL, architectures=["lto_90"], emit="ltoir")
+    assert symbols(compiled) == ["w"]
+
+
+def test_sources_and_headers_travel_with_the_module():
+    source = unit('#include "device/h.cuh"\n' + KERNEL, headers={"device/h.cuh": "struct S {};"})
+    compiled = module(source)
+    assert compiled.files["sources/device/unit.cu"] == source.source
+    assert compiled.files["sources/device/h.cuh"] == b"struct S {};"
+    assert compiled.manifest.embedded == {
+        name: hashlib.sha256(compiled.files[f"sources/{name}"]).hexdigest()
+        for name in ("device/h.cuh", "device/unit.cu")
+    }
+
+
+def test_sources_stay_at_home_where_told_so():
+    compiled = module(KERNEL, embed=False)
+    assert compiled.manifest.embedded is None
+    assert not [name for name in compiled.files if name.startswith("sources/")]
+
+
+def test_the_manifest_survives_being_written():
+    compiled = module(unit(AXPY, "axpy<float>"), architectures=["sm_80", "compute_90"])
+    assert manifest_file.loads(manifest_file.dumps(compiled.manifest), "manifest.json") == compiled.manifest
+
+
+def test_the_same_plan_gives_the_same_module_in_any_process_and_directory(tmp_path):
+    script = (
+        "import pickle, sys\n"
+        "from tests.fixtures.device_code import module\n"
+        "from tests.toolchain.test_nvrtc import UNSTABLE\n"
+        "sys.stdout.buffer.write(pickle.dumps(module(UNSTABLE)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert pickle.loads(run.stdout) == module(UNSTABLE)
+
+
+# ------------------------------------------------------------------------------------------------- names
+
+
+def test_listed_kernels_have_the_names_that_the_author_gave():
+    source = "using real = float;\n" + AXPY
+    assert names(module(unit(source, "axpy< real >", "axpy<double>"))) == ["axpy<double>", "axpy<real>"]
+
+
+def test_one_kernel_may_have_several_names():
+    found = kernels(module(unit("using real = float;\n" + AXPY, "axpy<real>", "axpy<float>")))
+    assert set(found) == {"axpy<float>", "axpy<real>"}
+    assert len({kernel.lowered for kernel in found.values()}) == 1
+
+
+def test_unlisted_kernels_have_the_names_that_the_compiler_gives():
+    source = AXPY + "template __global__ void axpy<double>(int, double, const double*, double*);\n" + KERNEL
+    assert names(module(unit(source, "axpy<float>"))) == ["axpy<double>", "axpy<float>", "kernel"]
+
+
+def test_overloads_are_told_apart_by_their_parameters():
+    source = (
+        "__global__ void k(int n) {} __global__ void k(const float* x, int n) {} __global__ void other() {}"
+    )
+    assert names(module(source)) == ["k(const float*, int)", "k(int)", "other"]
+
+
+def test_a_cast_chooses_an_overload():
+    source = "__global__ void k(int* p) {} __global__ void k(float* p) {}"
+    found = kernels(module(unit(source, "(void (*)(int*))k")))
+    assert found["(void(*)(int*))k"].lowered == "_Z1kPi"
+    assert found["k(float*)"].lowered == "_Z1kPf"
+
+
+def test_kernels_may_be_compiled_for_some_architectures_only():
+    source = """
+    __global__ void always(int* p) { *p = 1; }
+    #if __CUDA_ARCH__ >= 900
+    __constant__ float only_new[4];
+    __global__ void newer(int* p, float x) { *p = only_new[0]; }
+    #else
+    __global__ void older(int* p, double x) { *p = 2; }
+    #endif
+    """
+    compiled = module(source, architectures=["sm_80", "sm_90", "compute_100"])
+    found, built = kernels(compiled), images(compiled)
+    assert {name: [p.type for p in k.parameters] for name, k in found.items()} == {
+        "always": ["int*"],
+        "newer": ["int*", "float"],
+        "older": ["int*", "double"],
+    }
+    assert built["sm_80"].names == {"newer": None, "only_new": None}
+    assert built["sm_90"].names == built["compute_100"].names == {"older": None}
+    assert compiled.manifest.lowered_name(compiled.manifest.symbols[0], built["sm_80"]) is None
+
+
+def test_a_variable_may_be_compiled_for_some_architectures_only():
+    source = "#if __CUDA_ARCH__ >= 900\n__constant__ float w[4];\n#endif\n" + KERNEL
+    assert symbols(module(source, architectures=["sm_80", "sm_90"])) == ["w"]
+
+
+@pytest.mark.parametrize(
+    "space", ["_V_300500_SM_", "CUB_300001_SM_", "CUB_200200_", "THRUST_200200_"], ids=lambda s: s.strip("_")
+)
+@pytest.mark.parametrize("ours", [False, True])
+def test_one_survey_serves_all_images_although_cub_names_its_variables_by_architecture(tmp_path, space, ours):
+    header = (
+        f"#define JOIN_(a, b) a##b\n#define JOIN(a, b) JOIN_(a, b)\n"
+        f"namespace cub {{ inline namespace JOIN({space}, __CUDA_ARCH__) {{ __device__ int counter; }} }}\n"
+    )
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "cub.cuh").write_text(header)
+    source = "#include <cub.cuh>\n__global__ void k() { cub::counter = 1; }"
+    # What is the project's has a description for each image, whatever it is called.
+    own = {"name": "device/a.cu", "headers": {"cub.cuh": header}} if ours else {"raw": (f"-I{include}",)}
+    steps = compile_unit(unit(source, **own), [Architecture.parse(f"sm_{n}") for n in (80, 90, 120)])
+    surveys = []
+
+    class Counting(Nvrtc):
+        def survey(self, unit, architecture):
+            surveys.append(str(architecture))
+            return super().survey(unit, architecture)
+
+    library = run_here(steps, Counting())
+    assert surveys == (["sm_120", "sm_80", "sm_90"] if ours else ["sm_120"])
+    assert len(library.survey.symbols) == (3 if ours else 0)
+
+
+def test_one_survey_serves_although_newer_gpus_have_more_variables_of_the_tool_chain():
+    """Cooperative groups have clusters from sm_90 on."""
+    source = (
+        "#include <cooperative_groups.h>\n__global__ void k() { cooperative_groups::this_grid().sync(); }"
+    )
+    surveys = []
+
+    class Counting(Nvrtc):
+        def survey(self, unit, architecture):
+            surveys.append(str(architecture))
+            return super().survey(unit, architecture)
+
+    relocatable = unit(source, relocatable=True)
+    run_here(compile_unit(relocatable, [Architecture.parse(f"sm_{n}") for n in (80, 90)]), Counting())
+    assert surveys == ["sm_90"]
+
+
+def test_a_name_that_each_image_lowers_differently_is_one_kernel():
+    # What is in an anonymous namespace is named after the first name that others see.
+    source = """
+    #if __CUDA_ARCH__ >= 900
+    __global__ void newer() {}
+    #else
+    __global__ void older() {}
+    #endif
+    namespace { __global__ void hidden(int n) {} }
+    namespace n { static __device__ int counter; }
+    __global__ void uses() { n::counter = 1; }
+    """
+    compiled = module(source, architectures=["sm_80", "sm_90"])
+    assert names(compiled) == ["hidden", "newer", "older", "uses"]
+    assert symbols(compiled) == ["n::counter"]
+    for entity in (kernels(compiled)["hidden"], compiled.manifest.symbols[0]):
+        lowered = [compiled.manifest.lowered_name(entity, i) for i in images(compiled).values()]
+        assert None not in lowered
+        assert len(set(lowered)) == 2
+
+
+@pytest.mark.parametrize(
+    ("newer", "older", "message"),
+    [
+        ("__global__ void k(int n) {}", "__global__ void k(float x) {}", "kernel 'k' has other parameters"),
+        (
+            'extern "C" __global__ void k(int n) {}',
+            'extern "C" __global__ void k(double x) {}',
+            "kernel 'k' has other parameters",
+        ),
+        ("__device__ int v[4];", "__device__ int v[8];", "variable 'v' has another size"),
+    ],
+)
+@pytest.mark.parametrize("newest", ["sm_90", "compute_90"])
+def test_one_name_for_different_things_is_refused(newer, older, message, newest):
+    source = f"#if __CUDA_ARCH__ >= 900\n{newer}\n#else\n{older}\n#endif\n{KERNEL}"
+    with pytest.raises(
+        BuildError, match=rf"^device/unit\.cu: {message} for (sm_80|{newest}); give it another name"
+    ):
+        module(source, architectures=["sm_80", newest])
+
+
+def test_two_units_with_one_kernel_are_refused():
+    with pytest.raises(
+        BuildError, match=r"^kernel 'k' is defined twice, in device/a\.cu and in device/b\.cu;"
+    ):
+        module(
+            unit("__global__ void k() {}", name="device/a.cu"),
+            unit("static __global__ void k() {}", name="device/b.cu"),
+        )
+
+
+def test_a_template_may_be_instantiated_in_two_units():
+    one, two = unit(AXPY, "axpy<float>", name="device/a.cu"), unit(AXPY, "axpy<double>", name="device/b.cu")
+    assert names(module(one, two)) == ["axpy<float>", "axpy<double>"]
+
+
+def test_a_variable_may_be_asked_for_by_its_address():
+    source = unit("namespace n { template <class T> __device__ T v; }\n" + KERNEL, "&n::v<float>")
+    assert names(module(source)) == ["kernel"]
+
+
+# ------------------------------------------------------------------------------------------------ errors
+
+
+def test_a_unit_without_kernels_is_refused():
+    with pytest.raises(
+        CompilationError, match=r"^device/unit\.cu: defines no kernel; .* list them under instantiate"
+    ):
+        module("__device__ int f() { return 1; }")
+
+
+def test_all_failing_units_are_told_together():
+    with pytest.raises(CompilationError) as raised:
+        module(
+            unit("__global__ void k() { one; }", name="device/a.cu"),
+            unit(KERNEL, name="device/b.cu"),
+            unit("__global__ void k() { two; }", name="device/c.cu"),
+        )
+    message = str(raised.value)
+    assert 'device/a.cu(1): error: identifier "one"' in message
+    assert 'device/c.cu(1): error: identifier "two"' in message
+    assert "device/b.cu" not in message
+
+
+def test_an_error_names_the_architecture_that_it_is_for():
+    source = "#if __CUDA_ARCH__ >= 900\n#error too new\n#endif\n" + KERNEL
+    with pytest.raises(CompilationError, match=r"\(compiling device/unit\.cu for sm_90\)$"):
+        module(source, architectures=["sm_80", "sm_90"])
+
+
+def test_warnings_are_reported_once():
+    reports: list[str] = []
+    module("__global__ void k() { int unused; }", architectures=["sm_80", "sm_90"], reports=reports)
+    (warning,) = reports
+    assert "never referenced" in warning
+    assert "(1): warning" in warning
+
+
+def test_the_architectures_for_which_a_unit_fails_are_named_together():
+    with pytest.raises(CompilationError) as raised:
+        module("__global__ void k() { oops; }", architectures=["sm_80", "sm_90", "compute_90"])
+    assert str(raised.value).count("oops") == 2  # the message and the line
+    assert str(raised.value).endswith("(compiling device/unit.cu for sm_80, sm_90, compute_90)")
+
+
+# ----------------------------------------------------------------------------------- what arrives compiled
+
+
+def test_ptx_is_assembled_for_every_architecture_that_it_serves():
+    source = ready_made(KERNEL, "ptx", "compute_80")
+    compiled = module(source, architectures=["sm_80", "sm_90a", "compute_90"])
+    assert {a: i.kind for a, i in images(compiled).items()} == {
+        "sm_80": "cubin",
+        "sm_90a": "cubin",
+        "compute_90": "ptx",
+    }
+    assert names(compiled) == ["_Z6kernelPi"]
+
+
+@pytest.mark.parametrize(
+    ("target", "architecture"),
+    [
+        ("compute_90", "sm_80"),
+        ("compute_90", "compute_80"),
+        ("compute_90a", "sm_90"),
+        ("compute_100f", "sm_120"),
+    ],
+)
+def test_ptx_for_a_newer_target_is_refused(target, architecture):
+    source = ready_made(KERNEL, "ptx", target)
+    with pytest.raises(
+        CompilationError, match=rf"^device/made\.ptx: is PTX for sm_\w+, .* for {architecture}; "
+    ):
+        module(source, architectures=[architecture])
+
+
+def test_ptx_of_a_newer_version_is_refused_in_the_words_of_the_assembler():
+    source = b".version 99.9\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+    with pytest.raises(
+        CompilationError, match=r"^device/a\.ptx: assembling for sm_80: .*[Uu]nsupported .version 99\.9"
+    ):
+        module(unit(source, name="device/a.ptx"), architectures=["sm_80"])
+
+
+def test_a_mistake_in_ptx_is_told_with_its_line():
+    source = b".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry k() {\n  rett;\n}\n"
+    with pytest.raises(CompilationError, match=r"^device/a\.ptx: assembling for sm_80: .*line 5;.*'rett'"):
+        module(unit(source, name="device/a.ptx"), architectures=["sm_80"])
+
+
+def test_ptx_names_its_parameters():
+    source = (
+        b".version 6.0\n.target sm_50\n.visible .entry scale(.param .u64 .ptr x, .param .f32 by) { ret; }\n"
+    )
+    (kernel,) = module(unit(source, name="device/a.ptx")).manifest.kernels
+    assert kernel.signature == "scale(void* x, float by)"
+
+
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])
+@pytest.mark.parametrize("content", [b"", b"junk", b"\x7fELF" + bytes(99), b"\0" * 200])
+def test_junk_is_refused_by_name(kind, content):
+    with pytest.raises(BuildError, match=rf"^device/a\.{kind}: "):
+        module(unit(content, name=f"device/a.{kind}"))
+
+
+def test_ptx_does_not_become_lto_ir():
+    with pytest.raises(CompilationError, match=r"^device/made\.ptx: PTX cannot become LTO-IR for lto_90"):
+        module(ready_made(KERNEL, "ptx", "compute_80"), architectures=["lto_90"])
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_90a", "sm_100"])
+def test_a_cubin_is_taken_in_for_the_architecture_that_it_is_for(architecture):
+    source = ready_made("__constant__ float w[4];\n" + KERNEL, "cubin", architecture)
+    compiled = module(source, architectures=["sm_75", "compute_120"])
+    assert list(images(compiled)) == [architecture]
+    assert names(compiled) == ["_Z6kernelPi"]
+    assert symbols(compiled) == ["w"]
+    (entry,) = read_fatbin(compiled.files["made.fatbin"])
+    assert entry.payload().rstrip(b"\0") == source.source.rstrip(b"\0")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"no code", "it does not begin as one"), (b"\x7fELF\2\1", "it is cut off after 6 bytes")],
+)
+def test_what_is_no_cubin_is_told(content, problem):
+    with pytest.raises(CompilationError) as caught:
+        module(unit(content, name="device/a.cubin"))
+    assert str(caught.value) == f"device/a.cubin: is not a cubin, or a damaged one: {problem}; make it anew"
+
+
+def test_every_truncated_cubin_is_refused():
+    data = image(KERNEL).data
+    for size in [*range(0, len(data) - 8, 97), len(data) - 8]:
+        with pytest.raises(CompilationError, match=r"^device/a\.cubin: is not a cubin, or a damaged one"):
+            module(unit(data[:size], name="device/a.cubin"))
+
+
+def test_a_fatbin_is_taken_in_as_it_is():
+    content = module(KERNEL, architectures=["sm_80", "sm_90a", "compute_90"]).files["unit.fatbin"]
+    compiled = module(unit(content, name="device/made.fatbin"))
+    assert compiled.files["made.fatbin"] == content
+    assert list(images(compiled)) == ["sm_80", "sm_90a", "compute_90"]
+    assert names(compiled) == ["_Z6kernelPi"]
+
+
+def test_a_fatbin_may_hold_lto_ir_that_nobody_reads():
+    content = module(KERNEL, architectures=["sm_80", "lto_90"]).files["unit.fatbin"]
+    assert list(images(module(unit(content, name="device/made.fatbin")))) == ["sm_80", "lto_90"]
+
+
+@pytest.mark.parametrize(
+    "architectures", [["sm_90", "sm_100"], ["compute_90"], ["sm_90", "compute_90", "lto_90"]]
+)
+def test_lto_ir_becomes_what_was_asked_for(architectures):
+    compiled = module(ready_made(KERNEL, "ltoir", "lto_90"), architectures=architectures)
+    assert list(images(compiled)) == sorted(architectures, key=architectures.index)
+    assert names(compiled) == ["_Z6kernelPi"]
+
+
+def test_lto_ir_for_a_newer_architecture_is_refused():
+    with pytest.raises(CompilationError, match=r"^device/made\.ltoir: assembling for sm_80: .*newer"):
+        module(ready_made(KERNEL, "ltoir", "lto_90"), architectures=["sm_80"])
+
+
+# ---------------------------------------------------------------------------------------------- linking
+
+CALLS = """
+extern __device__ int f(int);
+extern __constant__ int c;
+__global__ void calls(int* p) { *p = f(c); }
+"""
+CALLED = """
+__constant__ int c;
+__device__ int f(int i) { return i + 1; }
+__global__ void other(float* x) { *x = c; }
+"""
+
+
+def relocatable(source: str, *instantiate: str, name: str = "device/a.cu") -> TranslationUnit:
+    return unit(source, *instantiate, name=name, relocatable=True)
+
+
+def linked(*sources: str | TranslationUnit, **options) -> CompiledModule:
+    """The units ``device/a.cu``, ``device/b.cu`` and so on, linked."""
+    units = [
+        source if isinstance(source, TranslationUnit) else relocatable(source, name=f"device/{letter}.cu")
+        for letter, source in zip("abc", sources, strict=False)
+    ]
+    return module(*units, link=True, **options)
+
+
+def test_units_are_linked_into_one_library():
+    compiled = linked(CALLS, CALLED, architectures=["sm_80", "sm_90", "compute_90"])
+    assert [u.title for u in compiled.manifest.units] == ["device/a.cu, device/b.cu"]
+    assert list(images(compiled)) == ["sm_80", "sm_90", "compute_90"]
+    assert {i.file for i in images(compiled).values()} == {"kernels.fatbin"}
+    assert kernels(compiled)["other"].signature == "other(float* x)"
+    assert names(compiled) == ["calls", "other"]
+    assert symbols(compiled) == ["c"]
+
+
+def test_a_unit_without_kernels_may_be_linked():
+    assert names(linked(CALLS, "__constant__ int c; __device__ int f(int i) { return i; }")) == ["calls"]
+
+
+def test_templates_of_a_shared_header_are_linked_once():
+    units = [relocatable(AXPY, "axpy<float>", name=f"device/{n}.cu") for n in "ab"]
+    assert names(linked(*units)) == ["axpy<float>"]
+
+
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
+def test_a_function_that_nobody_defines_is_refused(architecture):
+    with pytest.raises(CompilationError, match=rf"^pkg\.kernels: linking for {architecture}: .*_Z1fi"):
+        linked(
+            "extern __device__ int f(int);\n__global__ void k(int* p) { *p = f(1); }",
+            architectures=[architecture],
+        )
+
+
+@pytest.mark.parametrize(
+    ("source", "lowered"),
+    [
+        ("__global__ void twice() {}", "_Z5twicev"),
+        (
+            "__device__ int twice(int i) { return i; }\n__global__ void NAME(int* p) { *p = twice(*p); }",
+            "_Z5twicei",
+        ),
+        ("__constant__ int twice;\n__global__ void NAME(int* p) { *p = twice; }", "twice"),
+        ("__device__ int twice;\n__global__ void NAME(int* p) { *p = twice; }", "twice"),
+        ("static __global__ void twice() {}\n__global__ void NAME() {}", "_Z5twicev"),
+    ],
+)
+def test_what_two_units_define_is_refused(source, lowered, capfd):
+    with pytest.raises(CompilationError, match=rf"device/a\.cu and device/b\.cu both define {lowered};"):
+        linked(source.replace("NAME", "a"), source.replace("NAME", "b"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_two_units_define_is_refused_in_ptx_too():
+    with pytest.raises(CompilationError, match=r"linking for compute_90: .*twice"):
+        linked(*["__global__ void twice() {}"] * 2, architectures=["compute_90"])
+
+
+def test_kernels_that_hide_each_other_are_refused_in_ptx_too():
+    source = "static __global__ void twice() {}\n__global__ void NAME() {}"
+    with pytest.raises(CompilationError, match=r"two sources define _Z5twicev"):
+        linked(source.replace("NAME", "a"), source.replace("NAME", "b"), architectures=["compute_90"])
+
+
+def test_helpers_of_one_name_may_be_static_in_each_unit():
+    source = "static __device__ int f(int i) { return i; }\n__global__ void NAME(int* p) { *p = f(*p); }"
+    assert names(linked(source.replace("NAME", "a"), source.replace("NAME", "b"))) == ["a", "b"]
+
+
+def test_variables_of_one_name_that_are_static_in_each_unit_cannot_be_told_by_name():
+    source = "namespace n { static __device__ int v; }\n__global__ void NAME(int* p) { *p = n::v; }"
+    reports: list[str] = []
+    compiled = linked(source.replace("NAME", "a"), source.replace("NAME", "b"), reports=reports)
+    assert symbols(compiled) == []
+    assert "several units have a 'n::v' of their own" in reports[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture"), [("ptx", "compute_80"), ("cubin", "sm_90"), ("ltoir", "lto_90")]
+)
+def test_what_arrives_compiled_is_linked_too(kind, architecture):
+    made = ready_made(CALLED, kind, architecture, relocatable=True)
+    compiled = linked(CALLS, made)
+    assert names(compiled) == ["_Z5otherPf", "calls"]
+
+
+def test_lto_ir_is_linked_to_ptx():
+    made = ready_made(CALLED, "ltoir", "lto_90", relocatable=True)
+    compiled = linked(CALLS, made, architectures=["sm_90", "compute_90"])
+    assert {a: i.kind for a, i in images(compiled).items()} == {"sm_90": "cubin", "compute_90": "ptx"}
+
+
+def test_a_cubin_for_another_architecture_cannot_be_linked():
+    made = ready_made(CALLED, "cubin", "sm_80", relocatable=True)
+    with pytest.raises(CompilationError, match=r"^device/made\.cubin: is a cubin for sm_80, not for sm_90"):
+        linked(CALLS, made)
+
+
+def test_a_fatbin_cannot_be_linked():
+    content = module(KERNEL).files["unit.fatbin"]
+    with pytest.raises(BuildError, match=r"^device/made\.fatbin: a fatbin cannot be device-linked"):
+        linked(CALLS, unit(content, name="device/made.fatbin"))
+
+
+def test_a_link_makes_no_lto_ir():
+    with pytest.raises(
+        BuildError, match=r"^pkg\.kernels: link = true makes cubins and PTX; leave out lto_90"
+    ):
+        linked(KERNEL, architectures=["sm_90", "lto_90"])
+
+
+def test_linked_units_that_define_no_kernel_are_refused():
+    with pytest.raises(CompilationError, match=r"^pkg\.kernels: none of its sources defines a kernel"):
+        linked("__device__ int f() { return 1; }")
+
+
+LAUNCHES = "__global__ void child(int* p) { *p = 1; }\n__global__ void parent(int* p) { child<<<1, 1>>>(p); }"
+
+
+def device_runtime() -> Path | None:
+    return discovery.cudadevrt(int(nvrtc().version.partition(".")[0]))
+
+
+@pytest.mark.skipif(device_runtime() is None, reason="the device runtime library is not installed")
+def test_kernels_may_launch_kernels():
+    assert names(linked(LAUNCHES)) == ["child", "parent"]
+
+
+@pytest.mark.skipif(device_runtime() is None, reason="the device runtime library is not installed")
+def test_kernels_in_lto_ir_may_launch_kernels():
+    assert names(linked(ready_made(LAUNCHES, "ltoir", "lto_90", relocatable=True))) == [
+        "_Z5childPi",
+        "_Z6parentPi",
+    ]
+
+
+@pytest.mark.skipif(device_runtime() is not None, reason="the device runtime library is installed")
+def test_a_missing_device_runtime_is_told_with_the_remedy():
+    with pytest.raises(
+        CompilationError, match=r"linking for sm_90: .* \(cudadevrt\); install nvidia-cuda-runtime$"
+    ):
+        linked(LAUNCHES)
+
+
+def test_ptx_cannot_hold_the_device_runtime():
+    with pytest.raises(
+        CompilationError, match=r"PTX cannot hold the device runtime library.* leave compute_90 out"
+    ):
+        linked(LAUNCHES, architectures=["compute_90"])

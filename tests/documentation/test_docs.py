@@ -1,0 +1,363 @@
+"""The documentation: the site is built without a warning, and every block of code in it is run.
+
+docs/about.md tells what each kind of block means. README.md is a page too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+
+import cuda_ext
+from tests.fixtures.cmake_projects import AXPY, FILL, INDEX, LISTS, CMakeProject
+from tests.fixtures.docs_pages import Block, commands, read_blocks, unused_files
+from tests.fixtures.docs_stories import DOCS, NOT_RUN, Story
+from tests.fixtures.environments import CHECKOUT
+
+README = CHECKOUT / "README.md"
+PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+# Made by scripts from what tests hold already; they show no code.
+GENERATED = {"reference/configuration.md", "reference/messages.md"}
+BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERATED}
+# Done in an environment with nothing in it: what is read first, and what takes another CUDA than tests do.
+FROM_NOTHING = ["start.md", "how-to/drivers.md"]
+TOLD = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
+TAKES_CXX = {page for page in TOLD if any(b.language in ("c", "cmake", "cpp") for b in BLOCKS[page])}
+LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "meson", "pycon", "python", "toml", "yaml"}
+WITH_A_NAME = {"c", "cpp", "meson", "yaml"}  # of which no part stands alone
+
+# What is made once is made in one process, the wheel of this checkout in that of all tests that take it.
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The directory of a driver without a GPU; ``None`` where there is a GPU."""
+    if cuda_ext.gpu_available():
+        return None
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not sys.platform.startswith("linux") or compiler is None:
+        pytest.skip("the driver without a GPU takes Linux and a C compiler")
+    directory = tmp_path_factory.mktemp("docs_driver")
+    source = CHECKOUT / "tests" / "docs_driver.c"
+    options = ("-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", directory / "libcuda.so.1")
+    subprocess.run([compiler, *options, source, "-ldl"], check=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def told(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    """Does what a page says, once, and gives the blocks that cannot be run here, with why."""
+
+    @functools.cache
+    def told(page: str) -> list[str]:
+        if page in TAKES_CXX and not (shutil.which("g++") and shutil.which("cmake")):
+            pytest.skip("takes g++ and CMake")
+        story = Story(tmp_path_factory.mktemp("page"), driver)
+        try:
+            story.tell(BLOCKS[page])
+        finally:
+            story.end()
+        return story.skipped
+
+    return told
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("page", TOLD)
+def test_what_a_page_says_is_so(page: str, told: Callable[[str], list[str]]) -> None:
+    told(page)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("page", TOLD)
+def test_no_block_of_a_page_is_left_out(page: str, told: Callable[[str], list[str]]) -> None:
+    if left_out := told(page):
+        pytest.skip(f"{page}, of {len(BLOCKS[page])} blocks: {'; '.join(left_out)}")
+
+
+@pytest.mark.network
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("page", FROM_NOTHING)
+@pytest.mark.slow
+def test_it_is_so_in_a_new_environment(
+    page: str, driver: Path | None, cuda_ext_wheel: Path, tmp_path: Path
+) -> None:
+    story = Story(tmp_path, driver, cuda_ext_wheel)
+    story.tell(BLOCKS[page])
+    assert not story.skipped
+
+
+def test_every_block_is_of_a_kind_that_is_run() -> None:
+    for block in (block for blocks in BLOCKS.values() for block in blocks):
+        assert block.language in LANGUAGES, f"{block}: nobody runs the language {block.language!r}"
+        assert block.file or block.language not in WITH_A_NAME, f"{block}: needs the name of a file"
+
+
+def test_every_file_is_built_by_a_later_command() -> None:
+    assert [str(block) for blocks in BLOCKS.values() for block in unused_files(blocks)] == []
+
+
+def test_a_file_that_nothing_builds_is_found() -> None:
+    files = [b for blocks in BLOCKS.values() for b in blocks if b.language in ("c", "cpp", "meson")]
+    assert files
+    for blocks in BLOCKS.values():
+        expected = [block for block in files if block in blocks]
+        assert unused_files([block for block in blocks if block.language != "console"]) == expected
+        renamed = [dataclasses.replace(b, file="other.cpp") if b in expected else b for b in blocks]
+        assert len(unused_files(renamed)) == len(expected)
+
+
+def test_commands_that_are_not_run_are_still_there() -> None:
+    typed = [command for blocks in BLOCKS.values() for command in _typed(blocks)]
+    for start in NOT_RUN:
+        assert any(command.startswith(start) for command in typed), (
+            f"no page says {start!r}; take it from NOT_RUN"
+        )
+
+
+def test_workflows_run_what_their_page_runs() -> None:
+    """Steps that are not commands take a runner, and are only parsed."""
+    from cuda_ext.cli.doctor.environment import VARIABLES
+
+    for blocks in BLOCKS.values():
+        for block in (block for block in blocks if block.language == "yaml"):
+            if block.file == ".clangd":  # a test of the reference of CMake holds that it is right
+                assert re.sub(r"(cuda_ext/)\w+", r"\1<target>", block.text) == textwrap.dedent(CLANGD), (
+                    f"{block}"
+                )
+                continue
+            assert block.file.startswith(".github/workflows/"), f"{block}: nobody reads it"
+            steps = [step for job in yaml.safe_load(block.text)["jobs"].values() for step in job["steps"]]
+            assert all(("run" in step) != ("uses" in step) for step in steps), f"{block}"
+            assert {step["run"] for step in steps if "run" in step} <= {*_typed(blocks)}, f"{block}"
+            variables = {name for step in steps for name in step.get("env", ())}
+            assert variables <= {variable.name for variable in VARIABLES}, f"{block}"
+
+
+def _typed(blocks: list[Block]) -> list[str]:
+    return [command for b in blocks if b.language == "console" for command, _ in commands(b.text)]
+
+
+# README.md
+
+
+def test_blocks_of_the_readme_are_all_run() -> None:
+    kinds = Counter(block.language for block in read_blocks(README))
+    assert kinds == {"console": 2, "cuda": 1, "toml": 1, "python": 1}
+
+
+@pytest.mark.host_compiler
+def test_what_the_readme_says_is_so(driver: Path | None, tmp_path: Path) -> None:
+    start, source, table, launches, scripts = map(_named, read_blocks(README))
+    package = Block(README, 0, "python", "", "src/my_package/__init__.py")
+    install = Block(README, 0, "console", "$ pip install .\n")
+    arrays = "import numpy as np\nn = 1000\nx, y = np.ones(n, 'float32'), np.zeros(n, 'float32')\n"
+    given = Block(README, 0, "python", arrays)
+    story = Story(tmp_path, driver)
+    story.tell([start, source, table, package, install, given, launches])
+    assert not story.skipped
+    for command in _typed([scripts]):
+        python, script = command.split()
+        assert python == "python"
+        assert (CHECKOUT / script).is_file()
+
+
+def _named(block: Block) -> Block:
+    """In the README the first line of a file is a comment with its name."""
+    name = re.match(r"(?:#|//) ([\w./-]+\.\w+)\n", block.text)
+    return dataclasses.replace(block, file=name[1], text=block.text[name.end() :]) if name else block
+
+
+def test_links_and_pictures_of_the_readme_are_there() -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", README.read_text(encoding="utf-8"))
+    missing = [link for link in links if not urlsplit(link).scheme and not (CHECKOUT / link).exists()]
+    assert len(links) > 20
+    assert missing == []
+
+
+# The reference of CMake
+
+
+COMMENTS = "".join(
+    re.search(r"#\[=+\[\.rst:\n(.*?)#\]=+\]", file.read_text(encoding="utf-8"), re.DOTALL)[1]
+    for file in (CHECKOUT / "cuda_ext" / "cmake" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
+)
+# The blocks in them: how CMake finds it, the signatures, and what clangd is told.
+FOUND, SIGNATURES, CLANGD = (
+    f"{block.strip(chr(10))}\n" for block in re.findall(r"::\n\n((?:(?:  .*)?\n)+)", COMMENTS)
+)
+# What stands for the placeholders of the signatures.
+EXAMPLES = {
+    "<path or glob>...": "device/*.cu",
+    "<architecture>...": "sm_90 90-real",
+    "<name expression>...": '"axpy<float>"',
+    "<target or file>...": "device/index.cuh",
+    "[<KEY> <value>...]...": "STD c++17",
+    "<directory>...": "device",
+    "<directory>": "lib/python",
+}
+
+
+@pytest.mark.host_compiler
+def test_the_reference_of_cmake_is_so(tmp_path: Path) -> None:
+    """Its blocks and its examples, without the words in angle brackets, configure."""
+    signatures = SIGNATURES
+    for placeholder, example in EXAMPLES.items():
+        assert placeholder in signatures
+        signatures = signatures.replace(placeholder, example)
+    calls = [re.sub(r"[][]|\.\.\.", "", call) for call in signatures.split("\n\n") if call.strip()]
+    for number, call in enumerate(calls):
+        calls[number] = call.replace("<target>", f"target_{number}").replace(
+            "<import name>", f"app.kernels_{number}"
+        )
+    (instantiate,) = re.findall(r'``(INSTANTIATE "\{.*\}")``', COMMENTS)
+    (install,) = re.findall(r"``(install\(.*\))``", COMMENTS)
+    calls.append(f"cuda_ext_add_module(target_2 NAME app.sums SOURCES device/*.cu {instantiate})")
+    calls.append(install.replace("<target>", "target_0").replace("...", "app"))
+    assert "<" not in "".join(calls).replace("axpy<float>", "").replace("reduce<{T}>", "")
+    project = CMakeProject(tmp_path / "project").write(
+        {
+            "CMakeLists.txt": LISTS.replace("find_package(CudaExt REQUIRED)", FOUND) + "\n".join(calls),
+            "device/axpy.cu": AXPY,
+            "device/fill.cu": FILL,
+            "device/index.cuh": INDEX,
+            "pyproject.toml": '[tool.cuda_ext.modules."app.kernels_1"]\n',
+        }
+    )
+    project.configure("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    database = yaml.safe_load(CLANGD)["CompileFlags"]["CompilationDatabase"].replace("<target>", "target_0")
+    assert (project.tree / Path(database).relative_to("build") / "compile_commands.json").is_file()
+
+
+def test_pages_in_restructured_text_show_no_code_of_their_own() -> None:
+    for page in DOCS.rglob("*.rst"):
+        text = page.read_text(encoding="utf-8")
+        own = re.sub(r"^\.\. (cmake-comments|cmake-keys)::.*", "", text, flags=re.MULTILINE)
+        assert "::" not in own, page
+
+
+# The site
+
+
+class _Page(HTMLParser):
+    """The anchors of a page, where it links to, and what a browser loads for it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag == "link" and found.get("rel") in ("stylesheet", "preload", "icon", "preconnect"):
+            self.loads.append(found["href"])
+        elif "src" in found:
+            self.loads.append(found["src"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with warnings as errors, and without a network: every look-up of a host fails."""
+    directory = tmp_path_factory.mktemp("site")
+    sphinx = ("-W", "--keep-going", "-q", "-b", "html", "-d", directory / "doctrees")
+    offline = (
+        "import runpy, socket, sys\n"
+        "def refused(*_, **__): raise OSError('building the site takes no network')\n"
+        "socket.getaddrinfo = socket.socket.connect = refused\n"
+        "runpy.run_module('sphinx', run_name='__main__', alter_sys=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", offline, *sphinx, DOCS, directory / "html"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return directory / "html"
+
+
+def _pages(site: Path) -> Iterator[tuple[Path, _Page]]:
+    for file in sorted(site.rglob("*.html")):
+        yield file, _Page(file.read_text(encoding="utf-8"))
+
+
+def test_the_site_has_every_page(site: Path) -> None:
+    pages = {*PAGES, *(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.rst"))}
+    assert {Path(page).with_suffix(".html").as_posix() for page in pages} <= {
+        file.relative_to(site).as_posix() for file in site.rglob("*.html")
+    }
+
+
+def test_links_within_the_site_lead_somewhere(site: Path) -> None:
+    pages = dict(_pages(site))
+    for file, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or link == "#":
+                continue
+            target = Path(os.path.normpath(file.parent / unquote(parts.path))) if parts.path else file
+            assert target.is_file(), f"{file.relative_to(site)} links to {link}"
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].anchors, f"{file.relative_to(site)}: {link}"
+
+
+def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    for file, page in _pages(site):
+        for resource in page.loads:
+            assert not urlsplit(resource).netloc, f"{file.relative_to(site)} loads {resource}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"@import|url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_all_commands_and_errors_have_an_entry(site: Path) -> None:
+    from cuda_ext.cli.commands import commands
+    from cuda_ext.errors import __all__ as errors
+
+    reference = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    for name in commands.commands:
+        assert f"cuda-ext {name}" in re.sub(r"<[^>]+>", "", reference)
+    anchors = _Page((site / "reference" / "python.html").read_text(encoding="utf-8")).anchors
+    assert {f"cuda_ext.errors.{name}" for name in errors} <= anchors
+    assert {f"cuda_ext.{name}" for name in cuda_ext.__all__ if name != "errors"} <= anchors
+
+
+def test_all_environment_variables_are_documented() -> None:
+    text = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
+    from cuda_ext.cli.environment import VARIABLES
+
+    documented = {
+        name for line in re.findall(r"^`.*`$", text, re.MULTILINE) for name in re.findall(r"\w+", line)
+    }
+    assert documented == {variable.name for variable in VARIABLES}
+
+
+def test_names_of_the_cpp_reference_are_those_of_the_headers() -> None:
+    headers = "".join(
+        f.read_text(encoding="utf-8") for f in (CHECKOUT / "cuda_ext" / "include").rglob("*.hpp")
+    )
+    code = re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', "", headers, flags=re.DOTALL)
+    known = set(re.findall(r"\w+", re.sub(r"^#include .*", "", code, flags=re.MULTILINE)))
+    generated = {"cuda_ext_library", "cuda_ext_module", "fill"}
+    of_others = {"CUfunction_attribute", "CUresult", "CUstream", "dim3", "JIT"}
+    text = (DOCS / "reference" / "cpp.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"`(?:cuda_ext::)?((?:try_)?[a-z_]+|[A-Z]\w+)(?:\(\)|<[^`]*>)?`", text))
+    assert words - known - generated - of_others == set()

@@ -1,0 +1,101 @@
+"""Variants on a real GPU: the candidate that was chosen is the one that computed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuda_ext
+from cuda_ext.builder.config.resolve_variants import with_variants
+from cuda_ext.manifest import Candidate, Variants
+from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.module import library_of, module_from
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not cuda_ext.gpu_available(), reason="there is no GPU that can be used"),
+]
+
+SOURCE = """
+extern "C" __global__ void special(int n, int* which) { *which = 1; }
+extern "C" __global__ void large(int n, int* which) { *which = 2; }
+extern "C" __global__ void even(int n, int* which) { *which = 3; }
+extern "C" __global__ void simple(int n, int* which) { *which = 4; }
+"""
+
+
+@pytest.fixture
+def launched(device: Device) -> Iterator[Callable[..., int]]:
+    """The number that a call with the address of an int on the GPU leaves there."""
+    call = device.driver.call
+    address = int(call("cuMemAlloc", 4))
+
+    def number(launch: Callable[[int], object]) -> int:
+        found = ctypes.c_int(0)
+        call("cuMemcpyHtoD", address, ctypes.addressof(found), 4)
+        launch(address)
+        call("cuCtxSynchronize")
+        call("cuMemcpyDtoH", ctypes.addressof(found), address, 4)
+        return found.value
+
+    yield number
+    call("cuMemFree", address)
+
+
+def kernels(*architectures: str, special: str) -> Any:
+    """The kernels above under one name, `special` being the condition of the first."""
+    library = library_of(cuda_ext.compile(SOURCE, architectures=architectures))  # type: ignore[arg-type]
+    conditions = {"special": special, "large": "sm >= 50 and n >= 1000", "even": "n % 2 == 0", "simple": None}
+    variants = Variants("which", tuple(Candidate(kernel, when) for kernel, when in conditions.items()))
+    return module_from(with_variants(library.manifest, [variants], "variants"), library.read)
+
+
+CHOSEN = {1: 4, 2: 3, 999: 4, 1000: 2, 1001: 2}
+
+
+def test_arguments_choose(launched: Callable[..., int]) -> None:
+    which = kernels("native", special="n == 7 and sm < 50").which
+    bound = which.bind(grid=1, block=1)
+    for _ in range(2):
+        for n, number in {**CHOSEN, 7: 4}.items():
+            assert launched(lambda x, n=n: which(n, x, grid=1, block=1)) == number
+            assert launched(lambda x, n=n: which(n=np.int32(n), which=x, threads=1)) == number
+            assert launched(lambda x, n=n: bound(n, x)) == number
+
+
+def test_the_gpu_chooses(device: Device, launched: Callable[..., int]) -> None:
+    for special, number in ((f"sm_{device.capability}", 1), (f"not sm_{device.capability}", 4)):
+        which = kernels("native", special=special).which
+        for _ in range(2):
+            assert launched(lambda x, which=which: which(1, x, grid=1, block=1)) == number
+
+
+def test_the_image_chooses(
+    device: Device, launched: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if device.capability < 90:
+        pytest.skip("targets such as sm_90a came with compute capability 9.0")
+    target = f"sm_{device.capability}a"
+    for built, number in ((target, 1), (f"sm_{device.capability}", 4)):
+        which = kernels(built, special=target).which
+        assert launched(lambda x, which=which: which(1, x, grid=1, block=1)) == number
+        which.explain(1, None)
+        first, line, *_ = capsys.readouterr().out.splitlines()
+        assert first == f"which(int n, int* which) on GPU 0, {device}:"
+        assert line.split() == [
+            *("special", "if", target),
+            *("taken:" if number == 1 else "not taken:").split(),
+            *("this", "GPU", "takes", built),
+        ]
+
+
+def test_numpy_arrays_are_copied_as_for_a_kernel() -> None:
+    which = kernels("native", special="n < 0").which
+    found = np.zeros(1, np.int32)
+    for n, number in CHOSEN.items():
+        which(n, found, grid=1, block=1)
+        assert found[0] == number

@@ -1,0 +1,765 @@
+"""The header-only C++ loader: programs of ``tests/cpp``, compiled once and run under the fake driver."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext.runtime.driver.images import select_image
+from tests.fixtures.loader import CHECKOUT, Run, unit
+from tests.runtime.driver.test_driver import without_driver
+
+pytestmark = [
+    pytest.mark.host_compiler,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the fake driver takes Linux"),
+]
+
+SOURCES = CHECKOUT / "tests" / "cpp"
+WARNINGS = [
+    *("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion"),
+    *("-Wold-style-cast", "-Wcast-qual", "-Wundef", "-Wnon-virtual-dtor"),
+]
+
+INCLUDES = [f"-I{CHECKOUT / 'cuda_ext' / 'include'}", f"-I{SOURCES}"]
+
+Program = Callable[..., Run]
+
+
+def compiler() -> str:
+    found = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    if found is None:
+        pytest.skip("there is no C++ compiler")
+    return found
+
+
+def compiled(*arguments: str | Path) -> None:
+    subprocess.run([compiler(), *WARNINGS, *INCLUDES, *arguments], check=True, timeout=300)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where programs and objects are."""
+    return tmp_path_factory.mktemp("cpp")
+
+
+@pytest.fixture(scope="session")
+def module(built: Path) -> Path:
+    """The module, as an object for programs and for shared objects."""
+    compiled("-std=c++17", "-O1", "-fPIC", "-c", SOURCES / "sample.cpp", "-o", built / "sample.o")
+    return built / "sample.o"
+
+
+@pytest.fixture(scope="session")
+def program(built: Path, module: Path) -> Path:
+    sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
+    output = built / "program"
+    compiled("-std=c++17", *sanitizers, SOURCES / "program.cpp", module, "-o", output, "-ldl", "-pthread")
+    return output
+
+
+def run_program(program: Path, *arguments: str | Path, directory: Path, **variables: str) -> Run:
+    log = directory / "calls"
+    log.write_text("")
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    done = subprocess.run(
+        [program, *arguments],
+        env={**environment, "FAKE_CUDA_LOG": str(log), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return Run(done.stdout.splitlines(), log.read_text().splitlines())
+
+
+@pytest.fixture
+def run(program: Path, fake_driver: Path, tmp_path: Path) -> Program:
+    """Has the program do things under the fake driver, whose settings are given without their FAKE_CUDA_."""
+
+    def run(*commands: str, **settings: object) -> Run:
+        variables = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
+        return run_program(
+            program, *commands, directory=tmp_path, LD_LIBRARY_PATH=str(fake_driver), **variables
+        )
+
+    return run
+
+
+NO_GPU = "NoDeviceError 100: the CUDA driver finds no GPU; see whether nvidia-smi lists one"
+
+
+@without_driver
+def test_without_a_driver_every_call_says_so(program: Path, tmp_path: Path) -> None:
+    done = run_program(program, "plain", "axpy", "thread:plain", "available", directory=tmp_path)
+    *messages, available = done.output
+    assert len(set(messages)) == 1
+    assert messages[0].startswith("NoDriverError 0: there is no CUDA driver on this machine (libcuda.so.1: ")
+    assert messages[0].endswith("); launching kernels takes an NVIDIA GPU and its driver")
+    assert available == "no"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"fail": "cuInit=100"}, NO_GPU),
+        ({"devices": 0}, NO_GPU.replace("100", "0")),
+        ({"fail": "cuInit=34"}, "NoDriverError 34: the CUDA library that was found is a stub for linking"),
+        ({"fail": "cuGetProcAddress=34"}, "NoDriverError 34: the CUDA library that was found is a stub"),
+        ({"fail": "cuInit=3"}, "DriverError 3: CUDA was used before this process was forked"),
+        *(
+            (
+                {"fail": f"cuInit={code}"},
+                f"DriverError {code}: the CUDA driver cannot be used: cuInit failed: FAKE_ERROR_{code} "
+                f"({code}): fake description of {code}; {remedy}",
+            )
+            for code, remedy in (
+                (802, "the machine is still starting"),
+                (803, "the driver's library and its kernel module"),
+                (804, "this GPU does not take CUDA's"),
+                (999, "see whether nvidia-smi works"),
+            )
+        ),
+        (
+            {"fail": "cuDeviceGetCount=999"},
+            "DriverCallError 999: cuDeviceGetCount failed: FAKE_ERROR_999 (999): fake description of 999",
+        ),
+        (
+            {"version": 11080},
+            "DriverTooOldError 0: the NVIDIA driver supports CUDA up to 11.8, and launching takes 12.0",
+        ),
+        (
+            {"lacks": "cuLibraryLoadData"},
+            "DriverTooOldError 0: the NVIDIA driver has no cuLibraryLoadData of CUDA 12.0; upgrade the "
+            "driver",
+        ),
+    ],
+    ids=str,
+)
+def test_a_driver_that_cannot_be_used_says_why_every_time(
+    run: Program, settings: dict[str, Any], expected: str
+) -> None:
+    done = run("plain", "plain", "thread:axpy", "symbol:weights", "available", **settings)
+    *messages, available = done.output
+    assert len(messages) == 4
+    assert len(set(messages)) == 1
+    assert messages[0].startswith(expected)
+    assert available == "no"
+    assert done.calls in ([], ["cuInit"])
+
+
+def test_a_driver_from_before_12_0_tells_its_version(program: Path, tmp_path: Path) -> None:
+    source = tmp_path / "libcuda.c"
+    source.write_text("int cuDriverGetVersion(int* version) { *version = 11040; return 0; }")
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", source, "-o", tmp_path / "libcuda.so.1"], check=True, timeout=60
+    )
+    assert run_program(program, "plain", directory=tmp_path, LD_LIBRARY_PATH=str(tmp_path)).output == [
+        "DriverTooOldError 0: the NVIDIA driver supports CUDA up to 11.4, and launching takes 12.0 or newer; "
+        "upgrade the driver"
+    ]
+
+
+def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
+    done = run("set:CUDA_VISIBLE_DEVICES=", "plain", fail="cuInit=100")
+    assert done.output == [
+        "NoDeviceError 100: the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES=''; change or unset that"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "settings", "expected"),
+    [
+        ("plain", {}, []),
+        ("plain", {"capability": 100, "version": 13050}, []),
+        ("plain", {"capability": 89, "version": 13000}, []),
+        ("separate", {"version": 12000}, []),
+        (
+            "plain",
+            {"version": 12090},
+            [
+                "DriverTooOldError 0: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and "
+                "device/axpy.cu (sm_90), made by CUDA 13.5, needs 13.0 or newer; upgrade the driver"
+            ],
+        ),
+        ("small", {"version": 12040}, []),
+        (
+            "small",
+            {"version": 12030},
+            [
+                "DriverTooOldError 0: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
+                "device/small.cu (sm_90), compressed with zstd, needs 12.4 or newer; upgrade the driver"
+            ],
+        ),
+        (
+            "plain",
+            {"capability": 75},
+            [
+                "NoImageError 0: sample.kernels: device/axpy.cu has no image for this GPU: device is sm_75; "
+                'built for sm_80, sm_90; PTX: compute_90; jit: off; add "sm_75" to architectures and build '
+                "again"
+            ],
+        ),
+        (
+            "later",
+            {"capability": 75},
+            [
+                "NoImageError 0: sample.kernels: device/later.cu has no image for this GPU: device is sm_75; "
+                "built for none; PTX: compute_80; LTO-IR, which has to be linked first: lto_90; jit: off; "
+                'add "sm_75" to architectures and build again'
+            ],
+        ),
+        (
+            "gemm",
+            {"capability": 100},
+            ["NoImageError 0: sample.kernels: device/gemm.cu has no image for this"],
+        ),
+        (
+            "plain",
+            {"capability": 100},
+            [
+                "PtxTooNewError 0: sample.kernels: of device/axpy.cu only PTX (compute_90) fits this GPU; "
+                "CUDA 13.5 made it, and the NVIDIA driver reads PTX up to CUDA 13.0; jit: off; upgrade the "
+                "driver, or add this GPU to architectures and build again"
+            ],
+        ),
+        (
+            "plain",
+            {"fail": "cuDevicePrimaryCtxRetain=2"},
+            ["DriverCallError 2: cuDevicePrimaryCtxRetain failed: FAKE_ERROR_2 (2): fake description of 2"],
+        ),
+        (
+            "plain",
+            {"fail": "cuLibraryLoadData=209"},
+            ["NoImageError 0: sample.kernels: device/axpy.cu has no"],
+        ),
+        ("plain", {"fail": "cuLibraryLoadData=222"}, ["PtxTooNewError 0: sample.kernels: of device/axpy.cu"]),
+        ("plain", {"fail": "cuLaunchKernel=209"}, ["NoImageError 0: sample.kernels: device/axpy.cu has no"]),
+        ("plain", {"fail": "cuLaunchKernel=222"}, ["PtxTooNewError 0: sample.kernels: of device/axpy.cu"]),
+        (
+            "plain",
+            {"fail": "cuLibraryLoadData=200"},
+            [
+                "LoadError 200: sample.kernels: the driver refuses device/axpy.cu (sm_90) on sm_90: "
+                "cuLibraryLoadData failed: FAKE_ERROR_200 (200): fake description of 200"
+            ],
+        ),
+        (
+            "plain",
+            {"fail": "cuLibraryGetKernel=500"},
+            [
+                "LoadError 500: sample.kernels: the driver refuses device/axpy.cu (sm_90) on sm_90: "
+                "cuLibraryGetK"
+            ],
+        ),
+        (
+            "tiled",
+            {"capability": 80},
+            [
+                "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose "
+                "image, sm_80, lacks it; built for sm_90, compute_90"
+            ],
+        ),
+    ],
+)
+def test_an_image_that_cannot_be_used_says_why(
+    run: Program, kernel: str, settings: dict[str, Any], expected: list[str]
+) -> None:
+    done = run(kernel, kernel, "available", **settings)
+    *messages, available = done.output
+    assert len(messages) == 2 * len(expected)
+    assert all(message.startswith(expected[0]) for message in messages)
+    assert available == "yes"
+    assert done.calls.count("cuInit") == 1
+
+
+def test_images_are_chosen_as_in_python(run: Program) -> None:
+    chance = random.Random(5)
+    spellings = [
+        f"{prefix}_{number}{suffix}"
+        for prefix in ("sm", "compute", "lto")
+        for number in (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
+        for suffix in (("", "a", "f") if number >= 90 else ("",))
+    ]
+    cases = [
+        (chance.choice((75, 80, 86, 87, 90, 100, 103, 110, 120, 121, 130)), chance.sample(spellings, 5))
+        for _ in range(500)
+    ]
+    found = run(*(f"select:{capability}={' '.join(names)}" for capability, names in cases)).output
+    for (capability, names), architecture in zip(cases, found, strict=True):
+        images = unit("device/axpy.cu", *names).images
+        image = select_image(images, capability)
+        assert architecture == (image.architecture if image else "none"), (capability, names)
+    assert len(set(found)) > 20
+
+
+def test_what_failed_to_load_is_tried_again(run: Program) -> None:
+    done = run("plain", "set:FAKE_CUDA_FAIL=", "plain", "plain", fail="cuLibraryLoadData=2")
+    assert len(done.output) == 1
+    assert done.output[0].startswith("LoadError 2: ")
+    assert len(done.launches) == 2
+    assert done.calls.count("cuLibraryLoadData") == 2
+
+
+def test_arguments_arrive_as_they_are(run: Program) -> None:
+    done = run("axpy", "axpy_double", "ov_int", "ov_float", "move", "named_axpy", "raw")
+    assert done.output == []
+    arguments = [launch.partition("device=0")[2].split() for launch in done.launches]
+    expected = [
+        struct.pack("<i f Q Q", 5, 2, 16, 32),
+        struct.pack("<i", ord("n")) + struct.pack("<d Q Q", 0.5, 0, 8),
+        struct.pack("<i", -1),
+        struct.pack("<f", 1) + struct.pack("<Q", 64),
+        struct.pack("<Q", 16) + struct.pack("<3f i ?", 1, 2, 3, 1, True) + struct.pack("<QQ", 7, 8),
+        struct.pack("<i f Q Q", 5, 2, 0, 32),
+        struct.pack("<i", 3),
+    ]
+    assert ["".join(values) for values in arguments] == [values.hex() for values in expected]
+
+
+LAUNCH = "cuLaunchKernel plain grid=1,1,1 block=1,1,1 shared=0 stream=0 device=0"
+
+
+@pytest.mark.parametrize(
+    ("command", "launched"),
+    [
+        ("plain", LAUNCH),
+        ("axpy", "cuLaunchKernel _Z4axpyIfEv grid=2,3,1 block=4,1,1 shared=0 stream=0 device=0 "),
+        ("extents", "cuLaunchKernel plain grid=4,5,6 block=7,8,9 shared=11 stream=0 device=0"),
+        ("stream:9", LAUNCH.replace("stream=0", "stream=9")),
+        ("block:512", LAUNCH.replace("block=1,1,1", "block=512,2,1")),
+        ("dependent", LAUNCH.replace("cuLaunchKernel", "cuLaunchKernelEx") + " dependent=1"),
+        (
+            "cluster:8",
+            "cuLaunchKernelEx plain grid=32,1,1 block=1,1,1 shared=0 stream=0 device=0 cluster=8,1,1",
+        ),
+        (
+            "cooperative:264",
+            "cuLaunchKernelEx plain grid=264,1,1 block=1024,1,1 shared=0 stream=0 device=0 coop",
+        ),
+        (
+            "everything",
+            "cuLaunchKernelEx plain grid=4,2,1 block=8,1,1 shared=60000 stream=0 device=0 "
+            "cooperative=1 dependent=1 cluster=2,1,1",
+        ),
+    ],
+)
+def test_a_launch_is_as_its_config_says(run: Program, command: str, launched: str) -> None:
+    for commands in ([command], ["plain", command]):  # as the first, and when everything is loaded
+        done = run(*commands)
+        assert done.output == []
+        assert done.launches[-1].startswith(launched)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("grid:0", "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (0, 1, 1)"),
+        ("grid:-1", "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (-1, 1, 1)"),
+        (
+            "huge_grid",
+            "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (1099511627776, ",
+        ),
+        ("block:600", "block: expected at most 1024 threads, found 1200: (600, 2, 1)"),
+        ("block:1025", "block: expected at least 1 and at most (1024, 1024, 64), found (1025, 2, 1)"),
+        (
+            "narrow:257",
+            "block: expected at most 256 threads, as the kernel was compiled, found 257: (257, 1, 1)",
+        ),
+        (
+            "tiled:200000",
+            "shared: expected at most 191488 bytes, found 200000; a block on this GPU, sm_90, has 232448, "
+            "of which the kernel's own variables take 40960",
+        ),
+        ("tiled:-1", "shared: expected at most 191488 bytes, found 18446744073709551615; "),
+        ("cluster:3", "cluster: expected divisors of the grid (32, 1, 1), found (3, 1, 1)"),
+        ("cluster:32", "cluster: expected at most 16 blocks on this GPU, sm_90, found 32: (32, 1, 1)"),
+        ("flat_cluster", "cluster: expected at least 1 and at most (2, 4, 1), found (2, 0, 1)"),
+        (
+            "cooperative:265",
+            "grid: expected at most 264 blocks, since cooperative ones all run at once, found 265; that is "
+            "2 of 1024 threads on each of 132 multiprocessors",
+        ),
+        ("too_few", "expected 4 arguments, found 1"),
+        ("none_taken", "expected no arguments, found 2"),
+        ("too_wide", "argument 'n': expected the 4 bytes of int, found 8"),
+    ],
+)
+def test_what_a_kernel_cannot_do_is_said(run: Program, command: str, expected: str) -> None:
+    for commands in ([command], ["plain", command]):
+        done = run(*commands)
+        assert len(done.output) == 1
+        assert done.output[0].startswith(f"ArgumentError: {expected}")
+        assert "|  in a launch of " in done.output[0]
+        assert len(done.launches) == len(commands) - 1
+
+
+def test_a_kernel_is_named_as_it_is_declared(run: Program) -> None:
+    done = run("too_few")
+    assert done.output[0].endswith("|  in a launch of axpy<float>(int n, float a, const float* x, float* y)")
+
+
+def test_a_gpu_without_clusters_says_so(run: Program) -> None:
+    done = run("plain", "cluster:2", capability=80)
+    assert done.output == [
+        "ArgumentError: cluster: this GPU, sm_80, has no clusters; they came with sm_90|  in a launch of "
+        "plain()"
+    ]
+
+
+def limits_set(done: Run) -> list[str]:
+    return [call.removeprefix("cuKernelSetAttribute ") for call in done.calls if "SetAttribute" in call]
+
+
+def test_shared_memory_is_permitted_when_it_is_needed_and_never_less(run: Program) -> None:
+    # 48 KiB are there without leave, and the kernel's own variables take 40 of them.
+    assert limits_set(run("tiled:8192", "tiled:1", "shared:49152")) == []
+    done = run("tiled:9000", "tiled:8000", "tiled:9000", "tiled:10000", "tiled:9500")
+    assert limits_set(done) == ["tiled 8 9000 0", "tiled 8 10000 0"]
+    assert len(done.launches) == 5
+    # Nor less than the project set itself.
+    assert limits_set(run("raise_limit:90000", "tiled:60000", "tiled:80000", "tiled:91000")) == [
+        "tiled 8 90000 0",
+        "tiled 8 90000 0",
+        "tiled 8 91000 0",
+    ]
+
+
+def test_large_clusters_are_permitted_once(run: Program) -> None:
+    done = run("cluster:8", "cluster:16", "cluster:16", "cluster:8")
+    assert done.output == []
+    assert limits_set(done) == ["plain 14 1 0"]
+    assert len(done.launches) == 4
+
+
+def test_a_launch_that_failed_is_told(run: Program) -> None:
+    done = run("plain", "axpy", fail="cuLaunchKernel=2")
+    assert done.output[0] == (
+        "LaunchError 2: plain: cuLaunchKernel failed: FAKE_ERROR_2 (2): fake description of 2; "
+        "launched with grid (1, 1, 1), block (1, 1, 1)"
+    )
+    done = run("everything", fail="cuLaunchKernelEx=2")
+    assert done.output[0].endswith(
+        "; launched with grid (4, 2, 1), block (8, 1, 1), 60000 bytes of dynamic shared memory, "
+        "clusters of (2, 1, 1), cooperative, dependent"
+    )
+
+
+def test_a_fault_is_told_with_all_errors_that_follow(run: Program) -> None:
+    done = run("plain", "plain", "axpy", "symbol:weights", fail="cuLaunchKernel=719@2,cuLibraryGetGlobal=719")
+    fault = "plain: cuLaunchKernel failed: FAKE_ERROR_719 (719): fake description of 719"
+    assert done.output[0] == (
+        f"LaunchError 719: {fault}; launched with grid (1, 1, 1), block (1, 1, 1); "
+        "the fault may be of earlier work on this GPU"
+    )
+    since = f"; no work on the GPU succeeds in this process any more since {fault}; start another"
+    assert done.output[1].startswith("LaunchError 719: axpy<float>: cuLaunchKernel failed: ")
+    assert since + "; launched with grid (2, 3, 1)" in done.output[1]
+    assert done.output[2].startswith(
+        "LoadError 719: sample.kernels: the driver refuses device/axpy.cu (sm_90)"
+    )
+    assert done.output[2].endswith(since)
+
+
+def test_a_unit_is_loaded_by_its_first_kernel_only(run: Program) -> None:
+    done = run("plain", "axpy", "gemm", "gemm", "named:plain", "symbol:weights", "handle")
+    assert done.output == ["36 bytes", "the same"]
+    assert done.calls.count("cuLibraryLoadData") == 2
+    assert done.calls.count("cuLibraryGetKernel plain") == 1
+
+
+def test_a_library_is_unloaded_with_the_last_that_uses_it(run: Program) -> None:
+    for command, devices in (("solver", 1), ("orphan", 1), ("solver", 2)):
+        done = run(command, devices=devices)
+        assert done.output == []
+        assert done.launches
+        assert done.calls[-1] == "cuLibraryUnload"
+        assert done.calls.count("cuLibraryUnload") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("named:plain", None),
+        ("named: :: plain", None),
+        (
+            "named:plan",
+            "sample.kernels has no kernel or symbol 'plan'; did you mean 'plain'?; it has: axpy<float>, ",
+        ),
+        (
+            "named:quite_another",
+            "sample.kernels has no kernel or symbol 'quite_another'; it has: axpy<float>, ",
+        ),
+        (
+            "named:axpy<int>",
+            "sample.kernels: axpy<int> was not built ahead; built: axpy<float>, axpy<double>; jit: off; "
+            'add "axpy<int>" to `instantiate` and build again',
+        ),
+        (
+            "named:axpy",
+            "sample.kernels: axpy stands for several kernels; name one of axpy<float>, axpy<double>",
+        ),
+        ("named:ov", "sample.kernels: ov stands for several kernels; name one of ov(int), ov(float, int*)"),
+        ("named:gemm<int>", "sample.kernels: gemm is not a template; built: gemm"),
+        (
+            "symbol:weigths",
+            "sample.kernels has no kernel or symbol 'weigths'; did you mean 'weights'?; it has: ",
+        ),
+        (
+            "symbol:twice",
+            "sample.kernels: device/axpy.cu and device/gemm.cu each have a variable twice of their own; "
+            "rename them, or link the units into one library with link = true",
+        ),
+    ],
+)
+def test_names(run: Program, command: str, expected: str | None) -> None:
+    done = run(command)
+    if expected is None:
+        assert done.output == []
+        assert done.launches == [LAUNCH]
+    else:
+        assert done.output[0].startswith(f"KernelNotFoundError: {expected}")
+        assert done.calls == []
+
+
+def test_symbols_and_attributes(run: Program) -> None:
+    done = run("symbol:weights", "symbol:ns :: table", "attribute:1", "attribute:99")
+    assert done.output[:3] == ["36 bytes", "4 bytes", "40960"]
+    assert done.output[3].startswith("DriverCallError 1: cuKernelGetAttribute failed: ")
+    done = run("symbol:table", "context:1", "symbol:table", devices=2, capability="90,80")
+    assert done.output == ["90 bytes", "80 bytes"]
+
+
+def test_the_first_gpu_is_taken_where_a_thread_has_no_context(run: Program) -> None:
+    done = run("thread:plain", "thread:plain", "plain", "plain", "thread:stream:9", devices=2)
+    assert done.output == []
+    assert done.launches == [*4 * [LAUNCH], LAUNCH.replace("stream=0", "stream=9")]
+    assert done.calls.count("cuDevicePrimaryCtxRetain 0") == 1
+    assert done.calls.count("cuCtxSetCurrent 0") == 3
+    assert done.calls.count("cuCtxPopCurrent") == done.calls.count("cuCtxPushCurrent 0") == 0
+
+
+def test_kernels_run_where_context_or_stream_are(run: Program) -> None:
+    done = run(
+        *("plain", "context:1", "plain", "stream:9", "stream:1009", "plain", "context:0", "plain", "axpy"),
+        *(
+            "tiled:10000",
+            "tiled:10000",
+            "context:1",
+            "plain",
+            "shared:60000",
+            "shared:60000",
+            "thread:stream:1009",
+        ),
+        devices=2,
+        capability="90,80",
+    )
+    assert done.output == []
+    assert [(launch.split()[1], launch.split()[6]) for launch in done.launches] == [
+        ("plain", "device=0"),
+        ("plain_of_sm_80", "device=1"),
+        ("plain", "device=0"),
+        ("plain_of_sm_80", "device=1"),
+        ("plain_of_sm_80", "device=1"),
+        ("plain", "device=0"),
+        ("_Z4axpyIfEv", "device=0"),
+        ("tiled", "device=0"),
+        ("tiled", "device=0"),
+        *4 * [("plain_of_sm_80", "device=1")],
+    ]
+    assert limits_set(done) == ["tiled 8 10000 0", "plain_of_sm_80 8 60000 1"]
+    assert done.calls.count("cuLibraryLoadData") == 1
+    pushed = sum(call.startswith("cuCtxPushCurrent") for call in done.calls)
+    assert pushed == done.calls.count("cuCtxPopCurrent") > 0
+
+
+def test_images_with_files_of_their_own_are_loaded_each(run: Program) -> None:
+    done = run(
+        "separate",
+        "context:1",
+        "separate",
+        "separate",
+        "context:2",
+        "separate",
+        devices=3,
+        capability="90,80,90",
+    )
+    assert done.calls.count("cuLibraryLoadData") == 2
+    assert len(done.launches) == 4
+    assert run("separate", "context:1", "separate", devices=2).calls.count("cuLibraryLoadData") == 1
+
+
+def test_a_gpu_that_lacks_a_kernel_says_so(run: Program) -> None:
+    done = run("tiled", "context:1", "tiled", "axpy", "small", devices=2, capability="90,80")
+    assert [message.partition(";")[0] for message in done.output] == [
+        "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose image, "
+        "sm_80, lacks it",
+        "NoImageError 0: sample.kernels: device/small.cu has no image for this GPU: device is sm_80",
+    ]
+    assert [launch.split()[1] for launch in done.launches] == ["tiled", "_Z4axpyIfEv"]
+
+
+FORKED = (
+    "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in child "
+    "processes only, or have them start another program"
+)
+
+
+def test_a_child_of_a_process_that_used_cuda_is_told(run: Program) -> None:
+    # What was loaded is launched at once, and the driver refuses.
+    done = run(
+        "plain", "set:FAKE_CUDA_FAIL=cuLaunchKernel=3", "fork:plain", "fork:axpy", "fork:symbol:weights"
+    )
+    assert done.output == [f"DriverError 0: {FORKED}"] * 3
+    assert "cuLibraryGetKernel _Z4axpyIfEv" not in done.calls
+    done = run(
+        "plain", "set:FAKE_CUDA_FAIL=cuCtxGetCurrent=3", "fork:gemm", "fork:tiled:10", "fork:available"
+    )
+    assert done.output == [*[f"DriverError 0: {FORKED}"] * 2, "no"]
+
+
+def test_a_process_may_fork_before_it_uses_cuda(run: Program) -> None:
+    done = run("fork:plain", "fork:plain", "plain", "fork:available")
+    assert done.output == ["no"]
+    assert len(done.launches) == 3
+    assert done.calls.count("cuInit") == 3
+
+
+def test_a_child_learns_why_there_is_no_driver(run: Program) -> None:
+    assert run("plain", "fork:plain", devices=0).output == [NO_GPU.replace("100", "0")] * 2
+
+
+def test_a_fork_while_another_thread_opens_the_driver_does_not_hang(run: Program) -> None:
+    assert run("fork_while_opening:plain").output == [f"DriverError 0: {FORKED}"]
+
+
+def test_projects_without_exceptions(built: Path, module: Path, fake_driver: Path, tmp_path: Path) -> None:
+    program = built / "without_exceptions"
+    options = "-std=c++20", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"
+    compiled(*options, SOURCES / "without_exceptions.cpp", module, "-o", program, "-ldl")
+    done = run_program(program, directory=tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    not_found = "sample.kernels has no kernel or symbol 'lain'; did you mean 'plain'?; it has: axpy<float>"
+    assert done.output[:4] == ["launched", "launched", "launched", "0 0 expected 1 argument, found 0"]
+    assert done.output[5:8] == ["launched", "1024", "36"]
+    assert done.output[8].startswith(not_found)
+    done = run_program(
+        program, directory=tmp_path, LD_LIBRARY_PATH=str(fake_driver), FAKE_CUDA_VERSION="11080"
+    )
+    assert done.output[0].startswith("4 0 the NVIDIA driver supports CUDA up to 11.8")
+    assert done.output[-3:-1] == ["0", "0"]
+
+
+def test_sixteen_threads_at_once(built: Path, fake_driver: Path, tmp_path: Path) -> None:
+    program = built / "threads"
+    options = "-std=c++17", "-fsanitize=thread"
+    compiled(*options, SOURCES / "threads.cpp", SOURCES / "sample.cpp", "-o", program, "-ldl", "-pthread")
+    for devices in "1", "3":
+        # Loading takes so long that all of them ask for it.
+        variables = {
+            "FAKE_CUDA_DEVICES": devices,
+            "FAKE_CUDA_LOADING": "50",
+            "LD_LIBRARY_PATH": str(fake_driver),
+        }
+        done = run_program(program, directory=tmp_path, **variables)
+        assert done.output == []
+        assert done.calls.count("cuInit") == 1
+        assert done.calls.count("cuLibraryLoadData") == 2
+        assert done.calls.count("cuLibraryGetKernel _Z4axpyIfEv") == 1
+        assert len(done.launches) == 16 * 20 * 6
+        limits = [int(text.split()[2]) for text in limits_set(done) if text.startswith("tiled 8")]
+        assert limits == sorted(set(limits))
+        assert limits[-1] == 10000 + 100 * 19 + 15
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_shared_objects_of_one_process_do_not_meet(
+    shared_objects: tuple[Path, list[Path]], fake_driver: Path, tmp_path: Path, scope: str
+) -> None:
+    application, plugins = shared_objects
+    done = run_program(application, scope, *plugins, directory=tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    assert done.output == [
+        "grid: expected at least 1 and at most (2147483647, 65535, 65535), found (0, 1, 1)",
+        "  in a launch of plain()",
+    ] * len(plugins)
+    assert done.calls.count("cuInit") == done.calls.count("cuLibraryLoadData") == len(plugins)
+    assert len(done.launches) == sum(range(2, 2 + len(plugins)))
+
+
+@pytest.fixture(scope="session")
+def shared_objects(built: Path, module: Path) -> tuple[Path, list[Path]]:
+    """An application, and shared objects that hold the same module."""
+    compiled("-std=c++20", "-fPIC", "-c", SOURCES / "plugin.cpp", "-o", built / "plugin.o")
+    plugins = [built / "first.so", built / "second.so"]
+    for plugin in plugins:
+        compiled("-shared", built / "plugin.o", module, "-o", plugin, "-ldl")
+    compiled("-std=c++17", SOURCES / "application.cpp", "-o", built / "application", "-ldl")
+    return built / "application", plugins
+
+
+def test_shared_objects_show_nothing_but_what_is_thrown(shared_objects: tuple[Path, list[Path]]) -> None:
+    _, (plugin, _) = shared_objects
+    listed = subprocess.run(
+        ["nm", "-DC", "--defined-only", plugin], capture_output=True, text=True, check=True, timeout=60
+    )
+    ours = [
+        line.split(" ", 2)[2] for line in listed.stdout.splitlines() if "cuda_ext" in line or "sample" in line
+    ]
+    # Complete, so that what one shared object throws another can catch.
+    assert "typeinfo for cuda_ext::v1::ArgumentError" in ours
+    visible = re.compile(r"((typeinfo|vtable|typeinfo name) for )?cuda_ext::v1::\w*Error(::.*)?")
+    assert [name for name in ours if not visible.fullmatch(name)] == []
+
+
+def test_nothing_runs_before_main(module: Path, shared_objects: tuple[Path, list[Path]]) -> None:
+    for found in module, module.parent / "plugin.o":
+        sections = subprocess.run(
+            ["objdump", "-h", found], capture_output=True, text=True, check=True, timeout=60
+        )
+        assert ".text" in sections.stdout
+        assert not re.search(r"\.init_array|\.ctors|\.preinit_array", sections.stdout)
+
+
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_arguments_and_types(standard: str) -> None:
+    compiled(f"-std={standard}", "-fsyntax-only", SOURCES / "arguments.cpp")
+
+
+@pytest.mark.skipif("clang" in os.environ.get("CXX", "g++"), reason="these are the words of gcc")
+def test_wrong_arguments_do_not_compile() -> None:
+    source = SOURCES / "wrong_arguments.cpp"
+    failed = subprocess.run(
+        [compiler(), "-std=c++17", "-Wall", "-Werror", *INCLUDES, "-fsyntax-only", source],
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert failed.returncode != 0
+    found = failed.stderr.replace("cuda_ext::v1::", "")
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        _, wrong, reason = line.partition(";  ")
+        if wrong:
+            assert f"{source.name}:{number}:" in found, line
+            assert reason.strip().removeprefix("// ") in found, line
+
+
+def test_the_driver_is_declared_as_in_cuda_h() -> None:
+    headers = [
+        directory for directory in map(Path, sys.path) if (directory / "nvidia/cu13/include/cuda.h").exists()
+    ]
+    if not headers:
+        pytest.skip("there is no cuda.h")
+    compiled(
+        "-std=c++17", "-isystem", headers[0] / "nvidia/cu13/include", "-fsyntax-only", SOURCES / "cuda_h.cpp"
+    )

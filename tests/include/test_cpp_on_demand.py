@@ -1,0 +1,562 @@
+"""Compilation on demand from C++: real NVRTC, a driver without a GPU, and the records of Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.cpp import generate_cpp
+from cuda_ext.toolchain.discovery import library_directories
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.cpp_modules import INCLUDE, write_cpp
+from tests.fixtures.device_code import image, unit
+from tests.fixtures.loader import CHECKOUT, Run, run_script
+from tests.fixtures.projects import build, write_project
+from tests.include.test_cpp_loader import compiled
+
+LIBRARIES = [d for d in library_directories("nvrtc", 13) if (d / "libnvrtc.so.13").is_file()]
+
+pytestmark = [
+    pytest.mark.host_compiler,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the fake driver takes Linux"),
+    pytest.mark.skipif(
+        not any(directory.is_relative_to(sys.prefix) for directory in LIBRARIES),
+        reason="takes NVRTC 13 from the registry, in this environment",
+    ),
+]
+
+CPP = CHECKOUT / "tests" / "cpp"
+
+# Of all that a signature can hold.
+TYPES = """
+typedef unsigned int u32;
+using function = int (*)(float, const char*);
+struct __align__(16) Aligned { int x[4]; };
+union Either { int a; float b; };
+namespace ns {
+struct Particle { float x, y, z; };
+enum class Mode : short { slow, fast };
+enum Plain { first };
+template <class T> struct Pair { T a, b; };
+template <class T, int N> __global__ void fill(T* x, T v, Pair<Particle> w, const Particle* p) { x[0] = v; }
+namespace {
+__global__ void hidden(int (*rows)[4], const float* const* q) {}
+__device__ int secret;
+__constant__ float table[3][5];
+}
+__device__ volatile unsigned long long counter;
+__constant__ Particle origin;
+const __device__ int fixed = 3;
+}
+extern "C" __global__ void plain(u32 n, function f, bool b, char c, signed char s, unsigned char u,
+                                 long long l, unsigned short h, double d, ns::Mode m, ns::Plain e,
+                                 const u32 (&a)[3]) {}
+static __global__ void internal(void* p, const void* q, float4 v, int2 w) {}
+__global__ void overloaded(int) {}
+__global__ void overloaded(float, int*) {}
+__global__ void aligned(char c, Aligned a, Either e, int** q) {}
+__global__ void members(int ns::Particle::* m, decltype(nullptr) n, int* __restrict__ r,
+                        int* const* volatile* v) {}
+template <class... T> __global__ void variadic(T... t) {}
+template __global__ void variadic<int, float, char>(int, float, char);
+template <template <class> class C, class T> __global__ void nested(C<T> c) {}
+__device__ Aligned vector;
+__constant__ int4 quadruple;
+__device__ ns::Pair<double> pair;
+"""
+BLOCK = """
+#include <cub/block/block_reduce.cuh>
+template <class T> __global__ void reduce(const T* x, T* y) {
+  typedef cub::BlockReduce<T, 128> Reduce;
+  __shared__ typename Reduce::TempStorage storage;
+  T sum = Reduce(storage).Sum(x[threadIdx.x]);
+  if (!threadIdx.x) *y = sum;
+}
+"""
+HALF = "#include <cuda_fp16.h>\n__global__ void half_precision(__half a, const __half2* b, __half* c) {}\n"
+SCALE = (
+    '#include "by.cuh"\ntemplate <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by + BY; }\n'
+)
+# Nothing of these is built ahead but one kernel, or for another GPU.
+TEMPLATES = """
+template <class T> __global__ void lonely(T* x) { *x = T(); }
+template <class T> __global__ void ambiguous(T* x) {}
+__global__ void companion(int n) {}
+"""
+AMBIGUOUS = "template <class T> __global__ void ambiguous(T* x) {}\n__global__ void special(int n) {}\n"
+NEWER = "__global__ void newer(float* x) { *x = 1; }\n"
+FILES = {
+    "device/types.cu": TYPES,
+    "device/block.cu": BLOCK,
+    "device/half.cu": HALF,
+    "device/scale.cu": SCALE,
+    "device/by.cuh": "#define BY 3\n",
+    "device/templates.cu": TEMPLATES,
+    "device/special.cu": AMBIGUOUS,
+    "device/newer.cu": NEWER,
+}
+TABLE = """
+[tool.cuda_ext]
+architectures = ["sm_80"]
+[tool.cuda_ext.modules."p.kernels"]
+instantiate = ["ns::fill<double, 256>", "nested<ns::Pair, const char*>", "reduce<float>", "scale<float>"]
+define = { UNUSED = "1 + 1" }
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/special.cu"]
+architectures = ["sm_100a"]
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/newer.cu"]
+architectures = ["compute_80"]
+"""
+# Those that the loader is asked for by name.
+MADE = ["scale<double>", "scale<unsigned char>", "reduce<int>", "lonely<float const *>"]
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """A module with its sources, as a C++ program and as a package of Python."""
+
+    program: Path
+    python: Path
+    driver: Path
+
+    def environment(self, cache: Path, **settings: object) -> dict[str, str]:
+        fake = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items() if name.islower()}
+        others = {name: str(value) for name, value in settings.items() if not name.islower()}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "FAKE_"))}
+        return {
+            **inherited,
+            "LD_LIBRARY_PATH": str(self.driver),
+            "CUDA_EXT_CACHE": str(cache),
+            "VIRTUAL_ENV": sys.prefix,
+            # What NVRTC keeps until the process ends.
+            "ASAN_OPTIONS": "detect_leaks=0",
+            **fake,
+            **others,
+        }
+
+    def cpp(self, *commands: str, cache: Path, said: str = "", **settings: object) -> Run:
+        """Have the program do things; `said` is what it may say on stderr."""
+        log = cache.with_name(f"calls of {cache.name}")
+        log.write_text("")
+        done = subprocess.run(
+            [self.program, *commands],
+            env={**self.environment(cache, **settings), "FAKE_CUDA_LOG": str(log)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(said, done.stderr), done.stderr
+        return Run(done.stdout.splitlines(), log.read_text().splitlines())
+
+    def of_python(self, expressions: list[str], cache: Path, **settings: object) -> Run:
+        """Have Python load all kernels, and those of the `expressions`."""
+        script = f"""
+        from p import kernels
+        from cuda_ext.runtime.driver.driver import open_driver
+        from cuda_ext.runtime.module import library_of
+
+        library, device = library_of(kernels), open_driver().current_device()
+        for expression in {expressions!r}:
+            print(kernels[expression].signature if hasattr(kernels[expression], "signature") else "")
+        for kernel in library.manifest.kernels:
+            caught(library.kernel, kernel, device)
+        print("nvrtc" if "cuda.bindings.nvrtc" in sys.modules else "no nvrtc")
+        """
+        return run_script(script, self.python, **self.environment(cache, **settings))
+
+
+@pytest.fixture(scope="module")
+def on_demand(tmp_path_factory: pytest.TempPathFactory, fake_driver: Path) -> OnDemand:
+    root = tmp_path_factory.mktemp("on_demand")
+    (package,) = build(write_project(root / "project", TABLE, FILES)).values()
+    module = write_cpp(package, root / "cpp")
+    package.write(root / "python" / "p" / "kernels")
+    (root / "python" / "p" / "__init__.py").touch()
+    compile_program(root / "cpp", module, root / "program")
+    return OnDemand(root / "program", root / "python", fake_driver)
+
+
+SOURCES = generate_cpp.source_names("p.kernels", jit=True)
+
+
+def compile_program(directory: Path, module: generate_cpp.CppModule, program: Path, *options: str) -> None:
+    sources = CPP / "on_demand.cpp", *(directory / source for source in module.sources)
+    where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
+    compiled("-std=c++17", "-g0", *where, *options, *sources, "-o", program, "-ldl", "-pthread")
+
+
+def entries(cache: Path) -> dict[str, bytes]:
+    """What is in the cache, by key."""
+    shards = (d for d in (cache / "objects").iterdir() if re.fullmatch("[0-9a-f]{2}", d.name))
+    return {shard.name + file.name: file.read_bytes() for shard in shards for file in shard.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def cache_of_cpp(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with all that C++ made for sm_90."""
+    cache = tmp_path_factory.mktemp("cache of cpp") / "cache"
+    done = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache)
+    assert done.output == ["yes"]
+    return cache
+
+
+@pytest.fixture(scope="module")
+def cache_of_python(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache = tmp_path_factory.mktemp("cache of python") / "cache"
+    assert on_demand.of_python(MADE, cache).output[-1] == "nvrtc"
+    return cache
+
+
+def test_records_are_those_of_python(cache_of_cpp: Path, cache_of_python: Path) -> None:
+    made, expected = entries(cache_of_cpp), entries(cache_of_python)
+    assert made.keys() == expected.keys()
+    assert [key for key in made if made[key] != expected[key]] == []
+    assert len(made) == 11
+
+
+@pytest.mark.parametrize("capability", [121, 130])
+@pytest.mark.slow
+def test_records_for_other_gpus_are_those_of_python(
+    on_demand: OnDemand, tmp_path: Path, capability: int
+) -> None:
+    """For one that has special architectures, and for those that NVRTC does not know yet."""
+    caches = tmp_path / "cpp", tmp_path / "python"
+    wanted = ["signature:scale<double>", "launch:special", "launch:newer"]
+    on_demand.cpp(*wanted, cache=caches[0], capability=capability, version=13050)
+    on_demand.of_python(["scale<double>"], caches[1], capability=capability, version=13050)
+    made, expected = (entries(cache) for cache in caches)
+    assert made
+    assert made.items() <= expected.items()
+
+
+def test_what_python_made_is_not_made_again(on_demand: OnDemand, cache_of_python: Path) -> None:
+    before = entries(cache_of_python)
+    done = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache_of_python)
+    assert done.output == ["no"]
+    assert entries(cache_of_python) == before
+
+
+def test_python_takes_what_cpp_made(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    before = entries(cache_of_cpp)
+    assert on_demand.of_python(MADE, cache_of_cpp).output[-1] == "no nvrtc"
+    assert entries(cache_of_cpp) == before
+
+
+def test_a_kernel_is_what_was_asked_for(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    done = on_demand.cpp(
+        *("signature: scale < double >", "same:scale<double>", "signature:lonely<const float*>"),
+        *("launch:scale<double>", "launch:scale<float>", "symbol:ns::counter", "launch:ns::fill<double,256>"),
+        cache=cache_of_cpp,
+    )
+    assert done.output == [
+        "scale<double>(double* x, double by)",
+        "the same",
+        "lonely<const float*>(const float** x)",
+        "8 bytes",
+    ]
+    assert [launch.split()[1] for launch in done.launches] == [
+        "_Z5scaleIdEvPT_S0_",
+        "_Z5scaleIfEvPT_S0_",
+        "_ZN2ns4fillIdLi256EEEvPT_S1_NS_4PairINS_8ParticleEEEPKS4_",
+    ]
+
+
+def test_each_gpu_gets_its_own(on_demand: OnDemand, tmp_path: Path) -> None:
+    commands = ("launch:scale<double>", "launch:overloaded(int)")
+    done = on_demand.cpp(
+        *(*commands, "context:1", *commands, "context:2", *commands, "context:0", *commands),
+        cache=tmp_path / "cache",
+        devices=3,
+        capability="90,100,90",
+    )
+    assert done.output == []
+    assert [launch.split()[6] for launch in done.launches] == [
+        f"device={device}" for device in (0, 0, 1, 1, 2, 2, 0, 0)
+    ]
+    assert len(entries(tmp_path / "cache")) == 4
+    assert done.calls.count("cuLibraryLoadData") == 4
+
+
+def test_threads_compile_once(on_demand: OnDemand, tmp_path: Path) -> None:
+    done = on_demand.cpp(
+        "threads:launch:scale<double>", "threads:launch:plain", cache=tmp_path / "cache", loading=20
+    )
+    assert done.output == []
+    assert done.calls.count("cuLibraryLoadData") == 2
+    assert len(done.launches) == 16
+    assert len(entries(tmp_path / "cache")) == 2
+
+
+def test_threads_without_a_cache(on_demand: OnDemand, tmp_path: Path) -> None:
+    done = on_demand.cpp(
+        "threads:launch:scale<double>", cache=tmp_path / "cache", CUDA_EXT_CACHE_SIZE=0, loading=20
+    )
+    assert done.output == []
+    assert done.calls.count("cuLibraryLoadData") == 1
+    assert not (tmp_path / "cache" / "objects").exists()
+
+
+def test_processes_compile_once(on_demand: OnDemand, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    environment = on_demand.environment(cache)
+    command = [on_demand.program, "launch:reduce<double>", "opened"]
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in running]
+    assert sorted(outputs) == ["no\n", "no\n", "no\n", "yes\n"]
+    assert len(entries(cache)) == 1
+
+
+def test_a_child_of_a_process_that_used_cuda_is_told(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    done = on_demand.cpp("launch:scale<double>", "fork:launch:scale<unsigned char>", cache=cache_of_cpp)
+    assert len(done.output) == 1
+    assert done.output[0].startswith("Error: CUDA was used before this process was forked")
+    assert on_demand.cpp("fork:launch:scale<double>", "launch:plain", cache=cache_of_cpp).output == []
+
+
+ADD = '; add "{}" to `instantiate` and build again'
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "expected"),
+    [
+        (
+            "launch:scale<double>",
+            {"CUDA_EXT_JIT": "0"},
+            "KernelNotFoundError: p.kernels: scale<double> was not built ahead; built: scale<float>; "
+            "jit: turned off by CUDA_EXT_JIT=0" + ADD.format("scale<double>"),
+        ),
+        (
+            "launch:plain",
+            {"CUDA_EXT_JIT": "0"},
+            "NoImageError: p.kernels: device/types.cu has no image for this GPU: device is sm_90; built for "
+            "sm_80; PTX: none; jit: turned off by CUDA_EXT_JIT=0; "
+            'add "sm_90" to architectures and build again',
+        ),
+        (
+            "launch:newer",
+            {"CUDA_EXT_JIT": "0"},
+            "PtxTooNewError: p.kernels: of device/newer.cu only PTX (compute_80) fits this GPU; CUDA {cuda} "
+            "made it, and the NVIDIA driver reads PTX up to CUDA 13.0; jit: turned off by CUDA_EXT_JIT=0; "
+            "upgrade the driver, or add this GPU to architectures and build again",
+        ),
+        (
+            "launch:scale<double>",
+            {"VIRTUAL_ENV": ""},
+            "KernelNotFoundError: p.kernels: scale<double> was not built ahead; built: scale<float>; "
+            "jit: NVRTC cannot be loaded (none of these is there: libnvrtc.so.13, "
+            "/usr/local/cuda/lib64/libnvrtc.so.13, libnvrtc.so.12, /usr/local/cuda/lib64/libnvrtc.so.12); "
+            'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")' + ADD.format("scale<double>"),
+        ),
+        (
+            "launch:plain",
+            {"VIRTUAL_ENV": "", "CUDA_PATH": "/nowhere"},
+            "NoImageError: p.kernels: device/types.cu has no image for this GPU: device is sm_90; built for "
+            "sm_80; PTX: none; jit: NVRTC cannot be loaded (none of these is there: "
+            "/nowhere/lib64/libnvrtc.so.13, /nowhere/lib/libnvrtc.so.13, libnvrtc.so.13, ",
+        ),
+        (
+            "launch:ns::fill<int,3>",
+            {},
+            "KernelNotFoundError: p.kernels: ns::fill<int, 3> was not built ahead and cannot be compiled on "
+            "demand: device/types.cu has the variable 'ns::counter', of which it would have a copy of its own"
+            + ADD.format("ns::fill<int, 3>"),
+        ),
+        (
+            "launch:ambiguous<int>",
+            {},
+            "KernelNotFoundError: p.kernels: ambiguous<int> was not built ahead, and device/special.cu and "
+            "device/templates.cu each define ambiguous; add it to `instantiate` of one of them and build "
+            "again",
+        ),
+        ("launch:sacle<int>", {}, "KernelNotFoundError: p.kernels has no kernel or symbol 'sacle<int>'; it"),
+        ("launch:plain<int>", {}, "KernelNotFoundError: p.kernels: plain is not a template; built: plain"),
+        ("launch:scale<double>", {"fail": "cuInit=100"}, "Error: the CUDA driver finds no GPU; see whether"),
+        (
+            "launch:scale<double>",
+            {"capability": 35},
+            "CompilationError: nvrtc {cuda} cannot compile for sm_35: it begins with sm_75; "
+            "older GPUs take an older CUDA",
+        ),
+    ],
+)
+def test_why_something_is_not_compiled(
+    on_demand: OnDemand, tmp_path: Path, command: str, settings: Mapping[str, object], expected: str
+) -> None:
+    done = on_demand.cpp(command, command, cache=tmp_path / "cache", **settings)
+    assert len(done.output) == 2
+    assert done.output[0] == done.output[1]
+    assert done.output[0].startswith(expected.replace("{cuda}", Nvrtc().version))
+    assert done.launches == []
+
+
+def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
+    done = on_demand.cpp("launch:scale<nobody>", cache=tmp_path / "cache")
+    assert done.output[0].startswith("CompilationError: ")
+    assert 'identifier "nobody" is undefined' in done.output[0]
+    assert done.output[0].endswith("(compiling device/scale.cu for sm_90)")
+    assert entries(tmp_path / "cache") == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"CUDA_EXT_CACHE": "/proc/nowhere"}, "/proc/nowhere/objects: compiling goes on without a cache: "),
+        ({"CUDA_EXT_CACHE": "", "HOME": "/proc/nowhere"}, "/proc/nowhere/.cache/cuda_ext/objects: compiling"),
+        ({"CUDA_EXT_CACHE": "/dev/null"}, "/dev/null/objects: compiling goes on without a cache: a file is"),
+        ({"CUDA_EXT_CACHE": "/dev/full"}, "/dev/full/objects: compiling goes on without a cache: a file is"),
+    ],
+    ids=str,
+)
+def test_a_cache_that_cannot_be_used_costs_a_warning(
+    on_demand: OnDemand, tmp_path: Path, settings: Mapping[str, str], said: str
+) -> None:
+    done = on_demand.cpp(
+        *("launch:scale<double>", "launch:scale<double>", "launch:scale<int>"),
+        cache=tmp_path / "cache",
+        said=f"cuda-ext: warning: {re.escape(said)}[^\n]*\n",
+        **{"XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path), **settings},
+    )
+    assert done.output == []
+    assert len(done.launches) == 3
+    assert list(tmp_path.glob("cuda-ext-*")) == []
+
+
+def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_path: Path) -> None:
+    objects = tmp_path / "cache" / "objects"
+    objects.mkdir(parents=True)
+    objects.chmod(0o777)
+    said = f"{objects}: compiling goes on without a cache: other users may write there (mode 777); remove it"
+    done = on_demand.cpp(
+        "launch:scale<double>",
+        cache=tmp_path / "cache",
+        said=f"cuda-ext: warning: {re.escape(said)}[^\n]*\n",
+    )
+    assert done.output == []
+    assert list(objects.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_damaged_records_are_made_again(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
+    cache = shutil.copytree(cache_of_cpp, tmp_path / "cache")
+    expected = entries(cache)
+    for key, content in expected.items():
+        (cache / "objects" / key[:2] / key[2:]).write_bytes(content[:-1] + b"!")
+    done = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache)
+    assert done.output == ["yes"]
+    assert entries(cache) == expected
+
+
+def test_the_cache_is_kept_within_its_bound(on_demand: OnDemand, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    on_demand.cpp("launch:scale<double>", "launch:scale<int>", cache=cache, CUDA_EXT_CACHE_SIZE="7000")
+    assert len(entries(cache)) == 1
+
+
+@pytest.mark.slow
+def test_damaged_bytes_do_no_harm(tmp_path: Path) -> None:
+    source = unit(TYPES, "ns::fill<double, 256>", name="unit.cu", raw=("-G",))
+    (tmp_path / "cubin").write_bytes(image(source).data)
+    (tmp_path / "ptx").write_bytes(image(source, "compute_90").data)
+    sanitizers = "-O0", "-g0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
+    program = tmp_path / "damaged"
+    compiled("-std=c++20", *sanitizers, CPP / "damaged_records.cpp", "-o", program, "-ldl")
+    done = subprocess.run(
+        [program, tmp_path / "ptx", tmp_path / "cubin"],
+        env={**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.slow
+def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
+    """With everything in the cache, so that NVRTC, which no sanitizer knows, has nothing to do."""
+    directory = on_demand.program.with_name("cpp")
+    program = tmp_path / "program"
+    compile_program(directory, generate_cpp.CppModule("", SOURCES, {}), program, "-fsanitize=thread")
+    raced = OnDemand(program, on_demand.python, on_demand.driver)
+    for devices in 1, 3:
+        done = raced.cpp(
+            *("threads:launch:scale<double>", "threads:launch:plain", "threads:launch:reduce<int>"),
+            cache=cache_of_cpp,
+            devices=devices,
+            loading=20,
+        )
+        assert done.output == []
+        assert len(done.launches) == 24
+        assert done.calls.count("cuLibraryLoadData") == 3
+
+
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_projects_without_exceptions(on_demand: OnDemand, standard: str) -> None:
+    directory = on_demand.program.with_name("cpp")
+    sources = (directory / name for name in SOURCES)
+    where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
+    compiled(f"-std={standard}", "-fno-exceptions", "-fno-rtti", *where, "-fsyntax-only", *sources)
+
+
+@pytest.mark.slow
+def test_generated_sources_show_nothing_and_run_nothing(on_demand: OnDemand, tmp_path: Path) -> None:
+    directory = on_demand.program.with_name("cpp")
+    where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
+    objects = [tmp_path / f"{name}.o" for name in SOURCES]
+    for name, output in zip(SOURCES, objects, strict=True):
+        compiled("-std=c++17", "-fPIC", "-c", *where, directory / name, "-o", output)
+    compiled("-shared", *objects, "-o", tmp_path / "lib.so", "-ldl")
+
+    def printed(*command: str | Path) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout
+
+    shown = printed("nm", "-DC", "--defined-only", tmp_path / "lib.so")
+    assert [line for line in shown.splitlines() if "cuda_ext" in line] == []
+    for each in objects:
+        assert not re.search(r"\.init_array|\.ctors", printed("objdump", "-h", each))
+
+
+def test_sources_that_include_the_header_compile_none_of_it(on_demand: OnDemand) -> None:
+    directory = on_demand.program.with_name("cpp")
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    assert compiler is not None
+    read = subprocess.run(
+        [compiler, "-std=c++17", f"-I{INCLUDE}", "-M", directory / "include" / "p" / "kernels.h"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    ours = {
+        Path(file).relative_to(INCLUDE / "cuda_ext").as_posix()
+        for file in read.split()
+        if str(INCLUDE) in file
+    }
+    assert "loader.hpp" in ours
+    assert [name for name in ours if name.startswith("on_demand")] == []
+    # Nor are there containers in it.
+    assert not re.search(r"stl_(vector|map|set|deque)\.h", read)
+
+
+def test_without_sources_there_is_nothing_to_compile(tmp_path: Path) -> None:
+    table = TABLE.replace("define =", "jit = false\ndefine =")
+    (package,) = build(write_project(tmp_path / "project", table, FILES)).values()
+    module = write_cpp(package, tmp_path)
+    text = module.files[module.sources[0]].decode()
+    assert "on_demand" not in text
+    assert json.loads(package.files["manifest.json"])["embedded"] is None

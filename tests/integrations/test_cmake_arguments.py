@@ -1,0 +1,169 @@
+"""What the arguments of ``cuda_ext_add_module`` become: the table that pyproject.toml would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_ext.builder.config.keys import Settings, parse_module
+from cuda_ext.errors import ConfigError
+from cuda_ext.integrations.cmake.arguments import Arguments, in_cmake, parse_arguments
+
+ROOT = Path("/project")
+WHERE = "cuda_ext_add_module(k)"
+
+
+def parsed(*words: str, current: str = "") -> Arguments:
+    return parse_arguments(words, WHERE, ROOT, ROOT / current)
+
+
+def settings(*words: str, current: str = "") -> Settings:
+    return parse_module("p.k", parsed(*words, current=current).table, WHERE).settings
+
+
+def refused(*words: str, current: str = "") -> str:
+    """The message, as CMake shows it, without the name of the function."""
+    with pytest.raises(ConfigError) as caught:
+        settings(*words, current=current)
+    text = in_cmake(str(caught.value), WHERE)
+    assert text.startswith(f"{WHERE}: ")
+    return text.removeprefix(f"{WHERE}: ")
+
+
+# Arguments for every key, and the value that they mean.
+KEYS: dict[str, tuple[list[str], Any]] = {
+    "sources": (["SOURCES", "device/*.cu", "a.cu"], ("device/*.cu", "a.cu")),
+    "architectures": (
+        ["ARCHITECTURES", "sm_80", "90", "90a-real", "100-virtual", "native"],
+        ("sm_80", "sm_90", "compute_90", "sm_90a", "compute_100", "native"),
+    ),
+    "include_dirs": (["INCLUDE_DIRECTORIES", "/project/include", "."], ("include", ".")),
+    "compiler": (["COMPILER", "nvcc"], "nvcc"),
+    "nvcc": (["NVCC", "tools/nvcc"], "/project/tools/nvcc"),
+    "launcher": (["COMPILER", "nvcc", "LAUNCHER", "ccache"], "ccache"),
+    "std": (["STD", "c++20"], "c++20"),
+    "define": (["DEFINE", "A", "B=1", "C=x=y"], {"A": "", "B": "1", "C": "x=y"}),
+    "options": (["OPTIONS", "--maxrregcount=32", "-lineinfo"], ("--maxrregcount=32", "-lineinfo")),
+    "pre_include": (["PRE_INCLUDE", "prelude.cuh"], ("prelude.cuh",)),
+    "fast_math": (["FAST_MATH"], True),
+    "relaxed_constexpr": (["RELAXED_CONSTEXPR", "ON"], True),
+    "instantiate": (
+        ["INSTANTIATE", "f<int>", "{ kernel = 'g<{T}, {N}>', T = ['a', 'b'], N = [1] }"],
+        ("f<int>", "g<a, 1>", "g<b, 1>"),
+    ),
+    "split_instantiations": (["SPLIT_INSTANTIATIONS", "off"], False),
+    "variants": (
+        ["VARIANTS", "f = [{ kernel = 'g', when = 'sm_90a' }, { kernel = 'h' }]"],
+        parse_module(
+            "p.k", {"variants": {"f": [{"kernel": "g", "when": "sm_90a"}, {"kernel": "h"}]}}, ""
+        ).settings.variants,
+    ),
+    "compress": (["COMPRESS", "none"], "none"),
+    "emit": (["EMIT", "cubin"], "cubin"),
+    "jit": (["JIT", "FALSE"], False),
+    "headers": (["HEADERS", "device/**/*.cuh"], ("device/**/*.cuh",)),
+    "link": (["LINK", "1"], True),
+}
+
+
+def test_every_key_is_tested_here() -> None:
+    assert list(KEYS) == list(Settings.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_means_what_it_means_in_pyproject(key: str) -> None:
+    words, value = KEYS[key]
+    assert getattr(settings(*words), key) == value
+
+
+def test_what_is_no_key_stands_beside_the_table() -> None:
+    found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
+    assert found == Arguments("p.k", True, "lib/python", ("a", "b", "c"), {})
+    assert parsed() == Arguments(None, False, None, (), {})
+
+
+def test_other_keys_in_a_message_are_spelled_as_in_cmake() -> None:
+    text = 'x.cu(1): "a.h" is not in the include-dirs; set compiler = "nvcc" or link = true, as n = 3'
+    told = 'x.cu(1): "a.h" is not in the INCLUDE_DIRECTORIES; set COMPILER nvcc or LINK true, as n = 3'
+    assert in_cmake(text, WHERE) == told
+
+
+def test_paths_are_relative_to_the_directory_of_the_file_that_says_them() -> None:
+    words = ("SOURCES", "*.cu", "../shared/a.cu", "INCLUDE_DIRECTORIES", "..", "HEADERS", "x.cuh")
+    found = parsed(*words, current="src/gpu").table
+    assert found == {
+        "sources": ["src/gpu/*.cu", "src/shared/a.cu"],
+        "include-dirs": ["src"],
+        "headers": ["src/gpu/x.cuh"],
+    }
+
+
+def test_overrides_follow_one_another() -> None:
+    override = ("OVERRIDE", "SOURCES", "b.cu", "ARCHITECTURES", "90a-real")
+    found = parsed("SOURCES", "*.cu", *override, "OVERRIDE", "SOURCES", "c.cu", "STD", "c++20", "FAST_MATH")
+    assert found.table["overrides"] == [
+        {"sources": ["b.cu"], "architectures": ["sm_90a"]},
+        {"sources": ["c.cu"], "std": "c++20", "fast-math": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["sources", "a.cu"], "unknown keyword 'sources'; did you mean SOURCES?"),
+        (["a.cu"], "unknown keyword 'a.cu'; keywords are ARCHITECTURES, COMPILER,"),
+        (
+            ["SOURCES", "a.cu", "ARCHITECTURE", "90"],
+            "unknown keyword 'ARCHITECTURE'; did you mean ARCHITECTURES?",
+        ),
+        (["SOURCES", "a.cu", "SOURCES", "b.cu"], "SOURCES is there twice; merge the two"),
+        (["SOURCES"], 'SOURCES: is empty; name at least one, such as "device/*.cu"'),
+        (
+            ["SOURCES", "../../other/a.cu"],
+            "SOURCES: '../../other/a.cu' is outside of /project, the directory of",
+        ),
+        (
+            ["INCLUDE_DIRECTORIES", "/usr/include"],
+            "INCLUDE_DIRECTORIES: '/usr/include' is outside of /project,",
+        ),
+        (["STD"], "STD: expected one value, found none"),
+        (["STD", "c++17", "c++20"], "STD: expected one value, found 'c++17' and 'c++20'"),
+        (["STD", "17"], "STD: '17' is not a C++ standard; did you mean 'c++17'?"),
+        (["LINK", "maybe"], "LINK: expected ON or OFF, found 'maybe'"),
+        (["COMPRESS", "sise"], "COMPRESS: expected 'none' or"),
+        (["OPTIONS", "-O3", "-arch=sm_90"], "OPTIONS[1]: '-arch=sm_90' has a key of its own;"),
+        (["INSTANTIATE", "{ kernel = 'f<{T}>' }"], "INSTANTIATE[0]: {T} has no values; add T = [...]"),
+        (
+            ["INSTANTIATE", "{ kernel = "],
+            "INSTANTIATE: '{ kernel = ' is not written as in TOML: ",
+        ),
+        (["VARIANTS", "gemm"], "VARIANTS: 'gemm' is not written as in TOML: Expected '='"),
+        (["VARIANTS", "f = [{ kern = 'g' }]"], "VARIANTS f[0] kern: unknown key;"),
+        (["DEFINE", "2=1"], "DEFINE 2: not the name of a macro;"),
+        (["OVERRIDE", "STD", "c++20"], "OVERRIDE[0] SOURCES: is missing; name the sources"),
+        (["OVERRIDE", "SOURCES", "a.cu", "STD", "20"], "OVERRIDE[0] STD: '20' is not a C++ standard;"),
+        (["OVERRIDE", "SOURCES", "a.cu", "LINK"], "OVERRIDE[0] LINK: holds for a whole module,"),
+        (
+            ["OVERRIDE", "SOURCES", "a.cu", "NAME", "p.k"],
+            "OVERRIDE[0]: NAME belongs before OVERRIDE; move it there",
+        ),
+        (
+            ["FROM_PYPROJECT", "SOURCES", "a.cu"],
+            "FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out SOURCES",
+        ),
+        (
+            ["FROM_PYPROJECT", "LINK", "OVERRIDE"],
+            "FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out LINK, OV",
+        ),
+        (
+            ["OPTIONS", "$<$<CONFIG:Debug>:-G>"],
+            "'$<$<CONFIG:Debug>:-G>': the arguments are read when the project",
+        ),
+        (["NAME", "a", "b"], "NAME: expected one value, found 'a' and 'b'"),
+        (["EMIT", "ltoir", "LINK"], 'EMIT: "ltoir" leaves the linking to others;'),
+    ],
+)
+def test_a_mistake_is_answered_in_the_words_of_cmake(words: list[str], answer: str) -> None:
+    assert refused(*words).startswith(answer)

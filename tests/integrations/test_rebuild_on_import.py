@@ -1,0 +1,426 @@
+"""``editable-rebuild = true``: an editable install compiles what has changed when it is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.package.editable import build_editable, is_editable, recorded
+from cuda_ext.builder.project import Project
+from cuda_ext.builder.sources.inputs import input_digests
+from cuda_ext.builder.sources.layout import in_place, source_directory
+from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.ownership import foreign, is_generated
+from tests.fixtures import command_line
+from tests.fixtures.environments import NO_CACHE, Environment, run, uv
+from tests.fixtures.projects import FILL, load, write_project
+from tests.integrations.test_setuptools import contents, replace
+
+ROOT = Path(__file__).parents[2]
+KEY = "editable-rebuild = true\n"
+TABLE = f"""
+[project]
+name = "p"
+version = "1"
+
+[tool.cuda_ext]
+architectures = ["sm_90"]
+include-dirs = ["include"]
+{KEY}
+[tool.cuda_ext.modules."p.kernels"]
+"""
+FILES = {
+    "device/fill.cu": '#include "p/value.h"\n' + FILL,
+    "include/p/value.h": "#define VALUE 1\n",
+    "src/p/__init__.py": "",
+}
+NAMES = "from p import kernels; print(*dir(kernels))"
+ARCHITECTURES = (
+    "from p import kernels; from cuda_ext import describe; "
+    "print(*(i.architecture for u in describe(kernels).units for i in u.images))"
+)
+
+
+def install(root: Path, **environ: str) -> Path:
+    """Put the packages of the project in `root` where an editable install has them; the last of them."""
+    project = load(root)
+    place = root
+    for package in build_editable(
+        project, lambda name: source_directory(project, name), environ=os.environ | environ
+    ):
+        place = source_directory(project, package.name)
+        in_place(package).write(place)
+    return place
+
+
+def python(root: Path, script: str = NAMES, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `script` in a new interpreter that finds the project in `root`."""
+    path = os.pathsep.join([str(root / "src"), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error", **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def printed(root: Path, script: str = NAMES, **environ: str) -> tuple[str, str]:
+    """What `script` writes to the two streams."""
+    done = python(root, script, **environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def refusal(root: Path) -> str:
+    """The error that importing the package ends with."""
+    done = python(root)
+    assert done.returncode == 1
+    return done.stderr.partition("\nImportError: ")[2]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with an editable install."""
+    install(write_project(tmp_path / "project", TABLE, FILES))
+    return tmp_path / "project"
+
+
+def settle(project: Path) -> None:
+    """Let all files be so old that nothing can change without a trace, and an import see it."""
+    for path in sorted(project.rglob("*")):
+        os.utime(path, ns=(0, time.time_ns() - 10**10))
+    time.sleep(2.1)  # the time of change cannot be set
+    printed(project)
+
+
+# What is not changed.
+
+
+def test_an_import_of_what_has_not_changed_loads_nothing_of_the_build(project: Path) -> None:
+    settle(project)
+    loaded = "sorted(m for m in sys.modules if m.startswith('cuda_ext.'))"
+    script = f"import sys; from p import kernels; print(*{loaded})"
+    assert printed(project, script)[0].split() == [
+        "cuda_ext.build",
+        "cuda_ext.builder.package.editable",
+        "cuda_ext.integrations",
+        "cuda_ext.integrations.rebuild_on_import",
+        "cuda_ext.runtime",
+        "cuda_ext.runtime.module",
+    ]
+
+
+def test_touching_files_compiles_nothing(project: Path) -> None:
+    for path in (project / "device").iterdir():
+        path.touch()
+    assert printed(project, **NO_CACHE) == ("fill", "")
+
+
+def test_what_pyproject_says_of_other_things_decides_nothing(project: Path) -> None:
+    replace(project / "pyproject.toml", 'version = "1"', 'version = "2"')
+    assert printed(project, **NO_CACHE) == ("fill", "")
+
+
+def test_only_what_the_install_needs_is_recorded(project: Path) -> None:
+    text = (project / "src/p/kernels/editable.json").read_text()
+    assert str(project) in text
+    assert sys.prefix not in text.replace(str(project), "")
+
+
+def test_it_is_known_as_generated(project: Path) -> None:
+    assert is_generated(project / "src/p/kernels")
+    assert foreign(project / "src/p/kernels") is None
+
+
+def test_without_the_key_nothing_is_compared(tmp_path: Path) -> None:
+    place = install(write_project(tmp_path, TABLE.replace(KEY, ""), FILES))
+    assert not is_editable(place)
+    assert "editable" not in (place / "__init__.py").read_text()
+
+
+# What is changed.
+
+
+def test_an_edited_source_is_compiled(project: Path) -> None:
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    names, message = printed(project)
+    assert names == "paint"
+    assert message.startswith("p.kernels: device/fill.cu has changed\np.kernels: with nvrtc ")
+    assert "compiled" in message.splitlines()[-1]
+    assert printed(project) == ("paint", "")
+
+
+def test_an_edited_header_is_noticed_however_old_it_looks(project: Path) -> None:
+    settle(project)
+    (project / "include/p/value.h").write_text("#define VALUE 2\n")
+    os.utime(project / "include/p/value.h", ns=(0, 0))
+    assert "include/p/value.h has changed\n" in printed(project)[1]
+
+
+def test_a_new_source_and_one_that_is_gone(project: Path) -> None:
+    settle(project)
+    (project / "device/other.cu").write_text(FILL.replace("fill", "other"))
+    names, message = printed(project)
+    assert names == "fill other"
+    assert "p.kernels: device/other.cu is new\n" in message
+    (project / "device/fill.cu").unlink()
+    assert printed(project)[0] == "other"
+
+
+def test_a_header_that_hides_another_is_noticed(project: Path) -> None:
+    settle(project)
+    (project / "device/p").mkdir()
+    (project / "device/p/value.h").write_text("#define VALUE 3\n")
+    assert "device/p/value.h is new, include/p/value.h is gone\n" in printed(project)[1]
+
+
+def test_an_edited_table_is_followed(project: Path) -> None:
+    replace(project / "pyproject.toml", '"sm_90"', '"sm_80"')
+    assert printed(project, ARCHITECTURES)[0] == "sm_80"
+
+
+def test_what_is_known_already_comes_without_a_word(project: Path) -> None:
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    printed(project)
+    replace(project / "device/fill.cu", "paint(", "fill(")
+    assert printed(project) == ("fill", "")
+
+
+def test_the_architectures_of_the_install_stay(tmp_path: Path) -> None:
+    install(write_project(tmp_path, TABLE, FILES), CUDAARCHS="80-real")
+    replace(tmp_path / "device/fill.cu", "fill(", "paint(")
+    assert printed(tmp_path, ARCHITECTURES)[0] == "sm_80"
+
+
+def test_a_reload_brings_new_kernels_into_a_running_process(project: Path) -> None:
+    script = (
+        "import importlib, pathlib; from p import kernels; before = dir(kernels); "
+        f"file = pathlib.Path({str(project / 'device/fill.cu')!r}); "
+        "file.write_text(file.read_text().replace('fill', 'paint')); "
+        "importlib.reload(kernels); print(*before, *dir(kernels))"
+    )
+    assert printed(project, script)[0] == "fill paint"
+
+
+def test_all_modules_of_the_project_are_brought_up_to_date(tmp_path: Path) -> None:
+    table = TABLE + '[tool.cuda_ext.modules."p.others"]\nsources = ["others/*.cu"]\n'
+    install(write_project(tmp_path, table, {**FILES, "others/other.cu": FILL.replace("fill", "other")}))
+    replace(tmp_path / "others/other.cu", "other(", "paint(")
+    both = "from p import kernels, others; print(*dir(others))"
+    names, message = printed(tmp_path, both)
+    assert names == "paint"
+    assert message.count("others/other.cu has changed") == 1
+
+
+# Several processes.
+
+
+def test_of_several_processes_one_compiles_and_all_see_the_same(project: Path) -> None:
+    replace(project / "device/fill.cu", "fill(", "splash(")
+    with ThreadPoolExecutor() as threads:
+        results = list(threads.map(lambda _: printed(project), range(3)))
+    assert [names for names, _ in results] == ["splash"] * 3
+    assert len([message for _, message in results if message]) == 1
+
+
+def test_what_one_process_cannot_compile_the_others_do_not_try(project: Path) -> None:
+    replace(project / "device/fill.cu", "value;", "valeu;")
+    with ThreadPoolExecutor() as threads:
+        results = list(threads.map(lambda _: python(project), range(2)))
+    assert all('identifier "valeu" is undefined' in done.stderr for done in results)
+    assert len([done for done in results if "names failed" in done.stderr]) == 1
+    assert "names failed" in python(project).stderr  # a later one does
+
+
+# What goes wrong.
+
+
+def test_what_does_not_compile_is_not_imported(project: Path) -> None:
+    replace(project / "device/fill.cu", "value;", "valeu;")
+    message = refusal(project)
+    assert message.startswith(
+        "p.kernels: its project has changed since it was compiled, and cannot be compiled"
+    )
+    assert 'device/fill.cu(2): error: identifier "valeu" is undefined' in message
+    replace(project / "device/fill.cu", "valeu;", "value;")
+    assert printed(project) == ("fill", "")
+
+
+def test_a_mistake_in_the_table_is_told(project: Path) -> None:
+    replace(project / "pyproject.toml", "include-dirs", "include-dir")
+    assert "tool.cuda_ext.include-dir: unknown key; did you mean 'include-dirs'?" in refusal(project)
+
+
+def test_a_module_that_is_no_longer_in_the_table(project: Path) -> None:
+    replace(project / "pyproject.toml", "p.kernels", "p.others")
+    assert "has no module 'p.kernels' any more; install the project again" in refusal(project)
+
+
+def test_the_rebuilding_can_be_turned_off(project: Path) -> None:
+    replace(project / "pyproject.toml", KEY, "")
+    assert printed(project) == ("fill", "")
+    assert not is_editable(project / "src/p/kernels")
+
+
+def test_a_damaged_record_is_told(project: Path) -> None:
+    (project / "src/p/kernels/editable.json").write_text("{")
+    assert (
+        "editable.json is damaged, or of another version of cuda-ext; install the project again"
+        in refusal(project)
+    )
+
+
+@pytest.mark.parametrize("key", ["root", "seen", "digests", "directories", "cudaarchs"])
+def test_a_record_that_lacks_something_is_damaged(key: str, project: Path) -> None:
+    path = project / "src/p/kernels/editable.json"
+    record = json.loads(path.read_bytes())
+    for damaged in ({k: v for k, v in record.items() if k != key}, {**record, key: 1}):
+        path.write_text(json.dumps(damaged))
+        assert recorded(path.parent) is None
+    assert "editable.json is damaged, or of another version" in refusal(project)
+
+
+def test_a_package_that_was_copied_under_another_name_is_left_as_it_is(project: Path) -> None:
+    shutil.copytree(project / "src/p/kernels", project / "src/moved")
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    names, message = printed(project, "import moved; print(moved.__file__)", PYTHONWARNINGS="default")
+    assert names == str(project / "src/moved/__init__.py")
+    assert f"is a copy of what an editable install has made in {project}" in message
+
+
+def test_a_package_outside_of_the_root_is_compiled(tmp_path: Path) -> None:
+    table = TABLE + '[tool.setuptools.package-dir]\n"" = "../src"\n'
+    (tmp_path / "src/p").mkdir(parents=True)
+    (tmp_path / "src/p/__init__.py").touch()
+    files = {name: text for name, text in FILES.items() if not name.startswith("src")}
+    install(write_project(tmp_path / "project", table, files))
+    replace(tmp_path / "project/device/fill.cu", "fill(", "paint(")
+    assert printed(tmp_path)[0] == "paint"
+
+
+def test_where_nothing_can_be_locked_nothing_is_compiled(project: Path) -> None:
+    without = "import sys; sys.modules['fcntl'] = None; "
+    (project / "device/fill.cu").touch()
+    assert printed(project, without + NAMES)[0] == "fill"
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    message = python(project, without + NAMES).stderr
+    assert "pyproject.toml: cannot be locked on this system" in message
+    assert command_line.run("build", project)[0] == 0
+    assert printed(project, without + NAMES) == ("paint", "")
+
+
+def test_a_source_that_vanishes_while_it_is_read_is_a_build_error(project: Path) -> None:
+    class Vanishing(Project):
+        def source_files(self) -> list[Path]:
+            found = super().source_files()
+            (self.root / "include/p/value.h").unlink(missing_ok=True)
+            return found
+
+    with pytest.raises(BuildError, match=r"^include/p/value\.h: cannot be read: No such file"):
+        input_digests(Vanishing(**vars(load(project))))
+
+
+def test_a_copy_of_the_project_does_not_use_the_original(project: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(project, tmp_path / "copy")
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    names, message = printed(copy, PYTHONWARNINGS="default")
+    assert names == "fill"
+    assert f"is a copy of what an editable install has made in {project}" in message
+
+
+# Beside cuda-ext build.
+
+
+def test_a_build_in_place_leaves_an_editable_install_one(project: Path) -> None:
+    replace(project / "device/fill.cu", "fill(", "paint(")
+    assert command_line.run("build", project)[0] == 0
+    assert printed(project) == ("paint", "")
+    assert is_editable(project / "src/p/kernels")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--arch", "sm_75")])
+def test_a_build_in_place_keeps_what_the_install_was_made_for(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    place = install(write_project(tmp_path, TABLE, FILES), CUDAARCHS="80-real")
+    assert command_line.run("build", tmp_path, *arguments)[0] == 0
+    assert printed(tmp_path, ARCHITECTURES) == (arguments[1] if arguments else "sm_80", "")
+    assert json.loads((place / "editable.json").read_bytes())["cudaarchs"] == "80-real"
+    replace(tmp_path / "device/fill.cu", "fill(", "paint(")
+    assert printed(tmp_path, ARCHITECTURES)[0] == "sm_80"
+
+
+def test_a_build_in_place_makes_none(tmp_path: Path) -> None:
+    write_project(tmp_path, TABLE, FILES)
+    assert command_line.run("build", tmp_path)[0] == 0
+    assert not is_editable(tmp_path / "src/p/kernels")
+
+
+# Through build tools.
+
+
+def rebuilding(package: Path) -> Path:
+    """`package`, with the key in its table."""
+    pyproject = package / "pyproject.toml"
+    pyproject.write_text(
+        pyproject.read_text(encoding="utf-8").replace(
+            "[tool.cuda_ext.modules", f"[tool.cuda_ext]\n{KEY}\n[tool.cuda_ext.modules", 1
+        ),
+        encoding="utf-8",
+    )
+    return package
+
+
+SRC_LAYOUT = "from src_layout import kernels; print(*dir(kernels), kernels.__file__)"
+
+
+@pytest.mark.slow
+def test_a_strict_install_rebuilds_and_nothing_of_that_ships(
+    current_environment: Environment, package_src_layout: Path, tmp_path: Path
+) -> None:
+    rebuilding(package_src_layout)
+    current_environment.install_editable(package_src_layout, "strict")
+    (package_src_layout / "device/fresh.cu").write_text(FILL.replace("fill", "fresh"))
+    output = current_environment.run("-c", SRC_LAYOUT, cwd=tmp_path)
+    uv("pip", "uninstall", "--python", current_environment.prefix, "src-layout")
+    assert "device/fresh.cu is new" in output
+    place = package_src_layout / "src/src_layout/kernels"
+    assert output.splitlines()[-1] == f"fill fresh scale {place / '__init__.py'}"
+    assert (place / "fresh.fatbin").is_file()
+    assert is_editable(place)
+    for kind in ("wheel", "sdist"):
+        files = contents(current_environment.build(package_src_layout, kind))
+        assert not [name for name in files if name.endswith("editable.json")]
+        assert b"refresh" not in files.get("src_layout/kernels/__init__.py", b"")
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_it_works_after_an_isolated_build_whose_environment_is_gone(
+    cuda_ext_wheel: Path, bare_environment: Environment, package_src_layout: Path, tmp_path: Path
+) -> None:
+    found = {"UV_FIND_LINKS": str(cuda_ext_wheel.parent)}
+    rebuilding(package_src_layout)
+    uv("pip", "install", "--python", bare_environment.prefix, "--editable", package_src_layout, **found)
+    assert bare_environment.run("-c", SRC_LAYOUT, cwd=tmp_path).startswith("fill scale ")
+    for source in (package_src_layout / "device").iterdir():
+        source.touch()  # the digests are compared, for which no compiler is needed
+    assert bare_environment.run("-c", SRC_LAYOUT, cwd=tmp_path).startswith("fill scale ")
+    replace(package_src_layout / "device/scale.cu", "scale(", "stretch(")
+    output = bare_environment.run("-c", SRC_LAYOUT, cwd=tmp_path, status=1)
+    assert 'install it with "cuda-ext[cu13]"' in output.splitlines()[-1]
+    # With the compiler of this environment.
+    output = run(
+        sys.executable, "-c", SRC_LAYOUT, PYTHONPATH=f"{package_src_layout / 'src'}:{ROOT}", cwd=tmp_path
+    )
+    assert output.splitlines()[-1].startswith("fill stretch ")

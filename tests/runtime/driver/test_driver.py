@@ -1,0 +1,331 @@
+"""What can go wrong with the driver and the images, and how threads and processes share them."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.loader import (
+    Run,
+    run_script,
+    write_package,
+)
+
+WithDriver = Callable[..., Run]
+host_compiler = pytest.mark.host_compiler
+
+
+def driver_library_exists() -> bool:
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+without_driver = pytest.mark.skipif(driver_library_exists(), reason="this machine has a CUDA driver")
+
+
+USE = """
+from sample import kernels
+import cuda_ext
+for _ in range(100):
+    try:
+        kernels.plain(grid=1, block=1)
+    except errors.CudaExtError as error:
+        outcome = f"{type(error).__name__}: {error}"
+    else:
+        outcome = "launched"
+print(outcome)
+print(cuda_ext.gpu_available())
+"""
+
+
+@without_driver
+def test_without_a_driver_every_call_says_so_and_none_hangs(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    message, available = run_script(USE, tmp_path).output
+    assert message.startswith("NoDriverError: there is no CUDA driver on this machine (")
+    assert message.endswith("launching kernels takes an NVIDIA GPU and its driver")
+    assert available == "False"
+
+
+def test_without_cuda_bindings_kernels_can_be_looked_at(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    script = "sys.modules['cuda.bindings'] = None\n" + USE + "print(kernels.axpy['float'].expression)"
+    on_linux = run_script("sys.platform = 'linux'\n" + script, tmp_path).output
+    assert re.fullmatch("NoDriverError: .* cuda-bindings: .*; install cuda-bindings", on_linux[0])
+    on_macos = run_script("sys.platform = 'darwin'\n" + script, tmp_path).output
+    assert on_macos == [
+        "NoDriverError: there is no CUDA driver for macOS: kernels can be built and inspected here, "
+        "and launched "
+        "under Linux and Windows",
+        "False",
+        "axpy<float>",
+    ]
+
+
+@host_compiler
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"fail": "cuInit=100"},
+            "NoDeviceError: the CUDA driver finds no GPU; see whether nvidia-smi lists one",
+        ),
+        ({"devices": 0}, "NoDeviceError: the CUDA driver finds no GPU; see whether nvidia-smi lists one"),
+        ({"fail": "cuInit=34"}, "NoDriverError: the CUDA library that was found is a stub for linking"),
+        ({"fail": "cuInit=3"}, "DriverError: CUDA was used before this process was forked"),
+        *(
+            (
+                {"fail": f"cuInit={code}"},
+                f"DriverError: the CUDA driver cannot be used: cuInit failed: {name} ({code}): "
+                f"fake description of {code}; {remedy}",
+            )
+            for code, name, remedy in (
+                (802, "CUDA_ERROR_SYSTEM_NOT_READY", "the machine is still starting"),
+                (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "the driver's library and its kernel module"),
+                (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "this GPU does not take CUDA's"),
+                (999, "CUDA_ERROR_UNKNOWN", "see whether nvidia-smi works"),
+            )
+        ),
+        (
+            {"fail": "cuInit=54321"},
+            "DriverError: the CUDA driver cannot be used: cuInit failed: 54321 is not",
+        ),
+        (
+            {"fail": "cuDeviceGetCount=999"},
+            "DriverCallError: cuDeviceGetCount failed: CUDA_ERROR_UNKNOWN (999)",
+        ),
+        (
+            {"version": 11080},
+            "DriverTooOldError: the NVIDIA driver supports CUDA up to 11.8, and launching takes 12.0",
+        ),
+    ],
+)
+def test_a_driver_that_cannot_be_used_says_why_every_time(
+    with_driver: WithDriver, settings: dict[str, Any], expected: str
+) -> None:
+    run = with_driver(USE, **settings)
+    message, available = run.output
+    assert message.startswith(expected)
+    assert available == "False"
+    assert run.calls == ["cuInit"]
+
+
+@host_compiler
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "launched"),
+        ({"capability": 100, "version": 13050}, "launched"),
+        (
+            {"version": 12090},
+            "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and ",
+        ),
+        (
+            {"capability": 75},
+            "NoImageError: sample.kernels: device/axpy.cu has no image for this GPU: device is sm_75",
+        ),
+        (
+            {"capability": 100},
+            "PtxTooNewError: sample.kernels: of device/axpy.cu only PTX (compute_90) fits this GPU",
+        ),
+        (
+            {"fail": "cuDevicePrimaryCtxRetain=2"},
+            "DriverCallError: cuDevicePrimaryCtxRetain failed: CUDA_ERROR_OUT",
+        ),
+        (
+            {"fail": "cuLibraryLoadData=209"},
+            "NoImageError: sample.kernels: device/axpy.cu has no image for this GPU",
+        ),
+        ({"fail": "cuLibraryLoadData=222"}, "PtxTooNewError: sample.kernels: of device/axpy.cu only PTX"),
+        ({"fail": "cuLibraryGetKernel=209"}, "NoImageError: "),
+        (
+            {"fail": "cuLibraryLoadData=200"},
+            "LoadError: sample.kernels: the driver refuses axpy.fatbin (sm_90) on sm_90: "
+            "cuLibraryLoadData failed: CUDA_ERROR_INVALID_IMAGE (200): fake description of 200",
+        ),
+        (
+            {"fail": "cuLibraryGetKernel=500"},
+            "LoadError: sample.kernels: the driver refuses axpy.fatbin (sm_90) on",
+        ),
+    ],
+)
+def test_an_image_that_cannot_be_used_says_why(
+    with_driver: WithDriver, settings: dict[str, Any], expected: str
+) -> None:
+    run = with_driver(USE, **settings)
+    message, available = run.output
+    assert message.startswith(expected)
+    assert available == "True"
+    assert run.calls.count("cuInit") == 1
+    assert len(run.launches) == (100 if expected == "launched" else 0)
+
+
+@host_compiler
+def test_the_variable_that_hides_devices_is_named(with_driver: WithDriver) -> None:
+    script = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''\n" + USE
+    assert with_driver(script, fail="cuInit=100").output[0] == (
+        "NoDeviceError: the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES=''; change or unset that"
+    )
+
+
+@host_compiler
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (Path.unlink, "axpy.fatbin cannot be read: No such file or directory; reinstall"),
+        (
+            lambda file: file.write_bytes(file.read_bytes()[:-9]),
+            "axpy.fatbin is damaged: it is not what the manifest describes; reinstall",
+        ),
+        (
+            lambda file: file.write_bytes(file.read_bytes().replace(b"kernel", b"kerneI", 1)),
+            "axpy.fatbin is damaged: it is not what the manifest describes; reinstall",
+        ),
+        (
+            lambda file: file.write_bytes(b""),
+            "axpy.fatbin is damaged: it is not what the manifest describes; reinstall",
+        ),
+    ],
+    ids=["missing", "cut", "flipped", "empty"],
+)
+def test_a_damaged_image_never_reaches_the_driver(
+    with_driver: WithDriver, tmp_path: Path, damage: Callable[[Path], Any], expected: str
+) -> None:
+    with_driver("pass")
+    damage(tmp_path / "sample" / "kernels" / "axpy.fatbin")
+    run = with_driver(USE)
+    assert run.output[0].startswith(f"LoadError: sample.kernels: {expected}")
+    assert "cuLibraryLoadData" not in run.calls
+
+
+@host_compiler
+def test_a_unit_is_loaded_by_its_first_kernel_only(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        kernels.plain(grid=1, block=1)
+        kernels.gemm(grid=1, block=1)
+        kernels.gemm(grid=1, block=1)
+        caught(kernels.later, grid=1, block=1)
+        """
+    )
+    assert run.calls.count("cuLibraryLoadData") == 2
+    assert run.output[0].startswith(
+        "PtxTooNewError: sample.kernels: of device/later.cu only PTX (compute_80)"
+    )
+
+
+@host_compiler
+def test_many_threads_may_use_a_module_first(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        import threading
+        sys.setswitchinterval(1e-6)
+        start = threading.Barrier(32)
+
+        def use(number):
+            start.wait()
+            from sample import kernels
+            kernels.ns.fill(number, number, grid=1, block=1)
+            kernels.tiled(grid=1, block=1, shared=10000 + number)
+
+        threads = [threading.Thread(target=use, args=(number,)) for number in range(32)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """
+    )
+    assert run.calls.count("cuInit") == 1
+    assert run.calls.count("cuLibraryLoadData") == 1
+    fills = [launch.split()[-2:] for launch in run.launches if "fill" in launch]
+    assert sorted(fills) == [[struct.pack("<Q", n).hex(), struct.pack("<i", n).hex()] for n in range(32)]
+    limits = [int(call.split()[3]) for call in run.calls if call.startswith("cuKernelSetAttribute")]
+    assert limits == sorted(set(limits))
+    assert limits[-1] == 10031
+
+
+FORK = """
+import os
+from sample import kernels
+
+def in_child(call):
+    process = os.fork()
+    if process == 0:
+        call()
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(process, 0)
+"""
+
+
+@host_compiler
+def test_a_child_of_a_process_that_used_cuda_is_told(with_driver: WithDriver) -> None:
+    run = with_driver(
+        FORK
+        + """
+kernels.plain(grid=1, block=1)
+in_child(lambda: caught(kernels.plain, grid=1, block=1))
+in_child(lambda: caught(lambda: kernels.weights.address))
+kernels.plain(grid=1, block=1)
+"""
+    )
+    assert run.output == 2 * [
+        "DriverError: CUDA was used before this process was forked, and the driver does not survive "
+        "that; use CUDA "
+        'in child processes only, or start them with multiprocessing.get_context("spawn")'
+    ]
+    assert len(run.launches) == 2
+
+
+@host_compiler
+def test_a_process_may_fork_before_it_uses_cuda(with_driver: WithDriver) -> None:
+    run = with_driver(
+        FORK
+        + """
+kernels.axpy["float"].signature
+for _ in range(3):
+    in_child(lambda: caught(kernels.plain, grid=1, block=1))
+kernels.plain(grid=1, block=1)
+"""
+    )
+    assert run.output == 3 * ["nothing raised"]
+    assert run.calls.count("cuInit") == 4
+
+
+@host_compiler
+def test_a_fork_while_another_thread_opens_the_driver_does_not_hang(with_driver: WithDriver) -> None:
+    run = with_driver(
+        FORK
+        + """
+import threading
+from cuda_ext.runtime.driver import driver
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with driver.lock:
+        held.set()
+        done.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+in_child(lambda: caught(kernels.plain, grid=1, block=1))
+done.set()
+thread.join()
+kernels.plain(grid=1, block=1)
+""",
+        "-Wignore::DeprecationWarning",
+    )
+    assert run.output[0].startswith("DriverError: CUDA was used before this process was forked")
+    assert len(run.launches) == 1

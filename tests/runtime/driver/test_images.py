@@ -1,0 +1,107 @@
+"""Which image a GPU gets under which driver, and what is said where there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from cuda_ext import errors
+from cuda_ext.runtime.driver.images import image_for, select_image
+from tests.fixtures.loader import (
+    SAMPLE,
+    unit,
+)
+
+
+@pytest.mark.parametrize(
+    ("built", "capability", "expected"),
+    [
+        ("sm_80 sm_90", 90, "sm_90"),
+        ("sm_80 sm_86", 89, "sm_86"),
+        ("sm_80 sm_90", 86, "sm_80"),
+        ("sm_90 sm_80", 75, None),
+        ("sm_80", 90, None),
+        ("sm_89 compute_80", 86, "compute_80"),
+        ("sm_90 sm_90a", 90, "sm_90a"),
+        ("sm_90a", 90, "sm_90a"),
+        ("sm_100a sm_100 compute_90", 103, "sm_100"),
+        ("sm_100a compute_90", 103, "compute_90"),
+        ("sm_100f compute_90", 103, "sm_100f"),
+        ("sm_100f", 120, None),
+        ("sm_103f", 100, None),
+        ("sm_100 sm_100f sm_100a", 100, "sm_100a"),
+        ("compute_75 compute_90 compute_120", 100, "compute_90"),
+        ("compute_90a compute_80", 90, "compute_90a"),
+        ("compute_90a", 100, None),
+        ("compute_100f", 103, "compute_100f"),
+        ("compute_100f", 120, None),
+        ("sm_90 compute_100", 100, "compute_100"),
+        ("lto_90", 90, None),
+        ("", 90, None),
+    ],
+)
+def test_the_image_that_the_driver_takes(built: str, capability: int, expected: str | None) -> None:
+    image = select_image(unit("x.cu", *built.split()).images, capability)
+    assert (image and image.architecture) == expected
+
+
+def told_for(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0), **changes: Any) -> str:
+    """What is said, with the name of its exception, where a unit of these architectures is wanted."""
+    source = changes.pop("source", "device/x.cu")
+    module = dataclasses.replace(SAMPLE, **changes)
+    try:
+        image = image_for(module, unit(source, *built.split()), capability, driver, lambda: "off")
+    except errors.DriverError as error:
+        return f"{type(error).__name__}: {error}"
+    return image.architecture
+
+
+def test_no_image_is_told_with_everything_that_there_is() -> None:
+    assert told_for("sm_80 sm_120") == (
+        "NoImageError: sample.kernels: device/x.cu has no image for this GPU: device is sm_90; built "
+        "for sm_80, "
+        'sm_120; PTX: none; jit: off; add "sm_90" to architectures and build again'
+    )
+    assert "built for none; PTX: compute_100; jit: off" in told_for("compute_100")
+    assert "PTX: none; LTO-IR, which has to be linked first: lto_90; jit" in told_for("lto_90")
+
+
+def test_minor_versions_of_a_driver_are_compatible() -> None:
+    assert told_for("sm_90", driver=(13, 0), version="13.5") == "sm_90"
+    assert told_for("sm_90", driver=(14, 0), version="13.5") == "sm_90"
+    assert told_for("sm_90", driver=(12, 4), version="12.9") == "sm_90"
+    assert told_for("sm_90", driver=(12, 9), version="13.0") == (
+        "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and "
+        "x.fatbin, made by CUDA "
+        "13.0, needs 13.0 or newer; jit: off; upgrade the driver"
+    )
+
+
+def test_zstd_takes_a_driver_that_reads_it() -> None:
+    for compress in ("balance", "size"):
+        assert told_for("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
+            "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
+            "x.fatbin, compressed "
+            "with zstd, needs 12.4 or newer; jit: off; upgrade the driver"
+        )
+    for compress in ("none", "speed"):
+        assert told_for("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
+
+
+def test_ptx_takes_a_driver_that_is_as_new() -> None:
+    assert told_for("compute_80", driver=(13, 5)) == "compute_80"
+    assert told_for("compute_80", driver=(13, 4)) == (
+        "PtxTooNewError: sample.kernels: of device/x.cu only PTX (compute_80) fits this GPU; CUDA "
+        "13.5 made it, and "
+        "the NVIDIA driver reads PTX up to CUDA 13.4; jit: off; upgrade the driver, or add this GPU to "
+        "architectures and "
+        "build again"
+    )
+
+
+def test_nobody_knows_which_cuda_made_what_arrived_compiled() -> None:
+    assert told_for("compute_80", driver=(13, 0), source="device/x.ptx") == "compute_80"
+    assert told_for("sm_90", driver=(12, 9), source="device/x.cubin") == "sm_90"
+    assert told_for("sm_90", driver=(12, 9), source="device/x.ptx").startswith("DriverTooOldError")

@@ -1,0 +1,231 @@
+"""``cuda_ext.compile``, ``save`` and ``load``: a module from a string or a file, without a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cuda_ext
+from cuda_ext.errors import BuildError, CompilationError, ManifestError
+from cuda_ext.manifest import loads
+from cuda_ext.runtime.module import module_from
+from tests.fixtures.projects import build, write_project
+
+FILL = "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }\n"
+
+
+def filled(**options: Any) -> Any:
+    options.setdefault("architectures", ["sm_90"])
+    return cuda_ext.compile(FILL, instantiate=["fill<float>"], **options)
+
+
+def signatures(module: Any) -> list[str]:
+    return [kernel.signature for kernel in cuda_ext.describe(module).kernels]
+
+
+def test_a_string_becomes_a_module() -> None:
+    module = filled(name="mine")
+    assert module.__name__ == "mine"
+    assert signatures(module) == ["fill<float>(float* x, float value)"]
+
+
+def test_the_images_are_those_asked_for() -> None:
+    (unit,) = cuda_ext.describe(filled(architectures=["sm_90", "sm_80", "compute_80"])).units
+    assert [image.architecture for image in unit.images] == ["sm_80", "compute_80", "sm_90"]
+
+
+def test_without_a_gpu_the_default_is_every_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    if cuda_ext.gpu_available():
+        pytest.skip("this machine has a GPU, and its architecture is the default")
+    (unit,) = cuda_ext.describe(filled(architectures=None)).units
+    assert len(unit.images) > 3
+
+
+def test_native_without_a_gpu_is_an_error() -> None:
+    if cuda_ext.gpu_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(BuildError, match=r"^architectures: "):
+        filled(architectures=["native"])
+
+
+def test_a_file_may_include_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "device").mkdir()
+    (tmp_path / "device" / "shared.cuh").write_text(FILL)
+    (tmp_path / "device" / "main.cu").write_text('#include "shared.cuh"\n')
+    module = cuda_ext.compile(
+        tmp_path / "device" / "main.cu", instantiate=["fill<int>"], architectures=["sm_90"]
+    )
+    assert signatures(module) == ["fill<int>(int* x, int value)"]
+
+
+def test_a_string_may_include_from_include_dirs(tmp_path: Path) -> None:
+    (tmp_path / "shared.cuh").write_text(FILL)
+    module = cuda_ext.compile(
+        "#include <shared.cuh>\n",
+        instantiate=["fill<int>"],
+        include_dirs=[tmp_path],
+        architectures=["sm_90"],
+    )
+    assert signatures(module) == ["fill<int>(int* x, int value)"]
+
+
+def test_headers_may_be_given_as_text() -> None:
+    module = cuda_ext.compile(
+        '#include "shared.cuh"\n',
+        instantiate=["fill<int>"],
+        headers={"shared.cuh": FILL},
+        architectures=["sm_90"],
+    )
+    assert signatures(module) == ["fill<int>(int* x, int value)"]
+
+
+def test_macros_and_options_arrive() -> None:
+    source = "#if N != 3\n#error N\n#endif\n__global__ void k() { static_assert(M == 4); }\n"
+    assert signatures(
+        cuda_ext.compile(source, define={"N": "3"}, options=["-DM=4"], architectures=["sm_90"])
+    ) == ["k()"]
+
+
+def test_a_mistake_is_told_with_its_line() -> None:
+    with pytest.raises(CompilationError, match=r"kernels\.cu\(2\): error: identifier \"y\" is undefined"):
+        cuda_ext.compile("__global__ void k(float* x) {\n  x[0] = y;\n}\n", architectures=["sm_90"])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"none\.cu: is not a file; correct the path"):
+        cuda_ext.compile(tmp_path / "none.cu", architectures=["sm_90"])
+
+
+def test_a_saved_module_is_the_same_when_loaded(tmp_path: Path) -> None:
+    module = filled()
+    cuda_ext.save(module, tmp_path / "saved")
+    assert cuda_ext.describe(cuda_ext.load(tmp_path / "saved")) == cuda_ext.describe(module)
+
+
+def test_saving_again_replaces_the_earlier_module(tmp_path: Path) -> None:
+    cuda_ext.save(filled(name="one"), tmp_path)
+    cuda_ext.save(filled(name="two"), tmp_path)
+    assert cuda_ext.load(tmp_path).__name__ == "two"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["manifest.json", "sources", "two.fatbin"]
+
+
+def test_saving_refuses_a_directory_of_other_things(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("all of it")
+    with pytest.raises(FileExistsError, match=r"thesis\.tex: is no part of a saved module"):
+        cuda_ext.save(filled(), tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "all of it"
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_saving_never_replaces_a_file(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "place"
+    (tmp_path / "kept").write_text("kept")
+    if kind == "file":
+        place.write_text("kept")
+    else:
+        place.symlink_to(tmp_path / "kept")
+    with pytest.raises(FileExistsError, match="place: is no part of a saved module"):
+        cuda_ext.save(filled(), place)
+    assert place.read_text() == "kept"
+
+
+def test_saving_refuses_a_directory_with_any_other_manifest(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(FileExistsError):
+        cuda_ext.save(filled(), tmp_path)
+    assert (tmp_path / "manifest.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["mine.ptx", ".env", "sources/notes.txt", "more/notes.txt"])
+def test_saving_again_keeps_what_is_not_of_the_module(tmp_path: Path, name: str) -> None:
+    cuda_ext.save(filled(), tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("kept")
+    with pytest.raises(FileExistsError):
+        cuda_ext.save(filled(), tmp_path)
+    assert (tmp_path / name).read_text() == "kept"
+
+
+def test_a_loaded_module_does_not_depend_on_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cuda_ext.save(filled(), "saved")
+    module = cuda_ext.load("saved")
+    monkeypatch.chdir("/")
+    cuda_ext.save(module, tmp_path / "again")
+
+
+def test_saving_into_the_working_directory_refuses_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_text("kept")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError):
+        cuda_ext.save(filled(), "")
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"architectures": []}, "architectures: is empty"),
+        ({"architectures": "sm_90"}, r'architectures: expected a list of strings; write \["sm_90"\]'),
+        ({"instantiate": "fill<int>"}, "instantiate: expected a list of strings"),
+        ({"options": "-G"}, "options: expected a list of strings"),
+        ({"compiler": "clang"}, "compiler: expected 'nvrtc' or 'nvcc', found 'clang'"),
+        ({"compress": "max"}, "compress: expected 'none' or 'speed' or 'balance' or 'size', found 'max'"),
+        ({"include_dirs": ["/nowhere"]}, "include_dirs: '/nowhere' is not a directory; correct the path"),
+        ({"architectures": ["sm_91"]}, "architectures: nvrtc .* cannot compile for 'sm_91'; did you mean"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError, BuildError), match=message):
+        cuda_ext.compile(FILL, **{"architectures": ["sm_90"], **options})
+
+
+def test_a_path_is_not_taken_for_text() -> None:
+    with pytest.raises(TypeError, match="what looks like a path"):
+        cuda_ext.compile("device/fill.cu", architectures=["sm_90"])
+
+
+def test_variables_of_one_name_in_two_units_are_told_apart_by_no_name(tmp_path: Path) -> None:
+    source = "__constant__ float w[3];\n__global__ void {name}(float* x) {{ x[0] = w[1]; }}\n"
+    files = {f"device/{name}.cu": source.format(name=name) for name in ("one", "two")}
+    (package,) = build(write_project(tmp_path, files=files)).values()
+    module: Any = module_from(loads(package.files["manifest.json"], "here"), package.files.__getitem__)
+    with pytest.raises(AttributeError, match=r"device/one\.cu and device/two\.cu each have a variable w"):
+        module.w  # noqa: B018
+
+
+def test_a_kernel_is_pickled_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "__init__.py").touch()
+    signatures = []
+    pickled = None
+    for parameters in ("float* x, int n", "int n, double* x"):
+        source = f'extern "C" __global__ void k({parameters}) {{}}\n'
+        (package,) = build(write_project(tmp_path / "project", files={"device/k.cu": source})).values()
+        package.write(tmp_path / "p" / "kernels")
+        module: Any = importlib.reload(importlib.import_module("p.kernels"))
+        pickled = pickled or pickle.dumps(module.k)
+        signatures.append(pickle.loads(pickled).signature)
+    for name in ("p", "p.kernels"):
+        sys.modules.pop(name)
+    assert signatures == ["k(float* x, int n)", "k(int n, double* x)"]
+
+
+def test_what_is_no_module_of_kernels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="expected a module of kernels"):
+        cuda_ext.save(pytest, tmp_path)
+
+
+def test_loading_from_nowhere_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"manifest\.json: No such file"):
+        cuda_ext.load(tmp_path)

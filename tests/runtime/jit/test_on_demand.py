@@ -1,0 +1,833 @@
+"""What was not built ahead is compiled when it is asked for, once, and found again by every later process."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import cuda_ext
+from cuda_ext import errors
+from cuda_ext.cache.store import LocalStore, pack, unpack
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.manifest import Kernel, Options, Parameter, Source, Symbol
+from cuda_ext.runtime.jit.compile_request import fulfil
+from cuda_ext.runtime.jit.entry import Record, read_record, reference
+from cuda_ext.runtime.jit.request import Demand
+from cuda_ext.runtime.module import library_of
+from cuda_ext.toolchain.identity import installed_nvrtc
+from tests.fixtures.device_code import module, nvrtc, unit
+from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.loader import CHECKOUT, Run, run_script, write_package
+
+pytestmark = [pytest.mark.filterwarnings("error")]
+host_compiler = pytest.mark.host_compiler
+
+SOURCE = """
+#include "scale.h"
+template <class T> __global__ void axpy(int n, T a, const T* x, T* y) { if (n) *y = scaled(a) * *x; }
+namespace ns {
+template <class T, int BLOCK> __global__ void reduce(const T* x, T* sum) { *sum = x[BLOCK]; }
+}
+template <class T> __global__ void never(T* x) { *x = 1; }
+"""
+HEADER = """
+#pragma once
+template <class T> __device__ T scaled(T x) { return x * FACTOR; }
+"""
+WITH_VARIABLE = """
+__constant__ float weights[4];
+template <class T> __global__ void weigh(T* x) { *x *= weights[threadIdx.x]; }
+"""
+
+
+def build(directory: Path, *architectures: str, **changes: object) -> Path:
+    """Save the sample module for these architectures; `changes` are arguments of ``cuda_ext.compile``."""
+    arguments: dict[str, object] = {
+        "headers": {"scale.h": HEADER},
+        "define": {"FACTOR": "3"},
+        "instantiate": ["axpy<float>", "ns::reduce<float, 4>"],
+        "options": ["-lineinfo"],
+        "compress": "none",
+    }
+    source = changes.pop("source", SOURCE)
+    compiled = cuda_ext.compile(source, architectures=architectures or ("sm_80",), **{**arguments, **changes})  # type: ignore[arg-type]
+    cuda_ext.save(compiled, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("saved") / "sample")
+
+
+@pytest.fixture
+def on_gpu(fake_driver: Path, tmp_path: Path, saved: Path, empty_cache: Path) -> Callable[..., Run]:
+    """Runs a script that has the sample module as ``kernels``, under the fake driver."""
+
+    def run(script: str, *, directory: Path = saved, **variables: str | int) -> Run:
+        prelude = f"import cuda_ext\nkernels = cuda_ext.load({str(directory)!r})\n"
+        settings = {name: str(value) for name, value in variables.items()}
+        code = LOGGING + prelude + textwrap.dedent(script)
+        return run_script(code, tmp_path, LD_LIBRARY_PATH=str(fake_driver), **settings)
+
+    return run
+
+
+# What is compiled is told to whoever listens.
+LOGGING = """
+import logging
+logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+"""
+
+
+def compilations(lines: list[str]) -> list[str]:
+    return [
+        found[1] for line in lines if (found := re.fullmatch(r"[\w.]+: compiled (.*) in [0-9.]+ s", line))
+    ]
+
+
+# --- Instantiations and architectures that were not built.
+
+
+@host_compiler
+def test_an_instantiation_is_compiled_once_and_found_by_the_next_process(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    kernel = kernels.axpy["double"]
+    print(kernel.signature)
+    assert kernels.axpy["double"] is kernel and kernels["axpy< double >"] is kernel
+    print(kernels["ns::reduce<double, 512>"].signature)
+    assert kernels.ns.reduce["double", 512] is kernels["ns::reduce<double, 512>"]
+    kernel(4, 1.5, None, None, grid=2, block=32)
+    caught(kernel, 4.5, 1.5, None, None, grid=2, block=32)
+    print("compiler" if "cuda.bindings.nvrtc" in sys.modules else "no compiler")
+    """
+    expected = [
+        "axpy<double>(int n, double a, const double* x, double* y)",
+        "ns::reduce<double, 512>(const double* x, double* sum)",
+        "ArgumentError: argument 'n': expected int, found 4.5   in a launch of "
+        "axpy<double>(int n, double a, const double* x, double* y)",
+    ]
+    first = on_gpu(script)
+    compiled = ["axpy<double> for sm_90", "ns::reduce<double, 512> for sm_90"]
+    assert compilations(first.output) == compiled
+    assert [line for line in first.output if "compiled" not in line] == [*expected, "compiler"]
+    assert [call.split()[:2] for call in first.launches] == [["cuLaunchKernel", "_Z4axpyIdEviT_PKS0_PS0_"]]
+    second = on_gpu(script)
+    assert second.output == [*expected, "no compiler"]
+    assert second.launches == first.launches
+
+
+@host_compiler
+def test_a_gpu_that_nothing_was_built_for_gets_the_whole_unit(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    for _ in range(2):
+        kernels.axpy["float"](4, 1.5, None, None, grid=1, block=32)
+        kernels.ns.reduce["float, 4"](None, None, grid=1, block=32)
+    """
+    first = on_gpu(script)
+    assert compilations(first.output) == ["axpy<float>, ns::reduce<float, 4> for sm_90"]
+    assert len(first.launches) == 4
+    loads = [call for call in first.calls if call.startswith("cuLibraryLoadData")]
+    assert len(loads) == 1
+    assert on_gpu(script).output == []
+    assert compilations(on_gpu(script, FAKE_CUDA_CAPABILITY=120).output) == [
+        "axpy<float>, ns::reduce<float, 4> for sm_120"
+    ]
+
+
+@host_compiler
+def test_where_there_is_an_image_nothing_is_compiled(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    kernels.axpy["float"](4, 1.5, None, None, grid=1, block=32)
+    print("cuda_ext.runtime.jit.on_demand" in sys.modules)
+    """
+    assert on_gpu(script, FAKE_CUDA_CAPABILITY=86).output == ["False"]
+
+
+@host_compiler
+def test_one_kernel_is_compiled_for_each_gpu_that_it_runs_on(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    kernel = kernels.axpy["double"]
+    first, second = 1 << 20, 1 << 30
+    kernel(1, 2.0, first, first, grid=1, block=32)
+    from cuda_ext.runtime.driver.driver import open_driver
+    with open_driver().device(1).current():
+        kernel(1, 2.0, 0, 0, grid=1, block=32)
+    """
+    run = on_gpu(script, FAKE_CUDA_DEVICES=2, FAKE_CUDA_CAPABILITY="90,100")
+    assert compilations(run.output) == ["axpy<double> for sm_90", "axpy<double> for sm_100"]
+    assert len(run.launches) == 2
+
+
+@host_compiler
+def test_a_template_of_which_nothing_was_built(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    print(kernels.never)
+    print(kernels.never["int"].signature)
+    caught(kernels.never, 3, grid=1, block=1)
+    caught(lambda: kernels.nothing)
+    """
+    assert [line for line in on_gpu(script).output if "compiled" not in line] == [
+        "<kernel template never: >",
+        "never<int>(int* x)",
+        'ArgumentError: never: none was built ahead; choose one as in never["float"]',
+        "KernelNotFoundError: kernels has no kernel or symbol 'nothing'; it has: axpy<float>, "
+        "ns::reduce<float, 4>",
+    ]
+
+
+@host_compiler
+def test_linked_units_are_linked_again(tmp_path: Path, on_gpu: Callable[..., Run]) -> None:
+    caller = unit(
+        "__device__ int twice(int); template <class T> __global__ void use(T* x) { *x = twice(3); }",
+        "use<int>",
+        name="device/caller.cu",
+        relocatable=True,
+    )
+    callee = unit("__device__ int twice(int x) { return 2 * x; }", name="device/twice.cu", relocatable=True)
+    made = module(caller, callee, link=True, architectures=("sm_80",))
+    directory = write_package(tmp_path / "linked", made.manifest, {}).parent / "kernels"
+    for name, content in made.files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+    script = """
+    kernels.use["int"](None, grid=1, block=1)
+    kernels.use["long long"](None, grid=1, block=1)
+    """
+    run = on_gpu(script, directory=directory)
+    assert compilations(run.output) == ["use<int> for sm_90", "use<long long> for sm_90"]
+    assert len(run.launches) == 2
+    assert on_gpu(script, directory=directory).output == []
+
+
+@host_compiler
+def test_threads_go_on_launching_while_one_compiles(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    import threading
+    kernel = kernels.axpy["float"]
+    kernel(1, 2.0, None, None, grid=1, block=1)
+    done = threading.Event()
+    def compile():
+        kernels.axpy["double"]
+        done.set()
+    thread = threading.Thread(target=compile)
+    thread.start()
+    launched = 0
+    while not done.is_set():
+        kernel(1, 2.0, None, None, grid=1, block=1)
+        launched += 1
+    thread.join()
+    print(launched > 20)
+    """
+    assert on_gpu(script, FAKE_CUDA_CAPABILITY=80).output[-1] == "True"
+
+
+@host_compiler
+def test_threads_that_ask_for_one_kernel_compile_it_once(on_gpu: Callable[..., Run]) -> None:
+    script = """
+    import threading
+    found = []
+    barrier = threading.Barrier(8)
+    def look_up():
+        barrier.wait()
+        found.append(kernels.axpy["double"])
+    threads = [threading.Thread(target=look_up) for _ in range(8)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    print(len(found), len(set(map(id, found))))
+    """
+    assert [line.partition(" in ")[0] for line in on_gpu(script).output] == [
+        "kernels: compiled axpy<double> for sm_90",
+        "8 1",
+    ]
+
+
+# --- Where nothing is compiled, and why.
+
+MISSING = (
+    "KernelNotFoundError: kernels: axpy<double> was not built ahead; built: axpy<float>; jit: {}; "
+    'add "axpy<double>" to `instantiate` and build again'
+)
+LOOK_UP = "caught(lambda: kernels.axpy['double'])\ncaught(lambda: kernels['axpy<double>'])"
+
+
+@host_compiler
+def test_it_can_be_turned_off(on_gpu: Callable[..., Run]) -> None:
+    reason = "turned off by CUDA_EXT_JIT=0"
+    assert on_gpu(LOOK_UP, CUDA_EXT_JIT="0").output == [MISSING.format(reason)] * 2
+    launch = "caught(kernels.axpy['float'], 1, 2.0, None, None, grid=1, block=1)"
+    assert on_gpu(launch, CUDA_EXT_JIT="0").output == [
+        "NoImageError: kernels: kernels.cu has no image for this GPU: device is sm_90; built for sm_80; PTX: "
+        'none; jit: turned off by CUDA_EXT_JIT=0; add "sm_90" to architectures and build again'
+    ]
+
+
+@host_compiler
+def test_an_author_may_keep_the_sources(on_gpu: Callable[..., Run], saved: Path, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    compiled = cuda_ext.load(saved)
+    library = library_of(compiled)  # type: ignore[arg-type]
+    write_package(closed, replace(library.manifest, module="c.kernels", embedded=None), {})
+    run = on_gpu(LOOK_UP, directory=closed / "c" / "kernels")
+    assert run.output == [MISSING.format("off").replace("kernels: ", "c.kernels: ", 1)] * 2
+
+
+def test_without_a_gpu_one_is_asked_for(saved: Path, tmp_path: Path) -> None:
+    script = f"import cuda_ext\nkernels = cuda_ext.load({str(saved)!r})\n" + LOOK_UP
+    told = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="").output
+    assert re.fullmatch(MISSING.replace("{}", "the(re is no)? CUDA driver .*"), told[0])
+
+
+@host_compiler
+def test_without_nvrtc_the_extra_is_named(fake_driver: Path, saved: Path, tmp_path: Path) -> None:
+    """Another interpreter has only what a package that uses kernels depends on."""
+    packages = Path(__import__("cuda.bindings").bindings.__file__).parents[2]
+    for name in ("cuda", *(each.name for each in packages.glob("cuda_bindings*"))):
+        (tmp_path / name).symlink_to(packages / name)
+    script = (
+        "import cuda_ext\nfrom cuda_ext import errors\n"
+        f"kernels = cuda_ext.load({str(saved)!r})\n"
+        "try:\n    kernels.axpy['double']\nexcept errors.KernelNotFoundError as error:\n    print(error)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_PATH", "CUDA_HOME", "VIRTUAL_ENV")}
+    environment |= {"PYTHONPATH": f"{tmp_path}{os.pathsep}{CHECKOUT}", "LD_LIBRARY_PATH": str(fake_driver)}
+    python = sys._base_executable  # type: ignore[attr-defined]
+    if subprocess.run([python, "-c", "import nvidia"], env=environment, capture_output=True).returncode == 0:
+        pytest.skip("the interpreter itself has packages of CUDA")
+    done = subprocess.run([python, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "axpy<double> was not built ahead; built: axpy<float>; jit: NVRTC cannot be loaded (" in done.stdout
+    )
+    assert '); install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]"); add "axpy<double>"' in done.stdout
+
+
+@host_compiler
+def test_a_driver_that_is_older_than_nvrtc_is_told(on_gpu: Callable[..., Run]) -> None:
+    (told,) = on_gpu("caught(lambda: kernels.axpy['double'])", FAKE_CUDA_VERSION=12080).output
+    reason = (
+        "NVRTC 13 makes what this NVIDIA driver does not load, which supports CUDA up to 12.8; upgrade the "
+        'driver, or install "cuda-ext[cu12]"'
+    )
+    assert told == MISSING.format(reason)
+
+
+@host_compiler
+def test_an_instantiation_has_no_variables_of_its_own(on_gpu: Callable[..., Run], tmp_path: Path) -> None:
+    """What the host writes into a variable would not be what the new kernel reads."""
+    directory = build(tmp_path / "weighing", source=WITH_VARIABLE, instantiate=["weigh<float>"], headers={})
+    run = on_gpu(
+        """
+        caught(lambda: kernels.weigh["double"])
+        kernels.weigh["float"](None, grid=1, block=1)
+        print(kernels.weights.address)
+        """,
+        directory=directory,
+    )
+    assert run.output[0] == (
+        "KernelNotFoundError: kernels: weigh<double> was not built ahead and cannot be compiled on demand: "
+        "kernels.cu has the variable 'weights', of which it would have a copy of its own; add "
+        '"weigh<double>" to `instantiate` and build again'
+    )
+    # A GPU without an image gets all of the unit, variables included.
+    assert compilations(run.output) == ["weigh<float> for sm_90"]
+    assert int(run.output[-1])
+
+
+@host_compiler
+def test_headers_that_other_machines_have_otherwise_are_not_read(
+    on_gpu: Callable[..., Run], tmp_path: Path
+) -> None:
+    directory = build(tmp_path / "elsewhere", options=[f"-I{tmp_path}"])
+    option = f"-I{tmp_path}"
+    reason = f"kernels.cu was compiled with {option}, and other machines may have other files there"
+    assert on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output == [
+        MISSING.format(reason)
+    ]
+
+
+@host_compiler
+def test_a_template_of_which_nothing_was_built_tells_why(on_gpu: Callable[..., Run]) -> None:
+    (told,) = on_gpu("caught(lambda: kernels['never<int>'])", CUDA_EXT_JIT="0").output
+    assert told == (
+        "KernelNotFoundError: kernels: never<int> was not built ahead; built: none; jit: turned off by "
+        'CUDA_EXT_JIT=0; add "never<int>" to `instantiate` and build again'
+    )
+
+
+@host_compiler
+def test_a_template_is_no_sequence(on_gpu: Callable[..., Run]) -> None:
+    """Python would ask for the instantiations with 0, 1, 2, ... for ever."""
+    script = """
+    for attempt in (list, iter, lambda each: 3 in each, lambda each: [*each]):
+        for each in (kernels.axpy, kernels.ns, kernels.ns.reduce):
+            try:
+                attempt(each)
+            except TypeError:
+                continue
+            print("no TypeError")
+    """
+    assert on_gpu(script).output == []
+
+
+@host_compiler
+def test_the_compilers_words_are_told(on_gpu: Callable[..., Run]) -> None:
+    (told,) = on_gpu("caught(lambda: kernels.axpy['no_such_type'])").output
+    assert told == (
+        "CompilationError: instantiation 'axpy<no_such_type>' does not exist: identifier \"no_such_type\" is "
+        "undefined (compiling kernels.cu for sm_90)"
+    )
+
+
+@host_compiler
+def test_a_source_that_was_changed_afterwards_is_not_compiled(
+    on_gpu: Callable[..., Run], tmp_path: Path
+) -> None:
+    directory = build(tmp_path / "changed")
+    header = directory / "sources" / "scale.h"
+    header.write_text(header.read_text().replace("*", "+"))
+    (told,) = on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output
+    assert told == (
+        "CompilationError: kernels.cu: it, or one of its headers, is not what the module was built from; "
+        "reinstall the package that holds it"
+    )
+
+
+# --- The same as a build makes.
+
+
+def test_the_image_is_the_one_that_a_build_would_have_made() -> None:
+    source = unit(SOURCE, "axpy<float>", headers={"scale.h": HEADER}, define={"FACTOR": "3"}, std="c++20")
+    built = module(source, architectures=("sm_90",), compress="none", emit="cubin")
+    demand = Demand((source.described,), Architecture.parse("sm_90"))
+    record = fulfil(demand, {source.name: source.source, **source.headers}, nvrtc())
+    assert record.image == built.files["unit.sm_90.cubin"]
+    assert record.kernels == built.manifest.kernels
+    assert record.architecture == "sm_90"
+
+
+def test_a_gpu_newer_than_the_compiler_gets_what_it_can_run() -> None:
+    source = unit("__global__ void k(int* x) { *x = 1; }")
+    newest = max(nvrtc().capabilities())
+    for wanted, expected in {
+        f"sm_{newest + 1}": f"sm_{newest}",
+        f"sm_{newest + 1}a": f"sm_{newest}",
+        f"sm_{newest + 20}": f"compute_{newest}",
+        "sm_90a": "sm_90a",
+    }.items():
+        demand = Demand((source.described,), Architecture.parse(wanted))
+        assert fulfil(demand, {source.name: source.source}, nvrtc()).architecture == expected
+    with pytest.raises(
+        errors.CompilationError, match="cannot compile for sm_35: it begins with sm_75; older"
+    ):
+        fulfil(Demand((source.described,), Architecture("cubin", 35)), {source.name: source.source}, nvrtc())
+
+
+def test_everything_that_decides_on_a_record_is_in_its_key() -> None:
+    source = Source("device/a.cu", "11" * 32, Options(define={"A": "1"}), ("k<int>", "k<float>"))
+    demand = Demand((source,), Architecture.parse("sm_90"))
+    others = [
+        Demand((source,), Architecture.parse("sm_90a")),
+        Demand((source,), Architecture.parse("sm_80")),
+        Demand((source,), demand.architecture, "pkg.kernels"),
+        Demand((source, source), demand.architecture),
+        *(
+            Demand((replace(source, **change),), demand.architecture)  # type: ignore[arg-type]
+            for change in (
+                {"name": "device/b.cu"},
+                {"sha256": "22" * 32},
+                {"instantiate": ("k<int>",)},
+                {"options": Options()},
+                {"options": Options(define={"A": "1"}, fast_math=True)},
+                {"options": Options(define={"A": "1"}, relaxed_constexpr=True)},
+                {"options": Options(define={"A": "1"}, std="c++20")},
+                {"options": Options(define={"A": "1"}, raw=("-lineinfo",))},
+            )
+        ),
+    ]
+    keys = [demand.key("nvrtc 1"), demand.key("nvrtc 2"), *(other.key("nvrtc 1") for other in others)]
+    assert len(set(keys)) == len(keys)
+    same = replace(source, instantiate=("k< float >", "k<int>", "k<int>"))
+    assert Demand((same,), demand.architecture).key("nvrtc 1") == demand.key("nvrtc 1")
+
+
+def test_the_compiler_is_told_without_being_loaded(tmp_path: Path) -> None:
+    script = """
+    from cuda_ext.toolchain.identity import installed_nvrtc
+    print(installed_nvrtc().identity)
+    print("cuda.bindings.nvrtc" in sys.modules)
+    """
+    found = installed_nvrtc()
+    assert run_script(script, tmp_path).output == [found.identity, "False"]
+    assert found.major == int(nvrtc().version.partition(".")[0])
+
+
+# --- Records.
+
+POINTER = Parameter("x", "const größe*", "pointer", 8, 0, element="größe", const=True)
+RECORD = Record(
+    "sm_90a",
+    bytes(range(256)),
+    (
+        Kernel("k<float>", "_Z1kIfEv", 0, (POINTER, Parameter("n", "int", "integer", 4, 8))),
+        Kernel("p", "p", 0, ()),
+    ),
+    (Symbol("ns::w", "_ZN2ns1wE", 0, "constant", "float[9]", 36),),
+)
+
+
+def test_a_record_is_read_back() -> None:
+    assert read_record(RECORD.encode()) == RECORD
+    assert read_record(reference("ab" * 32)) == "ab" * 32
+    assert read_record(b"") is None
+
+
+def test_a_record_of_any_other_length_is_none() -> None:
+    content = RECORD.encode()
+    assert [n for n in range(len(content)) if read_record(content[:n]) is not None] == []
+    assert read_record(content + b"-") is None
+    assert read_record(content + content) is None
+
+
+def test_no_damage_to_an_entry_goes_unnoticed() -> None:
+    """Every bit of the header, of the names and of the image counts, and every length."""
+    key = "5a" * 32
+    entry = pack(key, RECORD.encode())
+    for position in range(len(entry)):
+        for bit in (1, 128):
+            damaged = bytearray(entry)
+            damaged[position] ^= bit
+            assert unpack(key, bytes(damaged)) is None
+    assert [n for n in range(len(entry)) if unpack(key, entry[:n]) is not None] == []
+    assert unpack("5b" * 32, entry) is None
+
+
+def test_whatever_the_fields_say_it_is_a_record_or_none() -> None:
+    """A record with the right digest that another program wrote."""
+    content = RECORD.encode()
+    for position in range(len(content)):
+        for byte in (0, ord("-"), ord(":"), ord("9"), 255):
+            damaged = content[:position] + bytes([byte]) + content[position + 1 :]
+            assert read_record(damaged) is None or isinstance(read_record(damaged), Record)
+
+
+@host_compiler
+def test_a_damaged_entry_is_compiled_again(on_gpu: Callable[..., Run], empty_cache: Path) -> None:
+    script = "kernels.axpy['double'](1, 2.0, None, None, grid=1, block=1)"
+    on_gpu(script)
+    (entry,) = (
+        path for path in empty_cache.glob("objects/??/*") if path.parent.name != "locks" and path.is_file()
+    )
+    whole = entry.read_bytes()
+    places = {"magic": 3, "digest": 20, "key": 50, "names": len(whole) - 40, "image": len(whole) // 2}
+    for name, place in places.items():
+        entry.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert len(compilations(on_gpu(script).output)) == 1, name
+        assert entry.read_bytes() == whole
+    entry.write_bytes(whole[: len(whole) // 2])
+    assert len(compilations(on_gpu(script).output)) == 1
+    # A poisoned one: the form is right, the digest is of something else.
+    entry.write_bytes(whole[:40] + whole[40:].replace(b"axpy<double>", b"axpy<doub1e>"))
+    assert len(compilations(on_gpu(script).output)) == 1
+    assert entry.read_bytes() == whole
+
+
+# --- Many at once.
+
+
+def prepared(saved: Path, *expressions: str, **keywords: object) -> subprocess.Popen[str]:
+    script = (
+        "import logging, sys, cuda_ext\n"
+        "logging.basicConfig(stream=sys.stdout, format='%(message)s', level=logging.INFO)\n"
+        f"kernels = cuda_ext.load({str(saved)!r})\n"
+        f"print(cuda_ext.prepare(kernels, {list(expressions)!r}, architectures=['sm_90']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-W", "error", "-c", script]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, **keywords)  # type: ignore[call-overload, no-any-return]
+
+
+def outputs(processes: list[subprocess.Popen[str]]) -> list[str]:
+    lines = []
+    for process in processes:
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        lines += output.splitlines()
+    return lines
+
+
+def test_of_64_processes_one_compiles(saved: Path, empty_cache: Path) -> None:
+    lines = outputs([prepared(saved, "axpy<double>") for _ in range(64)])
+    assert compilations(lines) == ["axpy<double> for sm_90"]
+    assert len(lines) == 65
+    assert len(list(empty_cache.glob("objects/tmp/*"))) == 0
+
+
+def test_many_instantiations_are_compiled_in_one_go(saved: Path, empty_cache: Path) -> None:
+    expressions = [f"axpy<{type_}>" for type_ in ("double", "int", "short", "unsigned", "float")]
+    lines = outputs([prepared(saved, *expressions)])
+    together = "axpy<double>, axpy<int>, axpy<short>, axpy<unsigned int>"
+    assert compilations(lines[:1]) == ["axpy<float>, ns::reduce<float, 4> for sm_90"]
+    assert compilations(lines[1:2]) == [f"{together} for sm_90"]
+    assert lines[2] == (
+        "Preparation(compiled=('axpy<float>, ns::reduce<float, 4> for sm_90', 'axpy<double> for sm_90', "
+        "'axpy<int> for sm_90', 'axpy<short> for sm_90', 'axpy<unsigned int> for sm_90'), known=())"
+    )
+    again = outputs([prepared(saved, *expressions, "ns::reduce<int, 2>")])
+    assert compilations(again) == ["ns::reduce<int, 2> for sm_90"]
+    assert again[-1].startswith(
+        "Preparation(compiled=('ns::reduce<int, 2> for sm_90',), known=('axpy<float>, "
+    )
+    # Each of them leads to the one image.
+    sizes = sorted(path.stat().st_size for path in empty_cache.glob("objects/[0-9a-f][0-9a-f]/*"))
+    assert [size < 300 for size in sizes] == [True] * 4 + [False] * 3
+
+
+@host_compiler
+def test_what_was_prepared_is_found_one_by_one(saved: Path, on_gpu: Callable[..., Run]) -> None:
+    outputs([prepared(saved, "axpy<double>", "axpy<int>")])
+    script = """
+    for type_ in ("double", "int"):
+        kernels.axpy[type_](1, 2, None, None, grid=1, block=1)
+    """
+    run = on_gpu(script)
+    assert run.output == []
+    assert len([call for call in run.calls if call.startswith("cuLibraryLoadData")]) == 1
+    assert len(run.launches) == 2
+
+
+@host_compiler
+def test_a_template_prepares_for_the_gpus_here(on_gpu: Callable[..., Run]) -> None:
+    run = on_gpu(
+        "print(kernels.axpy.prepare(['double', 'int']))", FAKE_CUDA_CAPABILITY="90,80", FAKE_CUDA_DEVICES=2
+    )
+    assert len(compilations(run.output)) == 2
+    assert run.output[-1] == (
+        "Preparation(compiled=('axpy<double> for sm_80', 'axpy<int> for sm_80', 'axpy<double> for sm_90', "
+        "'axpy<int> for sm_90'), known=())"
+    )
+
+
+def test_what_cannot_be_prepared_is_told(
+    saved: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = cuda_ext.load(saved)
+    listed = "cuda_ext.describe lists what it has"
+    for expressions, architectures, told in [
+        (["nothing<int>"], ["sm_90"], f"kernels has no kernel 'nothing<int>'; {listed}"),
+        (["nothing"], ["sm_90"], f"kernels has no kernel 'nothing'; {listed}"),
+        (None, ["sm_9x"], "architectures: 'sm_9x' stands for no GPU; spell them as sm_90"),
+        (None, ["native"], "architectures: 'native' stands for no GPU; name none for those of this machine"),
+        (None, ["compute_90"], "architectures: 'compute_90' stands for no GPU; spell them as sm_90"),
+    ]:
+        with pytest.raises(errors.CudaExtError) as raised:
+            cuda_ext.prepare(kernels, expressions, architectures=architectures)
+        assert str(raised.value) == told
+    with pytest.raises(TypeError, match="expected lists of strings, found a string"):
+        cuda_ext.prepare(kernels, "axpy<int>")
+    with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'os'"):
+        cuda_ext.prepare(os)
+    monkeypatch.setenv("CUDA_EXT_JIT", "0")
+    with pytest.raises(errors.BuildError) as raised:
+        cuda_ext.prepare(kernels, architectures=["sm_90"])
+    assert str(raised.value) == (
+        "kernels: nothing is compiled on demand: jit: turned off by CUDA_EXT_JIT=0; "
+        "what it lacks goes into architectures and `instantiate`"
+    )
+
+
+# --- Caches that cannot be used.
+
+
+@needs_mount
+def test_a_full_disk_costs_a_warning_and_nothing_else(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=4k", "tmpfs") as disk:
+        monkeypatch.setenv("CUDA_EXT_CACHE", str(disk))
+        kernels = cuda_ext.load(saved)
+        with pytest.warns(errors.CacheWarning, match="the cache cannot be written: No space left on device"):
+            first = cuda_ext.prepare(kernels, ["axpy<double>"], architectures=["sm_90"])
+        assert first.compiled == ("axpy<double> for sm_90",)
+        # It has been said once.
+        again = cuda_ext.prepare(kernels, ["axpy<int>"], architectures=["sm_90"])
+        assert again.compiled == ("axpy<int> for sm_90",)
+
+
+@needs_mount
+def test_a_read_only_home_costs_a_warning_and_nothing_else(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(tmp_path / "home", "-t", "tmpfs", "-o", "ro", "tmpfs") as home:
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.delenv("CUDA_EXT_CACHE", raising=False)
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        with pytest.warns(
+            errors.CacheWarning, match="compiling goes on without a cache: Read-only file system"
+        ):
+            found = cuda_ext.prepare(cuda_ext.load(saved), ["never<int>"], architectures=["sm_90"])
+        assert found.compiled == ("never<int> for sm_90",)
+
+
+def test_a_directory_that_others_may_write_to_is_not_used(saved: Path, empty_cache: Path) -> None:
+    (empty_cache / "objects").mkdir(parents=True)
+    (empty_cache / "objects").chmod(0o777)
+    with pytest.warns(errors.CacheWarning, match=r"other users may write there \(mode 777\)"):
+        cuda_ext.prepare(cuda_ext.load(saved), ["never<int>"], architectures=["sm_90"])
+    assert list((empty_cache / "objects").iterdir()) == []
+
+
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+from cuda_ext.cache.store import LocalStore
+store = LocalStore(Path(sys.argv[1]), 1 << 30, print)
+key = "ab" * 32
+contents = [bytes([i]) * 300_000 for i in range(5)]
+for _ in range(200):
+    child = os.fork()
+    if not child:
+        while True:
+            with store.alone(key):
+                store.put(key, random.choice(contents))
+    time.sleep(random.random() / 100)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert store.get(key) in (None, *contents)
+with store.alone(key):
+    store.put(key, contents[0])
+print(store.get(key) == contents[0])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
+@pytest.mark.slow
+def test_writers_that_are_killed_leave_the_old_or_the_new(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
+def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    script = """
+    import os, time
+    from pathlib import Path
+    from cuda_ext.cache.store import LocalStore
+    store = LocalStore(Path(sys.argv[1]), 1 << 20, print)
+    with store.alone("ab" * 32):
+        child = os.fork()
+        if not child:
+            time.sleep(30)
+            os._exit(0)
+    began = time.monotonic()
+    with store.alone("ab" * 32):
+        print(time.monotonic() - began < 20)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    """
+    script = script.replace("sys.argv[1]", repr(str(tmp_path / "store")))
+    assert run_script(script, tmp_path).output == ["True"]
+
+
+def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds the lock may be stopped, by a debugger or on another machine."""
+    monkeypatch.setattr("cuda_ext.cache.store._PATIENCE", 0.2)
+    store = LocalStore(tmp_path, 1 << 20, print)
+    with store.alone("ab" * 32), store.alone("ab" * 32):
+        store.put("ab" * 32, b"it saves work, and guards nothing")
+    assert store.get("ab" * 32)
+
+
+# --- Source strings.
+
+FILL = "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }"
+
+
+def compiled_from_string(tmp_path: Path, **changes: object) -> list[str]:
+    """Whether a process needed the compiler, and what it got."""
+    arguments = {"instantiate": ["fill<float>"], "architectures": ["sm_90"], **changes}
+    script = f"""
+    import cuda_ext
+    said = []
+    module = cuda_ext.compile({FILL!r}, report=said.append, **{arguments!r})
+    print("compiler" if "cuda.bindings.nvrtc" in sys.modules else "no compiler")
+    print([kernel.signature for kernel in cuda_ext.describe(module).kernels], said)
+    """
+    return run_script(script, tmp_path).output
+
+
+def test_a_string_is_compiled_once(tmp_path: Path, empty_cache: Path) -> None:
+    first = compiled_from_string(tmp_path)
+    assert first == ["compiler", "['fill<float>(float* x, float value)'] []"]
+    assert compiled_from_string(tmp_path) == ["no compiler", first[1]]
+    for changes in (
+        {"define": {"A": "1"}},
+        {"std": "c++20"},
+        {"instantiate": ["fill<int>"]},
+        {"architectures": ["sm_80"]},
+        {"name": "other"},
+        {"headers": {"a.h": "// nothing"}},
+        {"fast_math": True},
+    ):
+        assert compiled_from_string(tmp_path, **changes)[0] == "compiler", changes
+
+
+@pytest.mark.parametrize("option", ["-I{}", "--pre-include={}/a.h", "-include={}/a.h"])
+def test_options_that_name_files_are_beyond_the_cache(tmp_path: Path, empty_cache: Path, option: str) -> None:
+    (tmp_path / "a.h").touch()
+    for _ in range(2):
+        assert compiled_from_string(tmp_path, options=[option.format(tmp_path)])[0] == "compiler"
+
+
+@pytest.mark.parametrize(
+    "text", ['#include "local.h"', '#define LOCAL "local.h"\n#include LOCAL', '#include "{}/local.h"']
+)
+def test_no_header_changes_unnoticed(
+    tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for type_ in ("int", "double"):
+        (tmp_path / "local.h").write_text(f"typedef {type_} Number;\n")
+        source = text.replace("{}", str(tmp_path)) + "\n__global__ void k(Number* x) {}"
+        made = cuda_ext.compile(source, architectures=["sm_90"])
+        assert cuda_ext.describe(made).kernels[0].signature == f"k({type_}* x)"
+
+
+def test_a_header_that_changes_is_noticed(tmp_path: Path, empty_cache: Path) -> None:
+    (tmp_path / "value.h").write_text("#define VALUE 1\n")
+    source = '#include "value.h"\n__global__ void k(int (*x)[VALUE]) {}'
+
+    def signature() -> str:
+        made = cuda_ext.compile(source, architectures=["sm_90"], include_dirs=[tmp_path])
+        return cuda_ext.describe(made).kernels[0].signature
+
+    assert signature() == "k(int(*x)[1])"
+    (tmp_path / "value.h").write_text("#define VALUE 2\n")
+    assert signature() == "k(int(*x)[2])"
+
+
+def test_warnings_are_told_again(tmp_path: Path, empty_cache: Path) -> None:
+    source = "__global__ void k(int* x) { int unused; *x = 1; }"
+    for _ in range(2):
+        said: list[str] = []
+        cuda_ext.compile(source, architectures=["sm_90"], report=said.append)
+        assert "unused" in said[0]
+
+
+@host_compiler
+def test_a_compiled_string_compiles_more_on_demand(on_gpu: Callable[..., Run]) -> None:
+    script = f"""
+    module = cuda_ext.compile({FILL!r}, instantiate=["fill<float>"])
+    print(module.fill["short"].signature)
+    """
+    assert on_gpu(script).output[-1] == "fill<short>(short* x, short value)"

@@ -1,0 +1,81 @@
+"""Every type of parameter with everything that is wrong for it: no such launch reaches the driver.
+
+``pytest -s`` shows the table: how many wrong arguments, launches with them, and right launches there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.manifest import Kernel
+from tests.fixtures.loader import Run, signature, write_module
+from tests.fixtures.wrong_arguments import KERNELS, TYPES
+
+WithDriver = Callable[..., Run]
+pytestmark = pytest.mark.host_compiler
+
+KNOWN = """
+from tests.fixtures import device_arrays
+device_arrays.import_torch()
+device_arrays.import_cupy()
+"""
+TRY = """
+from tests.fixtures.wrong_arguments import tried
+from typed import kernels
+print(*tried(kernels), sep="\\n")
+"""
+# Warm launches know the arrays of libraries that are loaded, and submit in C where that is compiled.
+WARM = {
+    "libraries are known": KNOWN,
+    "libraries are not known": "",
+    "nothing is compiled": f"{KNOWN}sys.modules['cuda_ext.runtime.launch._launch'] = None\n",
+}
+
+
+@pytest.mark.parametrize("before", WARM.values(), ids=WARM)
+def test_no_wrong_argument_reaches_the_driver(with_driver: WithDriver, tmp_path: Path, before: str) -> None:
+    write_module(tmp_path, "typed.kernels", list(KERNELS.values()))
+    run = with_driver(before + TRY)
+    assert [line for line in run.output if line.startswith("!")] == []
+    assert len(run.output) == len(TYPES)
+    wrong, tried, right = map(sum, zip(*(map(int, line.split()[-3:]) for line in run.output), strict=True))
+    assert len(run.launches) == right > 1000
+    print(f"{'':24} wrong tried right", *run.output, f"{'all':24}{wrong:6}{tried:6}{right:6}", sep="\n")
+
+
+TWO = Kernel("two", "two", 0, signature("pointer 8 const float* x", "pointer 8 float* y"))
+
+
+def test_arrays_of_several_gpus_never_reach_the_driver(with_driver: WithDriver, tmp_path: Path) -> None:
+    write_module(tmp_path, "typed.kernels", [TWO])
+    run = with_driver(
+        KNOWN
+        + """
+import itertools
+import numpy
+from tests.fixtures.device_arrays import Array, CupyArray, Exchanged, Lent, Tensor
+from typed import kernels
+floats = numpy.zeros(4, "f4")
+# An interface does not say where it is; the driver says the first GPU.
+here = [Array(floats), *(made(floats, device=0) for made in (CupyArray, Exchanged, Lent, Tensor))]
+there = [made(floats, device=1) for made in (CupyArray, Exchanged, Lent, Tensor)]
+bound = kernels.two.bind(grid=1, block=1)
+for _ in "cold", "warm":
+    for x, y in itertools.product(here, there):
+        caught(kernels.two, x, y, grid=1, block=1)
+        caught(kernels.two, y, x, grid=1, block=1, stream=7)
+        caught(bound, x, y)
+    for x, y in (*itertools.product(here, here), *itertools.product(there, there)):
+        kernels.two(x, y, grid=1, block=1)
+        bound(x, y)
+        """,
+        devices=2,
+    )
+    refused = "ArgumentError: argument 'y': is on GPU {}, and 'x' is on GPU {}; a kernel runs on one   in a "
+    refused += f"launch of {TWO.signature}"
+    assert run.output == [refused.format(*places) for places in ((1, 0), (0, 1), (1, 0))] * 40
+    places = [launch.partition("device=")[2][0] for launch in run.launches]
+    assert places == ["0"] * 50 + ["1"] * 32 + ["0"] * 50 + ["1"] * 32

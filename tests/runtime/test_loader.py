@@ -1,0 +1,413 @@
+"""Launches and copies under the fake driver: what was asked for arrives, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Kernel, Source, Unit
+from cuda_ext.runtime.launch.configuration import extents
+from cuda_ext.runtime.launch.streams import stream_handle
+from tests.fixtures.loader import (
+    AXPY,
+    SAMPLE,
+    Run,
+    signature,
+    single_image,
+    write_module,
+    write_package,
+)
+
+WithDriver = Callable[..., Run]
+host_compiler = pytest.mark.host_compiler
+
+
+class CoreStream:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 7
+
+
+class TorchStream:
+    cuda_stream = 7
+
+
+class CupyStream:
+    ptr = 7
+
+
+LARGEST = (2147483647, 65535, 65535)
+
+
+def test_extents_are_filled_up_with_ones() -> None:
+    assert extents("grid", 5, LARGEST) == (5, 1, 1)
+    assert extents("grid", [np.int64(5)], LARGEST) == (5, 1, 1)  # type: ignore[arg-type]
+    assert extents("block", (32, 4), LARGEST) == (32, 4, 1)
+
+
+@pytest.mark.parametrize("stream", [7, np.int64(7), CoreStream(), TorchStream(), CupyStream()])
+def test_a_stream_may_be_anything_with_a_handle(stream: Any) -> None:
+    assert stream_handle(stream) == 7
+
+
+@pytest.mark.parametrize("stream", [-1, 1 << 64, True, 1.5, "s"])
+def test_what_is_no_stream_is_refused(stream: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"stream: expected a stream or its handle, found {stream!r}"):
+        stream_handle(stream)
+
+
+WRONG_LAUNCHES = {
+    "grid=0, block=1": "grid: expected at least 1 and at most (2147483647, 65535, 65535), found 0",
+    "grid=(1, 65536), block=1": "found (1, 65536)",
+    "grid=(), block=1": "grid: expected an int or up to three, found ()",
+    "grid=(1, 1, 1, 1), block=1": "grid: expected an int or up to three, found (1, 1, 1, 1)",
+    "grid=1.0, block=1": "grid: expected an int or up to three, found 1.0",
+    "grid=1, block=(1, 1, 65)": "block: expected at least 1 and at most (1024, 1024, 64), found (1, 1, 65)",
+    "grid=1, block=(64, 32)": "block: expected at most 1024 threads, found 2048: (64, 32, 1)",
+    "grid=1, block=-1": "found -1",
+    "grid=1": "expected grid and block, or threads",
+    "block=1": "expected grid and block, or threads",
+    "grid=1, threads=5": "threads: counts all threads of the grid; give either that or grid",
+    "threads=-1": "threads: expected a number of threads, found -1",
+    "threads=1 << 60": "threads: expected at most 549755813632 in blocks of 256, found 1152921504606846976",
+    "grid=1, block=1, shared=-1": "shared: expected a number of bytes, found -1",
+    "grid=1, block=1, shared=1.5": "shared: expected a number of bytes, found 1.5",
+    "grid=1, block=1, shared=300000": "shared: expected at most 232448 bytes, found 300000",
+    "grid=1, block=1, stream=-1": "stream: expected a stream or its handle, found -1",
+    "grid=1, block=1, stream='s'": "stream: expected a stream or its handle, found 's'",
+    "grid=3, block=1, cluster=2": "cluster: expected divisors of the grid (3, 1, 1), found 2",
+    "grid=4, block=1, cluster=8": "cluster: expected at least 1 and at most (4, 1, 1), found 8",
+    "grid=32, block=1, cluster=32": "cluster: expected at most 16 blocks on this GPU, sm_90, found 32",
+    "grid=1057, block=256, cooperative=True": "grid: expected at most 1056 blocks, since cooperative ones",
+    "grid=1, block=1, threds=5": "no parameter 'threds' is left to be given by name; did you mean 'threads'?",
+}
+
+
+@host_compiler
+def test_what_the_gpu_cannot_do_is_not_launched(with_driver: WithDriver) -> None:
+    calls = "".join(
+        f"        caught(kernels.plain, {launch})\n        caught(kernels.warm, {launch})\n"
+        for launch in WRONG_LAUNCHES
+    )
+    run = with_driver(
+        f"""
+        from sample import kernels as sample
+        class kernels:
+            plain = sample.plain
+            warm = sample.tiled
+        kernels.warm(grid=1, block=1)
+{calls}
+        """
+    )
+    assert len(run.launches) == 1
+    cold, warm = run.output[::2], run.output[1::2]
+    for found in (cold, warm):
+        for line, message in zip(found, WRONG_LAUNCHES.values(), strict=True):
+            assert line.startswith("ArgumentError: ")
+            assert message.replace("232448", "191488") in line.replace("232448", "191488")
+
+
+@host_compiler
+def test_a_launch_reaches_the_driver_as_it_was_asked_for(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        print(kernels.axpy["float"](3, 2.5, 0x10, None, grid=(4, 5), block=(32, 2, 3), stream=9, shared=100))
+        kernels.ns.fill(x=0x20, value=-1, grid=1, block=64)
+        kernels["ov(int)"](7, grid=1, block=1)
+        kernels.plain(grid=2, block=1, cooperative=True)
+        """
+    )
+    assert run.output == ["None"]
+    assert run.launches == [
+        "cuLaunchKernel _Z4axpyIfEv grid=4,5,1 block=32,2,3 shared=100 stream=9 device=0 "
+        "03000000 00002040 1000000000000000 0000000000000000",
+        "cuLaunchKernel _ZN2ns4fill grid=1,1,1 block=64,1,1 shared=0 stream=0 device=0 "
+        "2000000000000000 ffffffff",
+        "cuLaunchKernel _Z2ovi grid=1,1,1 block=1,1,1 shared=0 stream=0 device=0 07000000",
+        "cuLaunchKernelEx plain grid=2,1,1 block=1,1,1 shared=0 stream=0 device=0 cooperative=1",
+    ]
+    assert run.calls.count("cuLibraryLoadData") == 1
+
+
+@host_compiler
+def test_parameters_may_have_any_names(with_driver: WithDriver, tmp_path: Path) -> None:
+    names = ("a1", "a0", "self", "absent", "shared")
+    kernel = Kernel("odd", "odd", 0, signature(*(f"integer 4 int {name}" for name in names)))
+    write_module(tmp_path, "odd.kernels", [kernel])
+    run = with_driver(
+        """
+        from odd import kernels
+        bound = kernels.odd.bind(grid=1, block=1)
+        given = {"a1": 1, "a0": 2, "self": 3, "absent": 4}
+        for _ in range(3):
+            kernels.odd(1, 2, 3, 4, 5, grid=1, block=1)
+            bound(1, 2, 3, 4, 5)
+            caught(kernels.odd, **given, grid=1, block=1)
+            caught(bound, 1, 2, 3, 4, a4=5)
+        """
+    )
+    packed = " ".join(f"{number:02x}000000" for number in range(1, 6))
+    assert [launch[-len(packed) :] for launch in run.launches] == [packed] * 6
+    told = ["missing: shared", "no parameter 'a4' is left to be given by name"] * 3
+    assert all(expected in line for expected, line in zip(told, run.output, strict=True))
+
+
+@host_compiler
+@pytest.mark.parametrize("in_c", [True, False])
+def test_an_interrupted_launch_is_not_repeated(with_driver: WithDriver, in_c: bool) -> None:
+    run = with_driver(
+        f"""
+        import signal
+        if not {in_c}:
+            sys.modules["cuda_ext.runtime.launch._launch"] = None
+        from sample import kernels
+        launched, interrupted = 0, 0
+
+        class Interrupt(BaseException):
+            pass
+
+        def interrupt(*_):
+            raise Interrupt
+
+        kernels.ns.fill(1, 2, grid=1, block=1)
+        signal.signal(signal.SIGALRM, interrupt)
+        while interrupted < 200:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.001)
+                while True:
+                    kernels.ns.fill(1, 2, grid=1, block=1)
+                    launched += 1
+            except Interrupt:
+                interrupted += 1
+        print(launched)
+        """
+    )
+    launched = int(run.output[0]) + 1
+    # One that was interrupted may have been launched, and none was twice.
+    assert launched <= len(run.launches) <= launched + 200
+
+
+@host_compiler
+def test_wrong_arguments_never_reach_the_driver(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        axpy = kernels.axpy["float"]
+        caught(axpy, 2**31, 2.5, 0, 0, grid=1, block=1)
+        caught(axpy, 3, 2.5, 0, grid=1, block=1)
+        caught(axpy, 3, 2.5, 0, 0, grid=0, block=1)
+        caught(axpy, 3, 2.5, 0, 0, grid=1, block=2048)
+        caught(kernels.axpy, 3, 2.5, 0, 0, grid=1, block=1)
+        caught(kernels.weights.copy_from, b"short")
+        """
+    )
+    assert all(line.startswith("ArgumentError: ") for line in run.output)
+    assert run.output[0].endswith(f"found 2147483648   in a launch of {AXPY.signature}")
+    assert run.launches == []
+
+
+@host_compiler
+def test_the_context_is_the_current_one_or_that_of_the_first_device(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from cuda.bindings import driver
+        from sample import kernels
+        kernels.plain(grid=1, block=1)
+        kernels.plain(grid=1, block=1)
+        print(int(driver.cuCtxGetCurrent()[1]))
+        context = driver.cuDevicePrimaryCtxRetain(1)[1]
+        driver.cuCtxPushCurrent(context)
+        kernels.plain(grid=1, block=1)
+        print(int(driver.cuCtxGetCurrent()[1]) == int(context))
+        """,
+        devices=2,
+    )
+    assert run.output == ["0", "True"]
+    assert [launch.partition("device=")[2] for launch in run.launches] == ["0", "0", "1"]
+    assert run.calls.count("cuLibraryLoadData") == 1
+
+
+@host_compiler
+@pytest.mark.parametrize("in_c", [True, False])
+def test_a_warm_launch_goes_where_its_arrays_are(with_driver: WithDriver, in_c: bool) -> None:
+    run = with_driver(
+        f"""
+        if not {in_c}:
+            sys.modules["cuda_ext.runtime.launch._launch"] = None
+        from cuda.bindings import driver
+        from sample import kernels
+
+        class Tensor:
+            dtype = "float32"
+            is_cuda = True
+            def __init__(self, device):
+                self.device = device
+            def data_ptr(self):
+                return 0x1000 * (1 + self.device)
+            def get_device(self):
+                return self.device
+
+        axpy = kernels.axpy["float"]
+        bound = axpy.bind(grid=2, block=1)
+        contexts = [driver.cuDevicePrimaryCtxRetain(i)[1] for i in (0, 1)]
+        for current in (None, 0, 1):
+            if current is not None:
+                driver.cuCtxPushCurrent(contexts[current])
+            for device in (1, 0, 1, 0):
+                for stream in (None, 0, 9 + 1000 * device):
+                    axpy(3, 2.5, Tensor(device), Tensor(device), grid=1, block=1, stream=stream)
+                bound(3, 2.5, Tensor(device), Tensor(device))
+            caught(axpy, 3, 2.5, Tensor(0), Tensor(1), grid=1, block=1)
+            found = int(driver.cuCtxGetCurrent()[1])
+            print(found == (0 if current is None else int(contexts[current])))
+        """,
+        devices=2,
+    )
+    assert run.output[1::2] == ["True"] * 3
+    assert all("argument 'y': is on GPU 1, and 'x' is on GPU 0" in line for line in run.output[::2])
+    placed = [launch.partition("device=")[2][0] for launch in run.launches]
+    assert placed == ["1", "1", "1", "1", "0", "0", "0", "0"] * 6
+
+
+@host_compiler
+def test_a_failed_launch_leaves_no_context_behind(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from cuda.bindings import driver
+        from sample import kernels
+        caught(kernels.plain, grid=1, block=1)
+        print(int(driver.cuCtxGetCurrent()[1]))
+        """,
+        fail="cuLaunchKernel=1",
+    )
+    assert run.output[1] == "0"
+
+
+@host_compiler
+def test_names_belong_to_the_image(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        kernels.plain(grid=1, block=1)
+        caught(kernels.tiled, grid=1, block=1)
+        """,
+        capability=86,
+    )
+    assert [launch.split()[1] for launch in run.launches] == ["plain_of_sm_80"]
+    assert run.output == [
+        "NoImageError: sample.kernels: tiled is not built for this GPU: device is sm_86, whose "
+        "image, sm_80, lacks "
+        "it; built for sm_90, compute_90"
+    ]
+
+
+@host_compiler
+def test_images_may_have_files_of_their_own(with_driver: WithDriver, tmp_path: Path) -> None:
+    texts = {"x.sm_80.cubin": "kernel plain_80 0\n", "x.compute_90.ptx": "kernel plain_90 0\n"}
+    images = tuple(
+        dataclasses.replace(single_image(text, file.split(".")[1], file), names={"plain": text.split()[1]})
+        for file, text in texts.items()
+    )
+    plain = dataclasses.replace(AXPY, expression="plain", parameters=())
+    module = dataclasses.replace(
+        SAMPLE, units=(Unit((Source("x.cu"),), images),), kernels=(plain,), symbols=(), version="13.0"
+    )
+    files = {file: text.encode() for file, text in texts.items()}
+    package = write_package(tmp_path / "own", module, files)
+    script = f"sys.path.insert(0, {str(tmp_path / 'own')!r})\n"
+    script += "from sample import kernels; caught(kernels.plain, grid=1, block=1)"
+    assert with_driver(script, capability=90).launches[0].split()[1] == "plain_90"
+    assert with_driver(script, capability=80).launches[0].split()[1] == "plain_80"
+    (package / "x.sm_80.cubin").write_text("kernel plain_81 0\n")
+    assert with_driver(script, capability=80).output == [
+        "LoadError: sample.kernels: x.sm_80.cubin is damaged: it is not what the manifest describes; "
+        "reinstall the package that holds it"
+    ]
+
+
+@host_compiler
+@pytest.mark.parametrize("becomes", ["unlink()", "write_bytes(b'new')"])
+def test_what_was_built_anew_since_its_import_is_told(
+    becomes: str, with_driver: WithDriver, tmp_path: Path
+) -> None:
+    text = "kernel plain 0\n"
+    unit = Unit((Source("x.cu"),), (single_image(text, "sm_80", "x.sm_80.cubin"),))
+    plain = dataclasses.replace(AXPY, expression="plain", parameters=())
+    module = dataclasses.replace(SAMPLE, units=(unit,), kernels=(plain,), symbols=())
+    write_package(tmp_path / "own", module, {"x.sm_80.cubin": text.encode()})
+    script = f"""
+        import pathlib
+        sys.path.insert(0, {str(tmp_path / "own")!r})
+        from sample import kernels
+        dir(kernels)
+        place = pathlib.Path(kernels.__file__).parent
+        manifest = (place / "manifest.json").read_text()
+        (place / "manifest.json").write_text(manifest.replace("plain", "fancy"))
+        (place / "x.sm_80.cubin").{becomes}
+        caught(kernels.plain, grid=1, block=1)
+    """
+    assert with_driver(script, capability=80).output == [
+        "LoadError: sample.kernels: was built anew since it was imported; start Python again"
+    ]
+
+
+@host_compiler
+def test_shared_memory_beyond_the_default_is_allowed_when_asked_for(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        for size in (48 << 10, 100000, 60000, 232448):
+            kernels.plain(grid=1, block=1, shared=size)
+        kernels.tiled(grid=1, block=1)
+        kernels.tiled(grid=1, block=1, shared=8 << 10)
+        kernels.tiled(grid=1, block=1, shared=(8 << 10) + 1)
+        caught(kernels.plain, grid=1, block=1, shared=232449)
+        caught(kernels.tiled, grid=1, block=1, shared=232448)
+        """
+    )
+    allowed = [call.split()[1:] for call in run.calls if call.startswith("cuKernelSetAttribute")]
+    assert allowed == [
+        ["plain", "8", "100000", "0"],
+        ["plain", "8", "232448", "0"],
+        ["tiled", "8", "8193", "0"],
+    ]
+    assert len(run.launches) == 7
+    assert run.output == [
+        "ArgumentError: shared: expected at most 232448 bytes, found 232449; a block on this GPU, "
+        "sm_90, has 232448, "
+        "of which the kernel's own variables take 0   in a launch of plain()",
+        "ArgumentError: shared: expected at most 191488 bytes, found 232448; a block on this GPU, "
+        "sm_90, has 232448, "
+        "of which the kernel's own variables take 40960   in a launch of tiled()",
+    ]
+
+
+@host_compiler
+@pytest.mark.parametrize(
+    ("code", "name", "note"),
+    [
+        (701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", ""),
+        (719, "CUDA_ERROR_LAUNCH_FAILED", "; the fault may be of earlier work on this GPU"),
+    ],
+)
+def test_a_refused_launch_says_what_was_launched(
+    with_driver: WithDriver, code: int, name: str, note: str
+) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        caught(kernels.axpy["float"], 3, 2.5, 0, 0, grid=(4, 2), block=128, shared=16)
+        """,
+        fail=f"cuLaunchKernel={code}",
+    )
+    assert run.output == [
+        f"LaunchError: axpy<float>: cuLaunchKernel failed: {name} ({code}): fake description of "
+        f"{code}; launched "
+        f"with grid (4, 2, 1), block (128, 1, 1), 16 bytes of dynamic shared memory{note}"
+    ]

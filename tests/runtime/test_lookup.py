@@ -1,0 +1,150 @@
+"""What names lead to: attributes, brackets, and the errors of names that lead nowhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from cuda_ext.errors import ArgumentError, KernelNotFoundError
+from cuda_ext.runtime.module import KernelModule, module_from
+from tests.fixtures.loader import (
+    AXPY,
+    FILES,
+    SAMPLE,
+)
+
+
+@pytest.fixture
+def kernels() -> Any:
+    """The sample module, made in memory."""
+    return module_from(SAMPLE, FILES.__getitem__)
+
+
+def test_attributes_follow_namespaces_and_brackets_take_expressions(kernels: Any) -> None:
+    assert kernels.plain.expression == "plain"
+    assert kernels.ns.inner.scale.expression == "ns::inner::scale"
+    assert kernels.axpy["float"] == kernels["axpy<float>"] == kernels["::axpy< float >"]
+    assert kernels.axpy["float"] != kernels.axpy["double"]
+    assert kernels.axpy["float"].signature == AXPY.signature
+    assert [p.name for p in kernels.axpy["float"].parameters] == ["n", "a", "x", "y"]
+    assert kernels.ns["fill<int,256>"] == kernels["ns::fill<int, 256>"]
+    assert kernels["ns"].fill["int", 256] == kernels.ns.fill["int,256"] == kernels["ns::fill<int, 256>"]
+
+
+def test_overloads_are_one_attribute(kernels: Any) -> None:
+    assert kernels["ov(int)"].expression == kernels.ov["(int)"].expression == "ov(int)"
+    assert kernels["ov( float,int * )"].expression == "ov(float, int*)"
+
+
+def test_symbols_are_found_as_kernels_are(kernels: Any) -> None:
+    assert (kernels.weights.name, kernels.weights.type, kernels.weights.size) == ("weights", "float[9]", 36)
+    assert kernels.ns.table == kernels["ns::table"]
+    assert repr(kernels.ns.table) == "<device symbol unsigned char[4] ns::table, 4 bytes>"
+
+
+def test_a_kernel_and_a_namespace_may_share_a_name() -> None:
+    blur, sobel = (dataclasses.replace(AXPY, expression=e, lowered=e) for e in ("blur", "blur::sobel"))
+    kernels = module_from(dataclasses.replace(SAMPLE, kernels=(blur, sobel)), FILES.__getitem__)
+    assert kernels["blur"].expression == "blur"
+    assert kernels.blur.sobel.expression == "blur::sobel"
+    assert kernels["blur::sobel"] == kernels.blur.sobel
+    assert dir(kernels.blur) == ["sobel"]
+    with pytest.raises(ArgumentError, match="expected 4 arguments"):
+        kernels.blur(grid=1, block=1)
+
+
+def test_overloaded_templates_narrow_step_by_step() -> None:
+    overloads = [dataclasses.replace(AXPY, expression=e) for e in ("f<int>(int)", "f<int>(int*)", "f<char>")]
+    kernels = module_from(dataclasses.replace(SAMPLE, kernels=tuple(overloads)), FILES.__getitem__)
+    assert repr(kernels.f["int"]) == "<kernel template f<int>: f<int>(int), f<int>(int*)>"
+    assert kernels.f["int"]["(int)"].expression == "f<int>(int)"
+    assert kernels.f["char"].expression == "f<char>"
+    assert kernels["f<int>(int *)"].expression == "f<int>(int*)"
+
+
+def test_template_arguments_may_be_numbers() -> None:
+    expressions = ("scan<128, true>", "scan<128, false>")
+    instances = tuple(dataclasses.replace(AXPY, expression=expression) for expression in expressions)
+    kernels = module_from(dataclasses.replace(SAMPLE, kernels=instances), FILES.__getitem__)
+    assert kernels.scan[128, True].expression == "scan<128, true>"
+    with pytest.raises(TypeError, match=r"as C\+\+ spells it, found 1\.5"):
+        kernels.scan[1.5]
+
+
+def test_names_of_ours_do_not_hide_kernels() -> None:
+    words = ("bind", "name", "library", "manifest", "read", "compile", "_path", "items", "_library", "__call")
+    instances = tuple(dataclasses.replace(AXPY, expression=word) for word in words)
+    nested = tuple(dataclasses.replace(AXPY, expression=f"ns::{word}") for word in words)
+    kernels = module_from(dataclasses.replace(SAMPLE, kernels=instances + nested), FILES.__getitem__)
+    for word in words:
+        assert getattr(kernels, word).expression == word
+        assert getattr(kernels.ns, word).expression == f"ns::{word}"
+    assert all(re.fullmatch("__.*__", name) for name in vars(KernelModule))
+
+
+def test_unknown_names_are_told_with_the_nearest_one(kernels: Any) -> None:
+    everything = "axpy<double>, axpy<float>, gemm, later, ns::fill<int, 256>, ns::inner::scale, "
+    everything += "ov(float, int*), ov(int), plain, tiled, ns::table, weights"
+    with pytest.raises(KernelNotFoundError) as raised:
+        kernels.plane  # noqa: B018
+    assert str(raised.value) == (
+        f"sample.kernels has no kernel or symbol 'plane'; did you mean 'plain'?; it has: {everything}"
+    )
+    with pytest.raises(KernelNotFoundError, match="did you mean 'ns::fill<int, 256>'"):
+        kernels["ms::fill<int, 256>"]
+    with pytest.raises(KernelNotFoundError, match="no kernel or symbol 'ns::zzz'; it has"):
+        kernels.ns.zzz  # noqa: B018
+    assert not hasattr(kernels, "zzz")
+    with pytest.raises(KeyError):
+        kernels["zzz"]
+
+
+def test_a_missing_instantiation_is_told_with_those_that_were_built(kernels: Any) -> None:
+    message = (
+        "sample.kernels: axpy<__half> was not built ahead; built: axpy<double>, axpy<float>; jit: off; "
+        'add "axpy<__half>" to `instantiate` and build again'
+    )
+    for template, arguments in ((kernels.axpy, "__half"), (kernels, "axpy<__half>")):
+        with pytest.raises(KernelNotFoundError) as raised:
+            template[arguments]
+        assert str(raised.value) == message
+    with pytest.raises(KernelNotFoundError, match="plain is not a template; built: plain"):
+        kernels["plain<float>"]
+    with pytest.raises(KernelNotFoundError, match=re.escape("built: ov(float, int*), ov(int)")):
+        kernels["ov(double)"]
+
+
+def test_a_long_list_is_cut() -> None:
+    many = tuple(dataclasses.replace(AXPY, expression=f"k{i}") for i in range(500))
+    kernels = module_from(dataclasses.replace(SAMPLE, kernels=many, symbols=()), FILES.__getitem__)
+    with pytest.raises(KernelNotFoundError, match="k18, k19 and 480 more"):
+        kernels.other  # noqa: B018
+
+
+def test_what_fits_several_kernels_launches_none(kernels: Any) -> None:
+    with pytest.raises(ArgumentError) as raised:
+        kernels.axpy(1, 2.0, 0, 0, grid=1, block=1)
+    assert str(raised.value) == (
+        "(int, float, int, int) fits several kernels; choose one with brackets, as in "
+        'kernels["axpy<double>"]:\n'
+        "  axpy<double>(int n, double a, const double* x, double* y)\n"
+        "  axpy<float>(int n, float a, const float* x, float* y)"
+    )
+    with pytest.raises(ArgumentError, match=r"^\(int, str\) fits none of:\n  axpy<double>\("):
+        kernels.axpy(1, "x", grid=1, block=1)
+    with pytest.raises(ArgumentError, match=r"in a launch of ns::fill<int, 256>\(int\* x, int value\)"):
+        kernels.ns.fill(grid=1, block=1)
+
+
+def test_representations_are_worth_reading(kernels: Any) -> None:
+    members = ["axpy", "gemm", "later", "ns", "ov", "plain", "tiled", "weights"]
+    assert dir(kernels) == members
+    assert repr(kernels) == f"<kernels of sample.kernels: {', '.join(members)}>"
+    assert repr(kernels.ns) == "<namespace ns: fill, inner, table>"
+    assert dir(kernels.ns.inner) == ["scale"]
+    assert repr(kernels.axpy) == "<kernel template axpy: axpy<double>, axpy<float>>"
+    assert repr(kernels.plain) == "<kernel plain()>"
+    assert repr(kernels.weights) == "<constant symbol float[9] weights, 36 bytes>"

@@ -1,0 +1,162 @@
+"""Which kernel a call means that names several, and what Python's own tools say of kernels."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Kernel
+from cuda_ext.runtime import kernel as kernels
+from cuda_ext.runtime.driver.loaded_library import Library
+from cuda_ext.runtime.launch.launcher import Launcher
+from cuda_ext.runtime.overloads import choose
+from tests.fixtures.device_arrays import Array
+from tests.fixtures.loader import AXPY, AXPY_DOUBLE, SAMPLE, run_script, signature, write_package
+
+
+def kernel(expression: str, *parameters: str) -> kernels.Kernel:
+    library = Library(SAMPLE, lambda _: b"")
+    described = Kernel(expression, expression, 0, signature(*parameters))
+    return kernels.Kernel.of(Launcher(library, described))
+
+
+INT, LONG = kernel("k(int)", "integer 4 int n"), kernel("k(long long)", "integer 8 long long n")
+FLOAT, DOUBLE = kernel("k(float)", "float 4 float x"), kernel("k(double)", "float 8 double x")
+BOOL = kernel("k(bool)", "bool 1 bool b")
+FLOATS, CONST_INTS = kernel("k(float*)", "pointer 8 float* p"), kernel("k(int*)", "pointer 8 const int* p")
+VOID = kernel("k(void*)", "pointer 8 void* p")
+HALF = kernel("k(__half)", "struct 2 __half h")
+
+
+@pytest.mark.parametrize(
+    ("candidates", "argument", "chosen"),
+    [
+        ([INT, FLOAT], 1, INT),
+        ([INT, FLOAT], 1.0, FLOAT),
+        ([INT, BOOL], True, BOOL),
+        ([INT, BOOL], 1, INT),
+        ([INT, LONG], np.int32(1), INT),
+        ([INT, LONG], np.int64(1), LONG),
+        ([FLOAT, DOUBLE], np.float32(1), FLOAT),
+        ([FLOAT, DOUBLE], np.float64(1), DOUBLE),
+        ([FLOAT], 1, FLOAT),
+        ([FLOATS, CONST_INTS], Array(np.zeros(3, "f4")), FLOATS),
+        ([FLOATS, CONST_INTS], Array(np.zeros(3, "i4")), CONST_INTS),
+        ([FLOATS, CONST_INTS], np.zeros(3, "i4"), CONST_INTS),
+        ([FLOATS, VOID], Array(np.zeros(3, "f4")), FLOATS),
+        ([FLOATS, VOID], Array(np.zeros(3, "f8")), VOID),
+        ([FLOATS, INT], Array(np.zeros(3, "f4")), FLOATS),
+        ([FLOAT, HALF], 1.0, FLOAT),
+    ],
+)
+def test_the_types_of_the_arguments_choose(candidates: Any, argument: Any, chosen: Any) -> None:
+    assert choose(candidates, (argument,), {"grid": 1, "block": 1}) is chosen
+    assert choose(candidates[::-1], (argument,), {"grid": 1, "block": 1}) is chosen
+
+
+@pytest.mark.parametrize(
+    ("candidates", "argument", "message"),
+    [
+        (
+            [INT, LONG],
+            1,
+            r"^\(int\) fits several kernels; choose one with brackets, as in kernels\[\"k\(int\)\"\]",
+        ),
+        ([FLOAT, DOUBLE], 1.5, r"^\(float\) fits several kernels"),
+        ([FLOATS, CONST_INTS], 16, r"^\(int\) fits several kernels"),
+        ([FLOATS, CONST_INTS], None, r"^\(None\) fits several kernels"),
+        (
+            [INT, LONG],
+            1.5,
+            r"^\(float\) fits none of:\n  k\(int\)\(int n\)\n  k\(long long\)\(long long n\)$",
+        ),
+        ([FLOATS, CONST_INTS], np.zeros(3), r"^\(ndarray of float64\) fits none of"),
+        ([FLOATS, CONST_INTS], "x", r"^\(str\) fits none of"),
+    ],
+)
+def test_what_chooses_none_or_several_is_told(candidates: Any, argument: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        choose(candidates, (argument,), {})
+
+
+def test_the_number_and_the_names_of_arguments_choose_too() -> None:
+    both = kernel("k(int, int)", "integer 4 int n", "integer 4 int m")
+    assert choose([INT, both], (1, 2), {}) is both
+    assert choose([INT, both], (1,), {}) is INT
+    assert choose([INT, both], (1,), {"m": 2, "threads": 5}) is both
+    with pytest.raises(ArgumentError, match="fits none of"):
+        choose([INT, both], (1,), {"k": 2})
+
+
+def test_every_exact_fit_counts() -> None:
+    one = kernel("one", "integer 4 int n", "float 8 double x")
+    other = kernel("other", "integer 8 long long n", "float 4 float x")
+    with pytest.raises(ArgumentError, match="fits several kernels"):
+        choose([one, other], (np.int32(1), np.float32(1)), {})
+    assert choose([one, other], (np.int32(1), 1.0), {}) is one
+
+
+@pytest.mark.host_compiler
+def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None:
+    run = with_driver(
+        """
+        import numpy
+        from sample import kernels
+
+        class Array:
+            def __init__(self, dtype):
+                self.dtype = numpy.dtype(dtype)
+                self.__cuda_array_interface__ = {
+                    "shape": (3,), "typestr": self.dtype.str, "data": (4096, False), "version": 3
+                }
+
+        for dtype in ("f4", "f8", "f4", "f8"):
+            kernels.axpy(3, 2.0, Array(dtype), Array(dtype), threads=3)
+        caught(kernels.axpy, 3, 2.0, Array("f4"), Array("f8"), threads=3)
+        caught(kernels.axpy, 3, 2.0, Array("i4"), Array("i4"), threads=3)
+        kernels.axpy(3, 2.0, x=Array("f8"), y=None, grid=1, block=1)
+        """
+    )
+    lowered = [launch.split()[1] for launch in run.launches]
+    assert lowered == [*([AXPY.lowered, AXPY_DOUBLE.lowered] * 2), AXPY_DOUBLE.lowered]
+    assert all(line.startswith("ArgumentError: (int, float, Array of ") for line in run.output)
+
+
+def test_help_tells_of_the_kernel() -> None:
+    text = pydoc.plain(pydoc.render_doc(FLOATS))
+    assert "CUDA kernel k(float*)(float* p)" in text
+    assert "counts blocks and `block` threads" in " ".join(text.split())
+
+
+def test_signatures_have_the_parameters_of_the_kernel() -> None:
+    odd = kernel("odd", "integer 4 int n", "integer 4 int grid", "float 4 float lambda", "float 4 float x")
+    assert list(inspect.signature(odd).parameters)[:4] == ["n", "arg1", "arg2", "x"]
+    assert str(inspect.signature(INT)).startswith("(n: 'int', *, grid: ")
+    inspect.signature(INT).bind(1, threads=5)
+    with pytest.raises(TypeError):
+        inspect.signature(INT).bind(1, 2)
+
+
+def test_introspection_needs_no_driver(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    output = run_script(
+        """
+        from sample import kernels
+        axpy = kernels.axpy["float"]
+        print(axpy, axpy.signature, len(axpy.parameters), axpy.expression)
+        print(kernels.axpy["float"] is axpy, kernels["axpy<float>"] is axpy)
+        print("cuda.bindings" in sys.modules)
+        """,
+        tmp_path,
+    ).output
+    assert output == [
+        f"<kernel {AXPY.signature}> {AXPY.signature} 4 axpy<float>",
+        "True True",
+        "False",
+    ]

@@ -1,0 +1,348 @@
+"""Variants under the fake driver: which candidate a launch comes to, and what is told of that."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.manifest import Candidate, Image, Kernel, Unit, Variants
+from tests.fixtures.loader import SAMPLE, Run, described, fatbin, signature, unit, write_package
+
+pytestmark = pytest.mark.host_compiler
+
+PARAMETERS = signature(
+    "integer 4 int n", "float 4 float a", "unsigned 8 unsigned long m", "pointer 8 float* x"
+)
+# What each kernel is built for.
+BUILT = {
+    "hopper": ("sm_90a", "sm_100f"),
+    "large": ("sm_80", "sm_90"),
+    "even": ("sm_80", "sm_90", "sm_100"),
+    "simple": ("sm_70", "sm_80", "sm_90", "sm_100", "sm_120"),
+}
+KERNELS = {name: Kernel(name, name, i, PARAMETERS) for i, name in enumerate(BUILT)}
+GEMM = Variants(
+    "gemm",
+    (
+        Candidate("hopper", "(sm_90a or sm_100f) and n >= 1_000_000"),
+        Candidate("large", "sm >= 80 and n >= 65536"),
+        Candidate("even", "sm_80 or n % 4 == 0 and not m > 10"),
+        Candidate("simple"),
+    ),
+)
+VARIANTS = (
+    GEMM,
+    Variants("ns::special", (Candidate("hopper", "sm_90a"), Candidate("simple"))),
+    Variants("only", (Candidate("hopper"),)),
+)
+
+
+def _unit(name: str, content: bytes) -> Unit:
+    # sm_80 has no `large`, though there is an image.
+    missing: dict[str, dict[str, str | None]] = {"sm_80": {"large": None}}
+    made = unit(f"device/{name}.cu", *BUILT[name], names=missing)
+
+    def whole(image: Image) -> Image:
+        return dataclasses.replace(image, sha256=hashlib.sha256(content).hexdigest())
+
+    return dataclasses.replace(made, images=tuple(map(whole, made.images)))
+
+
+WithVariants = Callable[..., Run]
+
+
+@pytest.fixture
+def with_variants(with_driver: Callable[..., Run], tmp_path: Path) -> WithVariants:
+    """Runs a script under the fake driver with the module above as ``kernels``."""
+    files = {f"{name}.fatbin": fatbin(described(kernel)) for name, kernel in KERNELS.items()}
+    module = dataclasses.replace(
+        SAMPLE,
+        module="many.kernels",
+        units=tuple(_unit(name, files[f"{name}.fatbin"]) for name in KERNELS),
+        kernels=tuple(KERNELS.values()),
+        symbols=(),
+        variants=VARIANTS,
+    )
+    write_package(tmp_path, module, files)
+
+    def run(script: str, **settings: str | int) -> Run:
+        return with_driver(f"from many import kernels\n{textwrap.dedent(script)}", **settings)
+
+    return run
+
+
+def launched(run: Run) -> list[str]:
+    """The kernels that were launched."""
+    return [launch.split()[1] for launch in run.launches]
+
+
+# By n and m, what is launched on each GPU.
+CHOSEN = {
+    "90": {
+        (1, 0): "simple",
+        (4, 0): "even",
+        (4, 10): "even",
+        (4, 11): "simple",
+        (65535, 0): "simple",
+        (65536, 0): "large",
+        (999_999, 0): "large",
+        (1_000_000, 0): "hopper",
+        (-4, 0): "even",
+    },
+    "80": {(1, 99): "even", (65537, 99): "even", (2_000_000, 0): "even"},
+    "86": {(1, 0): "simple", (65537, 0): "simple", (4, 0): "even"},
+    "70": {(1, 0): "simple", (4, 0): "simple", (2_000_000, 0): "simple"},
+    "100": {(1, 0): "simple", (65537, 0): "simple", (1_000_001, 0): "hopper", (4, 0): "even"},
+    "103": {(1, 0): "simple", (1_000_001, 0): "hopper", (4, 0): "even"},
+    "120": {(4, 0): "simple", (2_000_000, 0): "simple"},
+}
+
+WAYS = """
+import numpy
+def by_position(n, m): kernels.gemm(n, 2.0, m, None, grid=1, block=1)
+def by_name(n, m): kernels.gemm(x=None, m=m, a=2.0, n=n, grid=1, block=1)
+def in_part_by_name(n, m): kernels.gemm(n, 2.0, x=None, m=m, grid=1, block=1)
+def of_numpy(n, m): kernels.gemm(numpy.int32(n), 2.0, numpy.uint64(m), None, grid=1, block=1)
+def as_many_threads(n, m): kernels.gemm(n, 2.0, m, None, threads=100)
+def cooperatively(n, m): kernels.gemm(n, 2.0, m, None, grid=1, block=1, cooperative=True)
+launch = kernels.gemm.bind(grid=1, block=1)
+def bound(n, m): launch(n, 2.0, m, None)
+def bound_by_name(n, m): launch(n=n, a=2.0, m=m, x=None)
+"""
+
+
+@pytest.mark.parametrize("capability", CHOSEN)
+def test_the_first_whose_condition_holds_is_launched(with_variants: WithVariants, capability: str) -> None:
+    cases = CHOSEN[capability]
+    ways = [line.split("(")[0].removeprefix("def ") for line in WAYS.splitlines() if line.startswith("def")]
+    script = f"{WAYS}\nfor way in {', '.join(ways)}:\n"
+    # What is launched for the first time goes another way than what was launched before.
+    script += "".join(f"    for n, m in {list(cases)}: way(n, m)\n" for _ in range(2))
+    run = with_variants(script, capability=capability)
+    assert launched(run) == list(cases.values()) * 2 * len(ways)
+
+
+def test_the_arguments_and_the_launch_are_those_of_the_call(with_variants: WithVariants) -> None:
+    run = with_variants(
+        """
+        for _ in range(2):
+            kernels.gemm(65536, 2.5, 7, 0x10, grid=(4, 5), block=(32, 2, 3), stream=9, shared=100)
+        """
+    )
+    launch = (
+        "cuLaunchKernel large grid=4,5,1 block=32,2,3 shared=100 stream=9 device=0 "
+        "00000100 00002040 0700000000000000 1000000000000000"
+    )
+    assert run.launches == [launch, launch]
+
+
+def test_what_is_not_launched_is_not_loaded(with_variants: WithVariants) -> None:
+    run = with_variants("for n in 1, 1, 3, 3: kernels.gemm(n, 2.0, 0, None, grid=1, block=1)")
+    assert [call for call in run.calls if call.startswith("cuLibrary")] == [
+        "cuLibraryLoadData",
+        "cuLibraryGetKernel simple",
+    ]
+
+
+def test_naming_a_candidate_takes_control_back(with_variants: WithVariants) -> None:
+    run = with_variants(
+        """
+        kernels.gemm(65536, 2.0, 0, None, grid=1, block=1)
+        kernels.simple(65536, 2.0, 0, None, grid=1, block=1)
+        for kernel, when in kernels.gemm.candidates:
+            kernel(65536, 2.0, 0, None, grid=1, block=1)
+        kernels.ns.special(1, 2.0, 0, None, grid=1, block=1)
+        """
+    )
+    assert launched(run) == ["large", "simple", "hopper", "large", "even", "simple", "hopper"]
+
+
+def test_a_default_without_an_image_is_told_as_any_kernel_is(with_variants: WithVariants) -> None:
+    run = with_variants("caught(kernels.only, 1, 2.0, 0, None, grid=1, block=1)", capability=80)
+    (line,) = run.output
+    assert line.startswith("NoImageError: many.kernels: device/hopper.cu has no image for this GPU")
+
+
+def test_wrong_arguments_never_reach_the_driver(with_variants: WithVariants) -> None:
+    run = with_variants(
+        """
+        for _ in range(2):
+            caught(kernels.gemm, 1 << 31, 2.0, 0, None, grid=1, block=1)
+            caught(kernels.gemm, "1", 2.0, 0, None, grid=1, block=1)
+            caught(kernels.gemm, 1, 2.0, -1, None, grid=1, block=1)
+            caught(kernels.gemm, 1, 2.0, 0, grid=1, block=1)
+            caught(kernels.gemm, 1, 2.0, 0, None, grid=0, block=1)
+            caught(kernels.gemm.bind(grid=1, block=1), 1 << 31, 2.0, 0, None)
+            kernels.gemm(1, 2.0, 0, None, grid=1, block=1)
+        caught(kernels.gemm.attributes)
+        """
+    )
+    problems = [
+        "argument 'n': expected int from -2147483648 to 2147483647, found 2147483648",
+        "argument 'n': expected int, found '1'",
+        "argument 'm': expected unsigned long from 0 to 18446744073709551615, found -1",
+        "expected 4 arguments, found 3",
+        "grid: expected at least 1 and at most (2147483647, 65535, 65535), found 0",
+        "argument 'n': expected int from -2147483648 to 2147483647, found 2147483648",
+    ]
+    where = "in a launch of gemm(int n, float a, unsigned long m, float* x)"
+    assert run.output[:-1] == [f"ArgumentError: {problem}   {where}" for problem in problems] * 2
+    assert run.output[-1] == (
+        "ArgumentError: gemm stands for several kernels; ask one of them: hopper, large, even, simple"
+    )
+    assert launched(run) == ["simple", "simple"]
+
+
+@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuLaunchKernelEx"])
+def test_a_refused_launch_is_told(with_variants: WithVariants, function: str) -> None:
+    script = """
+    bound = kernels.gemm.bind(grid=1, block=32, stream=9, cooperative=True)
+    launch = {
+        "cuLaunchKernel": lambda: kernels.gemm(65536, 2.0, 0, None, grid=1, block=32, stream=9),
+        "cuLaunchKernelEx": lambda: bound(65536, 2.0, 0, None),
+    }
+    """
+    script += f"""
+    caught(launch["{function}"])
+    caught(launch["{function}"])
+    """
+    first = with_variants(script, fail=f"{function}=701").output
+    assert first[0].startswith(f"LaunchError: large: {function} failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+    after_another = with_variants(script, fail=f"{function}=701@2").output
+    assert after_another[0] == "nothing raised"
+    assert after_another[1].startswith("LaunchError: gemm: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RES")
+    assert "launched with grid (1, 1, 1), block (32, 1, 1)" in after_another[1]
+
+
+EXPLAINED = {
+    ("90", "65536, a=2.0, m=0, x=None, grid=1, block=1"): [
+        "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_90:",
+        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  not taken: n is 65536",
+        "  large   if sm >= 80 and n >= 65536                 taken: sm is 90, n is 65536",
+        "  even    if sm_80 or n % 4 == 0 and not m > 10      not asked",
+        "  simple                                             not asked",
+    ],
+    ("90", "6, 2.0, 0, None"): [
+        "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_90:",
+        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  not taken: n is 6",
+        "  large   if sm >= 80 and n >= 65536                 not taken: n is 6",
+        "  even    if sm_80 or n % 4 == 0 and not m > 10      not taken: this GPU is sm_90, n % 4 is 2",
+        "  simple                                             taken: the default",
+    ],
+    ("103", "1_000_000, 2.0, 0, None"): [
+        "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_103:",
+        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  taken: this GPU takes sm_100f, n is 1000000",
+        "  large   if sm >= 80 and n >= 65536                 not asked",
+        "  even    if sm_80 or n % 4 == 0 and not m > 10      not asked",
+        "  simple                                             not asked",
+    ],
+    ("80", "1_000_000, 2.0, 0, None"): [
+        "gemm(int n, float a, unsigned long m, float* x) on GPU 0, sm_80:",
+        "  hopper  if (sm_90a or sm_100f) and n >= 1_000_000  "
+        "not taken: no image for this GPU, sm_80; built for sm_90a, sm_100f",
+        "  large   if sm >= 80 and n >= 65536                 "
+        "not taken: no image for this GPU, sm_80; built for sm_90",
+        "  even    if sm_80 or n % 4 == 0 and not m > 10      taken: this GPU is sm_80",
+        "  simple                                             not asked",
+    ],
+}
+
+
+@pytest.mark.parametrize(("capability", "arguments"), EXPLAINED)
+def test_every_candidate_is_explained(with_variants: WithVariants, capability: str, arguments: str) -> None:
+    run = with_variants(f"print(kernels.gemm.explain({arguments}))", capability=capability)
+    assert run.output == [*EXPLAINED[capability, arguments], "None"]
+    assert run.launches == []
+
+
+def test_what_a_launch_would_refuse_is_not_explained(with_variants: WithVariants) -> None:
+    run = with_variants(
+        "caught(kernels.gemm.explain, 1.5, 2.0, 0, None)\ncaught(kernels.gemm.explain, 1, m=2)"
+    )
+    assert run.output == [
+        "ArgumentError: argument 'n': expected int, found 1.5",
+        "ArgumentError: missing: a, x; pass a value for each parameter",
+    ]
+
+
+def test_variants_are_pickled_by_name(with_variants: WithVariants) -> None:
+    run = with_variants(
+        """
+        import copy, pickle
+        for _ in range(2):
+            print(pickle.loads(pickle.dumps(kernels.gemm)) is kernels.gemm is copy.deepcopy(kernels.gemm))
+            print(pickle.loads(pickle.dumps(kernels.ns.special)) is kernels.ns.special)
+            kernels.gemm(1, 2.0, 0, None, grid=1, block=1)
+        """
+    )
+    assert run.output == ["True"] * 4
+
+
+def test_debugging_changes_nothing(with_variants: WithVariants) -> None:
+    run = with_variants(
+        """
+        import os
+        os.environ["CUDA_EXT_DEBUG"] = "1"
+        launch = kernels.gemm.bind(grid=1, block=1, stream=9)
+        for n in 1, 4, 65536, 1, 4, 65536:
+            kernels.gemm(n, 2.0, 0, None, grid=1, block=1, stream=9)
+            launch(n, 2.0, 0, None)
+        """
+    )
+    each = [name for name in ("simple", "even", "large") for _ in range(2)]
+    assert launched(run) == each * 2
+
+
+# ---------------------------------------------------------------------------------------- several GPUs
+
+ON_DEVICE = """
+class On:
+    is_device_accessible = True
+    handle = 0x100
+    def __init__(self, device): self.device_id = device
+launch = kernels.gemm.bind(grid=1, block=1, stream=9)
+"""
+
+
+@pytest.mark.parametrize("capability", ["90", "90,80,90"])
+def test_the_gpu_that_counts_is_the_one_of_the_launch(with_variants: WithVariants, capability: str) -> None:
+    # One that is ready everywhere could be launched everywhere.
+    script = f"""{ON_DEVICE}
+for device in 0, 1, 2:
+    kernels.even(65536, 2.0, 0, On(device), grid=1, block=1)
+for _ in range(3):
+    for device in 0, 1, 2:
+        kernels.gemm(65536, 2.0, 0, On(device), grid=1, block=1, stream=9)
+        launch(65536, 2.0, 0, On(device))
+        kernels.gemm(65536, 2.0, 0, None, grid=1, block=1, stream=1000 * device + 9)
+kernels.gemm.explain(65536, 2.0, 0, On(1))
+"""
+    run = with_variants(script, capability=capability, devices=3)
+    of_1 = "even" if "80" in capability else "large"
+    assert launched(run)[3:] == [*["large"] * 3, *[of_1] * 3, *["large"] * 3] * 3
+    assert [call.split("device=")[1][0] for call in run.launches[3:]] == [*"000111222"] * 3
+    assert run.output[0].endswith(f"on GPU 1, sm_{capability.split(',')[-2:][0]}:")
+
+
+# ------------------------------------------------------------------------------------------- processes
+
+
+def test_a_forked_child_is_told_what_it_may_not_do(with_variants: WithVariants) -> None:
+    run = with_variants(
+        """
+        import os
+        kernels.gemm(1, 2.0, 0, None, grid=1, block=1)
+        if os.fork() == 0:
+            caught(kernels.gemm, 1, 2.0, 0, None, grid=1, block=1)
+            sys.stdout.flush()
+            os._exit(0)
+        os.wait()
+        """
+    )
+    (line,) = run.output
+    assert line.startswith("DriverError: CUDA was used before this process was forked")

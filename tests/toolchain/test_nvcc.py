@@ -1,0 +1,816 @@
+"""nvcc: found or refused with reasons, run as a pure function, described as NVRTC describes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from cuda_ext.compiler.jobs import run_here
+from cuda_ext.compiler.library import compile_unit
+from cuda_ext.compiler.translation_unit import CompiledImage, Compiler, Survey, TranslationUnit
+from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.formats import ptx
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.manifest import Options
+from cuda_ext.toolchain import process
+from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc
+from cuda_ext.toolchain.nvjitlink import LinkInput, link
+from cuda_ext.toolchain.nvrtc import Nvrtc
+
+T = TypeVar("T")
+ROOT = Path(__file__).parents[2]
+SM_90 = Architecture.parse("sm_90")
+COMPUTE_90 = Architecture.parse("compute_90")
+LTO_90 = Architecture.parse("lto_90")
+KINDS_AND_DEBUGGING = [
+    *((architecture, ()) for architecture in (SM_90, COMPUTE_90, LTO_90)),
+    *((architecture, ("-lineinfo",)) for architecture in (SM_90, COMPUTE_90, LTO_90)),
+    *((architecture, ("-G",)) for architecture in (SM_90, COMPUTE_90)),
+]
+
+HEADER = b"""#pragma once
+#ifndef __CUDACC_RTC__
+#include <cassert>
+#endif
+namespace ns {
+enum Mode { CLAMP, WRAP };
+struct Pair { int a; double b; };
+}
+struct Box { float low[3], high[3]; };
+enum class Side : unsigned char { LEFT, RIGHT };
+__device__ int from_header;
+__device__ inline void check(const void* p) { assert(p != nullptr); }
+"""
+
+SOURCE = b"""#include "device/types.cuh"
+#include <cuda_fp16.h>
+
+#define COPY(name, T) __global__ void name(T* p, const T* q) { *p = *q; }
+COPY(made_by_macro, float)
+
+extern "C" __global__ void plain(int n, const float* __restrict__ x, float* y) { check(y); y[n] = *x; }
+
+template <class T, int N>
+__global__ void axpy(T a, T (*p)[N], bool on) { if (on) (*p)[0] = a; }
+
+namespace ns {
+namespace inner {
+__device__ float table[3][4];
+__constant__ Pair pair;
+static __device__ int hidden_count;
+template <class T>
+__global__ void deep(T* p, Mode mode, Pair s, __half h) { *p = s.a + mode + hidden_count; }
+}
+}
+
+namespace {
+__constant__ int coefficients[4];
+__global__ void anonymous(float* x) { *x = coefficients[1]; }
+template <class T> __global__ void anonymous_template(T* x) { *x = 2; }
+}
+static __global__ void internal(void* p, float4 v, dim3 d) { *(int*)p = d.x; }
+
+__global__ void overloaded(int a) {}
+__global__ void overloaded(double a) {}
+__global__ void user_types(Box box, Side side, unsigned char c, unsigned long long n) {}
+__device__ __half half_value;
+__device__ unsigned char bytes[7];
+"""
+
+UNIT = TranslationUnit(
+    "device/unit.cu",
+    SOURCE,
+    headers={"device/types.cuh": HEADER},
+    instantiate=("axpy<float, 4>", "ns::inner::deep<double>", "anonymous_template<int>", "internal"),
+)
+
+
+def unit(source: str, *instantiate: str, **options: object) -> TranslationUnit:
+    return TranslationUnit(
+        "device/k.cu",
+        source.encode(),
+        instantiate=instantiate,
+        options=Options(**options),  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> Nvcc:
+    try:
+        return find_nvcc(None, os.environ)
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> Nvrtc:
+    return Nvrtc()
+
+
+@pytest.fixture(scope="session")
+def survey(nvcc: Nvcc) -> Survey:
+    return nvcc.survey(UNIT, SM_90)
+
+
+def compiled(compiler: Compiler, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
+    (image,) = compiler.compile(unit, [architecture])
+    return image
+
+
+def parameters(survey: Survey, kernel: str) -> list[str]:
+    (found,) = (k for k in survey.kernels.values() if k.name == kernel)
+    return [str(p) for p in found.parameters]
+
+
+def error_of(nvcc: Nvcc, unit: TranslationUnit, architecture: Architecture = COMPUTE_90) -> str:
+    with pytest.raises(CompilationError) as caught:
+        compiled(nvcc, unit, architecture)
+    return str(caught.value)
+
+
+def described(survey: Survey) -> tuple[object, ...]:
+    """All but lowered names, which hold other identifiers of the translation unit."""
+    kernels = sorted(((k.name, k.parameters) for k in survey.kernels.values()), key=str)
+    return kernels, sorted((s.name, s.space, s.type, s.size) for s in survey.symbols.values())
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition: Callable[[], T]) -> T:
+    """What `condition` gives, as soon as that is something."""
+    for _ in range(200):
+        try:
+            if found := condition():
+                return found
+        except FileNotFoundError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("waited for 20 seconds")
+
+
+# Where nvcc is
+
+
+@pytest.fixture
+def fake(tmp_path: Path):
+    """Makes an nvcc that tells `version` and preprocesses, or does as `script` says."""
+
+    def make(place: str, version: str = "13.1", script: str = "exit 0") -> Path:
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"#!/bin/sh\nif [ $1 = --version ]; then echo release {version}, V{version}; exit; fi\n{script}\n"
+        )
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def no_wheels(monkeypatch):
+    """Hides the installed CUDA wheels."""
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p, "nvidia").is_dir()])
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+
+
+NO_HOST_COMPILER = "echo 'gcc: No such file or directory' >&2; exit 1"
+
+
+def test_cuda_path_comes_before_cuda_home_and_path(fake, tmp_path):
+    fake("path/bin/nvcc", "13.1"), fake("home/bin/nvcc", "13.2"), fake("search/nvcc", "13.3")
+    places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home", "PATH": f"{tmp_path}/search"}
+    assert find_nvcc(None, places).version == "13.1"
+    del places["CUDA_PATH"]
+    assert find_nvcc(None, places).version == "13.2"
+
+
+def test_the_wheel_comes_after_cuda_home_and_before_path(fake, tmp_path, monkeypatch):
+    fake("site/nvidia/cu13/bin/nvcc", "13.4"), fake("search/nvcc", "13.3"), fake("home/bin/nvcc", "13.2")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    assert find_nvcc(None, {"PATH": f"{tmp_path}/search"}).version == "13.4"
+    assert find_nvcc(None, {"CUDA_HOME": f"{tmp_path}/home"}).version == "13.2"
+
+
+def test_path_comes_last(fake, tmp_path, no_wheels):
+    fake("search/nvcc", "13.3")
+    assert find_nvcc(None, {"PATH": f"{tmp_path}/search"}).version == "13.3"
+
+
+def test_a_configured_nvcc_is_taken_first_and_may_be_a_name_on_path(fake, tmp_path):
+    places = {"CUDA_PATH": str(fake("path/bin/nvcc").parent.parent), "PATH": f"{tmp_path}/search"}
+    assert find_nvcc(str(fake("own/nvcc", "13.9")), places).version == "13.9"
+    fake("search/nvcc-13.8", "13.8")
+    assert find_nvcc("nvcc-13.8", places).version == "13.8"
+
+
+def test_a_configured_nvcc_is_never_replaced_by_another(fake, tmp_path):
+    places = {"CUDA_PATH": str(fake("path/bin/nvcc").parent.parent)}
+    with pytest.raises(ToolchainError, match=r"configured: .*/own/nvcc cannot be run: No such file"):
+        find_nvcc(f"{tmp_path}/own/nvcc", places)
+
+
+def test_a_candidate_that_does_not_work_is_passed_over(fake, tmp_path):
+    fake("path/bin/nvcc", script=NO_HOST_COMPILER), fake("home/bin/nvcc", "13.2")
+    places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home"}
+    assert find_nvcc(None, places).version == "13.2"
+
+
+def test_the_error_tells_why_each_candidate_was_passed_over(fake, tmp_path, no_wheels, monkeypatch):
+    fake("home/bin/nvcc").chmod(0o644)
+    fake("site/nvidia/cu13/bin/nvcc", "13.4", NO_HOST_COMPILER)
+    fake("search/nvcc").write_text("#!/bin/sh\necho hello\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home", "PATH": f"{tmp_path}/search"}
+    with pytest.raises(ToolchainError) as caught:
+        find_nvcc(None, places)
+    assert str(caught.value).replace(str(tmp_path), "") == (
+        "no nvcc can be used:\n"
+        "  CUDA_PATH: /path/bin/nvcc cannot be run: No such file or directory; reinstall it\n"
+        "  CUDA_HOME: /home/bin/nvcc cannot be run: Permission denied; reinstall it\n"
+        "  nvidia-cuda-nvcc: /site/nvidia/cu13/bin/nvcc (13.4) has no usable host compiler "
+        "(gcc: No such file or directory); put g++ or clang++ on PATH, or name one in NVCC_CCBIN\n"
+        "  PATH: /search/nvcc does not tell its version, as nvcc does; reinstall it\n"
+        'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit; '
+        'compiler = "nvrtc" needs neither nvcc nor a host compiler'
+    )
+
+
+def test_the_error_tells_where_nothing_was(no_wheels):
+    with pytest.raises(ToolchainError) as caught:
+        find_nvcc(None, {"PATH": "/nowhere"})
+    assert str(caught.value).splitlines()[1:-1] == [
+        "  CUDA_PATH: not set",
+        "  CUDA_HOME: not set",
+        "  nvidia-cuda-nvcc: not installed",
+        "  PATH: holds no nvcc",
+    ]
+
+
+def test_the_nvcc_that_is_configured_is_the_one_to_mend(no_wheels):
+    with pytest.raises(
+        ToolchainError, match=r"\ncorrect the key nvcc, or remove it so that others are tried; "
+    ):
+        find_nvcc("/nowhere/nvcc", {"PATH": "/nowhere"})
+
+
+@pytest.mark.host_compiler
+def test_a_real_nvcc_without_a_host_compiler_is_refused(nvcc):
+    with pytest.raises(ToolchainError, match=r"has no usable host compiler \(.*\); put g\+\+ or clang"):
+        find_nvcc(str(nvcc.executable), {"PATH": "/nowhere"})
+
+
+# What it can do
+
+
+@pytest.mark.host_compiler
+def test_version_and_capabilities_are_its_own(nvcc):
+    assert f"release {nvcc.version}," in process.run([str(nvcc.executable), "-V"], environ=os.environ).output
+    assert {80, 90, 120} <= set(nvcc.capabilities())
+    assert list(nvcc.capabilities()) == sorted(nvcc.capabilities())
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("kind", ["sm", "compute", "lto"])
+def test_supports_counts_the_suffix(nvcc, kind):
+    supported = {target: nvcc.supports(Architecture.parse(f"{kind}_{target}")) for target in TARGETS}
+    assert supported == TARGETS
+
+
+TARGETS = {"90": True, "90a": True, "90f": False, "91": False, "100f": True, "20": False, "80a": False}
+
+
+# Images
+
+
+@pytest.mark.host_compiler
+def test_a_cubin_holds_its_kernels_and_variables(nvcc):
+    image = compiled(nvcc, UNIT, Architecture.parse("sm_90a"))
+    assert read_cubin(image.data).target == image.architecture
+    assert image.entries == tuple(read_cubin(image.data).kernels)
+    assert {"plain", "_Z10overloadedi", "_Z10overloadedd"} <= set(image.entries)
+    assert {"from_header", "_ZN2ns5inner5tableE", "bytes"} <= set(image.variables)
+
+
+@pytest.mark.host_compiler
+def test_ptx_holds_its_kernels_and_variables(nvcc):
+    image = compiled(nvcc, UNIT, COMPUTE_90)
+    assert ptx.target(image.data) == COMPUTE_90
+    assert image.entries == compiled(nvcc, UNIT, SM_90).entries
+    assert image.variables == compiled(nvcc, UNIT, SM_90).variables
+
+
+@pytest.mark.host_compiler
+def test_lto_ir_links_to_a_cubin_with_the_names_that_were_told(nvcc):
+    image = compiled(nvcc, UNIT, LTO_90)
+    linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
+    names = nvcc.survey(UNIT, LTO_90).names
+    assert tuple(names) == UNIT.instantiate
+    assert set(names.values()) <= set(read_cubin(linked).kernels)
+
+
+@pytest.mark.host_compiler
+def test_host_headers_can_be_read(nvcc):
+    image = compiled(nvcc, unit("#include <cstdint>\n__global__ void k(std::int64_t* x) {}"), COMPUTE_90)
+    assert image.entries == ("_Z1kPl",)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    "value", ['"a b"', "'x'", "(1, 2)", "$HOME", "`id`", r'"\\n"', "ns::f<1>", "a;b"], ids=str
+)
+def test_a_definition_arrives_as_it_is_written(nvcc, value):
+    # The preprocessor's own spelling of what arrived.
+    source = "#define TEXT_(x) #x\n#define TEXT(x) TEXT_((x))\n__device__ const char* text = TEXT(VALUE);"
+    image = compiled(nvcc, unit(source, define={"VALUE": value}), COMPUTE_90)
+    (literal,) = re.findall(rb"\.b8 \$str\[\d+\] = \{([^}]*)\}", image.data)
+    spelled = re.sub(r'([\\"])', lambda m: m[0], value)
+    assert bytes(map(int, literal.split(b","))).decode() == f"({spelled})"
+
+
+@pytest.mark.host_compiler
+def test_headers_of_other_installed_packages_come_after_nvcc_s_own(nvcc, tmp_path, monkeypatch):
+    include = tmp_path / "a toolkit" / "include"
+    include.mkdir(parents=True)
+    (include / "library.h").write_text("using T = short;\n")
+    (include / "cuda_fp16.h").write_text("#error of another version\n")
+    monkeypatch.setenv("CUDA_HOME", str(include.parent))
+    ours = Nvcc(nvcc.executable, os.environ)
+    source = "#include <cuda_fp16.h>\n#include <library.h>\n__global__ void k(T* x) {}"
+    assert compiled(ours, unit(source), COMPUTE_90).entries == ("_Z1kPs",)
+
+
+@pytest.mark.host_compiler
+def test_the_standard_is_the_one_asked_for(nvcc):
+    source = "static_assert(__cplusplus >= 202002L);\n__global__ void k() {}"
+    assert compiled(nvcc, unit(source, std="c++20"), COMPUTE_90).entries == ("_Z1kv",)
+    assert "static assertion" in error_of(nvcc, unit(source, std="c++17"))
+
+
+@pytest.mark.host_compiler
+def test_a_pre_included_header_comes_first(nvcc):
+    plain = unit("__global__ void k(T* x) {}", pre_include=("device/types.h",))
+    image = compiled(nvcc, replace(plain, headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
+    assert image.entries == ("_Z1kPd",)
+
+
+@pytest.mark.host_compiler
+def test_fast_math_makes_approximations(nvcc):
+    source = "__global__ void k(float* x) { *x = sinf(*x); }"
+    assert b"sin.approx" in compiled(nvcc, unit(source, fast_math=True), COMPUTE_90).data
+    assert b"sin.approx" not in compiled(nvcc, unit(source), COMPUTE_90).data
+
+
+@pytest.mark.host_compiler
+def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(nvcc):
+    source = "constexpr int f(int x) { return x; }\n__global__ void k(int* x) { *x = f(*x); }"
+    assert compiled(nvcc, unit(source, relaxed_constexpr=True), COMPUTE_90).log == ""
+    assert "calling a constexpr __host__ function" in error_of(nvcc, unit(source))
+
+
+@pytest.mark.host_compiler
+def test_relocatable_code_may_call_what_another_unit_defines(nvcc):
+    source = "extern __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }"
+    other = unit("__device__ int f(int x) { return x; }", relocatable=True)
+    objects = [compiled(nvcc, u, SM_90).data for u in (unit(source, relocatable=True), other)]
+    linked = link([LinkInput("o", "cubin", data) for data in objects], SM_90)
+    assert list(read_cubin(linked).kernels) == ["_Z1kPi"]
+    with pytest.raises(CompilationError, match="_Z1fi"):
+        compiled(nvcc, unit(source), SM_90)
+
+
+@pytest.mark.host_compiler
+def test_raw_options_are_passed_on(nvcc):
+    source = "__global__ void k(float* p) { *p = p[1] * p[2] + p[3]; }"
+    assert b"fma.rn" in compiled(nvcc, unit(source), COMPUTE_90).data
+    assert b"fma.rn" not in compiled(nvcc, unit(source, raw=("--fmad=false",)), COMPUTE_90).data
+
+
+LOCAL_ARRAY = "__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }"
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("-Xptxas=-v",)], ids=str)
+def test_what_kernels_take_is_told_apart_from_the_text(nvcc, raw):
+    image = compiled(nvcc, unit(LOCAL_ARRAY, raw=raw), SM_90)
+    (usage,) = image.usage.values()
+    assert tuple(image.usage) == image.entries
+    assert usage.registers
+    assert usage.stack == 400
+    assert image.log == ""
+
+
+@pytest.mark.host_compiler
+def test_raw_options_reach_the_assembler(nvcc):
+    log = compiled(nvcc, unit(LOCAL_ARRAY, raw=("-Xptxas", "-warn-lmem-usage")), SM_90).log
+    assert "Local memory used" in log
+
+
+@pytest.mark.host_compiler
+def test_images_made_together_are_those_made_alone(nvcc):
+    assert nvcc.compile(UNIT, [SM_90, COMPUTE_90]) == (
+        compiled(nvcc, UNIT, SM_90),
+        compiled(nvcc, UNIT, COMPUTE_90),
+    )
+
+
+@pytest.mark.host_compiler
+def test_warnings_are_kept_with_paths_of_the_project(nvcc):
+    source = TranslationUnit(
+        "device/k.cu",
+        b'#include "device/h.cuh"\n__global__ void k(int* x) { int unused; *x = f(); }',
+        headers={"device/h.cuh": b"__device__ inline int f() { int lost; return 1; }"},
+    )
+    log = compiled(nvcc, source, COMPUTE_90).log
+    assert re.search(r'^device/k\.cu\(2\): warning .*"unused" was declared', log, re.MULTILINE)
+    assert re.search(r'^device/h\.cuh\(1\): warning .*"lost" was declared', log, re.MULTILINE)
+
+
+# Names
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("relocatable", [False, True])
+@pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90], ids=str)
+def test_each_expression_is_mapped_to_an_entry_of_the_image(nvcc, architecture, relocatable):
+    source = replace(UNIT, options=Options(relocatable=relocatable))
+    image, names = compiled(nvcc, source, architecture), nvcc.survey(source, architecture).names
+    assert tuple(names) == UNIT.instantiate
+    assert names["axpy<float, 4>"] == "_Z4axpyIfLi4EEvT_PAT0__S0_b"
+    assert set(names.values()) <= set(image.entries)
+    assert len(set(names.values())) == len(UNIT.instantiate)
+
+
+@pytest.mark.host_compiler
+def test_an_expression_may_use_anything_that_the_source_knows(nvcc):
+    source = (
+        "using real = float;\nconstexpr int SIZE = 2;\ntemplate <class T, int N> __global__ void k(T* x) {}"
+    )
+    expressions = ("k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>")
+    instantiated = unit(source, *expressions)
+    assert nvcc.survey(instantiated, COMPUTE_90).names == dict.fromkeys(expressions, "_Z1kIfLi7EEvPT_")
+    assert compiled(nvcc, instantiated, COMPUTE_90).entries == ("_Z1kIfLi7EEvPT_",)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90, LTO_90], ids=str)
+def test_asking_for_names_leaves_no_trace_in_the_image(nvcc, architecture):
+    source = unit('extern "C" __global__ void k(float* x) { *x = 1; }\n__device__ int v;')
+    plain = compiled(nvcc, source, architecture).data
+    assert compiled(nvcc, replace(source, instantiate=("k",)), architecture).data == plain
+
+
+@pytest.mark.host_compiler
+def test_names_hold_for_an_architecture_with_kernels_of_its_own(nvcc):
+    source = """
+        #if __CUDA_ARCH__ >= 900
+        using T = float;
+        #else
+        using T = double;
+        #endif
+        template <class T> __global__ void k(T* x) {}
+    """
+    older, instantiated = Architecture.parse("compute_80"), unit(source, "k<T>")
+    assert nvcc.survey(instantiated, COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
+    assert nvcc.survey(instantiated, older).names == {"k<T>": "_Z1kIdEvPT_"}
+    library = run_here(compile_unit(instantiated, [older, COMPUTE_90]), nvcc)
+    assert library.names == ({"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"})
+    assert [image.entries for image in library.images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
+
+
+@pytest.mark.host_compiler
+def test_one_pass_describes_a_unit_for_all_architectures(nvcc, fake, tmp_path):
+    fake("bin/nvcc").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\nexec {nvcc.executable} "$@"\n')
+    counted = find_nvcc(str(tmp_path / "bin/nvcc"), os.environ)
+    source = unit("template <class T> __global__ void k(T* x) {}", "k<float>")
+    architectures = [Architecture.parse(a) for a in ("sm_80", "sm_90", "compute_90")]
+    library = run_here(compile_unit(source, architectures), counted)
+    assert library.names == ({"k<float>": "_Z1kIfEvPT_"},) * 3
+    assert [image.entries for image in library.images] == [("_Z1kIfEvPT_",)] * 3
+    passes = [line for line in (tmp_path / "calls").read_text().splitlines() if "device/k.cu" in line]
+    assert len(passes) == 4
+    assert sum(" -G " in line for line in passes) == 1
+
+
+# Purity
+
+
+IMPURE = b"""#include "device/types.cuh"
+#include <cuda_fp16.h>
+namespace { __global__ void anonymous(const void* x) { check(x); } __constant__ int c; }
+static __global__ void internal(const char** x) {
+  x[0] = __FILE__; x[1] = __BASE_FILE__; x[2] = __DATE__ __TIME__; x[3] = __TIMESTAMP__;
+  x[4] = here(); x[5] = __builtin_FILE(); *(__half*)x[6] = __float2half(c);
+}
+"""
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(("architecture", "raw"), KINDS_AND_DEBUGGING, ids=str)
+def test_the_same_input_gives_the_same_bytes_anywhere(nvcc, tmp_path, monkeypatch, architecture, raw):
+    # Nothing here has external linkage: left alone, nvcc puts the number of its process into names then.
+    source = TranslationUnit(
+        "device/unit.cu",
+        IMPURE,
+        headers={"device/types.cuh": HEADER + b"static __device__ const char* here() { return __FILE__; }"},
+        options=Options(raw=raw),
+        instantiate=("anonymous", "internal"),
+    )
+    images, surveys = [], []
+    for place, zone in (("a", "UTC"), ("b/c", "Asia/Tokyo")):
+        (tmp_path / place).mkdir(parents=True)
+        monkeypatch.setenv("TMPDIR", str(tmp_path / place))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.setenv("TZ", zone)
+        monkeypatch.chdir(tmp_path / place)
+        ours = Nvcc(nvcc.executable, os.environ)
+        images.append(compiled(ours, source, architecture))
+        surveys.append(ours.survey(source, architecture))
+    assert images[0] == images[1]
+    assert surveys[0] == surveys[1]
+    assert str(tmp_path).encode() not in images[0].data
+
+
+@pytest.mark.host_compiler
+def test_relocatable_units_of_one_name_in_two_directories_do_not_collide(nvcc):
+    source = b"static __global__ void k(float* x) { *x = 1; }"
+    units = [TranslationUnit(n, source, options=Options(relocatable=True)) for n in ("a/k.cu", "b/k.cu")]
+    objects = [LinkInput(u.name, "cubin", compiled(nvcc, u, SM_90).data) for u in units]
+    assert len(read_cubin(link(objects, SM_90)).kernels) == 2
+
+
+@pytest.mark.host_compiler
+def test_files_are_named_as_the_project_names_them(nvcc):
+    source = TranslationUnit(
+        "device/k.cu",
+        b'#include "device/h.cuh"\n__device__ const char* files[] = {__FILE__, __BASE_FILE__, HERE};',
+        headers={"device/h.cuh": b"#define HERE here()\n__device__ const char* in_header = __FILE__;"},
+    )
+    source = replace(source, source=source.source.replace(b", HERE", b""))
+    text = compiled(nvcc, source, COMPUTE_90).data
+    strings = {
+        bytes(map(int, literal.split(b","))) for literal in re.findall(rb"\$str\S* = \{([^}]*)\}", text)
+    }
+    assert strings == {b"device/k.cu", b"device/h.cuh"}
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"])
+def test_flags_from_the_environment_do_not_reach_the_image(nvcc, variable):
+    source = unit("#ifdef SURPRISE\n#error surprise\n#endif\n__global__ void k() {}")
+    surprised = Nvcc(nvcc.executable, {**os.environ, variable: "-DSURPRISE -lineinfo"})
+    assert compiled(surprised, source, COMPUTE_90) == compiled(nvcc, source, COMPUTE_90)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("flags", ["-ccbin={}", "-lineinfo --compiler-bindir {}"])
+def test_the_host_compiler_that_the_flags_name_is_used(nvcc, tmp_path, flags):
+    host = tmp_path / "g++"
+    host.write_text(f'#!/bin/sh\ntouch {tmp_path}/used\nexec /usr/bin/env g++ "$@"\n')
+    host.chmod(0o755)
+    _ = Nvcc(nvcc.executable, {**os.environ, "NVCC_PREPEND_FLAGS": flags.format(host)}).version
+    assert (tmp_path / "used").exists()
+
+
+# Errors
+
+
+@pytest.mark.host_compiler
+def test_errors_have_paths_of_the_project(nvcc):
+    source = TranslationUnit(
+        "device/k.cu",
+        b'#include "device/h.cuh"\n__global__ void k(int* x) { *x = missing; }',
+        headers={"device/h.cuh": b"\n__device__ int f() { return lost; }"},
+    )
+    text = error_of(nvcc, source)
+    assert 'device/k.cu(2): error: identifier "missing" is undefined' in text
+    assert 'device/h.cuh(2): error: identifier "lost" is undefined' in text
+    assert "tmp" not in text
+
+
+@pytest.mark.host_compiler
+def test_errors_of_the_assembler_have_no_temporary_paths(nvcc):
+    text = error_of(nvcc, unit('__global__ void k() { asm("no such instruction;"); }'), SM_90)
+    assert text.startswith("ptxas k.ptx, line ")
+    assert "tmp" not in text
+
+
+@pytest.mark.host_compiler
+def test_a_missing_header_is_told_with_a_remedy(nvcc):
+    source = TranslationUnit(
+        "device/k.cu", b'#include "device/h.cuh"', headers={"device/h.cuh": b"\n#include <absent.h>\n"}
+    )
+    text = error_of(nvcc, source)
+    assert "device/h.cuh:2:10: fatal error: absent.h: No such file or directory" in text
+    assert 'device/h.cuh:2:10: "absent.h" is neither in the include-dirs nor among the headers of' in text
+    assert "tmp" not in text
+
+
+AXPY = "template <class T> __global__ void axpy(T a, T* x) { *x = a; }\n__global__ void scale(int) {}\n"
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (
+            "axpi<float>",
+            "'axpi<float>' does not exist: identifier \"axpi\" is undefined; did you mean 'axpy<float>'?",
+        ),
+        ("axpy<real>", "'axpy<real>' does not exist: identifier \"real\" is undefined"),
+        (
+            "ns::axpy<float>",
+            "'ns::axpy<float>' does not exist: name followed by \"::\" must be a class or namespace name",
+        ),
+        (
+            "axpy",
+            "'axpy' does not exist: cannot determine which instance of function template \"axpy\" is "
+            "intended; write its template arguments, as in 'axpy<float>'",
+        ),
+        ("gemm", "'gemm' does not exist: identifier \"gemm\" is undefined; this source defines axpy, scale"),
+    ],
+)
+def test_an_instantiation_that_does_not_exist_is_told_with_the_nearest(nvcc, expression, message):
+    assert error_of(nvcc, unit(AXPY, "scale", expression)) == f"instantiation {message}"
+
+
+@pytest.mark.host_compiler
+def test_every_bad_instantiation_is_told(nvcc):
+    text = error_of(nvcc, unit(AXPY, "axpi<float>", "scale", "axpy<real>"))
+    assert re.findall("instantiation '(.*?)'", text) == ["axpi<float>", "axpy<real>"]
+
+
+@pytest.mark.host_compiler
+def test_an_error_within_an_instantiation_is_told_where_it_is(nvcc):
+    text = error_of(nvcc, unit("struct S {};\n" + AXPY.replace("*x = a", "*x = a + 1"), "axpy<S>"))
+    assert text.startswith('device/k.cu(2): error: no operator "+" matches these operands')
+    assert "does not exist" not in text
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("__global__ void k(int) {\n", r'At end of source: error: expected a "}"'),
+        ("__global__ void k(int\n", r'device/k\.cu\(3\): error: expected a "\)"'),
+        ("#if 1\n__global__ void k(int) {}\n", r"device/k\.cu:1:.* error: unterminated #if"),
+    ],
+)
+def test_a_source_that_breaks_off_is_not_blamed_on_an_instantiation(nvcc, source, message):
+    text = error_of(nvcc, unit(source, "k"))
+    assert re.match(message, text)
+    assert "instantiation" not in text
+
+
+@pytest.mark.host_compiler
+def test_an_option_that_nvcc_does_not_know_is_told(nvcc):
+    fatal, remedy = error_of(nvcc, unit("", raw=("--no-such",))).splitlines()
+    assert fatal == "nvcc fatal   : Unknown option '--no-such'"
+    assert remedy.startswith("this is about the options: see std, options, define")
+
+
+@pytest.mark.host_compiler
+def test_an_option_that_leaves_no_image_is_told(nvcc):
+    text = error_of(nvcc, unit("__global__ void k() {}", raw=("--dryrun",)))
+    assert "cicc" in text
+
+
+# The survey
+
+
+@pytest.mark.host_compiler
+def test_the_survey_names_every_kernel_as_cxx_does(survey):
+    assert sorted(k.name for k in survey.kernels.values()) == [
+        "anonymous",
+        "anonymous_template<int>",
+        "axpy<float, 4>",
+        "internal",
+        "made_by_macro",
+        "ns::inner::deep<double>",
+        "overloaded",
+        "overloaded",
+        "plain",
+        "user_types",
+    ]
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    ("kernel", "signature"),
+    [
+        ("plain", ["int n", "const float* x", "float* y"]),
+        ("axpy<float, 4>", ["float a", "float(*p)[4]", "bool on"]),
+        ("ns::inner::deep<double>", ["double* p", "ns::Mode mode", "Pair s", "__half h"]),
+        ("internal", ["void* p", "float4 v", "dim3 d"]),
+        ("user_types", ["Box box", "Side side", "unsigned char c", "unsigned long long n"]),
+    ],
+)
+def test_the_survey_tells_parameters(survey, kernel, signature):
+    assert parameters(survey, kernel) == signature
+
+
+@pytest.mark.host_compiler
+def test_the_survey_tells_the_project_s_variables_and_no_others(survey):
+    assert {(s.name, s.space, s.type, s.size) for s in survey.symbols.values()} == {
+        ("ns::inner::table", "device", "float[3][4]", 48),
+        ("ns::inner::pair", "constant", "Pair", 16),
+        ("ns::inner::hidden_count", "device", "int", 4),
+        ("coefficients", "constant", "int[4]", 16),
+        ("from_header", "device", "int", 4),
+        ("half_value", "device", "__half", 2),
+        ("bytes", "device", "unsigned char[7]", 7),
+    }
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("architecture", [SM_90, LTO_90], ids=str)
+def test_the_survey_and_the_image_use_the_same_lowered_names(nvcc, architecture):
+    relocatable = replace(UNIT, options=Options(relocatable=True))
+    image, survey = compiled(nvcc, relocatable, architecture), nvcc.survey(relocatable, architecture)
+    assert tuple(survey.names) == UNIT.instantiate
+    assert set(survey.names.values()) <= set(survey.kernels)
+    assert set(image.entries) <= set(survey.kernels)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("relocatable", [False, True])
+def test_the_survey_is_the_one_that_nvrtc_gives(nvcc, nvrtc, relocatable):
+    same = replace(UNIT, source=SOURCE, options=Options(relocatable=relocatable))
+    for ours, theirs in zip(
+        described(nvcc.survey(same, SM_90)), described(nvrtc.survey(same, SM_90)), strict=True
+    ):
+        assert ours == theirs
+
+
+@pytest.mark.host_compiler
+def test_int64_is_another_type_under_nvrtc(nvcc, nvrtc):
+    # The host's <cstdint> says long, libcu++ without a host says long long: the name map of each differs.
+    source = unit("#include <cuda/std/cstdint>\n__global__ void k(cuda::std::int64_t* x) {}", "k")
+    for compiler, lowered in ((nvcc, "_Z1kPl"), (nvrtc, "_Z1kPx")):
+        assert compiler.survey(source, COMPUTE_90).names == {"k": lowered}
+        assert compiled(compiler, source, COMPUTE_90).entries == (lowered,)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    "raw", [("-lineinfo",), ("-dlto",), ("-G",), ("--generate-line-info", "-Xptxas", "-v")], ids=str
+)
+def test_the_survey_does_without_options_that_exclude_debug_information(nvcc, raw):
+    source = unit("__global__ void k(int n) {}", raw=raw)
+    assert parameters(nvcc.survey(source, SM_90), "k") == ["int n"]
+
+
+# Processes
+
+
+@pytest.mark.host_compiler
+def test_nothing_is_left_in_the_temporary_directory(nvcc, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours = Nvcc(nvcc.executable, {**os.environ, "TMPDIR": str(tmp_path)})
+    compiled(ours, unit("__global__ void k() {}"), SM_90)
+    error_of(ours, unit("broken"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_the_compiler_with_everything_it_started(fake, tmp_path):
+    slow = fake(
+        "slow/nvcc", script=f"case $1 in -E) exit;; -MD) sleep 77 & echo $! >{tmp_path}/pid; wait;; esac"
+    )
+    (tmp_path / "temporary").mkdir()
+    script = f"""
+import os
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.toolchain.nvcc import find_nvcc
+from cuda_ext.compiler.translation_unit import TranslationUnit
+find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), [Architecture.parse("sm_90")])
+"""
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": str(ROOT)}
+    build = subprocess.Popen([sys.executable, "-c", script], env=environ, stderr=subprocess.DEVNULL)
+    grandchild = int(wait_for(lambda: (tmp_path / "pid").read_text()))
+    build.send_signal(signal.SIGINT)
+    assert build.wait(timeout=20) != 0
+    wait_for(lambda: not is_running(grandchild))
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_program_that_fails_in_silence_is_told(fake):
+    silent = fake("silent/nvcc", script="[ $1 = -MD ] && exit 3; exit 0")
+    text = error_of(find_nvcc(str(silent), os.environ), unit(""))
+    assert "silent/nvcc -MD " in text
+    assert text.endswith("ended with exit code 3: it said nothing")

@@ -1,0 +1,475 @@
+"""NVRTC: what goes in is compiled as asked, what comes out is the same everywhere, and errors help."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.formats import ptx as ptx_text
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.toolchain.bindings import binding
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, survey, unit
+
+ROOT = Path(__file__).parents[2]
+
+
+def entries(source: str, *instantiate: str, architecture: str = "sm_90", **options) -> tuple[str, ...]:
+    return image(unit(source, *instantiate, **options), architecture).entries
+
+
+# ------------------------------------------------------------------------------------------- options
+
+
+def test_definitions_reach_the_code():
+    source = "#ifdef ON\n__global__ void NAME(int* p) { *p = VALUE; }\n#endif"
+    code = ptx(unit(source, define={"NAME": "k", "VALUE": "(40 + 1)", "ON": ""}))
+    assert ".entry _Z1kPi" in code
+    assert ", 41;" in code
+
+
+@pytest.mark.parametrize(("std", "version"), [("c++14", 201402), ("c++17", 201703), ("c++20", 202002)])
+def test_the_language_standard_is_the_one_asked_for(std, version):
+    assert entries(f'static_assert(__cplusplus == {version}, "");\n{KERNEL}', std=std)
+
+
+def test_raw_options_are_passed_on():
+    source = "__global__ void k(float* p) { *p = p[1] * p[2] + p[3]; }"
+    assert "fma.rn" in ptx(unit(source))
+    assert "fma.rn" not in ptx(unit(source, raw=("--fmad=false",)))
+
+
+def test_a_raw_option_that_is_none_is_refused_in_the_words_of_the_compiler():
+    with pytest.raises(CompilationError, match="unrecognized option --no-such-option"):
+        image(unit(KERNEL, raw=("--no-such-option",)))
+
+
+def test_pre_includes_come_before_the_first_line_in_their_order():
+    source = unit(
+        "__global__ void k(int* p) { *p = TWO; }",
+        headers={"one.cuh": "#define ONE 1", "two.cuh": "enum { TWO = ONE + 1 };"},
+        pre_include=("one.cuh", "two.cuh"),
+    )
+    assert ", 2;" in ptx(source)
+
+
+def test_fast_math_shows_in_the_code():
+    source = "__global__ void k(float* p) { *p = sinf(*p); }"
+    assert "sin.approx.ftz.f32" in ptx(unit(source, fast_math=True))
+    assert "sin.approx" not in ptx(unit(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "constexpr int f(int x) { return x + 1; }\n__global__ void k(int* p) { *p = f(*p); }",
+        "struct S { int v; constexpr S(int x) : v(x) {} constexpr int g() const { return v; } };\n"
+        "__global__ void k(int* p) { *p = S(*p).g(); }",
+        "constexpr int plus(int a, int b) { return a + b; }\n"
+        "template <class... T> constexpr int sum(T... x) { return (x + ... + 0); }\n"
+        "__global__ void k(int* p) { *p = sum(1, plus(*p, 2)); }",
+    ],
+)
+def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(source):
+    assert entries(source, relaxed_constexpr=True)
+    with pytest.raises(CompilationError, match="is considered a host function"):
+        image(unit(source))
+
+
+def test_relocatable_code_may_leave_functions_open():
+    source = "extern __device__ int f(int);\n__global__ void k(int* p) { *p = f(*p); }"
+    assert "_Z1fi" in read_cubin(image(unit(source, relocatable=True)).data).undefined
+    with pytest.raises(CompilationError, match=r"_Z1fi"):
+        image(unit(source))
+
+
+# ------------------------------------------------------------------------------------------- kernels
+
+KERNELS = {
+    'extern "C"': ('extern "C" __global__ void k() {}', {"k"}),
+    'in a block of extern "C"': ('extern "C" { namespace n { __global__ void k() {} } }', {"k"}),
+    "a plain one": ("__global__ void k(int) {}", {"_Z1ki"}),
+    "static": ("static __global__ void k(int) {}", {"_Z1ki"}),
+    "from a macro": ("#define K(n) __global__ void n##_k() {}\nK(a) K(b)", {"_Z3a_kv", "_Z3b_kv"}),
+    "overloads": ("__global__ void k(int) {} __global__ void k(float) {}", {"_Z1ki", "_Z1kf"}),
+    "an explicit instantiation": (
+        "template <class T> __global__ void k(T) {} template __global__ void k<int>(int);",
+        {"_Z1kIiEvT_"},
+    ),
+    "with attributes": (
+        "[[deprecated]] __global__ void __launch_bounds__(128, 2) a() {}\n"
+        "__global__ __launch_bounds__(64) __cluster_dims__(2, 1, 1) void b() {}",
+        {"_Z1av", "_Z1bv"},
+    ),
+    "in a header": ('#include "h.cuh"', {"_Z4heldv"}),
+}
+
+
+@pytest.mark.parametrize("how", KERNELS)
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
+def test_kernels_are_found_without_being_listed(how, architecture):
+    source, expected = KERNELS[how]
+    headers = {"h.cuh": "__global__ void held() {}"}
+    assert set(image(unit(source, headers=headers), architecture).entries) == expected
+
+
+def test_a_kernel_in_an_anonymous_namespace_is_found():
+    (entry,) = entries("namespace n { namespace { __global__ void k() {} } }")
+    assert re.fullmatch(r"_ZN1n\d+_GLOBAL__N__\w+", entry)
+
+
+def test_a_template_that_nobody_instantiates_is_no_kernel():
+    assert entries("template <class T> __global__ void k(T) {}") == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "expression", "lowered"),
+    [
+        ("template <class T> __global__ void k(T*) {}", "k<float>", "_Z1kIfEvPT_"),
+        ("template <class T> __global__ void k(T*) {}", "k< unsigned  int >", "_Z1kIjEvPT_"),
+        ("template <class T = float, int N = 4> __global__ void k(T*) {}", "k<>", "_Z1kIfLi4EEvPT_"),
+        (
+            "template <bool B, char C, int N> __global__ void k() {}",
+            "k<true, 'a', -1>",
+            "_Z1kILb1ELc97ELin1EEvv",
+        ),
+        ("enum class E { A, B };\ntemplate <E e> __global__ void k() {}", "k<(E)1>", "_Z1kIL1E1EEvv"),
+        ("enum class E { A, B };\ntemplate <E e> __global__ void k() {}", "k<E::B>", "_Z1kIL1E1EEvv"),
+        ("template <auto V> __global__ void k() {}", "k<3ul>", "_Z1kILm3EEvv"),
+        ("namespace a::b { template <int N> __global__ void k() {} }", "a::b::k<2>", "_ZN1a1b1kILi2EEEvv"),
+        (
+            "namespace a { struct S {}; template <class T> __global__ void k(T) {} }",
+            "a::k<a::S>",
+            "_ZN1a1kINS_1SEEEvT_",
+        ),
+        (
+            "template <class T> struct V {};\ntemplate <class T> __global__ void k(T) {}",
+            "k<V<V<int> >>",
+            "_Z1kI1VIS0_IiEEEvT_",
+        ),
+        (
+            "template <class T> struct P { using type = T*; };\n"
+            "template <class T> __global__ void k(typename P<T>::type) {}",
+            "k<double>",
+            "_Z1kIdEvN1PIT_E4typeE",
+        ),
+        (
+            "template <class T> struct W { T v; };\n"
+            "template <template <class> class C, class T> __global__ void k(C<T>) {}",
+            "k<W, float>",
+            "_Z1kI1WfEvT_IT0_E",
+        ),
+        ("template <class... T> __global__ void k(T*...) {}", "k<int, float>", "_Z1kIJifEEvDpPT_"),
+        (
+            "__device__ int f(int x) { return x; }\n"
+            "template <int (*F)(int)> __global__ void k(int* p) { *p = F(1); }",
+            "k<&f>",
+            "_Z1kIXadL_Z1fiEEEvPi",
+        ),
+        ("__global__ void k(int*) {} __global__ void k(float*) {}", "(void(*)(float*))k", "_Z1kPf"),
+        ("static __global__ void k() {}", "k", "_Z1kv"),
+        ('extern "C" __global__ void k() {}', "k", "k"),
+    ],
+)
+def test_name_expressions_are_instantiated_and_lowered(source, expression, lowered):
+    instantiated = unit(source, expression)
+    assert survey(instantiated).names == {expression: lowered}
+    assert lowered in image(instantiated).entries
+
+
+def test_expressions_may_name_one_kernel_in_several_ways():
+    source = unit("using real = float; template <class T> __global__ void k(T) {}", "k<float>", "k<real>")
+    assert survey(source).names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
+    assert image(source).entries == ("_Z1kIfEvT_",)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("axpi<float>", "'axpi<float>' does not exist: .* did you mean 'axpy<float>'?"),
+        ("gemm", "'gemm' does not exist: .* this source defines axpy, scale"),
+        ("axpy<flot>", "'axpy<flot>' does not exist: identifier \"flot\" is undefined"),
+        ("axpy", "'axpy' does not exist: cannot determine which instance"),
+        ("ns::axpy<float>", "'ns::axpy<float>' does not exist"),
+        ("axpy<float", "'axpy<float' does not exist"),
+    ],
+)
+def test_an_instantiation_that_does_not_exist_is_told(expression, message):
+    source = "template <class T> __global__ void axpy(T) {}\n__global__ void scale() {}"
+    with pytest.raises(CompilationError, match=message):
+        image(unit(source, expression))
+
+
+def test_all_instantiations_that_do_not_exist_are_told():
+    source = unit("template <class T> __global__ void k(T) {}", "k<int>", "k<one>", "k<two>", "three")
+    with pytest.raises(CompilationError) as raised:
+        image(source)
+    assert re.findall(r"'(.*?)' does not exist", str(raised.value)) == ["k<one>", "k<two>", "three"]
+
+
+def test_dynamic_shared_memory_grid_constants_and_inline_assembly_compile():
+    source = """
+    struct alignas(64) Map { unsigned long long opaque[16]; };
+    extern __shared__ float tile[];
+    template <int N> __global__ void k(const __grid_constant__ Map map, int* p) {
+      asm volatile("mov.u32 %0, %1;" : "=r"(*p) : "n"(N * 2));
+      tile[threadIdx.x] = map.opaque[3];
+      __syncthreads();
+      p[1] = tile[0];
+    }"""
+    assert "mov.u32" in ptx(unit(source, "k<21>"))
+
+
+def test_only_what_the_architecture_asks_for_is_compiled():
+    source = (
+        "#if __CUDA_ARCH__ >= 900\n__global__ void hopper() {}\n#else\n__global__ void older() {}\n#endif"
+    )
+    assert entries(source, architecture="sm_80") == ("_Z5olderv",)
+    assert entries(source, architecture="sm_90") == ("_Z6hopperv",)
+
+
+# -------------------------------------------------------------------------------------------- images
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_90", "sm_90a", "sm_100f", "sm_120"])
+def test_a_cubin_is_for_its_architecture(architecture):
+    assert str(read_cubin(image(KERNEL, architecture).data).target) == architecture
+
+
+@pytest.mark.parametrize("architecture", ["compute_75", "compute_90", "compute_90a", "compute_100f"])
+def test_ptx_is_for_its_architecture_and_ends_with_its_text(architecture):
+    data = image(KERNEL, architecture).data
+    target = ptx_text.target(data)
+    assert target is not None
+    assert str(target) == architecture
+    assert not data.endswith(b"\0")
+
+
+def test_lto_ir_has_names_and_no_entries():
+    source = unit("template <class T> __global__ void k(T) {}", "k<int>")
+    compiled = image(source, "lto_90")
+    assert survey(source, "lto_90").names == {"k<int>": "_Z1kIiEvT_"}
+    assert compiled.entries == ()
+    assert compiled.data
+
+
+@pytest.mark.parametrize("suffix", ["", "a"])
+def test_a_cubin_and_the_ptx_on_the_way_to_it_are_those_made_alone(suffix):
+    source = unit("template <class T> __global__ void k(T* x) { *x = T(1); }", "k<int>", "k<double>")
+    architectures = [Architecture.parse(f"{kind}_90{suffix}") for kind in ("sm", "compute")]
+    together = nvrtc().compile(source, architectures)
+    assert together == tuple(image(source, str(a)) for a in architectures)
+    assert [str(i.architecture) for i in together] == list(map(str, architectures))
+
+
+@pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("--ptxas-options=-v",)], ids=str)
+def test_what_kernels_take_is_told_apart_from_the_text(raw):
+    compiled = image(
+        unit("__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }", raw=raw)
+    )
+    (usage,) = compiled.usage.values()
+    assert tuple(compiled.usage) == compiled.entries
+    assert usage.registers
+    assert usage.stack == 400
+    assert usage.constant is None  # which ptxas does not tell of sm_90
+    assert compiled.log == ""
+
+
+def test_warnings_are_kept():
+    compiled = image("__global__ void k(int* p) { int unused; *p = 1; }")
+    assert re.search(
+        r'device/unit\.cu\(1\): warning .*"unused" was declared but never referenced', compiled.log
+    )
+
+
+def test_what_is_supported_is_asked_of_the_compiler():
+    assert {75, 80, 90, 100, 120} <= set(nvrtc().capabilities())
+    assert list(nvrtc().capabilities()) == sorted(nvrtc().capabilities())
+
+
+@pytest.mark.parametrize(
+    ("architecture", "supported"),
+    [
+        *(("sm_80", True), ("compute_90a", True), ("sm_100f", True), ("lto_103a", True)),
+        *(("sm_80a", False), ("sm_90f", False), ("sm_12", False), ("sm_999", False)),
+    ],
+)
+def test_suffixes_are_asked_of_the_compiler(architecture, supported):
+    assert nvrtc().supports(Architecture.parse(architecture)) == supported
+
+
+# The compiler would put the time and the process id into names of internal linkage.
+UNSTABLE = """
+namespace { __global__ void first(int* p) { *p = 1; } }
+namespace n { static __device__ int counter; }
+namespace { __global__ void second(int* p) { *p = n::counter; } }
+__device__ int a_name_long_enough_to_be_hashed_a_name_long_enough_to_be_hashed_a_name_long_enough;
+"""
+
+
+def bytes_from_another_process(architecture: str, directory: Path) -> bytes:
+    script = (
+        "import sys\n"
+        "from tests.fixtures.device_code import image, unit\n"
+        "from tests.toolchain.test_nvrtc import UNSTABLE\n"
+        f"sys.stdout.buffer.write(image(unit(UNSTABLE), {architecture!r}).data)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
+def test_the_same_unit_gives_the_same_bytes_in_any_process_and_directory(architecture, tmp_path):
+    elsewhere = bytes_from_another_process(architecture, tmp_path)
+    assert elsewhere == image(unit(UNSTABLE), architecture).data
+
+
+def test_the_same_unit_gives_the_same_lto_ir_in_any_process():
+    # NVRTC hides the working directory in it; nothing of that is left after a link.
+    assert bytes_from_another_process("lto_90", Path.cwd()) == image(unit(UNSTABLE), "lto_90").data
+
+
+# ------------------------------------------------------------------------------------------- headers
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#include <cuda_fp16.h>\n__global__ void k(__half* p) { *p = __float2half(1.0f); }",
+        "#include <cuda_bf16.h>\n__global__ void k(__nv_bfloat16* p) { *p = __float2bfloat16(1.0f); }",
+        "#include <cuda/std/cstdint>\n__global__ void k(cuda::std::int64_t* p) { *p = 1; }",
+        "#include <cooperative_groups.h>\n"
+        "__global__ void k(int* p) { *p = cooperative_groups::this_grid().thread_rank(); }",
+        "#include <math_constants.h>\n__global__ void k(float* p) { *p = CUDART_INF_F; }",
+    ],
+)
+def test_headers_come_with_the_tool_chain(source):
+    assert image(source).entries
+
+
+def test_cub_comes_with_the_tool_chain():
+    source = """
+    #include <cub/block/block_reduce.cuh>
+    __global__ void k(float* p) {
+      __shared__ cub::BlockReduce<float, 128>::TempStorage storage;
+      *p = cub::BlockReduce<float, 128>(storage).Sum(*p);
+    }"""
+    assert image(source).entries == ("_Z1kPf",)
+
+
+@pytest.mark.parametrize(
+    ("header", "instead"),
+    [
+        ("cstdint", "cuda/std/cstdint"),
+        ("stdint.h", "cuda/std/cstdint"),
+        ("type_traits", "cuda/std/type_traits"),
+    ],
+)
+def test_a_host_header_is_told_with_the_one_to_use_instead(header, instead):
+    message = rf"device/unit\.cu\(2\): NVRTC has no host headers; include <{instead}> instead of <{header}>"
+    with pytest.raises(CompilationError, match=message):
+        image(f"\n#include <{header}>\n{KERNEL}")
+
+
+def test_a_host_header_without_a_counterpart_asks_for_nvcc():
+    with pytest.raises(CompilationError, match=r'unit\.cu\(1\): "vector" is neither .* compiler = "nvcc"'):
+        image(f"#include <vector>\n{KERNEL}")
+
+
+def test_a_header_of_the_tool_chain_that_is_for_host_code_is_told_as_such():
+    directories = [d for d in nvrtc().header_directories if (d / "cuda.h").is_file()]
+    if not directories:
+        pytest.skip("the tool chain brings no cuda.h")
+    with pytest.raises(
+        CompilationError, match=r'cuda\.h\(\d+\): this header needs <\w+\.h>, .* compiler = "nvcc"'
+    ):
+        image(f"#include <cuda.h>\n{KERNEL}")
+
+
+def test_a_syntax_error_is_told_with_its_place():
+    with pytest.raises(CompilationError, match=r'^device/unit\.cu\(2\): error: expected a ";"'):
+        image("__global__ void k(int* p) { *p = 1\n}")
+
+
+def test_an_error_in_a_header_is_told_with_its_place():
+    with pytest.raises(CompilationError, match=r"^device/h\.cuh\(2\): error"):
+        image(unit('#include "device/h.cuh"\n' + KERNEL, headers={"device/h.cuh": "\nint oops oops;"}))
+
+
+# ---------------------------------------------------------------------------------------- tool chain
+
+
+def test_a_missing_nvrtc_is_told_with_the_remedy():
+    script = (
+        "import sys\n"
+        "from cuda_ext.toolchain.nvrtc import Nvrtc\n"
+        "from cuda_ext.errors import ToolchainError\n"
+        "sys.modules['cuda.bindings.nvrtc'] = None\n"
+        "try:\n"
+        "    Nvrtc().version\n"
+        "except ToolchainError as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r'NVRTC cannot be loaded \(.*\); install it with "cuda-ext\[cu13\]".*\n', run.stdout)
+
+
+def test_the_names_of_a_missing_library_are_told_once(monkeypatch):
+    def refuse():
+        raise RuntimeError(
+            'Failure finding "libnvrtc.so.13": No such file: libnvrtc.so.13, No such file: lib'
+        )
+
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", SimpleNamespace(nvrtcVersion=refuse))
+    with pytest.raises(ToolchainError, match=r'loaded \(Failure finding "libnvrtc\.so\.13"\); install it'):
+        binding.__wrapped__("nvrtc")
+
+
+@pytest.mark.parametrize("what", ["a file", "open to all", "a name too long"])
+def test_where_the_cache_cannot_be_used_a_process_has_headers_of_its_own(what, tmp_path):
+    if Nvrtc().version < "13.3":
+        pytest.skip("this NVRTC has no headers of its own")
+    place = tmp_path / ("place" if what != "a name too long" else "a" * 300)
+    if what == "a file":
+        place.touch()
+    elif what == "open to all":
+        place.mkdir()
+        place.chmod(0o777)
+    (tmp_path / "temporary").mkdir()
+    script = """
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.errors import ToolchainError
+try:
+    print((Nvrtc().header_directories[0] / "cuda_fp16.h").is_file())
+except ToolchainError as error:
+    print(error)
+"""
+
+    def said(temporary: str) -> str:
+        environ = {**os.environ, "CUDA_EXT_CACHE": str(place), "TMPDIR": temporary}
+        command = [sys.executable, "-c", script]
+        return subprocess.run(
+            command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert said(str(tmp_path / "temporary")) == "True\n"
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert what != "open to all" or list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("statement", ["", "cuda_ext.toolchain.nvrtc.Nvrtc()"], ids=["import", "instance"])
+def test_importing_the_compiler_loads_no_library(statement):
+    script = (
+        f"import sys, cuda_ext.toolchain.nvrtc\n{statement}\n"
+        "assert not [m for m in sys.modules if m.startswith('cuda.')]"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
