@@ -1,4 +1,4 @@
-"""The shape of the house: who may import whom, and what an import costs."""
+"""The shape of the house: rooms, arrows between them, sizes, and what an import costs."""
 
 from __future__ import annotations
 
@@ -7,29 +7,50 @@ import doctest
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "cuda_ext"
-MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
+PATHS = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
 
-# Which rooms each room may look into, besides itself. The modules that lie in no room are open to all.
-MAY_IMPORT = {
-    "cli": {"build", "compiler", "runtime"},
-    "integrations": {"build", "compiler"},
-    "build": {"compiler"},
-    "runtime": {"compiler"},
-    "compiler": set(),
+
+def name_of(path: Path) -> str:
+    """The dotted name of the module at `path`."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in PATHS}
+
+# Which rooms each room may import, besides itself and what these may import.
+ARROWS = {
+    "cli": {"builder", "runtime"},
+    "integrations": {"builder"},
+    "builder": {"toolchain", "cache"},
+    "runtime": {"toolchain", "cache"},
+    "toolchain": {"compiler", "cache"},
+    "compiler": {"formats"},
+    "cache": {"formats", "filesystem"},
+    "filesystem": {"manifest"},
+    "formats": {"manifest"},
+    "manifest": {"errors"},
+    "errors": set(),
 }
-# Modules that lie in no room, and are the door of one.
-DOORS = {Path("cuda_ext/__main__.py"): "cli"}
+# The modules of the package itself, which open a room.
+DOORS = {"cuda_ext": {"runtime", "errors"}, "cuda_ext.__main__": {"cli"}}
+
+
+def reachable(room: str) -> set[str]:
+    """All rooms that `room` may import."""
+    return {room}.union(*(reachable(other) for other in ARROWS[room]))
 
 
 def imports(path: Path) -> Iterator[str]:
-    """All modules that `path` imports, inside functions too, as absolute names."""
+    """All modules that `path` imports, inside functions and for type checkers too, as absolute names."""
     for node in ast.walk(ast.parse((ROOT / path).read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -39,38 +60,88 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room(name: str) -> str | None:
-    """The room that a module, or something in a module, belongs to."""
-    parts = name.split(".")
-    return parts[1] if parts[0] == "cuda_ext" and len(parts) > 1 and parts[1] in MAY_IMPORT else None
+def module_of(name: str) -> str | None:
+    """The module of this package that `name`, or the object of that name, lies in."""
+    while name not in MODULES:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return None
+    return name
 
 
-def test_every_room_is_known():
-    assert {path.parts[1] for path in MODULES if len(path.parts) > 2} == set(MAY_IMPORT)
+def room_of(module: str) -> str:
+    return module.split(".")[1]
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.name != "__init__.py"], ids=str)
-def test_arrows_run_one_way(path):
-    here = path.parts[1] if len(path.parts) > 2 else DOORS.get(path)
-    allowed = {None, here, *MAY_IMPORT.get(here or "", ())}
-    assert [name for name in imports(path) if room(name) not in allowed] == []
+GRAPH = {
+    name: {module for module in map(module_of, imports(path)) if module not in (None, name)}
+    for name, path in MODULES.items()
+}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m not in DOORS])
+def test_arrows_run_one_way(module):
+    others = {other for other in GRAPH[module] if other != "cuda_ext"}
+    assert {room_of(other) for other in others} <= reachable(room_of(module))
+
+
+@pytest.mark.parametrize("module", DOORS)
+def test_doors_open_rooms(module):
+    assert {room_of(other) for other in GRAPH[module]} <= DOORS[module]
+
+
+def components(graph: Mapping[str, set[str]]) -> Iterator[set[str]]:
+    """The import circles in `graph`."""
+
+    def reach(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    reached = {name: reach(name) for name in graph}
+    for name in graph:
+        circle = {other for other in reached[name] if name in reached[other]}
+        if circle and name == min(circle):
+            yield circle
+
+
+def test_there_are_no_import_circles():
+    assert list(components(GRAPH)) == []
+
+
+def test_folders_are_small():
+    sizes = Counter(path.parent for path in PATHS if not path.stem.startswith("__"))
+    assert {str(folder): size for folder, size in sizes.items() if size > 12} == {}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_files_are_short(path):
+    assert len((ROOT / path).read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_no_module_name_is_used_twice():
+    names = Counter(path.stem for path in PATHS if not path.stem.startswith("__"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_other_programs_are_run_in_one_place():
-    runners = [p for p in MODULES if any(name.partition(".")[0] == "subprocess" for name in imports(p))]
-    assert runners == [Path("cuda_ext/compiler/process.py")]
+    runners = [p for p in PATHS if any(name.partition(".")[0] == "subprocess" for name in imports(p))]
+    assert runners == [Path("cuda_ext/toolchain/process.py")]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
+@pytest.mark.parametrize("path", PATHS, ids=str)
 def test_every_module_says_what_it_is_for(path):
-    text = (ROOT / path).read_text()
+    text = (ROOT / path).read_text(encoding="utf-8")
     assert not text or ast.get_docstring(ast.parse(text))
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if ">>> " in (ROOT / p).read_text()], ids=str)
+@pytest.mark.parametrize("path", [p for p in PATHS if ">>> " in (ROOT / p).read_text()], ids=str)
 def test_examples_in_docstrings_hold(path):
-    module = importlib.import_module(".".join(path.with_suffix("").parts))
-    assert not doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed
+    assert not doctest.testmod(importlib.import_module(name_of(path)), optionflags=doctest.ELLIPSIS).failed
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -89,7 +160,7 @@ def test_importing_the_package_loads_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "module", ["build.project", "cli", "compiler.module", "compiler.nvrtc", "integrations"]
+    "module", ["builder.project", "cli", "compiler.module_plan", "toolchain.nvrtc", "integrations"]
 )
 def test_importing_a_room_needs_only_the_standard_library(module):
     loaded = {name.partition(".")[0] for name in loaded_by(f"import cuda_ext.{module}")}
