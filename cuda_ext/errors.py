@@ -1,7 +1,7 @@
 """Every exception that a user can meet.
 
-Build errors are one message each: where (a key path or ``file:line``), what is wrong, how to mend it.
-Driver errors say what was found, what was needed, and what to do.
+Each has a problem, the place where it is (a key path or ``file:line``), and a remedy; its text is made here
+and nowhere else. Driver errors say what was found, what was needed, and what to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,21 @@ __all__ = [
 
 
 class CudaExtError(Exception):
-    """Root of everything that this package raises on purpose."""
+    """Root of everything that this package raises on purpose.
+
+    ``problem`` says what is wrong, ``where`` is a key path, a ``file:line`` or a name, and ``remedy`` says
+    what to do; the latter two may be empty. The text is ``where: problem; remedy``.
+    """
+
+    def __init__(self, problem: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.problem}" if self.where else self.problem
+        return f"{text}; {self.remedy}" if self.remedy else text
 
 
 class BuildError(CudaExtError):
@@ -73,8 +87,8 @@ class DriverError(CudaExtError):
 class DriverCallError(DriverError):
     """A function of the driver failed; ``code`` is its ``CUresult``, 0 if cuda-bindings does not know it."""
 
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, problem: str, code: int = 0, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(problem, where=where, remedy=remedy)
         self.code = code
 
 
@@ -112,10 +126,6 @@ class KernelNotFoundError(CudaExtError, AttributeError, KeyError):
     It is an :class:`AttributeError` and a :class:`KeyError` too, so that ``hasattr`` and mapping-style
     look-ups behave as everywhere else.
     """
-
-    def __str__(self) -> str:
-        # KeyError would show the repr of the message.
-        return str(self.args[0]) if self.args else ""
 
 
 class ArgumentError(CudaExtError, TypeError, ValueError):

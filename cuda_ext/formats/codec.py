@@ -1,0 +1,235 @@
+"""Dataclasses as bytes, and back: what goes between processes, into the cache, and beside images.
+
+A value becomes a flat list of netstrings (:mod:`~cuda_ext.formats.netstring`), in the order of its fields:
+a number in decimal, ``1`` or ``0`` for a truth value, a sequence or mapping after its length. What may be
+``None`` is absent, or one netstring that holds the encoded value. The annotations of the fields are the
+schema: :func:`decode` takes nothing that they do not allow, so damaged bytes are one :class:`DecodingError`.
+
+>>> from typing import NamedTuple
+>>> class Point(NamedTuple):
+...     x: int
+...     labels: tuple[str, ...]
+>>> encode(Point(3, ("a", "bc")))
+b'1:31:21:a2:bc'
+>>> decode(Point, b"1:31:21:a2:bc")
+Point(x=3, labels=('a', 'bc'))
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from cuda_ext.formats import netstring
+
+__all__ = ["DecodingError", "decode", "encode"]
+
+_T = TypeVar("_T")
+_Fields = Iterator[bytes | None]
+_Write = Callable[[Any, list[netstring.Field]], None]
+_Read = Callable[[_Fields], Any]
+
+# Digits of a number; no size, offset or count has more.
+_MOST_DIGITS = 20
+
+
+class DecodingError(ValueError):
+    """Bytes that :func:`encode` did not write for that type."""
+
+
+def encode(value: object) -> bytes:
+    """Encode a dataclass or named tuple.
+
+    Its fields may hold ``str``, ``bytes``, ``int``, ``float``, ``bool``, literals, tuples, frozen sets,
+    mappings, further dataclasses, and ``None`` where the annotation says so.
+    """
+    fields: list[netstring.Field] = []
+    kind: Any = type(value)
+    write, _ = _codec(kind)
+    write(value, fields)
+    return netstring.encode(fields)
+
+
+def decode(kind: type[_T], data: bytes) -> _T:
+    """Decode a `kind` that :func:`encode` wrote. Raises :class:`DecodingError` for anything else."""
+    schema: Any = kind
+    _, read = _codec(schema)
+    try:
+        fields = iter(netstring.decode(data))
+        value: _T = read(fields)
+    except (TypeError, ValueError) as error:
+        raise DecodingError(str(error)) from None
+    if next(fields, _END) is not _END:
+        raise DecodingError("there are further fields")
+    return value
+
+
+_END = object()
+
+
+@cache
+def _codec(kind: Any) -> tuple[_Write, _Read]:
+    """How values of type `kind` are written and read."""
+    origin, of = typing.get_origin(kind), typing.get_args(kind)
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if origin is Literal:
+        return _literal(of)
+    if origin is types.UnionType or origin is typing.Union:
+        (inner,) = (each for each in of if each is not type(None))
+        return _optional(inner)
+    if origin in (tuple, frozenset, Sequence):
+        return _sequence(of[0], tuple if origin is Sequence else origin)
+    if origin in (Mapping, dict):
+        return _mapping(*of)
+    return _record(kind)
+
+
+def _record(kind: Any) -> tuple[_Write, _Read]:
+    hints = typing.get_type_hints(kind)
+    names = getattr(kind, "_fields", None) or tuple(kind.__dataclass_fields__)
+    codecs = [(name, *_codec(hints[name])) for name in names]
+
+    def write(value: Any, fields: list[netstring.Field]) -> None:
+        for name, write_field, _ in codecs:
+            write_field(getattr(value, name), fields)
+
+    def read(fields: _Fields) -> Any:
+        return kind(*[read_field(fields) for _, _, read_field in codecs])
+
+    return write, read
+
+
+def _sequence(item: Any, kind: Any) -> tuple[_Write, _Read]:
+    write_item, read_item = _codec(item)
+
+    def write(value: Any, fields: list[netstring.Field]) -> None:
+        fields.append(str(len(value)))
+        for each in sorted(value) if kind is frozenset else value:
+            write_item(each, fields)
+
+    def read(fields: _Fields) -> Any:
+        return kind([read_item(fields) for _ in range(_read_count(fields))])
+
+    return write, read
+
+
+def _mapping(key: Any, item: Any) -> tuple[_Write, _Read]:
+    write_key, read_key = _codec(key)
+    write_item, read_item = _codec(item)
+
+    def write(value: Any, fields: list[netstring.Field]) -> None:
+        fields.append(str(len(value)))
+        for each, content in value.items():
+            write_key(each, fields)
+            write_item(content, fields)
+
+    def read(fields: _Fields) -> Any:
+        return {read_key(fields): read_item(fields) for _ in range(_read_count(fields))}
+
+    return write, read
+
+
+def _optional(inner: Any) -> tuple[_Write, _Read]:
+    write_inner, read_inner = _codec(inner)
+    is_text = inner in (str, bytes)
+
+    def write(value: Any, fields: list[netstring.Field]) -> None:
+        if value is None or is_text:
+            fields.append(value)
+            return
+        nested: list[netstring.Field] = []
+        write_inner(value, nested)
+        fields.append(netstring.encode(nested))
+
+    def read(fields: _Fields) -> Any:
+        field = _read_field(fields)
+        if field is None or inner is bytes:
+            return field
+        if inner is str:
+            return field.decode()
+        nested = iter(netstring.decode(field))
+        value = read_inner(nested)
+        if next(nested, _END) is not _END:
+            raise DecodingError("there are further fields")
+        return value
+
+    return write, read
+
+
+def _literal(choices: tuple[Any, ...]) -> tuple[_Write, _Read]:
+    def read(fields: _Fields) -> Any:
+        if (text := _read_text(fields)) not in choices:
+            raise DecodingError(f"expected one of {choices}, found {text!r}")
+        return text
+
+    return _write_as_is, read
+
+
+def _read_field(fields: _Fields) -> bytes | None:
+    for field in fields:
+        return field
+    raise DecodingError("there is no further field")
+
+
+def _read_bytes(fields: _Fields) -> bytes:
+    field = _read_field(fields)
+    if field is None:
+        raise DecodingError("a field is absent")
+    return field
+
+
+def _read_text(fields: _Fields) -> str:
+    return _read_bytes(fields).decode("utf-8", "surrogateescape")
+
+
+def _read_number(fields: _Fields) -> int:
+    text = _read_text(fields)
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
+        raise DecodingError(f"expected a number, found {text[:40]!r}")
+    return int(text)
+
+
+def _read_count(fields: _Fields) -> int:
+    if (count := _read_number(fields)) < 0:
+        raise DecodingError(f"expected a length, found {count}")
+    return count
+
+
+def _read_float(fields: _Fields) -> float:
+    value = float(_read_text(fields))
+    if not math.isfinite(value):
+        raise DecodingError(f"expected a finite number, found {value}")
+    return value
+
+
+def _read_truth(fields: _Fields) -> bool:
+    if (text := _read_text(fields)) not in ("0", "1"):
+        raise DecodingError(f"expected 0 or 1, found {text[:40]!r}")
+    return text == "1"
+
+
+def _write_as_is(value: Any, fields: list[netstring.Field]) -> None:
+    fields.append(value)
+
+
+def _write_number(value: Any, fields: list[netstring.Field]) -> None:
+    fields.append(str(int(value)))
+
+
+def _write_float(value: Any, fields: list[netstring.Field]) -> None:
+    fields.append(repr(float(value)))
+
+
+_SCALARS: dict[Any, tuple[_Write, _Read]] = {
+    bytes: (_write_as_is, _read_bytes),
+    str: (_write_as_is, _read_text),
+    bool: (_write_number, _read_truth),
+    int: (_write_number, _read_number),
+    float: (_write_float, _read_float),
+}
