@@ -20,10 +20,10 @@ from cuda_ext.compiler.translation_unit import (
     SurveyedKernel,
     SurveyedSymbol,
     TranslationUnit,
-    Usage,
 )
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.resources import Usage
 from cuda_ext.manifest import Parameter
 from cuda_ext.toolchain.nvjitlink import LinkInput, link
 

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from cuda_ext.compiler.image import read_image
 from cuda_ext.compiler.jobs import Job, LinkJob, Outcome, Product, Steps, UnitJob
-from cuda_ext.compiler.signatures import survey_of_assembly
+from cuda_ext.compiler.signatures import survey_of_assembly, survey_of_cubin
 from cuda_ext.compiler.translation_unit import (
     CompiledImage,
     Survey,
@@ -24,7 +24,7 @@ from cuda_ext.compiler.translation_unit import (
 from cuda_ext.errors import BuildError, CompilationError, FatbinError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import Cubin, read_cubin, survey_of_cubin
+from cuda_ext.formats.cubin import Cubin, read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain.nvjitlink import LinkInput

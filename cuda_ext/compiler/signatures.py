@@ -17,10 +17,11 @@ from typing import Any
 from cuda_ext.compiler.name_expressions import normalise, scope_of
 from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedSymbol
 from cuda_ext.formats import ptx as ptx_text
+from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.ptx import PtxParameter
 from cuda_ext.manifest import Parameter, ParameterKind
 
-__all__ = ["NOT_WITH_DEBUG", "survey_of_assembly", "survey_of_debug_ptx"]
+__all__ = ["NOT_WITH_DEBUG", "survey_of_assembly", "survey_of_cubin", "survey_of_debug_ptx"]
 
 # Options that debug information excludes, left out of the pass that is surveyed.
 NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
@@ -82,6 +83,18 @@ def survey_of_assembly(ptx: bytes) -> Survey:
         {
             name: SurveyedSymbol(name, name, variable.space, "char", variable.size)
             for name, variable in ptx_text.variables(ptx).items()
+        },
+    )
+
+
+def survey_of_cubin(cubin: bytes) -> Survey:
+    """Describe a cubin that arrived without a source: names are lowered names, types are unknown."""
+    contents = read_cubin(cubin)
+    return Survey(
+        {name: SurveyedKernel(name, name, parameters) for name, parameters in contents.kernels.items()},
+        {
+            name: SurveyedSymbol(name, name, variable.space, "char", variable.size)
+            for name, variable in contents.variables.items()
         },
     )
 

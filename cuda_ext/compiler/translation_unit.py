@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.resources import Usage
 from cuda_ext.manifest import Options, Parameter, Source
 from cuda_ext.toolchain.time_trace import NO_TRACE, Trace
 
@@ -22,7 +23,6 @@ __all__ = [
     "SurveyedKernel",
     "SurveyedSymbol",
     "TranslationUnit",
-    "Usage",
 ]
 
 SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
@@ -69,22 +69,6 @@ class TranslationUnit:
 def _sha256(content: bytes) -> str:
     """Units share their headers."""
     return hashlib.sha256(content).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a kernel takes of a GPU: registers, and bytes of all else.
-
-    ``code`` is its machine code; the rest is what ptxas tells, and ``None`` where it was not asked.
-    """
-
-    code: int
-    registers: int | None = None
-    stack: int | None = None
-    spill_stores: int | None = None
-    spill_loads: int | None = None
-    shared: int | None = None
-    constant: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedSymbol
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import Elf, Section, read_elf
@@ -24,7 +23,6 @@ __all__ = [
     "Cubin",
     "attributes",
     "read_cubin",
-    "survey_of_cubin",
 ]
 
 Binding = Literal["local", "global", "weak"]
@@ -70,18 +68,6 @@ def read_cubin(data: bytes) -> Cubin:
         return _read(read_elf(data))
     except (ValueError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
-
-
-def survey_of_cubin(cubin: bytes) -> Survey:
-    """Describe a cubin that arrived without a source: names are lowered names, types are unknown."""
-    found = read_cubin(cubin)
-    return Survey(
-        {name: SurveyedKernel(name, name, parameters) for name, parameters in found.kernels.items()},
-        {
-            name: SurveyedSymbol(name, name, variable.space, "char", variable.size)
-            for name, variable in found.variables.items()
-        },
-    )
 
 
 def attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:

@@ -1,71 +1,22 @@
-"""Fatbins: nvFatbin makes them, and this module reads them back without any CUDA library.
+"""Read fatbins without any CUDA library. :mod:`cuda_ext.toolchain.nvfatbin` writes them.
 
-A fatbin is a container of entries, one per image. :func:`read_fatbin` trusts no byte of it: damage
+A fatbin is a container of entries, one per image. :func:`read_fatbin` checks every byte of it: damage
 is a :class:`~cuda_ext.errors.FatbinError` that says what is wrong and at which offset.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from cuda_ext.errors import BuildError, FatbinError
+from cuda_ext.errors import FatbinError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Compression, ImageKind
+from cuda_ext.manifest import ImageKind
 
-__all__ = ["Codec", "FatbinEntry", "FatbinImage", "make_fatbin", "read_fatbin"]
+__all__ = ["Codec", "FatbinEntry", "read_fatbin"]
 
 Codec = Literal["none", "lz4", "zstd"]
-
-
-@dataclass(frozen=True, slots=True)
-class FatbinImage:
-    """An image on its way into a fatbin; ``architecture`` is spelled as nvcc spells it."""
-
-    kind: ImageKind
-    architecture: str
-    data: bytes
-
-
-def make_fatbin(images: Iterable[FatbinImage], compress: Compression) -> bytes:
-    """Put `images` into one fatbin, in their order. The same images give the same bytes everywhere.
-
-    ``"speed"`` compresses with LZ4, which every driver reads; ``"balance"`` and ``"size"`` with
-    zstd, which takes a driver of CUDA 12.4 or newer. Cubins and LTO-IR stay as they are; nvFatbin
-    drops comments and indentation from PTX.
-    """
-    # An entry names a host, by default the one that it is made on. Of the modes, only "size"
-    # compresses cubins without being told to.
-    options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
-    from cuda_ext.toolchain.bindings import binding  # the loader only reads, and starts faster without
-
-    nvfatbin = binding("nvfatbin")
-    handle = nvfatbin.create(options, len(options))
-    try:
-        for image in images:
-            target = Architecture.parse(image.architecture).target
-            code = (image.data, len(image.data), target, "")  # no identifier
-            try:
-                match image.kind:
-                    case "cubin":
-                        nvfatbin.add_cubin(handle, *code)
-                    case "ptx":
-                        nvfatbin.add_ptx(handle, *code, "")
-                    case "ltoir":
-                        nvfatbin.add_ltoir(handle, *code, "")
-            except nvfatbin.nvFatbinError as error:
-                reason = nvfatbin.get_error_string(error.status)
-                raise BuildError(
-                    f"nvFatbin refuses {image.architecture}: {reason}; install nvFatbin and the compiler of "
-                    'one CUDA, as "cuda-ext[cu13]" does'
-                ) from None
-        fatbin = bytearray(nvfatbin.size(handle))
-        nvfatbin.get(handle, fatbin)
-        return bytes(fatbin)
-    finally:
-        nvfatbin.destroy(handle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,17 @@
-"""What each kernel takes of a multiprocessor, out of what ``ptxas -v`` says, or of a finished cubin."""
+"""The resources that each kernel of a cubin takes of a multiprocessor."""
 
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_ext.compiler.translation_unit import Usage
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.cubin import CODE, FUNCTION, KERNEL_INFO, PARAMETER_BANK, attributes, read_cubin
 from cuda_ext.formats.elf import Section, Symbol, read_elf
 
-__all__ = ["VERBOSE", "Resources", "read_resources", "split_usage"]
-
-# How ptxas is made to tell; both compilers hand it on.
-VERBOSE = ("-Xptxas", "-v")
-
-_ENTRY = re.compile(r"^ptxas info\s*: Compiling entry function '([^']+)' for ", re.MULTILINE)
-_LINE = re.compile(
-    r"^(?:ptxas info\s*: .*|(?:ptxas\s+\.)?\s+\d+ bytes (?:stack frame, .*|cumulative stack size.*))$\n?",
-    re.MULTILINE,
-)
-_COUNTS = {
-    "registers": r"Used (\d+) registers",
-    "stack": r"(\d+) bytes stack frame",
-    "spill_stores": r"(\d+) bytes spill stores",
-    "spill_loads": r"(\d+) bytes spill loads",
-    "shared": r"(\d+) bytes smem",
-}
-_CONSTANT = re.compile(r"(\d+) bytes cmem\[")
+__all__ = ["Resources", "Usage", "read_resources"]
 
 # Attributes in .nv.info of functions, which are symbols by number,
 _REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
@@ -45,6 +26,22 @@ _WIDTH_SHIFT, _WIDTHS = 73, (1, 1, 2, 2, 4, 8, 16, 16)
 # Where the first of a block's shared memory is the system's, it is in the section of each kernel that has
 # one. In what a compiler makes, a section tells so, and in what a linker makes, a symbol.
 _RESERVED, _RESERVED_SIZE = {".nv.shared.reserved.0", ".nv.reservedSmem.offset0"}, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a kernel takes of a GPU: registers, and bytes of all else.
+
+    ``code`` is its machine code; the rest is what ptxas tells, and ``None`` where it was not asked.
+    """
+
+    code: int
+    registers: int | None = None
+    stack: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    shared: int | None = None
+    constant: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +90,6 @@ def read_resources(cubin: bytes) -> dict[str, Resources]:
         }
     except (ValueError, IndexError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
-
-
-def split_usage(log: str, code: Mapping[str, int]) -> tuple[str, dict[str, Usage]]:
-    """Divide a compilation's text into what is for people, and the usage of each kernel by lowered name.
-
-    `code` has the kernels and the size of their code.
-    """
-    told: dict[str, dict[str, int | None]] = {}
-    _, *sections = _ENTRY.split(log)
-    for name, section in zip(sections[::2], sections[1::2], strict=True):
-        counts = {key: re.search(pattern, section) for key, pattern in _COUNTS.items()}
-        told[name] = {key: int(found[1]) if found else 0 for key, found in counts.items()}
-        # From sm_90 on, ptxas 13 does not tell it.
-        told[name]["constant"] = sum(map(int, _CONSTANT.findall(section))) or None
-    usage = {name: Usage(size, **told.get(name, {})) for name, size in code.items()}
-    return _LINE.sub("", log).strip(), usage
 
 
 def _function_attributes(info: Section | None, symbols: Sequence[Symbol]) -> dict[str, dict[int, int]]:

@@ -8,11 +8,15 @@ image made for that target.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from cuda_ext.errors import ManifestError
+from cuda_ext.manifest import Kernel, Variants
 
 __all__ = [
     "SM",
@@ -24,6 +28,7 @@ __all__ = [
     "Not",
     "Target",
     "arguments",
+    "conditions_of",
     "parse",
     "reasons",
     "settled",
@@ -96,6 +101,28 @@ def parse(text: str) -> Condition:
     if left := parser.found:
         raise ConditionError(f"{left!r} does not belong there; join conditions with 'and' or 'or'")
     return condition
+
+
+def conditions_of(variants: Variants, kernel: Kernel) -> list[Condition | None]:
+    """Parse the condition of each candidate; the default has none. `kernel` is any of the candidates.
+
+    Raises :class:`~cuda_ext.errors.ManifestError` for one that is invalid, or that compares anything but
+    integer parameters of `kernel`.
+    """
+    integers = {parameter.name for parameter in kernel.parameters if parameter.is_integer}
+    conditions: list[Condition | None] = []
+    for i, candidate in enumerate(variants.candidates):
+        condition = None
+        if candidate.when is not None:
+            with contextlib.suppress(ConditionError):
+                condition = parse(candidate.when)
+            if condition is None or not integers.issuperset(arguments(condition)):
+                raise ManifestError(
+                    f"damaged manifest: condition {i} of {variants.name} is {candidate.when!r}",
+                    remedy="reinstall the package that holds it",
+                )
+        conditions.append(condition)
+    return conditions
 
 
 def arguments(condition: Condition) -> list[str]:

@@ -20,7 +20,7 @@ from cuda_ext.formats.variant_conditions import (
     Condition,
     Leaf,
     Target,
-    parse,
+    conditions_of,
     reasons,
     settled,
     spelled,
@@ -88,8 +88,7 @@ class _OnGpu:
     obstacle: str = ""
 
     @classmethod
-    def of(cls, launcher: Launcher, when: str | None, device: Device) -> _OnGpu:
-        condition = None if when is None else parse(when)
+    def of(cls, launcher: Launcher, condition: Condition | None, device: Device) -> _OnGpu:
         try:
             image, _ = launcher.library.image(launcher.kernel, device)
         except NoImageError:
@@ -151,6 +150,7 @@ class _Choosing(Launcher):
         super().__init__(default.library, replace(default.kernel, expression=variants.name))
         self.variants = variants
         self._candidates = candidates
+        self._conditions = conditions_of(variants, default.kernel)
         self._integers = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
         self._by_capability: dict[int, list[_OnGpu]] = {}
 
@@ -199,8 +199,8 @@ class _Choosing(Launcher):
     def _on(self, device: Device) -> list[_OnGpu]:
         if device.capability not in self._by_capability:
             self._by_capability[device.capability] = [
-                _OnGpu.of(launcher, candidate.when, device)
-                for launcher, candidate in zip(self._candidates, self.variants.candidates, strict=True)
+                _OnGpu.of(launcher, condition, device)
+                for launcher, condition in zip(self._candidates, self._conditions, strict=True)
             ]
         return self._by_capability[device.capability]
 

@@ -16,10 +16,12 @@ from typing import Literal
 
 from cuda_ext.compiler.library import Library
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.translation_unit import SurveyedKernel, Usage
+from cuda_ext.compiler.translation_unit import SurveyedKernel
 from cuda_ext.errors import BuildError, ManifestError
-from cuda_ext.formats.fatbin import FatbinImage, make_fatbin, read_fatbin
+from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.formats.resources import Usage
 from cuda_ext.manifest import Compression, Image, Kernel, Parameter, Symbol, Unit, plain, unit_from
+from cuda_ext.toolchain.nvfatbin import write_fatbin
 
 __all__ = ["Emit", "PackedLibrary", "pack"]
 
@@ -189,9 +191,8 @@ def _place(library: Library, compress: Compression, emit: Emit) -> tuple[dict[st
         names = [f"{library.stem}.{i.architecture}.{i.architecture.kind}" for i in library.images]
         return {name: image.data for name, image in zip(names, library.images, strict=True)}, names
     name = f"{library.stem}.fatbin"
-    fatbin = library.container or make_fatbin(
-        [FatbinImage(i.architecture.kind, str(i.architecture), i.data) for i in library.images],
-        compress,
+    fatbin = library.container or write_fatbin(
+        [(image.architecture, image.data) for image in library.images], compress
     )
     found = {entry.architecture for entry in read_fatbin(fatbin)}
     if missing := [str(i.architecture) for i in library.images if str(i.architecture) not in found]:

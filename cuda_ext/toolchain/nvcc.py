@@ -22,10 +22,10 @@ from cuda_ext.compiler.translation_unit import CompiledImage, Survey, Translatio
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.resources import VERBOSE
 from cuda_ext.toolchain import discovery, process
 from cuda_ext.toolchain.diagnostics import explain
 from cuda_ext.toolchain.header_dependencies import looked_up, make_dependencies
+from cuda_ext.toolchain.ptxas_log import VERBOSE, attach_log
 from cuda_ext.toolchain.time_trace import NO_TRACE, Span, Trace, read_time_trace
 
 __all__ = ["Nvcc", "find_nvcc", "nvcc_candidates"]
@@ -170,7 +170,9 @@ class Nvcc:
         for architecture in architectures:
             verbose = VERBOSE if architecture.kind == "cubin" else ()
             options = [*_target(architecture), *_options(unit, architecture), *verbose]
-            images.append(read_image(architecture, *self._run(unit, source, options)))
+            data, log, trace = self._run(unit, source, options)
+            image = attach_log(read_image(architecture, data), log)
+            images.append(dataclasses.replace(image, trace=trace))
         return tuple(images)
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:

@@ -18,12 +18,12 @@ from cuda_ext.compiler.signatures import NOT_WITH_DEBUG, survey_of_debug_ptx
 from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.resources import VERBOSE
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import discovery
 from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.diagnostics import explain
 from cuda_ext.toolchain.header_dependencies import looked_up
+from cuda_ext.toolchain.ptxas_log import VERBOSE, attach_log
 from cuda_ext.toolchain.time_trace import NO_TRACE, Span, Trace, headers_of, read_time_trace
 
 __all__ = ["Nvrtc"]
@@ -90,7 +90,8 @@ class Nvrtc:
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
         has_lines = _WITH_LINES.intersection(options)
         program, trace = self._run(unit, options, _nameless_directory() if has_lines else nullcontext())
-        return tuple(read_image(a, program.image(a.kind), program.log, trace) for a in architectures)
+        images = [attach_log(read_image(a, program.image(a.kind)), program.log) for a in architectures]
+        return tuple(replace(image, trace=trace) for image in images)
 
     def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]

@@ -22,11 +22,12 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.formats.fatbin import FatbinImage, make_fatbin
-from cuda_ext.formats.resources import VERBOSE, Resources, read_resources
+from cuda_ext.formats.resources import Resources, read_resources
 from cuda_ext.manifest import Options, loads
+from cuda_ext.toolchain.nvfatbin import write_fatbin
 from cuda_ext.toolchain.nvjitlink import LinkInput, link
 from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.ptxas_log import VERBOSE
 from tests.fixtures.command_line import run
 from tests.fixtures.projects import KERNELS, SCALE, build, write_project
 
@@ -493,7 +494,7 @@ def test_damage_is_told(old: Built, tmp_path: Path) -> None:
     assert info is not None
     place = image.index(bytes(info.data))
     bad = bytes(image[: place + 4] + b"\xff" * 4 + image[place + 8 :])  # a symbol that is not there
-    unreadable = make_fatbin([FatbinImage("cubin", "sm_80", bad)], "none")
+    unreadable = write_fatbin([(Architecture.parse("sm_80"), bad)], "none")
     for name, content, message in (
         ("cut.whl", wheel[:3000], "is no wheel, or a damaged one; build or download it again"),
         ("cut.fatbin", fatbin[:3000], "bytes early; build, install or download it again"),

@@ -11,12 +11,15 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import pytest
 
 from cuda_ext.errors import BuildError, FatbinError
-from cuda_ext.formats.fatbin import Compression, FatbinImage, make_fatbin, read_fatbin
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.manifest import Compression
+from cuda_ext.toolchain.nvfatbin import write_fatbin
 
 ROOT = Path(__file__).parents[2]
 SOURCE = b"""
@@ -34,12 +37,16 @@ ARCHITECTURES = (
     *("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_120"),
     *("compute_90", "compute_90a", "compute_100f", "lto_90", "lto_90a", "lto_100f"),
 )
-KINDS = {"sm": "cubin", "compute": "ptx", "lto": "ltoir"}
 COMPRESS = get_args(Compression)
 COMPRESSED = tuple(mode for mode in COMPRESS if mode != "none")
 
 
-def compiled(architecture: str) -> FatbinImage:
+class Image(NamedTuple):
+    architecture: Architecture
+    data: bytes
+
+
+def compiled(architecture: str) -> Image:
     from cuda.bindings import nvrtc
 
     prefix, _, target = architecture.partition("_")
@@ -53,11 +60,11 @@ def compiled(architecture: str) -> FatbinImage:
     data = b" " * size
     getattr(nvrtc, f"nvrtcGet{result}")(program, data)
     nvrtc.nvrtcDestroyProgram(program)
-    return FatbinImage(KINDS[prefix], architecture, data)
+    return Image(Architecture.parse(architecture), data)
 
 
 @pytest.fixture(scope="module")
-def images() -> list[FatbinImage]:
+def images() -> list[Image]:
     return [compiled(architecture) for architecture in ARCHITECTURES]
 
 
@@ -82,8 +89,10 @@ def linked(kind: str, data: bytes, architecture: str) -> bytes:
 
 @pytest.mark.parametrize("compress", COMPRESS)
 def test_what_is_put_in_comes_out(images, compress):
-    entries = read_fatbin(make_fatbin(images, compress))
-    assert [(e.kind, e.architecture) for e in entries] == [(i.kind, i.architecture) for i in images]
+    entries = read_fatbin(write_fatbin(images, compress))
+    assert [(e.kind, e.architecture) for e in entries] == [
+        (i.architecture.kind, str(i.architecture)) for i in images
+    ]
     for image, entry in zip(images, entries, strict=True):
         assert (entry.identifier, entry.options) == ("", "")
         if entry.scrambled:
@@ -107,7 +116,7 @@ def test_what_is_put_in_comes_out(images, compress):
     [("none", "none"), ("speed", "lz4"), ("balance", "zstd"), ("size", "zstd")],
 )
 def test_every_image_is_compressed_as_asked(images, compress, codec):
-    entries = read_fatbin(make_fatbin(images, compress))
+    entries = read_fatbin(write_fatbin(images, compress))
     assert {e.codec for e in entries} == {codec}
     assert {e.architecture for e in entries if e.scrambled} == (
         set() if compress == "none" else {"lto_90", "lto_90a", "lto_100f"}
@@ -116,19 +125,19 @@ def test_every_image_is_compressed_as_asked(images, compress, codec):
 
 @pytest.mark.parametrize("compress", COMPRESS)
 def test_scrambled_lto_ir_links_to_the_same_cubin(images, compress):
-    image = next(i for i in images if i.architecture == "lto_90")
-    fatbin = make_fatbin([image], compress)
+    image = next(i for i in images if str(i.architecture) == "lto_90")
+    fatbin = write_fatbin([image], compress)
     assert linked("FATBIN", fatbin, "sm_90") == linked("LTOIR", image.data, "sm_90")
 
 
 def test_each_mode_is_smaller_than_the_one_before(images):
-    sizes = [len(make_fatbin(images, compress)) for compress in COMPRESS]
+    sizes = [len(write_fatbin(images, compress)) for compress in COMPRESS]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes)
 
 
-def digests(images: list[FatbinImage]) -> list[str]:
-    return [hashlib.sha256(make_fatbin(images, compress)).hexdigest() for compress in COMPRESS]
+def digests(images: list[Image]) -> list[str]:
+    return [hashlib.sha256(write_fatbin(images, compress)).hexdigest() for compress in COMPRESS]
 
 
 def test_the_same_images_give_the_same_bytes(images, tmp_path, monkeypatch):
@@ -146,9 +155,9 @@ def test_the_same_images_give_the_same_bytes(images, tmp_path, monkeypatch):
 
 
 def test_a_zero_byte_after_ptx_makes_no_difference(images):
-    ptx = next(i for i in images if i.kind == "ptx")
+    ptx = next(i for i in images if i.architecture.kind == "ptx")
     assert ptx.data.endswith(b"\0")
-    without = FatbinImage(ptx.kind, ptx.architecture, ptx.data.rstrip(b"\0"))
+    without = Image(ptx.architecture, ptx.data.rstrip(b"\0"))
     assert digests([without]) == digests([ptx])
 
 
@@ -161,16 +170,16 @@ def test_importing_loads_no_library():
 
 
 def test_a_refused_image_is_told_in_the_words_of_nvfatbin(images):
-    cubin = next(i for i in images if i.architecture == "sm_80")
-    wrong = FatbinImage("cubin", "sm_90", cubin.data)
+    cubin = next(i for i in images if str(i.architecture) == "sm_80")
+    wrong = Image(Architecture.parse("sm_90"), cubin.data)
     with pytest.raises(BuildError, match=r"refuses sm_90: .* elf arch does not match"):
-        make_fatbin([wrong], "size")
+        write_fatbin([wrong], "size")
     with pytest.raises(BuildError, match="compute_90: empty input"):
-        make_fatbin([FatbinImage("ptx", "compute_90", b"")], "size")
+        write_fatbin([Image(Architecture.parse("compute_90"), b"")], "size")
 
 
 def test_fatbins_in_a_row_are_read_as_one(images):
-    first, second = make_fatbin(images[:2], "size"), make_fatbin(images[2:], "none")
+    first, second = write_fatbin(images[:2], "size"), write_fatbin(images[2:], "none")
     entries = read_fatbin(first + second)
     assert [e.architecture for e in entries] == list(ARCHITECTURES)
     assert entries[2].offset == len(first) + 16
@@ -180,7 +189,7 @@ def test_fatbins_in_a_row_are_read_as_one(images):
 def test_identifier_and_options_are_read(images):
     from cuda.bindings import nvfatbin
 
-    ptx = next(i for i in images if i.architecture == "compute_90")
+    ptx = next(i for i in images if str(i.architecture) == "compute_90")
     handle = nvfatbin.create([], 0)
     nvfatbin.add_ptx(handle, ptx.data, len(ptx.data), "90", "unit.cu", "-O3 --fmad=false")
     fatbin = bytearray(nvfatbin.size(handle))
@@ -198,7 +207,7 @@ def read_all(data: bytes) -> None:
 
 @pytest.mark.parametrize("compress", COMPRESS)
 def test_every_truncation_is_noticed(images, compress):
-    fatbin = make_fatbin(images[:1], compress)
+    fatbin = write_fatbin(images[:1], compress)
     for size in range(len(fatbin)):
         with pytest.raises(FatbinError, match=r"^fatbin"):
             read_fatbin(fatbin[:size])
@@ -206,7 +215,7 @@ def test_every_truncation_is_noticed(images, compress):
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0" * 16, b"garbage" * 9, b"\x50\xed\x55\xba"])
 def test_trailing_bytes_are_noticed(images, tail):
-    fatbin = make_fatbin(images[:1], "size")
+    fatbin = write_fatbin(images[:1], "size")
     with pytest.raises(FatbinError, match=f"offset {len(fatbin)}"):
         read_fatbin(fatbin + tail)
 
@@ -214,8 +223,8 @@ def test_trailing_bytes_are_noticed(images, tail):
 @pytest.mark.parametrize("compress", COMPRESS)
 def test_random_damage_is_read_or_told_but_never_worse(images, compress):
     rng = random.Random(compress)
-    some = [i for i in images if i.architecture in {"sm_90", "sm_100f", "compute_90a", "lto_90"}]
-    fatbin = make_fatbin(some, compress)
+    some = [i for i in images if str(i.architecture) in {"sm_90", "sm_100f", "compute_90a", "lto_90"}]
+    fatbin = write_fatbin(some, compress)
     headers = [o + i for o in (0, *(e.offset for e in read_fatbin(fatbin))) for i in range(64)]
     complaints = []
     tracemalloc.start()
@@ -258,7 +267,7 @@ def test_other_files_are_no_fatbins(junk):
     ],
 )
 def test_a_wrong_field_is_named_with_its_offset(images, place, form, value, complaint):
-    fatbin = bytearray(make_fatbin(images[:1], "size"))
+    fatbin = bytearray(write_fatbin(images[:1], "size"))
     struct.pack_into(form, fatbin, place, value)
     with pytest.raises(FatbinError, match=complaint):
         read_fatbin(bytes(fatbin))
@@ -267,7 +276,7 @@ def test_a_wrong_field_is_named_with_its_offset(images, place, form, value, comp
 @pytest.mark.parametrize("compress", COMPRESSED)
 @pytest.mark.parametrize("change", [-1, 1, 10_000])
 def test_a_wrong_size_is_noticed_before_it_is_allocated(images, compress, change):
-    fatbin = bytearray(make_fatbin(images[:1], compress))
+    fatbin = bytearray(write_fatbin(images[:1], compress))
     (size,) = struct.unpack_from("<Q", fatbin, 16 + 56)
     struct.pack_into("<Q", fatbin, 16 + 56, size + change)
     with pytest.raises(FatbinError, match="offset 16: sm_80 is damaged"):
@@ -276,7 +285,7 @@ def test_a_wrong_size_is_noticed_before_it_is_allocated(images, compress, change
 
 @pytest.mark.parametrize(("compress", "package"), [("speed", "lz4"), ("size", "zstandard")])
 def test_a_missing_package_is_named(images, monkeypatch, compress, package):
-    (entry,) = read_fatbin(make_fatbin(images[:1], compress))
+    (entry,) = read_fatbin(write_fatbin(images[:1], compress))
     monkeypatch.setitem(sys.modules, f"{package}.block" if package == "lz4" else package, None)
     with pytest.raises(FatbinError, match=f"package {package}"):
         entry.payload()

@@ -421,9 +421,6 @@ def test_a_manifest_of_before_there_were_variants_is_read() -> None:
     [
         (("candidates",), []),
         (("candidates", 0, "kernel"), "zzz"),
-        (("candidates", 0, "when"), "x > 3"),
-        (("candidates", 0, "when"), "zzz > 3"),
-        (("candidates", 0, "when"), "exit()"),
         (("candidates", 0, "when"), None),
         (("candidates", 1, "when"), "n > 3"),
     ],
@@ -437,6 +434,15 @@ def test_damaged_variants_are_told(path: tuple[Any, ...], value: object) -> None
     field = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     with pytest.raises(ManifestError, match=re.escape(f"damaged manifest: manifest.variants[0]{field} is ")):
         loads(json.dumps(data), "m.json")
+
+
+@pytest.mark.parametrize("when", ["x > 3", "zzz > 3", "exit()"])
+def test_a_damaged_condition_is_told_when_its_variants_are_used(when: str) -> None:
+    data = json.loads(dumps(WITH_VARIANTS))
+    data["variants"][0]["candidates"][0]["when"] = when
+    kernels: Any = module_from(loads(json.dumps(data), "m.json"), FILES.__getitem__)
+    with pytest.raises(ManifestError, match=re.escape(f"damaged manifest: condition 0 of fit is {when!r};")):
+        kernels.fit  # noqa: B018
 
 
 # ---------------------------------------------------------------------------------------------- names
