@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE / "extensions")]
+sys.path.insert(0, str(HERE.parent))
 
 import cuda_ext  # noqa: E402
 
@@ -19,10 +19,9 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
-    "command_line",
-    "cmake_comments",
+    "sphinx_click",
+    "sphinxcontrib.moderncmakedomain",
 ]
-exclude_patterns = ["extensions"]
 needs_sphinx = "8.0"
 
 myst_enable_extensions = ["deflist", "colon_fence"]
@@ -32,7 +31,10 @@ myst_heading_anchors = 3
 nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!cuda_ext\.).*"),
-    (r"py:.*", r"cuda_ext\.runtime\.(streams|launch|lookup|host_arrays|description)\..*"),
+    (
+        r"py:.*",
+        r"cuda_ext\.runtime\.(launch\.streams|launch\.configuration|lookup|arrays\.host_arrays|description)\..*",
+    ),
 ]
 
 autodoc_member_order = "bysource"

@@ -5,11 +5,18 @@ Needs Python 3.11 and pip. The environment in ``.test`` is kept and brought up t
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 from _environment import ROOT, Environment, step
 
 WORK = ROOT / ".test"
+# What tests run and pip cannot install, by the names of the program.
+PROGRAMS = {
+    "a C++ compiler": ("g++", "clang++"),
+    "ccache": ("ccache",),
+    "Chromium": ("chromium", "chromium-browser", "google-chrome"),
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -36,6 +43,8 @@ def main(arguments: list[str]) -> int:
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(WORK / "bytecode")}
     if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode):
         failed.append("pytest")
+    if missing := [title for title, names in PROGRAMS.items() if not any(map(shutil.which, names))]:
+        print(f"not installed, so what needs them was not tested: {', '.join(missing)}")
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0

@@ -15,6 +15,8 @@ import pytest
 from cuda_ext.cache.store import local_directory
 from tests.fixtures.projects import build, write_project
 
+pytestmark = pytest.mark.xdist_group("incremental")
+
 TABLE = """
 [tool.cuda_ext]
 architectures = ["sm_80", "sm_90"]

@@ -20,6 +20,8 @@ from cuda_ext.errors import BuildError
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, load, write_project
 
+pytestmark = pytest.mark.xdist_group("dependencies")
+
 TABLE = """
 [tool.cuda_ext]
 architectures = ["sm_90", "compute_90"]

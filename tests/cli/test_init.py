@@ -16,6 +16,8 @@ from cuda_ext.cli.init.writing import write_files
 from tests.fixtures import command_line
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
+pytestmark = pytest.mark.xdist_group("environments")
+
 NAMES = ("setuptools", "scikit-build-core", "hatchling")
 # One that is installed as the workflow says is not among them.
 BACKENDS = (

@@ -28,10 +28,12 @@ from tests.fixtures.docs_pages import Block, commands, read_blocks, unused_files
 from tests.fixtures.docs_stories import DOCS, NOT_RUN, Story
 from tests.fixtures.environments import CHECKOUT
 
+pytestmark = pytest.mark.xdist_group("documentation")
+
 README = CHECKOUT / "README.md"
 PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
-# Made by scripts from what tests hold already; they show no code.
-GENERATED = {"reference/configuration.md", "reference/messages.md"}
+# Generated from what tests hold already; it shows no code.
+GENERATED = {"reference/configuration.md"}
 BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERATED}
 # Done in an environment with nothing in it: what is read first, and what takes another CUDA than tests do.
 FROM_NOTHING = ["start.md", "how-to/drivers.md"]
@@ -52,7 +54,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     if not sys.platform.startswith("linux") or compiler is None:
         pytest.skip("the driver without a GPU takes Linux and a C compiler")
     directory = tmp_path_factory.mktemp("docs_driver")
-    source = CHECKOUT / "tests" / "docs_driver.c"
+    source = CHECKOUT / "tests" / "fixtures" / "docs_driver.c"
     options = ("-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", directory / "libcuda.so.1")
     subprocess.run([compiler, *options, source, "-ldl"], check=True)
     return directory

@@ -20,6 +20,7 @@ from tests.fixtures.loader import CHECKOUT, Run, unit
 from tests.runtime.driver.test_driver import without_driver
 
 pytestmark = [
+    pytest.mark.xdist_group("cpp_loader"),
     pytest.mark.host_compiler,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the fake driver takes Linux"),
 ]

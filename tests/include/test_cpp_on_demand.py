@@ -26,6 +26,7 @@ from tests.include.test_cpp_loader import compiled
 LIBRARIES = [d for d in library_directories("nvrtc", 13) if (d / "libnvrtc.so.13").is_file()]
 
 pytestmark = [
+    pytest.mark.xdist_group("cpp_on_demand"),
     pytest.mark.host_compiler,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the fake driver takes Linux"),
     pytest.mark.skipif(

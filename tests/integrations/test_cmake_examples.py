@@ -15,6 +15,7 @@ from tests.fixtures.cmake_projects import PACKAGE, CMakeProject
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
 pytestmark = [
+    pytest.mark.xdist_group("examples"),
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("g++") is None, reason="takes g++"),
 ]

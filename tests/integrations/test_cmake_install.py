@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.cmake_projects import PACKAGE, CMakeProject
 
 pytestmark = [
+    pytest.mark.xdist_group("cmake_install"),
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler"),
 ]

@@ -11,6 +11,7 @@ from cuda_ext.toolchain.discovery import header_directories, library_directories
 from tests.fixtures.cmake_projects import CMakeProject
 
 pytestmark = [
+    pytest.mark.xdist_group("cmake_jit"),
     pytest.mark.host_compiler,
     pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler"),
 ]

@@ -16,6 +16,8 @@ import pytest
 from cuda_ext.formats.fatbin import read_fatbin
 from tests.fixtures.environments import CHECKOUT, EPOCH, NO_CACHE, SETUPTOOLS, Environment
 
+pytestmark = pytest.mark.xdist_group("environments")
+
 PROJECTS = {
     "nvrtc": CHECKOUT / "example_project",
     "nvcc": CHECKOUT / "tests" / "packages" / "example_with_nvcc",

@@ -11,6 +11,8 @@ import pytest
 from tests.fixtures.environments import SETUPTOOLS, Environment, run, uv
 from tests.integrations.test_setuptools import IMPORT, MODULES, assert_one_message, contents, mistake, replace
 
+pytestmark = pytest.mark.xdist_group("environments")
+
 HATCHLING = {"current": "hatchling", "oldest": "hatchling==1.27.*"}
 BUILD_SYSTEM = """\
 [build-system]

@@ -15,7 +15,7 @@ from tests.integrations.test_cmake_examples import QUICKLY, Session, commands, e
 
 __all__ = ["examples"]  # a fixture
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.xdist_group("examples"), pytest.mark.network]
 PACKAGE = "example_meson"
 
 

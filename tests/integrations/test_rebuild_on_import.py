@@ -24,6 +24,8 @@ from tests.fixtures.environments import NO_CACHE, Environment, run, uv
 from tests.fixtures.projects import FILL, load, write_project
 from tests.integrations.test_setuptools import contents, replace
 
+pytestmark = pytest.mark.xdist_group("environments")
+
 ROOT = Path(__file__).parents[2]
 KEY = "editable-rebuild = true\n"
 TABLE = f"""

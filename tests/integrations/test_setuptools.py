@@ -16,6 +16,8 @@ import pytest
 
 from tests.fixtures.environments import EPOCH, NO_CACHE, SETUPTOOLS, Environment, run, uv
 
+pytestmark = pytest.mark.xdist_group("environments")
+
 # What each sample project makes: its modules and their kernels.
 MODULES = {
     "flat": {"flat.kernels": ["axpy"]},

@@ -18,6 +18,8 @@ from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.manifest import Candidate, Variants
 from tests.fixtures.device_code import module, unit
 
+pytestmark = pytest.mark.xdist_group("stubs")
+
 ROOT = Path(__file__).parents[3]
 
 SOURCE = r"""

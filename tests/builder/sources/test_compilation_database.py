@@ -27,6 +27,8 @@ from tests.fixtures.command_line import run
 from tests.fixtures.environments import CHECKOUT, PACKAGES, Environment
 from tests.fixtures.projects import FILL, KERNELS, build, load, write_project
 
+pytestmark = pytest.mark.xdist_group("clangd")
+
 with_headers_of_its_own = pytest.mark.skipif(
     Nvrtc().version < "13.3", reason="this NVRTC brings no headers within itself"
 )

@@ -14,6 +14,8 @@ from tests.fixtures.loader import (
     unit,
 )
 
+pytestmark = pytest.mark.xdist_group("images")
+
 
 @pytest.mark.parametrize(
     ("built", "capability", "expected"),
