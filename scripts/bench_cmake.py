@@ -75,7 +75,7 @@ def measure(place: Path, rounds: int, generator: str) -> dict[tuple[str, str], l
             path = place / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-    prefix = f"-DCMAKE_PREFIX_PATH={ROOT / 'cuda_ext' / 'cmake'}"
+    prefix = f"-DCMAKE_PREFIX_PATH={ROOT / 'cmake'}"
     python = f"-DCudaExt_PYTHON_EXECUTABLE={sys.executable}"
     for number in range(rounds + 1):
         for name in PROJECTS:

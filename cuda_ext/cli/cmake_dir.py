@@ -1,8 +1,10 @@
-"""``cuda-ext cmake-dir``, which takes no other package."""
+"""``cuda-ext cmake-dir``, which needs no other package."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import cuda_ext
 
 __all__ = ["cmake_dir"]
 
@@ -12,4 +14,6 @@ def cmake_dir() -> None:
 
     CMake finds the package CudaExt there, with the function cuda_ext_add_module.
     """
-    print((Path(__file__).parents[1] / "cmake").as_posix())
+    package = Path(cuda_ext.__file__).parent
+    # A checkout has the folder beside the package, and an installed package has it inside.
+    print(next(p for p in (package / "cmake", package.parent / "cmake") if p.is_dir()).as_posix())

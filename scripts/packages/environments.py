@@ -114,9 +114,8 @@ def _copy_of_this_repository(scratch: Path) -> Path:
     """What pip needs to install cuda-ext, so that it builds nothing in the working tree."""
     copy = scratch / "cuda-ext"
     copy.mkdir()
-    shutil.copytree(
-        ROOT / "cuda_ext", copy / "cuda_ext", ignore=shutil.ignore_patterns("__pycache__", "*.so")
-    )
+    for name in ("cmake", "cuda_ext"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     return copy

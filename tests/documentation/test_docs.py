@@ -196,7 +196,7 @@ def test_links_and_pictures_of_the_readme_are_there() -> None:
 
 COMMENTS = "".join(
     re.search(r"#\[=+\[\.rst:\n(.*?)#\]=+\]", file.read_text(encoding="utf-8"), re.DOTALL)[1]
-    for file in (CHECKOUT / "cuda_ext" / "cmake" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
+    for file in (CHECKOUT / "cmake" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
 )
 # The blocks in them: how CMake finds it, the signatures, and what clangd is told.
 FOUND, SIGNATURES, CLANGD = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -12,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
+import cuda_ext
 from cuda_ext import manifest
 from tests.fixtures.cmake_projects import (
     APPLICATION,
     AXPY,
+    CMAKE,
     FILES,
     INDEX,
     LISTS,
     MODULE,
-    PACKAGE,
     CMakeProject,
 )
 from tests.fixtures.environments import Environment
@@ -347,14 +347,14 @@ def test_values_arrive_as_they_were_written(tmp_path: Path) -> None:
         ),
         (
             "add_library(k INTERFACE)\ncuda_ext_add_module(k NAME a.k)",
-            "cuda_ext_add_module(k): there is a target of that name",
+            "cuda_ext_add_module(k): a target of that name exists already; choose",
         ),
         ("cuda_ext_add_module()", "cuda_ext_add_module Function invoked with incorrect arguments"),
         (
             "cuda_ext_add_module(a::k NAME a.k)",
-            "cuda_ext_add_module(a::k): not the name of a target; use letters",
+            "cuda_ext_add_module(a::k): invalid target name; use letters",
         ),
-        ('cuda_ext_add_module("" NAME a.k)', "cuda_ext_add_module(): not the name of a target; use letters"),
+        ('cuda_ext_add_module("" NAME a.k)', "cuda_ext_add_module(): invalid target name; use letters"),
         (
             "cuda_ext_add_module(k NAME a.k ARCHITECTURES sm_9O)",
             "cuda_ext_add_module(k): ARCHITECTURES: unknown architecture 'sm_9O'; spell it as in sm_90",
@@ -386,7 +386,7 @@ def test_a_python_without_the_package_is_refused(project: CMakeProject, tmp_path
     other = tmp_path / "other"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", other], check=True)
     project.cache["CudaExt_PYTHON_EXECUTABLE"] = str(other / "bin/python")
-    message = project.refused()
+    message = project.refused(PYTHONPATH="")
     assert (
         f"{other}/bin/python has no cuda-ext for Python 3.11 or newer; set CudaExt_PYTHON_EXECUTABLE"
         in message
@@ -396,7 +396,7 @@ def test_a_python_without_the_package_is_refused(project: CMakeProject, tmp_path
 @pytest.mark.parametrize("python", ["/nowhere/python3", "/bin/false", "/bin/true"])
 def test_a_python_that_cannot_be_run_is_refused(project: CMakeProject, python: str) -> None:
     project.cache["CudaExt_PYTHON_EXECUTABLE"] = python
-    assert f"cuda_ext_add_module(app_kernels): {python} cannot be run (" in project.refused()
+    assert f"Reason given by package: {python} cannot be run (" in project.refused()
 
 
 def test_an_old_python_is_refused(project: CMakeProject, tmp_path: Path) -> None:
@@ -408,20 +408,41 @@ def test_an_old_python_is_refused(project: CMakeProject, tmp_path: Path) -> None
 
 
 def test_a_machine_without_python_is_refused(project: CMakeProject) -> None:
-    (project.root / "CMakeLists.txt").write_text(
-        # As if none were on PATH, and this checkout in no environment.
-        LISTS + "set(CMAKE_PROGRAM_PATH)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
-        "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\n" + MODULE,
+    # As if none were on PATH, and this checkout in no environment.
+    nowhere = (
+        "set(CMAKE_PROGRAM_PATH)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
+        "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\n"
     )
+    lists = LISTS.replace("find_package", f"{nowhere}find_package")
+    (project.root / "CMakeLists.txt").write_text(lists + MODULE)
     project.cache["CudaExt_PYTHON_EXECUTABLE"] = ""
     assert "there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which" in project.refused()
 
 
 def test_another_version_in_python_is_refused(project: CMakeProject, tmp_path: Path) -> None:
-    shutil.copytree(PACKAGE / "cmake", tmp_path / "cuda_ext/cmake")
-    (tmp_path / "cuda_ext/__init__.py").write_text('__version__ = "99.0"\n')
-    project.cache["CMAKE_PREFIX_PATH"] = str(tmp_path / "cuda_ext/cmake")
-    assert "and CMake found CudaExt 99.0; set CudaExt_PYTHON_EXECUTABLE and" in project.refused()
+    shutil.copytree(CMAKE, tmp_path / "cmake")
+    version = tmp_path / "cmake" / "CudaExtConfigVersion.cmake"
+    version.write_text(version.read_text().replace(cuda_ext.__version__, "99.0"))
+    project.cache["CMAKE_PREFIX_PATH"] = str(tmp_path / "cmake")
+    message = project.refused()
+    assert f"{sys.executable} has cuda-ext {cuda_ext.__version__}, and CMake found CudaExt 99.0;" in message
+    assert "set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment" in message
+
+
+def test_a_python_whose_package_is_broken_is_refused(project: CMakeProject, tmp_path: Path) -> None:
+    (tmp_path / "cuda_ext.py").write_text("import broken\n")
+    message = project.refused(PYTHONPATH=str(tmp_path))
+    assert (
+        f"{sys.executable} cannot import cuda_ext: ModuleNotFoundError: No module named 'broken'" in message
+    )
+
+
+def test_a_project_may_do_without(project: CMakeProject) -> None:
+    lists = LISTS.replace("CudaExt REQUIRED", "CudaExt") + 'message(STATUS "found: ${CudaExt_FOUND}")\n'
+    (project.root / "CMakeLists.txt").write_text(lists)
+    assert "found: 1" in project.configure()
+    project.cache["CudaExt_PYTHON_EXECUTABLE"] = "/nowhere/python3"
+    assert "found: 0" in project.configure()
 
 
 # Where things are found.
@@ -430,9 +451,7 @@ def test_another_version_in_python_is_refused(project: CMakeProject, tmp_path: P
 def test_python_is_that_of_the_environment_around_the_package(tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
     package = prefix / "lib/python3.12/site-packages/cuda_ext"
-    for part in ("cmake", "include"):
-        shutil.copytree(PACKAGE / part, package / part)
-    shutil.copy(PACKAGE / "__init__.py", package)
+    shutil.copytree(CMAKE, package / "cmake")
     (prefix / "bin").mkdir()
     python = prefix / "bin/python3.12"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -455,22 +474,14 @@ def test_the_directory_for_cmake_is_told(project: CMakeProject) -> None:
     assert Path(told, "CudaExtConfig.cmake").is_file()
 
 
-def test_scikit_build_core_finds_it_by_entry_points() -> None:
-    from importlib.metadata import entry_points
-
-    for group in ("cmake.module", "cmake.root"):
-        (value,) = {found.value for found in entry_points(group=group, name="CudaExt")}
-        (directory,) = importlib.import_module(value).__path__
-        assert Path(directory, "CudaExtConfig.cmake").is_file()
-
-
 # Other versions of CMake than the one that the tests bring.
 
 
 def cmake_of(version: str, place: Path) -> str:
     """The cmake of that version from the registry."""
     environment = Environment.make(place / f"cmake {version}", f"cmake=={version}.*")
-    return str(environment.prefix / "bin/cmake")
+    (cmake,) = environment.prefix.glob("lib/python*/site-packages/cmake/data/bin/cmake")
+    return str(cmake)
 
 
 @pytest.mark.network

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import cuda_ext
-from tests.fixtures.cmake_projects import PACKAGE, CMakeProject
+from tests.fixtures.cmake_projects import CMAKE, CMakeProject
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
 pytestmark = [
@@ -58,7 +58,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     copy = tmp_path_factory.mktemp("clone") / "checkout"
     built = shutil.ignore_patterns(".*", "__pycache__", "*.so")
-    shutil.copytree(CHECKOUT / "cuda_ext", copy / "cuda_ext", ignore=built)
+    for name in ("cmake", "cuda_ext"):
+        shutil.copytree(CHECKOUT / name, copy / name, ignore=built)
     built = shutil.ignore_patterns(".*", "__pycache__", "build", "wheels", "installed")
     shutil.copytree(CHECKOUT / "examples", copy / "examples", ignore=built)
     for name in ("LICENSE", "README.md", "pyproject.toml"):
@@ -238,7 +239,7 @@ def test_the_extension_computes_on_a_gpu(tmp_path: Path) -> None:
         *(sys.executable, "-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index"),
         *("--target", site, project),
         CUDAARCHS="native",
-        CMAKE_ARGS=f"-DCudaExt_ROOT={PACKAGE / 'cmake'} -DCudaExt_PYTHON_EXECUTABLE={sys.executable}",
+        CMAKE_ARGS=f"-DCudaExt_ROOT={CMAKE} -DCudaExt_PYTHON_EXECUTABLE={sys.executable}",
     )
     printed = run(sys.executable, "-m", "pytest", project / "tests", PYTHONPATH=str(site))
     assert "7 passed" in printed

@@ -134,19 +134,12 @@ def _configure(
     architectures: str,
     embed: str,
     exported: str,
-    version: str,
 ) -> None:
     """Read ``arguments.txt`` in `directory`; write what the other steps and CMake need to know.
 
     Where `exported` is ``ON``, editors are told too; what keeps them from that does not keep anybody from
-    building. `version` is that of the package which CMake found, and whose steps it will run.
+    building.
     """
-    if version not in ("", cuda_ext.__version__):
-        raise ConfigError(
-            f"{where}: {sys.executable} has cuda-ext {cuda_ext.__version__}, "
-            f"and CMake found CudaExt {version}; "
-            "set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment"
-        )
     from cuda_ext.builder.cpp import generate_cpp
 
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]

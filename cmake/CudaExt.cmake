@@ -1,20 +1,6 @@
 include_guard(GLOBAL)
 cmake_policy(VERSION 3.24...4.4)
 
-set_property(GLOBAL PROPERTY CUDA_EXT_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}")
-
-# The headers that generated ones build upon.
-cmake_path(SET _cuda_ext_include NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../include")
-file(GLOB _cuda_ext_headers "${_cuda_ext_include}/cuda_ext/*.hpp")
-add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
-set_target_properties(CudaExt::loader PROPERTIES
-  INTERFACE_INCLUDE_DIRECTORIES "${_cuda_ext_include}"
-  INTERFACE_COMPILE_FEATURES cxx_std_17
-  INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}"
-  CUDA_EXT_HEADERS "${_cuda_ext_headers}")
-unset(_cuda_ext_include)
-unset(_cuda_ext_headers)
-
 #[=======================================================================[.rst:
 cuda_ext_add_module
 -------------------
@@ -36,33 +22,31 @@ Compile device sources, and embed them in C++ and in a Python package::
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>])
 
-``<target>`` becomes a static library. What links it includes ``<example_project/kernels.h>``, where
-``example_project.kernels`` is the import name, and needs C++17 and no CUDA. It can be installed and exported
+``<target>`` is a static library. Targets that link it include ``<example_project/kernels.h>``, where
+``example_project.kernels`` is the import name; they need C++17 and no CUDA. The library can be installed and exported
 with its headers, ``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
 
-``HEADERS`` are device headers that are embedded besides those that the sources include, for code that is compiled
-when the program runs.
+``HEADERS`` are device headers to embed besides those that the sources include, for code that is compiled at run time.
 
-The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and mean the same; ``include-dirs`` is
-``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
-Keys that are true or false may stand alone, ``LINK``. ``DEFINE`` takes ``NAME=value``. What is a table
-in TOML is written so: ``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With
-``FROM_PYPROJECT`` the keys are read from the pyproject.toml in ``PROJECT_SOURCE_DIR``.
+The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and have the same meaning; ``include-dirs``
+is ``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
+Boolean keys need no value, ``LINK``. ``DEFINE`` takes ``NAME=value``. What is a table in TOML is written as a table,
+``INSTANTIATE "{ kernel = 'reduce<{T}>', T = ['float', 'double'] }"``. With ``FROM_PYPROJECT`` the keys are read from
+the pyproject.toml in ``PROJECT_SOURCE_DIR``.
 
-``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``,
-``90`` for both. Where nobody names any, ``CMAKE_CUDA_ARCHITECTURES`` does. ``CUDAARCHS`` in the environment goes
-before all.
+``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``, ``90``
+for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the environment overrides both.
 
-Where ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
-directory tells clangd how the sources are compiled. CMake's own compile_commands.json stays as it is. clangd reads
-both if a ``.clangd`` beside the project's CMakeLists.txt says where::
+If ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
+directory says how clangd must read the sources. CMake's own compile_commands.json is unchanged. clangd reads both if
+a ``.clangd`` beside the project's CMakeLists.txt says where::
 
   If:
     PathMatch: device/.*
   CompileFlags:
     CompilationDatabase: build/cuda_ext/<target>
 
-``DEPENDS`` are targets and files that the build makes before the sources are compiled, such as generated headers.
+``DEPENDS`` are targets and files that must be built before the sources are compiled, such as generated headers.
 
 The Python package is installed into ``PYTHON_DESTINATION``, as the component ``<target>``; under scikit-build-core, into
 the wheel. In the build tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names.
@@ -74,15 +58,14 @@ function(cuda_ext_add_module target)
     message(FATAL_ERROR "cuda_ext_add_module(${target}): the language CXX is not enabled; write project(${PROJECT_NAME} LANGUAGES CXX)")
   endif()
   if(NOT target MATCHES "^[A-Za-z0-9_.+-]+$")
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): not the name of a target; use letters, digits and _.+-")
+    message(FATAL_ERROR "cuda_ext_add_module(${target}): invalid target name; use letters, digits and _.+-")
   endif()
   if(TARGET "${target}")
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): there is a target of that name already; choose another")
+    message(FATAL_ERROR "cuda_ext_add_module(${target}): a target of that name exists already; choose another name")
   endif()
 
-  _cuda_ext_python(python)
   set(directory "${CMAKE_CURRENT_BINARY_DIR}/cuda_ext/${target}")
-  # One by one, since a value may have a semicolon, or a new line.
+  # Not ARGN, since a value may contain a semicolon or a newline.
   string(ASCII 31 separator)
   set(arguments)
   math(EXPR last "${ARGC} - 1")
@@ -101,25 +84,20 @@ function(cuda_ext_add_module target)
   if(CMAKE_EXPORT_COMPILE_COMMANDS)
     set(exported ON)
   endif()
-  get_property(version GLOBAL PROPERTY CUDA_EXT_VERSION)
-  set(door "${python}" -P -m cuda_ext.integrations.cmake)
+  get_property(python GLOBAL PROPERTY CUDA_EXT_PYTHON)
+  set(step "${python}" -P -m cuda_ext.integrations.cmake)
   execute_process(
-    COMMAND ${door} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} ${exported} "${version}"
+    COMMAND ${step} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
+            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} ${exported}
     RESULT_VARIABLE result
     OUTPUT_VARIABLE output
     ERROR_VARIABLE output
     OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
   if(NOT result EQUAL 0 OR NOT EXISTS "${directory}/module.cmake")
-    if(output MATCHES "No module named '?cuda_ext|unknown option -P|Unknown option: -P")
-      set(output "has no cuda-ext for Python 3.11 or newer")
-    elseif(output STREQUAL "")
-      set(output "cannot be run (${result})")
-    else()
-      message(FATAL_ERROR "${output}")
+    if(output STREQUAL "")
+      set(output "cuda_ext_add_module(${target}): ${python} cannot be run (${result}); run it by hand")
     endif()
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): ${python} ${output}; "
-                        "set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
+    message(FATAL_ERROR "${output}")
   endif()
   if(output)
     message(WARNING "${output}")
@@ -131,7 +109,7 @@ function(cuda_ext_add_module target)
   endif()
   set_property(GLOBAL PROPERTY "CUDA_EXT_TARGET_OF_${cuda_ext_name}" "${target}")
 
-  # What is edited is read again; files that come or go are noticed when the project is built.
+  # Configure again when the settings change, or when files that match a glob are added or removed.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/module.json" ${cuda_ext_pyproject})
   foreach(glob IN LISTS cuda_ext_globs)
     file(GLOB _ CONFIGURE_DEPENDS "${glob}")
@@ -142,13 +120,13 @@ function(cuda_ext_add_module target)
 
   set(stamps)
   foreach(source IN LISTS cuda_ext_sources)
-    # Build tools do not take every character in the name of an output.
+    # Build tools do not accept every character in the name of an output.
     string(SHA256 stamp "${source}")
     string(SUBSTRING "${stamp}" 0 16 stamp)
     set(stamp "${directory}/stamps/${stamp}")
     add_custom_command(
       OUTPUT "${stamp}"
-      COMMAND ${door} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"
+      COMMAND ${step} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"
       DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject} ${cuda_ext_depends}
       DEPFILE "${stamp}.d"
       COMMENT "Compiling CUDA source ${source}"
@@ -159,30 +137,30 @@ function(cuda_ext_add_module target)
   set(package "${directory}/python/${cuda_ext_path}")
   set(header "${directory}/include/${cuda_ext_path}.h")
   list(TRANSFORM cuda_ext_code PREPEND "${directory}/" OUTPUT_VARIABLE code)
-  # The files themselves stay untouched while their content does, so that nothing is compiled again.
+  # Files whose content stays the same are not written, so that C++ is compiled only when needed.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
     BYPRODUCTS "${header}" ${code} "${package}/manifest.json"
-    COMMAND ${door} generate "${directory}" "${directory}/module.stamp" "${directory}/module.stamp.d"
+    COMMAND ${step} generate "${directory}" "${directory}/module.stamp" "${directory}/module.stamp.d"
     DEPENDS ${stamps} "${directory}/module.json"
     DEPFILE "${directory}/module.stamp.d"
     COMMENT "Generating ${cuda_ext_name}"
     VERBATIM)
-  # As scikit-build-core calls the root of a wheel, for one platform or for all (wheel.platlib = false).
+  # The root of scikit-build-core's wheel, for one platform or for all (wheel.platlib = false).
   foreach(root IN ITEMS "${SKBUILD_PLATLIB_DIR}" "${SKBUILD_PURELIB_DIR}")
     if(NOT cuda_ext_python_destination)
       set(cuda_ext_python_destination "${root}")
     endif()
   endforeach()
-  # What is installed has to be there, whether or not anybody links the library.
+  # A package that is installed must be built even if no target links the library.
   set(all)
   if(cuda_ext_python_destination)
     set(all ALL)
   endif()
   add_custom_target(${target}_generate ${all} DEPENDS "${directory}/module.stamp")
 
-  get_target_property(loader CudaExt::loader CUDA_EXT_HEADERS)
   get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
+  file(GLOB loader "${include}/cuda_ext/*.hpp")
   add_library(${target} STATIC)
   add_dependencies(${target} ${target}_generate)
   target_sources(${target}
@@ -199,14 +177,57 @@ function(cuda_ext_add_module target)
   endif()
 endfunction()
 
-# Set `variable` to the Python that has the package around this file, unless somebody chose another.
-function(_cuda_ext_python variable)
+# Choose a Python, ask it where its cuda_ext lies, and define CudaExt::loader. Set `problem` to what is wrong, if anything.
+function(_cuda_ext_find_package problem)
+  if(TARGET CudaExt::loader)
+    return()
+  endif()
+  set(advice "set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
+  _cuda_ext_find_python(python)
+  if(NOT python)
+    set(${problem} "there is no Python; ${advice}" PARENT_SCOPE)
+    return()
+  endif()
+  execute_process(
+    COMMAND "${python}" -P -X utf8 -c "import cuda_ext; print(cuda_ext.__version__, *cuda_ext.__path__, sep='\\n')"
+    RESULT_VARIABLE result
+    OUTPUT_VARIABLE output
+    ERROR_VARIABLE output
+    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+  if(result EQUAL 0 AND output MATCHES "^([^\n]+)\n([^\n]+)$")
+    set(version "${CMAKE_MATCH_1}")
+    cmake_path(SET include "${CMAKE_MATCH_2}/include")
+    if(NOT version STREQUAL CudaExt_VERSION)
+      set(${problem} "${python} has cuda-ext ${version}, and CMake found CudaExt ${CudaExt_VERSION}; set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment" PARENT_SCOPE)
+      return()
+    endif()
+  else()
+    if(output MATCHES "No module named '?cuda_ext|unknown option -P|Unknown option: -P")
+      set(output "has no cuda-ext for Python 3.11 or newer")
+    elseif(output STREQUAL "")
+      set(output "cannot be run (${result})")
+    else()
+      string(REGEX MATCH "[^\n]*$" output "${output}")
+      set(output "cannot import cuda_ext: ${output}")
+    endif()
+    set(${problem} "${python} ${output}; ${advice}" PARENT_SCOPE)
+    return()
+  endif()
+  set_property(GLOBAL PROPERTY CUDA_EXT_PYTHON "${python}")
+  add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
+  set_target_properties(CudaExt::loader PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${include}"
+    INTERFACE_COMPILE_FEATURES cxx_std_17
+    INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}")
+endfunction()
+
+# Set `variable` to CudaExt_PYTHON_EXECUTABLE, the Python of the environment around this file, or another.
+function(_cuda_ext_find_python variable)
   set(python "${CudaExt_PYTHON_EXECUTABLE}")
   if(NOT python)
     unset(python)
-    get_property(directory GLOBAL PROPERTY CUDA_EXT_DIRECTORY)
     # As in <prefix>/lib/python3.12/site-packages/cuda_ext/cmake, and <prefix>/Lib/site-packages/cuda_ext/cmake.
-    if(directory MATCHES "^(.*)/[Ll]ib(64)?/((python3[0-9.]*)/)?[^/]*-packages/cuda_ext/cmake$")
+    if(CMAKE_CURRENT_FUNCTION_LIST_DIR MATCHES "^(.*)/[Ll]ib(64)?/((python3[0-9.]*)/)?[^/]*-packages/cuda_ext/cmake$")
       find_program(python NAMES ${CMAKE_MATCH_4} python3 python
                    PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH NO_CACHE)
     endif()
@@ -219,10 +240,6 @@ function(_cuda_ext_python variable)
   if(NOT python)
     unset(python)
     find_program(python NAMES python3 python NO_CACHE)
-  endif()
-  if(NOT python)
-    message(FATAL_ERROR "CudaExt: there is no Python; set CudaExt_PYTHON_EXECUTABLE to one in which "
-                        "\"cuda-ext[cu13]\" is installed")
   endif()
   set(${variable} "${python}" PARENT_SCOPE)
 endfunction()

@@ -1,7 +1,5 @@
-# The version is that of the Python package around this file.
-file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../__init__.py" _line REGEX "^__version__ = ")
-string(REGEX REPLACE "^__version__ = \"([^\"]*)\".*" "\\1" PACKAGE_VERSION "${_line}")
-unset(_line)
+# The version of these files, which is that of the Python package; CudaExtConfig.cmake compares the two.
+set(PACKAGE_VERSION 0.1.0)
 
 if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
   set(PACKAGE_VERSION_EXACT TRUE)
@@ -9,7 +7,7 @@ endif()
 if(PACKAGE_VERSION VERSION_GREATER_EQUAL PACKAGE_FIND_VERSION)
   set(PACKAGE_VERSION_COMPATIBLE TRUE)
 endif()
-# As in find_package(CudaExt 0.1...<1).
+# A range, as in find_package(CudaExt 0.1...<1).
 if(PACKAGE_FIND_VERSION_RANGE)
   if(PACKAGE_VERSION VERSION_GREATER PACKAGE_FIND_VERSION_MAX
      OR (PACKAGE_FIND_VERSION_RANGE_MAX STREQUAL "EXCLUDE" AND PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION_MAX))

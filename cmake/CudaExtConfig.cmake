@@ -1,0 +1,30 @@
+#[=======================================================================[.rst:
+CudaExt
+-------
+
+CUDA kernels in a C++ project, without a CUDA toolkit::
+
+  find_package(CudaExt REQUIRED)
+
+scikit-build-core finds the package by itself. Elsewhere, set ``CMAKE_PREFIX_PATH`` to the directory that
+``python -m cuda_ext cmake-dir`` prints. The package defines :command:`cuda_ext_add_module` and
+
+``CudaExt::loader``
+  The headers that generated headers include, for code that includes ``cuda_ext/loader.hpp`` itself.
+``CudaExt_PYTHON_EXECUTABLE``
+  The Python that compiles. It must have cuda-ext with a compiler, ``cuda-ext[cu13]``. The default is the Python of the
+  environment that this package is installed in, or else ``Python_EXECUTABLE``, ``Python3_EXECUTABLE``, or the first
+  on PATH.
+#]=======================================================================]
+if(CMAKE_VERSION VERSION_LESS 3.24)
+  set(CudaExt_FOUND FALSE)
+  set(CudaExt_NOT_FOUND_MESSAGE
+      "CudaExt needs CMake 3.24 or newer, and this is ${CMAKE_VERSION}; install a newer one, such as the registry's (pip install cmake)")
+  return()
+endif()
+
+include("${CMAKE_CURRENT_LIST_DIR}/CudaExt.cmake")
+_cuda_ext_find_package(CudaExt_NOT_FOUND_MESSAGE)
+if(CudaExt_NOT_FOUND_MESSAGE)
+  set(CudaExt_FOUND FALSE)
+endif()

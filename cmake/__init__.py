@@ -1,0 +1,1 @@
+"""The CMake package CudaExt, installed as ``cuda_ext.cmake``."""
