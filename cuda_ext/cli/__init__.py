@@ -1,6 +1,6 @@
-"""The command ``cuda-ext``: thin doors onto the other rooms, a module for each command.
+"""The command ``cuda-ext``, with a module for each of its commands.
 
-A mistake is one message. The exit code is 0 for success, 1 for a mistake or a finding, 2 for wrong usage.
+An error is one message. The exit code is 0 for success, 1 for an error or a problem, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ def main() -> None:
     if sys.argv[1:] == ["cmake-dir"]:
         from cuda_ext.cli.cmake_dir import cmake_dir
 
-        # Whoever configures CMake waits for it, and may have this package alone.
+        # CMake waits for it while it configures, possibly where no other package is installed.
         cmake_dir()
         return
     if missing := [name for name in ("click", "rich") if find_spec(name) is None]:
         sys.exit(f'cuda-ext needs {" and ".join(missing)}; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")')
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal may not have all characters of a name
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack characters of a name
     from cuda_ext.cli.commands import commands
 
     commands()

@@ -1,6 +1,6 @@
-"""All commands in one place.
+"""The command group ``cuda-ext``: the order of its commands, its help, and how errors are shown.
 
-Their modules import little; what a command works with is imported when it runs.
+A command is imported when it runs, from the module of its name.
 """
 
 from __future__ import annotations
@@ -8,61 +8,66 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from typing import IO, Any, TextIO, cast
 
 import click
 
 import cuda_ext
-from cuda_ext.cli.build import build
-from cuda_ext.cli.cache import cache
 from cuda_ext.cli.cmake_dir import cmake_dir
-from cuda_ext.cli.compile_commands import compile_commands
-from cuda_ext.cli.completion import completion
-from cuda_ext.cli.doctor import doctor
-from cuda_ext.cli.failure import Failure
-from cuda_ext.cli.init import init
-from cuda_ext.cli.inspect import inspect
-from cuda_ext.cli.prepare import prepare
 from cuda_ext.errors import CudaExtError
 
 __all__ = ["commands"]
 
+_COMMANDS = ("init", "build", "compile-commands", "inspect", "doctor", "prepare", "cache", "completion")
 _CMAKE = """\b
 Examples:
   cmake -B build -DCMAKE_PREFIX_PATH="$(cuda-ext cmake-dir)"
 """
-_FAILED = "a mistake, told in one message; or what verify and doctor have found"
+_EXIT_CODES = [
+    ("0", "success"),
+    ("1", "an error, or a problem that doctor or verify found"),
+    ("2", "wrong usage"),
+]
 
 
 class _Commands(click.Group):
-    """Commands in the order in which one meets them, whose errors are messages."""
+    """Commands in the order of use, imported on demand. Errors are shown as one message."""
 
-    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self.commands)
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*_COMMANDS, *super().list_commands(context)]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return super().get_command(context, name)
+        name = name.replace("-", "_")
+        return cast("click.Command", getattr(import_module(f"cuda_ext.cli.{name}"), name))
 
     def invoke(self, context: click.Context) -> object:
         try:
             with redirect_stdout(cast("IO[str]", _Output(sys.stdout))):
                 return super().invoke(context)
         except CudaExtError as error:
-            raise Failure(str(error)) from None
+            message = str(error)
         except BrokenPipeError:
-            raise  # whoever read the output has enough of it
+            raise  # the reader of the output has closed it
         except OSError as error:
             reason = str(error.strerror or error)
-            raise Failure(f"{error.filename}: {reason}" if error.filename else reason) from None
+            message = f"{error.filename}: {reason}" if error.filename else reason
+        click.echo(message, err=True)
+        raise click.exceptions.Exit(1)
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         from cuda_ext.cli.environment import VARIABLES
 
         with formatter.section("Environment"):
-            formatter.write_dl([(variable.name, variable.does) for variable in VARIABLES])
+            formatter.write_dl(list(VARIABLES.items()))
         with formatter.section("Exit codes"):
-            formatter.write_dl([("0", "success"), ("1", _FAILED), ("2", "wrong usage")])
+            formatter.write_dl(_EXIT_CODES)
 
 
 class _Output:
-    """Standard output, whose errors say so, as those of files have their names."""
+    """Standard output whose errors name it, as errors of files name the file."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -71,20 +76,20 @@ class _Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        with _named("standard output"):
+        with _naming_errors("standard output"):
             return self._stream.write(text)
 
     def flush(self) -> None:
-        with _named("standard output"):
+        with _naming_errors("standard output"):
             self._stream.flush()
 
 
 @contextmanager
-def _named(what: str) -> Iterator[None]:
+def _naming_errors(filename: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = what
+        error.filename = filename
         raise
 
 
@@ -102,12 +107,4 @@ def commands() -> None:
     """
 
 
-commands.add_command(init)
-commands.add_command(build)
-commands.add_command(compile_commands)
-commands.add_command(inspect)
-commands.add_command(doctor)
-commands.add_command(prepare)
-commands.add_command(cache)
-commands.add_command(completion)
 commands.command("cmake-dir", epilog=_CMAKE)(cmake_dir)

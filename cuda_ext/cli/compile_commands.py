@@ -1,4 +1,4 @@
-"""``cuda-ext compile-commands``."""
+"""``cuda-ext compile-commands``: write the compilation database that editors read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from cuda_ext.cli.output import counted, shown
-from cuda_ext.cli.project import project_in
-from cuda_ext.cli.values import DIRECTORY, FILE
+from cuda_ext.cli.terminal import DIRECTORY, FILE, find_project, shorten_path
+from cuda_ext.formats.quantities import format_count
 
 __all__ = ["compile_commands"]
 
@@ -16,34 +15,28 @@ __all__ = ["compile_commands"]
 @click.command(
     epilog="""\b
 Examples:
-  cuda-ext compile-commands                                of the project in this directory
-  cuda-ext compile-commands ../p -o compile_commands.json  of another, beside what is there
+  cuda-ext compile-commands
+  cuda-ext compile-commands my-project -o compile_commands.json
 """
 )
 @click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=FILE,
-    help="Write this file.",
-)
+@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write this file.")
 def compile_commands(directory: Path, output: Path | None) -> None:
-    """Have editors understand the device code of a project.
+    """Write compile_commands.json, for editors with clangd.
 
-    DIR holds the project's pyproject.toml; it is the current directory by default. For each device source,
-    compile_commands.json says how it is compiled, so that an editor with clangd completes, looks up and
-    reports errors as the build does. It takes no CUDA toolkit, and no clang but the editor's clangd.
+    DIR holds the project's pyproject.toml; it is the current directory by default. The file says for each
+    device source how it is compiled, so that the editor completes code, finds definitions and reports errors
+    as the build does. No CUDA toolkit is needed, and no clang other than the editor's clangd.
 
-    The file is put into the directory that holds all device code, such as device/, where clangd finds it
-    before those of other programs. Entries for other files in it stay. It names paths of this machine: keep
+    The file is written to the directory that holds all device code, such as device/, where clangd finds it
+    before those of other programs. Its entries for other files stay. It contains paths of this machine: keep
     it out of version control, and run the command again when sources are added, settings change, or the
     Python environment moves.
     """
     from cuda_ext.builder.sources.compilation_database import compile_commands, default_place, write
 
-    project = project_in(directory)
+    project = find_project(directory)
     place = output or default_place(project)
     commands = compile_commands(project)
     write(place, commands)
-    click.echo(f"{shown(place)}: {counted(len(commands), 'device source')}; add the file to .gitignore")
+    click.echo(f"{shorten_path(place)}: {format_count(len(commands), 'device source')}; add it to .gitignore")

@@ -1,11 +1,15 @@
-"""``cuda-ext completion``, and what it offers for arguments: no package is imported for that."""
+"""``cuda-ext completion``, and the completions of arguments, which import no installed package."""
 
 from __future__ import annotations
 
-import click
-from click.shell_completion import CompletionItem, get_completion_class
+from typing import TYPE_CHECKING
 
-__all__ = ["completion", "gpus", "modules", "modules_and_files", "targets"]
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = ["complete_files", "complete_gpus", "complete_modules", "complete_targets", "completion"]
 
 _PROGRAM = "cuda-ext"
 _VARIABLE = "_CUDA_EXT_COMPLETE"  # as click derives it from the program's name
@@ -33,39 +37,43 @@ _VARIABLE = "_CUDA_EXT_COMPLETE"  # as click derives it from the program's name
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands.
+    """Print the completion script for a shell.
 
     It completes options, files, the names of installed modules of kernels, and architectures.
     """
-    made_for = get_completion_class(shell)
-    if made_for is None:
-        raise click.UsageError(f"this version of click completes nothing in {shell}; upgrade click")
-    script = made_for(context.find_root().command, {}, _PROGRAM, _VARIABLE).source()
+    from click.shell_completion import get_completion_class
+
+    shell_complete = get_completion_class(shell)
+    if shell_complete is None:
+        raise click.UsageError(f"this version of click has no completion for {shell}; upgrade click")
+    script = shell_complete(context.find_root().command, {}, _PROGRAM, _VARIABLE).source()
     click.echo(script.rstrip())
 
 
-def modules(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The installed modules of kernels."""
+def complete_modules(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Import names of installed modules of kernels."""
     from cuda_ext.cli.installed import installed_modules
 
     return [module.name for module in installed_modules() if module.name.startswith(incomplete)]
 
 
-def modules_and_files(
+def complete_files(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The same, or files where no module begins like that."""
-    found = [CompletionItem(name) for name in modules(context, parameter, incomplete)] if incomplete else []
-    return found or [CompletionItem(incomplete, type="file")]
+    """Modules of kernels, or files if no module's name begins so."""
+    from click.shell_completion import CompletionItem
+
+    names = complete_modules(context, parameter, incomplete) if incomplete else []
+    return list(map(CompletionItem, names)) or [CompletionItem(incomplete, type="file")]
 
 
-def gpus(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The architectures of GPUs that the compiler here knows."""
+def complete_gpus(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Architectures of GPUs that the installed compiler supports."""
     return [name for name in map("sm_{}".format, _capabilities()) if name.startswith(incomplete)]
 
 
-def targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """What a build can be for: machine code, PTX, or a group of them."""
+def complete_targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Targets of a build: groups, machine code, PTX."""
     from cuda_ext.compiler.architectures import GROUPS
 
     numbers = _capabilities()

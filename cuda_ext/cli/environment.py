@@ -1,36 +1,22 @@
-"""The variables of the environment that are heeded, and what they do."""
+"""The environment variables that the package reads, as ``cuda-ext --help`` and doctor describe them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+__all__ = ["VARIABLES"]
 
-__all__ = ["VARIABLES", "Variable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """``does`` is what setting it does; ``is_ours`` tells those that nobody else reads."""
-
-    name: str
-    does: str
-
-    @property
-    def is_ours(self) -> bool:
-        return self.name.startswith("CUDA_EXT_")
-
-
-VARIABLES = (
-    Variable("CUDA_EXT_CACHE", "the cache: a directory, or the URL of one that machines share"),
-    Variable("CUDA_EXT_CACHE_SIZE", "the bound of the cache, such as 5G; 0 turns it off"),
-    Variable("CUDA_EXT_JIT", "0 turns compilation on demand off"),
-    Variable("CUDA_EXT_DEBUG", "1 looks at every launch before and after it, which is slow"),
-    Variable("CUDA_EXT_REPORT", "where a build writes an HTML page about itself"),
-    Variable("CUDA_EXT_TRACE", "where a build writes a trace for Perfetto"),
-    Variable("CUDA_EXT_DASK_SCHEDULER", 'the scheduler of builds with executor = "dask"'),
-    Variable("CUDAARCHS", "architectures that replace those of the project"),
-    Variable("MAX_JOBS", "how many processes compile at once"),
-    Variable("CUDA_PATH", "a CUDA toolkit"),
-    Variable("CUDA_HOME", "a CUDA toolkit, after CUDA_PATH"),
-    Variable("NVCC_CCBIN", "the host compiler of nvcc"),
-    Variable("CUDA_VISIBLE_DEVICES", "the GPUs that processes see"),
-)
+# By name. A test compares the names with docs/reference/environment.md and with what the sources read.
+VARIABLES = {
+    "CUDA_EXT_CACHE": "the cache: a directory, or the URL of a shared one",
+    "CUDA_EXT_CACHE_SIZE": "the maximum size of the cache, such as 5G; 0 turns it off",
+    "CUDA_EXT_JIT": "0 turns compilation on demand off",
+    "CUDA_EXT_DEBUG": "1 checks the GPU before and after every launch, which is slow",
+    "CUDA_EXT_REPORT": "the HTML report that a build writes",
+    "CUDA_EXT_TRACE": "the trace for Perfetto that a build writes",
+    "CUDA_EXT_DASK_SCHEDULER": 'the scheduler of builds with executor = "dask"',
+    "CUDAARCHS": "architectures that replace those of the project",
+    "MAX_JOBS": "the number of processes that compile at once",
+    "CUDA_PATH": "a CUDA toolkit",
+    "CUDA_HOME": "a CUDA toolkit, after CUDA_PATH",
+    "NVCC_CCBIN": "the host compiler of nvcc",
+    "CUDA_VISIBLE_DEVICES": "the GPUs that a process sees",
+}

@@ -44,8 +44,9 @@ def expand(
         elif name == "native":
             if not native:
                 raise BuildError(
-                    f'{where}: "native" means the GPUs of this machine, and it has none that can be '
-                    'asked; name architectures instead, such as "all-major" or "sm_90"'
+                    '"native" means the GPUs of this machine, and it has none that can be asked',
+                    where=where,
+                    remedy='name architectures instead, such as "all-major" or "sm_90"',
                 )
             found.update(_checked(f"sm_{n}", compiler, where) for n in native)
         else:
@@ -73,13 +74,16 @@ def _checked(name: str, compiler: Described, where: str) -> Architecture:
     try:
         architecture = Architecture.parse(name)
     except ValueError:
-        raise BuildError(f"{where}: unknown architecture {name!r}; {_hint(name, compiler)}") from None
+        raise BuildError(
+            f"unknown architecture {name!r}", where=where, remedy=_hint(name, compiler)
+        ) from None
     if not compiler.supports(architecture):
         is_old = architecture.number < min(compiler.capabilities())
         hint = "older GPUs take an older CUDA" if is_old else _hint(name, compiler)
         raise BuildError(
-            f"{where}: {compiler.name} {compiler.version} cannot compile for {name!r}; "
-            f"{hint} (it supports {', '.join(map(str, compiler.capabilities()))})"
+            f"{compiler.name} {compiler.version} cannot compile for {name!r}",
+            where=where,
+            remedy=f"{hint} (it supports {', '.join(map(str, compiler.capabilities()))})",
         )
     return architecture
 

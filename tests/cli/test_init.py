@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.cli.failure import Failure
-from cuda_ext.cli.init.name import ProjectName
-from cuda_ext.cli.init.writing import write_files
+from cuda_ext.cli.init.new_project import ProjectName, write_files
+from cuda_ext.cli.terminal import Failure
 from tests.fixtures import command_line
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
@@ -164,7 +163,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert command_line.run("init", tmp_path, "--name", "my_project") == (
         1,
         "",
-        f"{tmp_path}: nothing was written, since these are there; move them, or name another directory:\n"
+        f"{tmp_path}: nothing was written, because these files exist; move them, or name another directory:\n"
         f"  {tmp_path / 'README.md'}\n"
         f"  {tmp_path / 'src/my_project/__init__.py'}\n",
     )
@@ -187,7 +186,7 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
     (tmp_path / "device").symlink_to("gone")
-    told = "is a link to gone, which is not there; make that, or remove the link; nothing was written"
+    told = "is a link to gone, which does not exist; create that, or remove the link; nothing was written"
     with pytest.raises(Failure, match=f"device: {told}"):
         write_files(tmp_path, {"README.md": "", "device/axpy.cu": ""})
     assert [path.name for path in tmp_path.iterdir()] == ["device"]
@@ -214,7 +213,7 @@ def test_a_directory_is_no_option_of_what_comes_next(tmp_path: Path, monkeypatch
     ],
 )
 def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str, package: str) -> None:
-    name = ProjectName.made_from(text)
+    name = ProjectName.from_text(text)
     assert (name.distribution, name.package) == (distribution, package)
 
 
@@ -222,8 +221,8 @@ def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str,
     ("text", "why"),
     [
         ("--", "it has no letter"),
-        ("späße", "'ä' is none of the letters a to z, digits, '-', '_' and '.'"),
-        ("a+b", "'+' is none of the letters a to z, digits, '-', '_' and '.'"),
+        ("späße", "'ä' is not one of the letters a to z, digits, '-', '_' and '.'"),
+        ("a+b", "'+' is not one of the letters a to z, digits, '-', '_' and '.'"),
         ("3d", "it begins with a digit"),
         ("class", "'class' is a keyword of Python"),
         ("Test", "'test' is a module of the standard library"),
@@ -233,7 +232,7 @@ def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str,
     ],
 )
 def test_a_name_that_will_not_do_is_told(text: str, why: str, tmp_path: Path) -> None:
-    told = f"{text!r} makes no name for a package: {why}; give another one with --name\n"
+    told = f"{text!r} is not a name for a package: {why}; give another one with --name\n"
     assert command_line.run("init", tmp_path / text) == (1, "", told)
     assert not list(tmp_path.iterdir())
 

@@ -101,8 +101,8 @@ def refused(result: tuple[int, str, str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["p"], "p: it is no module of kernels; name p.kernels"),
-        (["json"], "json: it is no module of kernels; name one that a build has generated"),
+        (["p"], "p: it is not a module of kernels; name p.kernels"),
+        (["json"], "json: it is not a module of kernels; name one that a build has generated"),
         (["p.kernel"], "p.kernel: there is no module 'p.kernel'; install the package that holds it, or"),
         (["nobody.kernels"], "nobody.kernels: there is no module 'nobody'; install the package"),
         (["p.broken"], "p.broken: it cannot be imported: ZeroDivisionError: division by zero; correct that"),
@@ -121,7 +121,7 @@ def test_mistakes_are_one_message(prepare: Prepare, arguments: list[str], messag
 def test_what_is_no_import_name_is_wrong_usage(prepare: Prepare, name: str) -> None:
     status, output, errors = prepare(name)
     assert (status, output) == (2, "")
-    assert errors.endswith(f"{name!r} is no import name; write it as in example_project.kernels\n")
+    assert errors.endswith(f"{name!r} is not an import name; write it as in example_project.kernels\n")
 
 
 @pytest.mark.skipif(bool(native_gpus.capabilities()), reason="there is a GPU")

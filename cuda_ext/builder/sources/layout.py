@@ -45,9 +45,9 @@ def source_directory(project: Project, name: str) -> Path:
                 return place
     where = next(module.where for module in project.modules if module.name == name)
     looked = ", ".join(str(parent.relative_to(project.root)) for parent in parents)
+    package = name.rpartition(".")[0]
     raise ConfigError(
-        f"{where}: there is no package {name.rpartition('.')[0]!r} to put it into; "
-        f"looked for the directories {looked}"
+        f"there is no package {package!r} to put it into; looked for the directories {looked}", where=where
     )
 
 

@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cuda_ext.cache.store import LocalStore, local_store, why_not_used
-from cuda_ext.cli.cache.place import rights_of, shared_cache
+from cuda_ext.cli.cache_contents import read_rights, shared_cache
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
-from cuda_ext.cli.output import size
 from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.formats.quantities import format_size
 
 __all__ = ["findings"]
 
@@ -47,10 +47,11 @@ def findings() -> Iterator[Finding]:
 
 def _used(store: LocalStore) -> Finding:
     count, total, is_all = _counted(store)
-    amount = f"{'' if is_all else 'more than '}{size(total)} of {size(store.bound)}, {count:,} entries"
+    amount = f"{format_size(total)} of {format_size(store.bound)}, {count:,} entries"
+    amount = amount if is_all else f"more than {amount}"
     directory = store.objects.parent
     details = [str(directory)]
-    if rights := rights_of(store.objects):
+    if rights := read_rights(store.objects):
         details.append(f"rights {stat.filemode(rights[0])}, owner {rights[1]}")
     else:
         details.append("made when it is first used")
@@ -77,7 +78,7 @@ def _room(store: LocalStore, directory: Path) -> Iterator[Finding]:
         free = shutil.disk_usage(nearest).free if nearest else 0
     except OSError:
         return  # nobody knows
-    text = f"{size(free)} free on the disk of the cache"
+    text = f"{format_size(free)} free on the disk of the cache"
     if free < _LITTLE:
         remedy = "free some space, or set CUDA_EXT_CACHE to a directory on another disk"
         yield warning("disk", text, remedy, facts={"free": free})

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cuda_ext.cli import completion
-from cuda_ext.cli.output import echo_json
-from cuda_ext.cli.values import TEXT
+from cuda_ext.cli.terminal import TEXT, echo_json
 
 __all__ = ["doctor"]
 
@@ -21,7 +20,9 @@ __all__ = ["doctor"]
       cuda-ext doctor --json | jq .counts
     """
 )
-@click.argument("modules", metavar="[MODULE]...", type=TEXT, nargs=-1, shell_complete=completion.modules)
+@click.argument(
+    "modules", metavar="[MODULE]...", type=TEXT, nargs=-1, shell_complete=completion.complete_modules
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with more facts.")
 @click.pass_context
 def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> None:

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cuda_ext.cli.cache.place import shared_cache
+from cuda_ext.cli.cache_contents import shared_cache
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
-from cuda_ext.cli.environment import VARIABLES, Variable
+from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.errors import BuildError
 
 __all__ = ["findings"]
@@ -21,15 +21,14 @@ _PER_THREAD = "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"
 
 def findings() -> Iterator[Finding]:
     """All that are set; of ours, those too that nobody knows."""
-    known = {variable.name: variable for variable in VARIABLES}
-    for name in (*known, *sorted(os.environ.keys() - known.keys())):
+    for name in (*VARIABLES, *sorted(os.environ.keys() - VARIABLES.keys())):
         value = os.environ.get(name)
         if value is None:
             continue
-        if variable := known.get(name):
-            yield _known(variable, value)
+        if name in VARIABLES:
+            yield _known(name, value)
         elif name.startswith("CUDA_EXT_"):
-            close = difflib.get_close_matches(name, [v.name for v in VARIABLES if v.is_ours], n=1)
+            close = difflib.get_close_matches(name, VARIABLES, n=1)
             remedy = f"did you mean {close[0]}?" if close else "unset it: nothing of that name is heeded"
             # Its value may be anything, such as a password.
             yield warning(name, "is set, and nobody reads it", remedy)
@@ -38,10 +37,9 @@ def findings() -> Iterator[Finding]:
         yield note(_PER_THREAD, text, "unset it, unless it is needed")
 
 
-def _known(variable: Variable, value: str) -> Finding:
-    name = variable.name
+def _known(name: str, value: str) -> Finding:
     shown = f"={shared_cache(os.environ) or value}" if name == "CUDA_EXT_CACHE" else f"={value}"
-    text = f"{shown}: {variable.does}"
+    text = f"{shown}: {VARIABLES[name]}"
     match name:
         case "CUDA_EXT_CACHE_SIZE" | "MAX_JOBS":
             if refused := _refused(name):

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
-from cuda_ext.cli.output import counted, size
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError
+from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.manifest import Image
 from cuda_ext.runtime.driver.driver import Driver, open_driver
 from cuda_ext.runtime.driver.images import select_image
@@ -98,7 +98,7 @@ def findings(gpus: Gpus) -> Iterator[Finding]:
         yield _device(gpu, gpus.version or (0, 0))
     if gpus.devices and gpus.unseen:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        text = f"{counted(gpus.unseen, 'GPU')} of this machine cannot be seen by this process"
+        text = f"{format_count(gpus.unseen, 'GPU')} of this machine cannot be seen by this process"
         if visible is None:
             yield note("hidden", text, "it may be meant so, in a container or a job; see nvidia-smi -L")
         else:
@@ -130,7 +130,7 @@ def _runs(architecture: str, capability: int) -> bool:
 def _device(gpu: Gpu, driver: tuple[int, int]) -> Finding:
     subject = f"GPU {gpu.ordinal}"
     named = f"{gpu.name}, " if gpu.name else ""
-    memory = f", {size(gpu.memory)}" if gpu.memory else ""
+    memory = f", {format_size(gpu.memory)}" if gpu.memory else ""
     text = f"{named}compute capability {gpu.capability // 10}.{gpu.capability % 10}{memory}"
     *cubins, ptx = taken_by(gpu.capability)
     facts = asdict(gpu) | {"cubins": cubins, "ptx": ptx.removeprefix("PTX ")}
@@ -165,9 +165,8 @@ def _refused(gpus: Gpus, refusal: DriverError, facts: Mapping[str, object]) -> F
     if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
         return finding(command='pip install "cuda-bindings>=12.9"')
     if gpus.unseen:
-        text = (
-            f"there is {counted(gpus.unseen, 'NVIDIA GPU')} in this machine, and no driver library ({_NAME})"
-        )
+        count = format_count(gpus.unseen, "NVIDIA GPU")
+        text = f"there is {count} in this machine, and no driver library ({_NAME})"
         remedy = "install the NVIDIA driver; in a container, start it with --gpus all"
         return warning("driver", text, remedy, facts=facts)
     text = "none, and no NVIDIA GPU: kernels can be built and inspected here"

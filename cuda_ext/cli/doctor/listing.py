@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cuda_ext.cli.doctor.finding import LEVELS, Finding, Level, Section
-from cuda_ext.cli.output import counted
+from cuda_ext.formats.quantities import format_count
 
 __all__ = ["show_sections"]
 
@@ -66,7 +66,7 @@ def _print(target: Console, beginning: Text, lines: Sequence[Text]) -> None:
 
 def _summary(sections: Sequence[Section]) -> Text:
     levels = [finding.level for section in sections for finding in section.findings]
-    counts = [counted(levels.count(level), level) for level in reversed(LEVELS[1:]) if level in levels]
+    counts = [format_count(levels.count(level), level) for level in reversed(LEVELS[1:]) if level in levels]
     if not counts:
         return Text("all is well", _STYLES["ok"])
     worst = max(levels, key=LEVELS.index)

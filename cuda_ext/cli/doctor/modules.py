@@ -10,9 +10,9 @@ from functools import cache
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.cli.doctor.gpus import Gpu, Gpus
 from cuda_ext.cli.installed import InstalledModule
-from cuda_ext.cli.output import counted
 from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.quantities import format_count
 from cuda_ext.manifest import FILE_NAME, Kernel, Manifest, Unit, loads
 from cuda_ext.runtime.driver.images import image_for
 from cuda_ext.runtime.jit.on_demand import OnDemand
@@ -99,7 +99,7 @@ def _damaged(module: InstalledModule, manifest: Manifest, is_thorough: bool) -> 
 def _described(module: InstalledModule, manifest: Manifest) -> Finding:
     found = {image.architecture for unit in manifest.units for image in unit.images}
     built = [str(architecture) for architecture in sorted(map(Architecture.parse, found))]
-    text = f"{counted(len(manifest.kernels), 'kernel')}, for {', '.join(built) or 'nothing'}"
+    text = f"{format_count(len(manifest.kernels), 'kernel')}, for {', '.join(built) or 'nothing'}"
     brought = module.distribution or module.place
     details = [f"{brought}, made by {manifest.compiler} {manifest.version}"]
     facts = {"place": module.place, "distribution": module.distribution or None, "architectures": built}
@@ -260,7 +260,7 @@ def _told_of(
         yield ok(module.name, f"runs on {where}; others stand for {_names(missed)} there", facts=facts)
     else:
         kept = f", {len(served.kept):,} of them compiled on demand and kept" if served.kept else ""
-        total = counted(len(manifest.kernels), "kernel")
+        total = format_count(len(manifest.kernels), "kernel")
         yield ok(module.name, f"runs on {where}: {total}{kept}", facts=facts)
 
 

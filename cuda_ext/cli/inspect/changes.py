@@ -10,7 +10,7 @@ from rich.console import Console
 from cuda_ext.cli.inspect.contents import Contents, Image
 from cuda_ext.cli.inspect.difference import Change, Difference, Place
 from cuda_ext.cli.inspect.tables import DIGEST, NOTHING, Row, console, count, growth, show_groups, show_table
-from cuda_ext.cli.output import size
+from cuda_ext.formats.quantities import format_size as size
 from cuda_ext.formats.resources import Resources
 
 __all__ = ["show_difference"]

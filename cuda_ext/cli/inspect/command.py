@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cuda_ext.cli import completion
-from cuda_ext.cli.failure import Failure
-from cuda_ext.cli.output import echo_json
-from cuda_ext.cli.values import TEXT
+from cuda_ext.cli.terminal import TEXT, Failure, echo_json
 
 if TYPE_CHECKING:
     from cuda_ext.cli.inspect.contents import Contents
@@ -26,8 +24,8 @@ __all__ = ["inspect"]
       cuda-ext inspect my_package --json
     """
 )
-@click.argument("what", type=TEXT, shell_complete=completion.modules_and_files)
-@click.argument("other", type=TEXT, required=False, shell_complete=completion.modules_and_files)
+@click.argument("what", type=TEXT, shell_complete=completion.complete_files)
+@click.argument("other", type=TEXT, required=False, shell_complete=completion.complete_files)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything.")
 @click.option(
     "--kernel",

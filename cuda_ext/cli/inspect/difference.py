@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.inspect.contents import Contents, Image, Kernel, Module, Unit, options_of
+from cuda_ext.cli.terminal import Failure
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Symbol

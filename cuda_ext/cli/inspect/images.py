@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
-from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.inspect.contents import Image
+from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import BuildError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_cubin

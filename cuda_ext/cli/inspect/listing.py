@@ -9,7 +9,8 @@ from rich.text import Text
 
 from cuda_ext.cli.inspect.contents import Contents, Image, Kernel, KernelImage, Module, options_of
 from cuda_ext.cli.inspect.tables import DIGEST, NOTHING, Row, console, count, show_groups, show_table
-from cuda_ext.cli.output import counted, size
+from cuda_ext.formats.quantities import format_count as counted
+from cuda_ext.formats.quantities import format_size as size
 from cuda_ext.formats.resources import Resources
 
 __all__ = ["show_contents"]

@@ -20,8 +20,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.cli.failure import Failure
-from cuda_ext.cli.output import size
+from cuda_ext.cli.terminal import Failure
+from cuda_ext.formats.quantities import format_size as size
 from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["Package", "packages_below", "packages_in_wheel", "packages_of_module", "read_file"]

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.cli.failure import Failure
 from cuda_ext.cli.inspect.contents import Contents, Kernel, KernelImage, Kind, Module, Unit
 from cuda_ext.cli.inspect.images import ReadImage, format_of, read_images
 from cuda_ext.cli.inspect.places import (
@@ -20,6 +19,7 @@ from cuda_ext.cli.inspect.places import (
     packages_of_module,
     read_file,
 )
+from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import ManifestError
 from cuda_ext.manifest import FILE_NAME, Image, Manifest, Symbol
 

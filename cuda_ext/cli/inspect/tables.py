@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cuda_ext.cli.output import size
+from cuda_ext.formats.quantities import format_size as size
 
 __all__ = ["DIGEST", "NOTHING", "Row", "console", "count", "growth", "show_groups", "show_table"]
 

@@ -1,0 +1,82 @@
+"""What commands share: their error, the types of their arguments, and output for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cuda_ext.errors import CudaExtError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from cuda_ext.builder.project import Project
+
+__all__ = [
+    "DIRECTORY",
+    "FILE",
+    "NEW_DIRECTORY",
+    "TEXT",
+    "Failure",
+    "echo_json",
+    "find_project",
+    "shorten_path",
+]
+
+
+class Failure(CudaExtError):
+    """A command cannot do what it was asked to do."""
+
+
+class _NotEmpty(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
+    """An argument of type ``kind``, but never the empty string.
+
+    An empty string comes from an unset variable of a shell, and would name the current directory as a path.
+    """
+
+    def __init__(self, kind: click.ParamType[Any]) -> None:
+        self.kind = kind
+        self.name = kind.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty; give it a value or leave it out", param, ctx)
+        return self.kind.convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return self.kind.shell_complete(ctx, param, incomplete)
+
+
+TEXT = _NotEmpty(click.STRING)
+FILE = _NotEmpty(click.Path(dir_okay=False, path_type=Path))
+# Files are accepted here, because the commands have better messages for them.
+DIRECTORY = _NotEmpty(click.Path(path_type=Path))
+NEW_DIRECTORY = _NotEmpty(click.Path(file_okay=False, path_type=Path))
+
+
+def find_project(directory: Path) -> Project:
+    """Return the project whose pyproject.toml is in `directory` and has a ``[tool.cuda_ext]`` table."""
+    from cuda_ext.builder.project import Project
+
+    if directory.is_file():
+        raise Failure("is a file", where=str(directory), remedy="name its directory")
+    file = directory / "pyproject.toml"
+    if not file.is_file():
+        raise Failure("there is no such file", where=str(file), remedy="name the directory of a project")
+    return Project.required(directory)
+
+
+def shorten_path(path: Path) -> str:
+    """`path` relative to the current directory if it lies within it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def echo_json(value: object) -> None:
+    """Print `value` for programs."""
+    click.echo(json.dumps(value, indent=2))
