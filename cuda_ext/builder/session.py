@@ -22,8 +22,9 @@ from cuda_ext.builder.scheduler.timings import Durations
 from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
 from cuda_ext.builder.sources.globs import check_overrides
 from cuda_ext.builder.sources.plan import Sources, native_capabilities, plan_module
-from cuda_ext.cache.dependencies import Cache, FileDigests, Resolve, key_of
-from cuda_ext.cache.store import Store, open_store
+from cuda_ext.cache.dependencies import DependencyCache, FileDigests, Resolve, key_of
+from cuda_ext.cache.open_store import open_store
+from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Steps
 from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan, assemble, libraries, objects
 from cuda_ext.errors import BuildError, ConfigError
@@ -148,7 +149,7 @@ class _Session:
         self._toolchains: dict[tuple[str | None, ...], Toolchain] = {}
 
     def packages(self) -> list[Package]:
-        project, cache = self._project, Cache(self._store)
+        project, cache = self._project, DependencyCache(self._store)
         account = Account(project, self._environ, worker_count(self._environ))
         planned = self.plan()
         # Whoever wants an account of the build wants it of every kernel.
@@ -181,7 +182,7 @@ class _Session:
     def compile(self, source: str) -> set[str]:
         root = self._project.root
         works = [work for module in self.plan(source) for work in module.works_of(source)]
-        execution = Execution(Cache(self._store), self._durations, self._progress, timed=False)
+        execution = Execution(DependencyCache(self._store), self._durations, self._progress, timed=False)
         found = {str(root / source)}
         for work, made in zip(works, _all(execution.run(works, self._open_executor)), strict=True):
             for log in made.library.log:
@@ -251,13 +252,13 @@ class _Session:
         return WorkerPool(worker_count(self._environ), started)
 
 
-def _known(planned: Sequence[_Planned], cache: Cache) -> dict[str, Package]:
+def _known(planned: Sequence[_Planned], cache: DependencyCache) -> dict[str, Package]:
     """The packages that the cache has, whole, by the keys of their modules."""
     found = {module.key: cache.find(module.key, module.resolve, Package.decode) for module in planned}
     return {key: known.content for key, known in found.items() if known}
 
 
-def _assembled(module: _Planned, results: Sequence[Made], cache: Cache) -> Package:
+def _assembled(module: _Planned, results: Sequence[Made], cache: DependencyCache) -> Package:
     """The package of `module`, of its libraries."""
     packed = [result.library for result in results]
     log = tuple(dict.fromkeys(text for library in packed for text in library.log))

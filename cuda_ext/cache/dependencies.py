@@ -1,134 +1,144 @@
-"""What was compiled before, found again by all that it depends on.
+"""Contents that depend on files which are known only after a compilation.
 
-A key names what is known before a compilation: source, options, compiler. What it read shows only afterwards.
-So an entry has two steps: under the key lie the *names* that were looked up, and under the key together with
-what these names lead to lies the content. It is found again when an edit is taken back, on another machine,
-and after everything was touched.
+A key covers what is known before a compilation: source, options, compiler. Which headers it read shows only
+afterwards. So an entry has two steps: under the key lie the *names* that were looked up, and under the key
+together with the digests that these names resolve to lies the content. It is found again after an edit is
+undone, on another machine, and after all files were touched.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
 from cuda_ext.errors import BuildError
-from cuda_ext.formats import netstring
+from cuda_ext.formats import codec, netstring
 
-__all__ = ["Cache", "FileDigests", "Known", "Resolve", "key_of"]
+__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve", "key_of"]
 
 # How many sets of names are kept under one key.
-_SETS = 8
-# Nanoseconds in which a file may change twice without a trace in its times.
+_MOST_SETS = 8
+# A file may change twice within this many nanoseconds without a change of its times.
 _TICK = 2_000_000_000
-# Half as fast again as SHA-256, for compilers of 100 MB.
+# One and a half times as fast as SHA-256, for compilers of 100 MB.
 _new_digest = partial(hashlib.blake2b, digest_size=32)
 
+# From the name of a header to the digest of what it resolves to; None if there is no such file.
 Resolve = Callable[[str], str | None]
 
 _T = TypeVar("_T")
 
 
-def key_of(*of: netstring.Field) -> str:
-    """The key that stands for all of `of`. Entries of other versions of this package are not found."""
-    return netstring.key_of(__version__, *of)
+def key_of(*fields: netstring.Field) -> str:
+    """Make a key of `fields` that only this version of the package finds."""
+    return netstring.key_of(__version__, *fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Generic[_T]):
-    """What the cache has: the content, decoded, and the names of headers that it depends on."""
+class CachedContent(Generic[_T]):
+    """A decoded content, and the names that it depends on."""
 
     content: _T
-    reads: frozenset[str]
+    dependencies: frozenset[str]
 
 
-def _json(content: bytes | None) -> object:
-    """What an entry says; nothing where there is none, or one that others wrote and that says nothing."""
-    with suppress(ValueError):
-        return json.loads(content or b"null")
-    return None
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The sets of names that contents of one key depend on, the most recent first."""
+
+    sets: tuple[tuple[str, ...], ...] = ()
 
 
-class Cache:
-    """Contents by key and by what was read."""
+class DependencyCache:
+    """Contents by key and by the files that they depend on."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def find(self, key: str, resolve: Resolve, decode: Callable[[bytes], _T]) -> Known[_T] | None:
-        """What is known under `key`; `resolve` tells what a name leads to.
+    def find(self, key: str, resolve: Resolve, decode: Callable[[bytes], _T]) -> CachedContent[_T] | None:
+        """Find the content of `key` whose dependencies resolve to what they did when it was kept.
 
-        What `decode` refuses with a :class:`BuildError` is not known.
+        A content that `decode` rejects is a miss.
         """
-        for names in self._sets(key):
-            content = self.store.get(_with(key, names, resolve))
-            with suppress(BuildError):
+        for names in self._names(key).sets:
+            content = self.store.get(_key_with(key, names, resolve))
+            with suppress(BuildError, codec.DecodingError):
                 if content is not None:
-                    return Known(decode(content), frozenset(names))
+                    return CachedContent(decode(content), frozenset(names))
         return None
 
-    def keep(self, key: str, reads: Iterable[str], resolve: Resolve, content: bytes) -> None:
-        """Keep `content`, which depends on the names in `reads`."""
-        names = sorted(reads)
-        known = self._sets(key)
-        if known[:1] != [names]:
-            sets = [names, *(other for other in known if other != names)][:_SETS]
-            self.store.put(key, json.dumps(sets).encode())
-        self.store.put(_with(key, names, resolve), content)
+    def keep(self, key: str, dependencies: Iterable[str], resolve: Resolve, content: bytes) -> None:
+        """Keep `content`, which depends on the names `dependencies`."""
+        names = tuple(sorted(dependencies))
+        sets = self._names(key).sets
+        if sets[:1] != (names,):
+            sets = (names, *(other for other in sets if other != names))[:_MOST_SETS]
+            self.store.put(key, codec.encode(_Names(sets)))
+        self.store.put(_key_with(key, names, resolve), content)
 
-    def _sets(self, key: str) -> list[list[str]]:
-        match _json(self.store.get(key)):
-            case list(sets) if all(isinstance(s, list) and all(isinstance(n, str) for n in s) for s in sets):
-                return sets
-        return []
+    def _names(self, key: str) -> _Names:
+        with suppress(codec.DecodingError):
+            if content := self.store.get(key):
+                return codec.decode(_Names, content)
+        return _Names()
 
 
-def _with(key: str, names: Iterable[str], resolve: Resolve) -> str:
+def _key_with(key: str, names: Iterable[str], resolve: Resolve) -> str:
     return key_of(key, *(field for name in names for field in (name, resolve(name))))
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownFiles:
+    """For each path the size, inode and times of the file, and its digest, as one text."""
+
+    states: Mapping[str, str] = field(default_factory=dict)
+
+
 class FileDigests:
-    """The BLAKE2 digests of files, remembered by what the file system says of them.
+    """The BLAKE2 digests of files, kept together with what the file system reports about them.
 
     A file counts as unchanged while its size, its inode, and its times of modification and of change are.
-    What changes after the first look has no digest that anything else has: nobody knows which of its states
-    a compiler reads meanwhile.
+    A file that changes after :meth:`begin` gets a digest that equals no other: it is unknown which of its
+    states a compiler reads.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._key = key_of("files")
-        self._seen: dict[str, str | None] = {}
-        found = _json(store.get(self._key))
-        self._known: dict[str, list[int | str]] = found if isinstance(found, dict) else {}
-        self._changed = False
+        self._digests: dict[str, str | None] = {}
+        known = _KnownFiles()
+        with suppress(codec.DecodingError):
+            if content := store.get(self._key):
+                known = codec.decode(_KnownFiles, content)
+        self._known = dict(known.states)
+        self._is_changed = False
         self.begin()
 
     def begin(self) -> None:
-        """What is there now stays: nothing has read it yet."""
+        """Note the time: files that are older have not been read in another state."""
         self._began = time.time_ns()
 
     def __call__(self, path: str) -> str | None:
-        """The digest of the file at `path`; ``None`` if there is none that can be read."""
-        if path not in self._seen:
-            self._seen[path] = self._digest(path)
-        return self._seen[path]
+        """Return the digest of the file at `path`; ``None`` if it cannot be read."""
+        if path not in self._digests:
+            self._digests[path] = self._digest(path)
+        return self._digests[path]
 
     def _digest(self, path: str) -> str | None:
         try:
             status = os.stat(path)
-            state = [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-            match self._known.get(path):
-                case [*before, str(digest)] if before == state:
-                    return digest
+            state = f"{status.st_size} {status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
+            known_state, _, known_digest = self._known.get(path, "").rpartition(" ")
+            if known_state == state:
+                return known_digest
             with open(path, "rb") as file:
                 digest = hashlib.file_digest(file, _new_digest).hexdigest()
         except OSError:
@@ -137,14 +147,14 @@ class FileDigests:
         if changed > self._began:
             return os.urandom(32).hex()
         if changed < self._began - _TICK:
-            self._known[path] = [*state, digest]
-            self._changed = True
+            self._known[path] = f"{state} {digest}"
+            self._is_changed = True
         return digest
 
     def save(self) -> None:
-        """Keep what was learned for the next build."""
-        if self._changed:
-            # Each isolated build has files of its own, which are gone afterwards.
-            kept = {p: known for p, known in self._known.items() if p in self._seen or os.path.exists(p)}
-            self._store.put(self._key, json.dumps(kept).encode())
-            self._changed = False
+        """Keep the digests for the next build."""
+        if self._is_changed:
+            # Each isolated build has its own files, which are gone afterwards.
+            states = {p: s for p, s in self._known.items() if p in self._digests or os.path.exists(p)}
+            self._store.put(self._key, codec.encode(_KnownFiles(states)))
+            self._is_changed = False

@@ -1,6 +1,6 @@
-"""A cache that machines share, behind the local one: any URL that fsspec knows.
+"""A store that machines share, behind the local one: any URL that fsspec supports.
 
-It can only help. What fails there, or takes too long, costs one warning, and is not tried again.
+It never makes a build fail. The first failure or timeout costs one warning; the store is not used afterwards.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _T = TypeVar("_T")
 
 
 class RemoteStore:
-    """Entries as objects below a URL, the same bytes as in the local store.
+    """A :class:`~cuda_ext.cache.store.Store` below a URL, with the same entries as the local store.
 
-    An entry that is damaged, or lies under another key's name, is not there. Whoever may write to the URL
-    decides what goes into your packages: the digest does not guard against them. Nothing bounds its size.
-    After a fork, the child may have to go on without it: not every file system of fsspec can be forked.
+    Users who may write to the URL decide what goes into packages: the digest does not guard against them.
+    The size is not bounded. A forked child may have to go on without the store: not every file system of
+    fsspec supports a fork.
     """
 
     def __init__(self, url: str, warn: Callable[[str], None], timeout: float = 10) -> None:
@@ -34,42 +34,42 @@ class RemoteStore:
         self._warn = warn
         self._timeout = timeout
         self._usable = True
-        self._untold = ""
+        self._warning = ""
         self._opened: tuple[Any, str] | None = None
         self._opening = threading.Lock()
         self._lock = threading.Lock()
         self._uploader: threading.Thread | None = None
-        # Short, so that a slow remote holds up the build rather than fills the memory.
-        self._waiting: queue.Queue[tuple[str, bytes] | None] = queue.Queue(maxsize=64)
+        # Short, so that a slow remote delays the build instead of filling the memory.
+        self._pending: queue.Queue[tuple[str, bytes] | None] = queue.Queue(maxsize=64)
 
     def get(self, key: str) -> bytes | None:
         entry = self._attempt(self._timeout, self._read, key)
-        self._tell()
+        self._warn_pending()
         return None if entry is None else unpack(key, entry)
 
     def put(self, key: str, content: bytes) -> None:
-        """Upload in the background; what is not yet there when the process ends without `close` is lost."""
-        self._tell()
+        """Upload in the background. Pending uploads are lost if the process ends without `close`."""
+        self._warn_pending()
         if not self._usable:
             return
         with self._lock:
-            if self._uploader is None or not self._uploader.is_alive():  # as after a fork
+            if self._uploader is None or not self._uploader.is_alive():  # a forked child has none
                 self._uploader = threading.Thread(target=self._upload, daemon=True)
                 self._uploader.start()
-        self._waiting.put((key, pack(key, content)))
+        self._pending.put((key, pack(key, content)))
 
     def close(self) -> None:
-        """Wait for the uploads, each of which has its time limit."""
+        """Wait for the uploads; each has a time limit."""
         with self._lock:
             uploader, self._uploader = self._uploader, None
         if uploader and uploader.is_alive():
-            self._waiting.put(None)
+            self._pending.put(None)
             uploader.join()
-        self._tell()
+        self._warn_pending()
 
     def _upload(self) -> None:
-        while item := self._waiting.get():
-            # A megabyte a second is slow, and no failure.
+        while item := self._pending.get():
+            # One megabyte per second is slow but not a failure.
             self._attempt(self._timeout + len(item[1]) / 1e6, self._write, *item)
 
     def _read(self, key: str) -> bytes | None:
@@ -85,7 +85,7 @@ class RemoteStore:
         try:
             file_system.pipe_file(path, entry)
         except FileNotFoundError:
-            # Some have directories. Only the last one is made: a misspelt bucket is not ours to create.
+            # Some file systems have directories. Create the last one only: a misspelt bucket is an error.
             with contextlib.suppress(FileExistsError):
                 file_system.mkdir(f"{root}/{key[:2]}", create_parents=False)
             file_system.pipe_file(path, entry)
@@ -117,19 +117,19 @@ class RemoteStore:
     def _give_up(self, reason: str) -> None:
         with self._lock:
             if self._usable:
-                self._usable, self._untold = False, reason
+                self._usable, self._warning = False, reason
 
-    def _tell(self) -> None:
-        """Warn, in a thread of the caller's."""
+    def _warn_pending(self) -> None:
+        """Issue the pending warning, in the caller's thread."""
         with self._lock:
-            reason, self._untold = self._untold, ""
+            reason, self._warning = self._warning, ""
         if reason:
             message = f"{self._url}: compiling goes on without the shared cache: {reason}"
             self._warn(re.sub(r"(?<=://)[^/@\s]*@", "", message))  # no passwords
 
 
 class LayeredStore:
-    """The local store, and behind it the one that machines share."""
+    """The local store, and behind it the remote one."""
 
     def __init__(self, local: Store, remote: RemoteStore) -> None:
         self._local = local
@@ -138,7 +138,7 @@ class LayeredStore:
     def get(self, key: str) -> bytes | None:
         content = self._local.get(key)
         if content is None and (content := self._remote.get(key)) is not None:
-            # It is here now, whether or not it can be kept.
+            # Return it even if it cannot be stored here.
             with contextlib.suppress(StoreError):
                 self._local.put(key, content)
         return content
@@ -155,7 +155,7 @@ class LayeredStore:
 
 
 def _within(seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
-    """Do that work, but do not wait longer; the thread that hangs does not keep the process from ending."""
+    """Call `work` in a daemon thread, which cannot keep the process from ending; wait at most `seconds`."""
     future: Future[_T] = Future()
 
     def run() -> None:
@@ -163,7 +163,7 @@ def _within(seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
             future.set_result(work(*arguments))
         except Exception as error:
             future.set_exception(error)
-        except BaseException as error:  # as asyncio's CancelledError is
+        except BaseException as error:  # such as asyncio's CancelledError
             future.set_exception(RuntimeError(repr(error)))
 
     threading.Thread(target=run, daemon=True).start()

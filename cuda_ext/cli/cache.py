@@ -13,7 +13,9 @@ from pathlib import Path
 
 import click
 
-from cuda_ext.cache.store import LocalStore, StoredFile, local_directory, local_store, why_not_used
+from cuda_ext.cache.local_store import LocalStore, StoredFile
+from cuda_ext.cache.location import local_directory
+from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.cache_contents import (
     find_headers,
     measure_directory,

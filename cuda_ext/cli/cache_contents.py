@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from cuda_ext.cache.store import LocalStore, StoredFile, distrust, local_store
+from cuda_ext.cache.local_store import LocalStore, StoredFile
+from cuda_ext.cache.location import distrust
+from cuda_ext.cache.open_store import local_store
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.filesystem.atomic_directory import only_writer
+from cuda_ext.filesystem.locks import lock
 
 __all__ = [
     "find_headers",
@@ -110,7 +112,7 @@ def measure_directory(directory: Path) -> int:
 
 def remove_headers(headers: Path) -> bool:
     """Remove `headers` atomically, unless other users may write to them; return whether they are gone."""
-    with only_writer(headers.parent):  # wait for a process that unpacks headers
+    with lock(headers.parent):  # wait for a process that unpacks headers
         try:
             if headers.is_symlink():
                 headers.unlink()

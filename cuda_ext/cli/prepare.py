@@ -54,7 +54,7 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
     kernel in C++, such as "axpy<__half>". Without any, all kernels of the module are compiled for the GPUs
     that it has no image for.
     """
-    from cuda_ext.cache.store import why_not_used
+    from cuda_ext.cache.open_store import why_not_used
 
     kernels = _import_kernels(module)
     if reason := why_not_used(os.environ):

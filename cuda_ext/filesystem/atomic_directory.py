@@ -1,7 +1,7 @@
-"""A directory of files that appears at once.
+"""Replace a file or a directory atomically.
 
-What was there before stays until all of the new files are written. A writer that is killed, or that runs
-out of space, leaves the old state; its remains are removed by the next one.
+The old state stays until all new files are written. A writer that is killed, or that runs out of space,
+leaves the old state; the next writer removes its remains.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["only_writer", "remove_remains", "replace_directory", "replace_file"]
+from cuda_ext.filesystem.locks import lock
+
+__all__ = ["remove_remains", "replace_directory", "replace_file"]
 
 _SUFFIX = ".cuda_ext"
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Make `path` a file that holds `content`, at once. One that does is left alone.
-
-    Raises :class:`OSError`.
-    """
+    """Write `content` to `path` atomically, unless that is its content already. Raises :class:`OSError`."""
     with contextlib.suppress(OSError):
         if path.read_bytes() == content:
             return
@@ -38,25 +37,25 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             aside.unlink()
-        error.filename, error.filename2 = str(path), None  # not the one aside, which nobody knows
+        error.filename, error.filename2 = str(path), None  # not the temporary file
         raise
 
 
 def replace_directory(
     directory: Path, files: Mapping[str, bytes], check: Callable[[Path], None] = lambda _: None
 ) -> None:
-    """Make `directory` hold exactly `files`, by their paths within it. Raises :class:`OSError`.
+    """Make `directory` contain exactly `files`, by their paths within it. Raises :class:`OSError`.
 
-    Only a directory is ever replaced. `check` may look at what is there, while nobody else writes, and raise
-    to keep it. On Windows, and on file systems that cannot exchange two directories, there is a moment with
-    neither old nor new.
+    Only a directory is ever replaced. `check` may inspect the old directory, while no other process writes,
+    and raise to keep it. On Windows, and on file systems that cannot exchange two directories, there is a
+    moment with neither the old nor the new directory.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(directory.parent) as alone:
+    with lock(directory.parent) as is_locked:
         check(directory)
         if os.path.lexists(directory) and not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
-        if alone:
+        if is_locked:
             for remains in directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"):
                 shutil.rmtree(remains, ignore_errors=True)
         if _holds(directory, files):
@@ -73,13 +72,13 @@ def replace_directory(
 
 
 def remove_remains(directory: Path) -> None:
-    """Remove what killed writers have left anywhere below `directory`, where nobody writes now."""
+    """Remove the remains of killed writers anywhere below `directory`, where no process writes."""
     for remains in list(directory.rglob(f".*{_SUFFIX}")):
         shutil.rmtree(remains, ignore_errors=True)
 
 
 def _holds(directory: Path, files: Mapping[str, bytes]) -> bool:
-    """Whether `directory` holds exactly `files` already."""
+    """Whether `directory` contains exactly `files`."""
     try:
         if sum(len(names) for _, _, names in os.walk(directory)) != len(files):
             return False
@@ -92,7 +91,7 @@ def _publish(fresh: Path, directory: Path, old: Path) -> None:
     if not os.path.lexists(directory):
         fresh.rename(directory)
     elif not _exchange(fresh, directory):
-        # A plain rename fails for what a container image brought along; a move copies that.
+        # Directories of a container image cannot be renamed; a move copies them.
         shutil.move(directory, old)
         try:
             fresh.rename(directory)
@@ -101,24 +100,8 @@ def _publish(fresh: Path, directory: Path, old: Path) -> None:
             raise
 
 
-@contextlib.contextmanager
-def only_writer(parent: Path) -> Iterator[bool]:
-    """Wait until nobody else writes in `parent`; whether the system can tell. A killed process lets go."""
-    with contextlib.ExitStack() as stack:
-        try:
-            import fcntl
-
-            descriptor = os.open(parent, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except (ImportError, OSError):
-            yield False
-        else:
-            yield True
-
-
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two directories in one step; whether the system can."""
+    """Exchange two directories atomically; return whether the system supports that."""
     here, exchange = -100, 2
     names = os.fsencode(one), os.fsencode(other)
     try:

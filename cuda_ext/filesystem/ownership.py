@@ -1,4 +1,4 @@
-"""A directory that a build or ``cuda_ext.save`` made, told from what anybody else did."""
+"""Tell a directory that a build or ``cuda_ext.save`` wrote from one that holds anything else."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from cuda_ext.manifest import FILE_NAME
 __all__ = ["foreign", "is_generated"]
 
 _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
-_LITTER = (".DS_Store", ".nfs")  # what file managers and network file systems leave everywhere
+_LITTER = (".DS_Store", ".nfs")  # left anywhere by file managers and network file systems
 
 
 def is_generated(directory: Path) -> bool:
-    """Whether we made `directory`, be it an older or a newer version of us."""
-    return _files(directory) is not None
+    """Whether any version of this package wrote `directory`."""
+    return _generated_files(directory) is not None
 
 
 def foreign(directory: Path) -> Path | None:
-    """What would be lost if `directory` were replaced, and was not made by us; itself if it is a file."""
+    """Return the first path that this package did not write and that replacing `directory` would delete.
+
+    This is `directory` itself if it is a file.
+    """
     if not os.path.lexists(directory):
         return None
     if not directory.is_dir():
         return directory
-    ours = _files(directory) or set()
+    ours = _generated_files(directory) or set()
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
         if name not in ours and not path.name.startswith(_LITTER) and "__pycache__" not in path.parts:
@@ -35,8 +38,8 @@ def foreign(directory: Path) -> Path | None:
     return None
 
 
-def _files(directory: Path) -> set[str] | None:
-    """The files that the manifest in `directory` tells of; ``None`` if there is no manifest of ours."""
+def _generated_files(directory: Path) -> set[str] | None:
+    """The files that the manifest in `directory` lists; ``None`` without a manifest of this package."""
     try:
         manifest = json.loads((directory / FILE_NAME).read_bytes())
     except (OSError, ValueError):

@@ -99,11 +99,11 @@ def _compare(name: str, directory: str) -> None:
     from cuda_ext.builder.project import Project
     from cuda_ext.builder.sources.inputs import TABLE
     from cuda_ext.errors import BuildError, ConfigError
-    from cuda_ext.filesystem.atomic_directory import only_writer
+    from cuda_ext.filesystem.locks import lock
 
     began = time.time()
     root = Path(_read(directory, name)["root"])
-    with only_writer(root / TABLE) as alone:
+    with lock(root / TABLE) as alone:
         record = _read(directory, name)
         if not _differs(record):
             return

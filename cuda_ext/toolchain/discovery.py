@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cuda_ext.cache.store import distrust, exposure, local_directory
+from cuda_ext.cache.location import distrust, exposure, local_directory
 from cuda_ext.errors import StoreError, ToolchainError
-from cuda_ext.filesystem.atomic_directory import only_writer
+from cuda_ext.filesystem.locks import lock
 
 __all__ = [
     "cudadevrt",
@@ -128,7 +128,7 @@ def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         if exposure(cache):
             return _unpacked_for_now(unpack)
-        with only_writer(cache) as alone:
+        with lock(cache) as alone:
             return _unpacked(cache, f"nvrtc-headers-{version}", unpack, alone)
     except (OSError, StoreError, ToolchainError):
         return _unpacked_for_now(unpack)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.cache.store import local_directory
+from cuda_ext.cache.location import local_directory
 from tests.fixtures.projects import build, write_project
 
 pytestmark = pytest.mark.xdist_group("incremental")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -14,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.scheduler.spool import Spool
-from cuda_ext.cache.dependencies import Cache, FileDigests, key_of
-from cuda_ext.cache.store import LocalStore, local_directory, pack
+from cuda_ext.cache.dependencies import DependencyCache, FileDigests, key_of
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.location import local_directory
+from cuda_ext.cache.store import pack
 from cuda_ext.errors import BuildError
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, load, write_project
@@ -278,15 +279,15 @@ def test_fields_of_a_key_do_not_run_together() -> None:
 
 
 @pytest.fixture
-def contents(tmp_path: Path) -> Cache:
+def contents(tmp_path: Path) -> DependencyCache:
     (tmp_path / "store").mkdir()
-    return Cache(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))
+    return DependencyCache(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))
 
 
 KEY = key_of("key")
 
 
-def test_content_is_found_by_what_its_names_lead_to(contents: Cache) -> None:
+def test_content_is_found_by_what_its_names_lead_to(contents: DependencyCache) -> None:
     contents.keep(KEY, ["a", "b"], {"a": "1", "b": None}.get, b"first")
     contents.keep(KEY, ["a", "b"], {"a": "2", "b": None}.get, b"second")
     contents.keep(KEY, ["a"], {"a": "3"}.get, b"third")
@@ -299,7 +300,7 @@ def test_content_is_found_by_what_its_names_lead_to(contents: Cache) -> None:
     assert contents.find(key_of("another"), {"a": "1"}.get, bytes) is None
 
 
-def test_content_that_cannot_be_decoded_is_not_known(contents: Cache) -> None:
+def test_content_that_cannot_be_decoded_is_not_known(contents: DependencyCache) -> None:
     def refuse(content: bytes) -> bytes:
         raise BuildError("not a record")
 
@@ -307,12 +308,12 @@ def test_content_that_cannot_be_decoded_is_not_known(contents: Cache) -> None:
     assert contents.find(KEY, {"a": "1"}.get, refuse) is None
 
 
-def test_so_many_sets_of_names_are_kept(contents: Cache) -> None:
+def test_so_many_sets_of_names_are_kept(contents: DependencyCache) -> None:
     for number in range(20):
         contents.keep(KEY, [f"name{number}"], {f"name{number}": "1"}.get, b"%d" % number)
     found = [n for n in range(20) if contents.find(KEY, {f"name{n}": "1"}.get, bytes)]
     assert found == list(range(12, 20))
-    assert len(json.loads(contents.store.get(KEY) or b"")) == 8
+    assert len(contents._names(KEY).sets) == 8
 
 
 def test_digests_are_those_of_the_contents(tmp_path: Path) -> None:

@@ -17,8 +17,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.location import local_directory
+from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.remote_store import LayeredStore, RemoteStore
-from cuda_ext.cache.store import LocalStore, NullStore, Store, local_directory, open_store, pack
+from cuda_ext.cache.store import NullStore, Store, pack
 from cuda_ext.errors import BuildError, ConfigError, StoreError
 from tests.fixtures.disks import mounted, needs_mount
 
@@ -168,7 +171,7 @@ def test_a_directory_in_an_entrys_place_costs_one_warning(tmp_path: Path) -> Non
 def test_only_the_owner_has_access(tmp_path: Path) -> None:
     code = """
 import os, sys
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 os.umask(0)
 open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, b"")
 """
@@ -226,7 +229,7 @@ def test_a_user_without_a_home_is_told(tmp_path: Path) -> None:
     code = """
 import os, sys
 import platformdirs
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 platformdirs.user_cache_path()
 for name in ("HOME", "XDG_CACHE_HOME"):
     os.environ.pop(name, None)
@@ -283,7 +286,7 @@ def test_what_root_has_prepared_serves_others() -> None:
     code = """
 import os, sys
 import platformdirs
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 os.setuid(54321)
 print(len(open_store({"CUDA_EXT_CACHE": sys.argv[1]}, print).get(sys.argv[2]) or b""))
 """
@@ -324,7 +327,7 @@ def test_a_disk_that_becomes_read_only_costs_one_warning(tmp_path: Path) -> None
 
 FILL = """
 import hashlib, sys
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 store = open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit)
 for number in range(1000):
     name = f"{sys.argv[2]} {number}"
@@ -356,7 +359,7 @@ def test_a_full_disk_is_told_and_damages_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_is_told(tmp_path: Path) -> None:
     code = """
 import resource, sys
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, bytes(2000))
 """
@@ -372,7 +375,7 @@ def test_a_full_disk_is_a_build_error() -> None:
 
 WORK = """
 import hashlib, sys
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 store = open_store({"CUDA_EXT_CACHE": sys.argv[1], "CUDA_EXT_CACHE_SIZE": sys.argv[2]}, sys.exit)
 for _ in range(int(sys.argv[3])):
     for number in range(40):
@@ -426,7 +429,7 @@ def test_a_killed_writer_damages_nothing(tmp_path: Path) -> None:
     code = """
 import hashlib, itertools, os, random, signal, sys, time
 from pathlib import Path
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 
 store = open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit)
 names = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(1000)]

@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.cache.store import LocalStore, local_store, pack
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.open_store import local_store
+from cuda_ext.cache.store import pack
 from cuda_ext.manifest import Kernel
 from cuda_ext.runtime.jit.entry import Record, reference
 from tests.fixtures.command_line import run
@@ -319,7 +321,7 @@ def files(directory: Path) -> set[str]:
 def test_clearing_removes_what_was_kept(tmp_path: Path) -> None:
     for number in range(3):
         kept(tmp_path, number)
-    with store(tmp_path).alone(key(1)):
+    with store(tmp_path).lock(key(1)):
         pass
     made(tmp_path / "objects" / "tmp" / "half", bytes(10))
     store(tmp_path).prune()
@@ -407,7 +409,7 @@ def test_headers_that_others_may_write_are_left_alone(tmp_path: Path) -> None:
 
 WORK = """
 import hashlib, os, sys
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 store = open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit)
 while os.path.getsize(sys.argv[2]) == 0:
     for number in range(40):
@@ -416,7 +418,7 @@ while os.path.getsize(sys.argv[2]) == 0:
         found = store.get(key)
         assert found in (None, content), found
         if found is None:
-            with store.alone(key):
+            with store.lock(key):
                 store.put(key, content)
     store.prune()
 """

@@ -22,7 +22,7 @@ from cuda_ext.builder.scheduler.spool import Place, Spool
 from cuda_ext.builder.scheduler.task import Done, Task
 from cuda_ext.builder.scheduler.timings import Durations
 from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
-from cuda_ext.cache.dependencies import Cache, Resolve
+from cuda_ext.cache.dependencies import DependencyCache, Resolve
 from cuda_ext.compiler.jobs import Job, Steps, decode, together
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
@@ -87,7 +87,7 @@ def _checked(content: bytes) -> bytes:
 class Execution:
     """One build's compilations, all told to `progress`. With `timed`, ``records`` has each as it ended."""
 
-    def __init__(self, cache: Cache, durations: Durations, progress: Progress, timed: bool) -> None:
+    def __init__(self, cache: DependencyCache, durations: Durations, progress: Progress, timed: bool) -> None:
         self._cache = cache
         self._durations = durations
         self._progress = progress
@@ -123,7 +123,7 @@ class Execution:
     def _begin(self, index: int, work: Work) -> None:
         if known := self._cache.find(work.key, work.resolve, PackedLibrary.decode):
             library = known.content
-            self._results[index] = Made(library, known.reads)
+            self._results[index] = Made(library, known.dependencies)
             for image in library.unit.images:
                 self._record(
                     work.module, library.unit.sources[0].name, image.architecture, "compile", "cached"
@@ -164,7 +164,7 @@ class Execution:
             return
         self._progress.plan(1)
         if known := self._cache.find(key, toolchain.resolver(job.units), _checked):
-            self._fulfil([wish], self._spool.put(known.content), known.reads)
+            self._fulfil([wish], self._spool.put(known.content), known.dependencies)
             self._tell(wish.library.work.module, [job], "cached")
         else:
             self._wishes[key] = [wish]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cuda_ext.builder.scheduler.toolchain_keys import CompilerSpec, identity
 from cuda_ext.cache.dependencies import FileDigests
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 from cuda_ext.compiler.jobs import Job, encode, perform
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import ToolchainError

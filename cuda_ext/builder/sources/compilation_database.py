@@ -20,7 +20,8 @@ from cuda_ext.builder.sources.plan import Sources
 from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
-from cuda_ext.filesystem.atomic_directory import only_writer, replace_file
+from cuda_ext.filesystem.atomic_directory import replace_file
+from cuda_ext.filesystem.locks import lock
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain import discovery
@@ -97,7 +98,7 @@ def write(place: Path, commands: Sequence[Command]) -> None:
     program's, and :class:`OSError`.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(place.parent):
+    with lock(place.parent):
         _write(place, commands)
 
 

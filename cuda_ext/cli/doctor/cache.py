@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from cuda_ext.cache.store import LocalStore, local_store, why_not_used
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.cache_contents import read_rights, shared_cache
 from cuda_ext.cli.doctor.finding import Finding, note, ok, problem, warning
 from cuda_ext.errors import BuildError, ConfigError

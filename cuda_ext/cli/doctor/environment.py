@@ -59,7 +59,7 @@ def _known(name: str, value: str) -> Finding:
 def _refused(name: str) -> str:
     """Why the value of `name` cannot be used."""
     from cuda_ext.builder.scheduler.local_pool import worker_count
-    from cuda_ext.cache.store import local_store
+    from cuda_ext.cache.open_store import local_store
 
     try:
         if name == "MAX_JOBS":

@@ -11,7 +11,9 @@ import warnings
 from contextlib import AbstractContextManager
 from functools import cache
 
-from cuda_ext.cache.store import LocalStore, NullStore, open_local_store
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.open_store import open_local_store
+from cuda_ext.cache.store import NullStore
 from cuda_ext.errors import BuildError, CacheWarning, StoreError
 
 __all__ = ["alone", "find", "keep"]
@@ -32,9 +34,9 @@ def keep(key: str, content: bytes) -> None:
     store.prune()
 
 
-def alone(key: str) -> AbstractContextManager[None]:
+def alone(key: str) -> AbstractContextManager[object]:
     """Wait until no other process makes what belongs under `key`; look for it again then."""
-    return _store().alone(key)
+    return _store().lock(key)
 
 
 def _store() -> LocalStore | NullStore:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.cache.store import local_directory
+from cuda_ext.cache.location import local_directory
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from tests.fixtures.projects import build, load, write_project
 

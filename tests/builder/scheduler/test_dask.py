@@ -25,7 +25,7 @@ from cuda_ext.builder.scheduler.dask_cluster import dask_executor
 from cuda_ext.builder.scheduler.task import Done, Task
 from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
 from cuda_ext.cache.dependencies import FileDigests
-from cuda_ext.cache.store import open_store
+from cuda_ext.cache.open_store import open_store
 from cuda_ext.compiler.jobs import UnitJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ConfigError, ToolchainError

@@ -20,7 +20,7 @@ from cuda_ext.builder.scheduler import worker
 from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
 from cuda_ext.builder.scheduler.task import Task
 from cuda_ext.builder.scheduler.toolchain_keys import CompilerSpec
-from cuda_ext.cache.store import local_directory
+from cuda_ext.cache.location import local_directory
 from cuda_ext.compiler.jobs import UnitJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from cuda_ext.formats.architecture import Architecture

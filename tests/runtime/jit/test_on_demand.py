@@ -15,7 +15,8 @@ import pytest
 
 import cuda_ext
 from cuda_ext import errors
-from cuda_ext.cache.store import LocalStore, pack, unpack
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.store import pack, unpack
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Options, Parameter, Source, Symbol
 from cuda_ext.runtime.jit.compile_request import fulfil
@@ -688,7 +689,7 @@ def test_a_directory_that_others_may_write_to_is_not_used(saved: Path, empty_cac
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from cuda_ext.cache.store import LocalStore
+from cuda_ext.cache.local_store import LocalStore
 store = LocalStore(Path(sys.argv[1]), 1 << 30, print)
 key = "ab" * 32
 contents = [bytes([i]) * 300_000 for i in range(5)]
@@ -696,13 +697,13 @@ for _ in range(200):
     child = os.fork()
     if not child:
         while True:
-            with store.alone(key):
+            with store.lock(key):
                 store.put(key, random.choice(contents))
     time.sleep(random.random() / 100)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert store.get(key) in (None, *contents)
-with store.alone(key):
+with store.lock(key):
     store.put(key, contents[0])
 print(store.get(key) == contents[0])
 """
@@ -722,15 +723,15 @@ def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     script = """
     import os, time
     from pathlib import Path
-    from cuda_ext.cache.store import LocalStore
+    from cuda_ext.cache.local_store import LocalStore
     store = LocalStore(Path(sys.argv[1]), 1 << 20, print)
-    with store.alone("ab" * 32):
+    with store.lock("ab" * 32):
         child = os.fork()
         if not child:
             time.sleep(30)
             os._exit(0)
     began = time.monotonic()
-    with store.alone("ab" * 32):
+    with store.lock("ab" * 32):
         print(time.monotonic() - began < 20)
     os.kill(child, 9)
     os.waitpid(child, 0)
@@ -741,9 +742,9 @@ def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds the lock may be stopped, by a debugger or on another machine."""
-    monkeypatch.setattr("cuda_ext.cache.store._PATIENCE", 0.2)
+    monkeypatch.setattr("cuda_ext.cache.local_store._PATIENCE", 0.2)
     store = LocalStore(tmp_path, 1 << 20, print)
-    with store.alone("ab" * 32), store.alone("ab" * 32):
+    with store.lock("ab" * 32), store.lock("ab" * 32):
         store.put("ab" * 32, b"it saves work, and guards nothing")
     assert store.get("ab" * 32)
 

@@ -1,0 +1,58 @@
+"""The directory of the cache, and whether other users could have written to it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from cuda_ext.errors import StoreError, ToolchainError
+
+__all__ = ["distrust", "exposure", "local_directory"]
+
+
+def local_directory(environ: Mapping[str, str]) -> Path:
+    """Return this machine's cache: ``CUDA_EXT_CACHE`` unless that is a URL, else the user's cache directory.
+
+    Raises :class:`StoreError` for a user without a home directory.
+    """
+    configured = environ.get("CUDA_EXT_CACHE", "")
+    if configured and "://" not in configured:
+        return Path(os.path.abspath(configured))  # noqa: PTH100 - links stay
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise ToolchainError(
+            f"compiling needs platformdirs ({error})", remedy='install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+        ) from None
+    try:
+        directory = user_cache_path("cuda_ext")
+    except RuntimeError:
+        directory = Path()
+    if not directory.is_absolute():  # some versions of platformdirs return such a path instead of raising
+        raise StoreError(
+            "there is no home directory", remedy="set CUDA_EXT_CACHE to a directory that can be written"
+        )
+    return directory
+
+
+def distrust(directory: Path) -> str | None:
+    """Explain why users other than this one and root could have written the contents of `directory`."""
+    if sys.platform == "win32":
+        return None
+    status = directory.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to another user (uid {status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write there (mode {stat.S_IMODE(status.st_mode):o})"
+    return None
+
+
+def exposure(directory: Path) -> str | None:
+    """Explain why other users could replace what is in `directory` by something else."""
+    mode = directory.stat().st_mode
+    if sys.platform == "win32" or not mode & stat.S_IWOTH or mode & stat.S_ISVTX:
+        return None
+    return f"all users may write to {directory} (mode {stat.S_IMODE(mode):o})"

@@ -1,0 +1,112 @@
+"""Open the store that the environment asks for: ``CUDA_EXT_CACHE`` and ``CUDA_EXT_CACHE_SIZE``.
+
+A cache that cannot be used, or that other users could have written to, costs one warning and is not used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cuda_ext.cache.local_store import LocalStore, without_cache
+from cuda_ext.cache.location import distrust, exposure, local_directory
+from cuda_ext.cache.store import NullStore, Store
+from cuda_ext.errors import ConfigError, StoreError
+
+__all__ = ["local_store", "open_local_store", "open_store", "why_not_used"]
+
+_DEFAULT_BOUND = 5 << 30
+
+
+def open_store(
+    environ: Mapping[str, str], warn: Callable[[str], None], fallback: Path | None = None
+) -> Store:
+    """Open the local store and, if ``CUDA_EXT_CACHE`` is a URL, the remote one behind it.
+
+    Without a usable local store, use one in the directory `fallback`, if that is given.
+    """
+    local = open_local_store(environ, warn)
+    if fallback is not None and isinstance(local, NullStore):
+        local = _open(fallback, _DEFAULT_BOUND, warn)
+    location = environ.get("CUDA_EXT_CACHE", "")
+    if "://" not in location or _bound(environ) == 0:
+        return local
+    from cuda_ext.cache.remote_store import LayeredStore, RemoteStore
+
+    return LayeredStore(local, RemoteStore(location, warn))
+
+
+def open_local_store(environ: Mapping[str, str], warn: Callable[[str], None]) -> LocalStore | NullStore:
+    """Open the local store alone."""
+    if not (bound := _bound(environ)):
+        return NullStore()
+    try:
+        directory = local_directory(environ)
+    except StoreError as error:
+        warn(f"compiling goes on without a cache: {error}")
+        return NullStore()
+    return _open(directory, bound, warn)
+
+
+def local_store(environ: Mapping[str, str]) -> LocalStore:
+    """Return the local store for inspection, whether or not it can be used. Creates nothing."""
+    return LocalStore(local_directory(environ), _bound(environ), lambda _: None)
+
+
+def why_not_used(environ: Mapping[str, str]) -> str:
+    """Explain why nothing can be stored locally, in the words of the warning; empty if it can.
+
+    Creates nothing.
+    """
+    store = local_store(environ)
+    if not store.bound:
+        return "the cache is turned off by CUDA_EXT_CACHE_SIZE=0; unset it to have one"
+    nearest = next(p for p in (store.objects, *store.objects.parents) if os.path.lexists(p))
+    if nearest != store.objects and nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return ""  # the first use creates it
+    warnings: list[str] = []
+    open_local_store(environ, warnings.append)
+    if not warnings and not os.access(store.objects, os.W_OK):
+        remedy = "set CUDA_EXT_CACHE to a directory that can be written"
+        return without_cache(store.objects, "it is read-only", remedy)
+    return "".join(warnings)
+
+
+def _open(directory: Path, bound: int, warn: Callable[[str], None]) -> LocalStore | NullStore:
+    objects = directory / "objects"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        objects.mkdir(mode=0o700, exist_ok=True)
+        why = exposure(directory) or distrust(objects)
+        # A read-only store can be read; the first write warns.
+        if not why and not os.access(objects, os.R_OK | os.X_OK):
+            raise OSError(errno.EACCES, "it cannot be read")
+    except (FileExistsError, NotADirectoryError):
+        warn(without_cache(objects, "a file is where a directory should be", "move it"))
+    except OSError as error:
+        remedy = "set CUDA_EXT_CACHE to a directory that can be written"
+        warn(without_cache(objects, error.strerror or str(error), remedy))
+    else:
+        if not why:
+            return LocalStore(directory, bound, warn)
+        remedy = "remove it, or set CUDA_EXT_CACHE to a directory that only you can write"
+        warn(without_cache(objects, why, remedy))
+    return NullStore()
+
+
+def _bound(environ: Mapping[str, str]) -> int:
+    """The largest size of the local store in bytes; 0 means no cache."""
+    value = environ.get("CUDA_EXT_CACHE_SIZE", "")
+    if not value.strip():
+        return _DEFAULT_BOUND
+    match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:([KMGT])(?:i?B)?|B)?\s*", value, re.IGNORECASE)
+    if not match:
+        raise ConfigError(
+            f"{value!r} is not a size",
+            where="CUDA_EXT_CACHE_SIZE",
+            remedy="write bytes, or a number with K, M, G or T, as in 5G; 0 means no cache",
+        )
+    return int(match[1]) << 10 * " KMGT".index((match[2] or " ").upper())

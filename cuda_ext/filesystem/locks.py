@@ -1,0 +1,99 @@
+"""Locks between processes, on files and directories.
+
+A lock coordinates those who take it and keeps nobody else out. The system releases it when a process ends in
+any way. Processes on several machines share it as far as their file system supports that; on Windows, locks
+are those of one user on one machine.
+
+Written with the standard library: filelock adds 20 ms to the first launch of a program and leaves a file
+beside each path that it locks, and the C++ loader takes the same locks with flock (`on_demand/store.hpp`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["lock"]
+
+# Seconds between two attempts.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, create: bool = False, patience: float = math.inf) -> Iterator[bool]:
+    """Hold the lock of the file or directory `path`; yield whether it is held.
+
+    It is not where the system or the file system has no locks, where `path` cannot be opened, and after
+    `patience` seconds of waiting. With `create`, `path` is a file that exists for the lock alone.
+    """
+    with contextlib.ExitStack() as stack:
+        is_held = False
+        with contextlib.suppress(ImportError, OSError):
+            descriptor = _open(path, create)
+            stack.callback(os.close, descriptor)
+            is_held = _wait(descriptor, patience)
+            if is_held:
+                # Closing does not release it where a child was forked meanwhile.
+                stack.callback(_release, descriptor)
+        yield is_held
+
+
+def _wait(descriptor: int, patience: float) -> bool:
+    """Attempt to lock until it succeeds; return whether it did."""
+    pause, end = _SHORTEST_PAUSE, time.monotonic() + patience
+    while not _attempt(descriptor):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return True
+
+
+if sys.platform == "win32":
+
+    def _open(path: Path, create: bool) -> int:  # noqa: ARG001
+        # Windows opens no directories, and others cannot read a locked file: lock another file instead.
+        import tempfile
+
+        name = hashlib.sha256(os.path.normcase(path.absolute()).encode()).hexdigest()
+        return os.open(Path(tempfile.gettempdir(), f"cuda_ext-{name}.lock"), os.O_RDWR | os.O_CREAT)
+
+    def _attempt(descriptor: int) -> bool:
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def _release(descriptor: int) -> None:
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _open(path: Path, create: bool) -> int:
+        # NFS locks only files that are open for writing.
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if create else os.O_RDONLY, 0o600)
+
+    def _attempt(descriptor: int) -> bool:
+        import fcntl
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _release(descriptor: int) -> None:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
