@@ -1,4 +1,4 @@
-"""A project with a ``[tool.cuda_ext]`` table: the one door through which every build tool comes in."""
+"""A project with a ``[tool.cuda_ext]`` table: what every build tool starts with."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from cuda_ext.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cuda_ext.builder.config.keys import BuildSettings, ModuleConfig
+    from cuda_ext.builder.config.keys import BuildSettings
+    from cuda_ext.builder.config.modules import ModuleConfig
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.compiler.module_plan import ModulePlan
 
-__all__ = ["Project"]
+__all__ = ["Project", "default_module_name"]
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,12 @@ class Project:
             return None
         if "cuda_ext" not in tools:
             raise ConfigError("tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?")
-        from cuda_ext.builder.config.keys import default_module_name, parse_settings, parse_table
+        from cuda_ext.builder.config.modules import parse_settings, parse_table
 
         real = Path(os.path.realpath(root))
         name = project.get("name") if isinstance(project, dict) else None
         name = name if isinstance(name, str) else None
-        default = default_module_name(real, name, tuple(packages))
+        default = default_module_name(real, name, packages)
         table = tools["cuda_ext"]
         modules, settings = parse_table(table, default), parse_settings(table)
         return cls(real, modules, settings, name or real.name, table, _package_dir(tools))
@@ -84,6 +85,28 @@ class Project:
                 "device/*.cu"
             )
         return project
+
+    def package_places(self, package: str) -> Iterator[Path]:
+        """Where in the source tree `package` may lie, the likeliest first."""
+        return _package_places(self.root, package, self.package_dir)
+
+    def source_directory(self, name: str) -> Path:
+        """Where the generated package `name` goes in the source tree: into its parent package.
+
+        Raises :class:`ConfigError` if there is none.
+        """
+        places = list(self.package_places(name))
+        parents = [place.parent for place in places]
+        for is_package in (_has_init, Path.is_dir):
+            for place in places:
+                if is_package(place.parent):
+                    return place
+        where = next(module.where for module in self.modules if module.name == name)
+        searched = ", ".join(str(parent.relative_to(self.root)) for parent in parents)
+        package = name.rpartition(".")[0]
+        raise ConfigError(
+            f"there is no package {package!r} to put it into; looked for the directories {searched}", where=where
+        )
 
     def source_files(self) -> list[Path]:
         """Every device source and header, relative to the root: what an sdist must hold.
@@ -119,6 +142,39 @@ class Project:
         with closing(progress_for(sys.stderr, report)) as progress:
             packages = build(self, environ, progress)
         yield from packages
+
+
+# The directories that projects keep their packages in, the likeliest first; the empty one is the root.
+_BASES = ("src", "", "python", "lib")
+
+
+def _package_places(root: Path, package: str, package_dir: Mapping[str, str]) -> Iterator[Path]:
+    """Where `package` may lie, the likeliest first. `package_dir` is setuptools' mapping."""
+    known, inner = package, ""
+    while known and known not in package_dir:
+        known, _, last = known.rpartition(".")
+        inner = f"{last}/{inner}"
+    bases = [package_dir[known]] if known in package_dir else _BASES
+    yield from (root / base / inner for base in bases)
+
+
+def default_module_name(root: Path, project_name: str | None, packages: Sequence[str]) -> str | None:
+    """``<the package>.kernels``, where the project has exactly one package that can be meant."""
+    if len({p.partition(".")[0] for p in packages}) == 1:
+        # A namespace package has no __init__.py, and belongs to other projects as well.
+        regular = [p for p in packages if _is_regular(p, root)]
+        return f"{min(regular or packages, key=lambda p: p.count('.'))}.kernels"
+    name = re.sub(r"[-.\s]+", "_", project_name or "")
+    names = (n for n in (name, name.lower()) if n and _is_regular(n, root))
+    return next((f"{package}.kernels" for package in names), None)
+
+
+def _is_regular(package: str, root: Path) -> bool:
+    return any(map(_has_init, _package_places(root, package, {})))
+
+
+def _has_init(directory: Path) -> bool:
+    return (directory / "__init__.py").is_file()
 
 
 def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:

@@ -31,7 +31,7 @@ from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.toolchain.fatbin_packing import PackedLibrary
 
 if TYPE_CHECKING:
-    from cuda_ext.builder.config.keys import ModuleConfig
+    from cuda_ext.builder.config.modules import ModuleConfig
     from cuda_ext.builder.project import Project
 
 __all__ = ["build", "compile_source", "plan"]

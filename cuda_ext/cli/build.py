@@ -133,13 +133,13 @@ def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
 
     Raises :class:`ConfigError` if there is no such place, or something else is there.
     """
-    from cuda_ext.builder.sources.layout import check_place, source_directory
+    from cuda_ext.builder.package.in_place import check_place
 
     places = {}
     for module in project.modules:
         try:
             place = (
-                output / Path(*module.name.split(".")) if output else source_directory(project, module.name)
+                output / Path(*module.name.split(".")) if output else project.source_directory(module.name)
             )
         except ConfigError as error:
             remedy = "make one of them, or choose a directory with --output"
@@ -154,7 +154,7 @@ def _build(
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
     from cuda_ext.builder.package.editable import build_editable, is_editable, recorded
-    from cuda_ext.builder.sources.layout import in_place
+    from cuda_ext.builder.package.in_place import in_place
 
     report = partial(click.echo, err=True)
     if output:
@@ -169,13 +169,13 @@ def _build(
 
 def _remove_renamed(project: Project, places: Mapping[str, Path], output: Path | None) -> None:
     """Remove packages from `output` that earlier builds wrote under other names."""
-    from cuda_ext.builder.sources.layout import package_places, remove_others
+    from cuda_ext.builder.package.in_place import remove_others
 
     if output is None:
         return
     for top in {name.partition(".")[0] for name in places}:
         # A source tree may also hold modules written by cuda_ext.save.
-        sources = {place.resolve() for place in package_places(project.root, top, project.package_dir)}
+        sources = {place.resolve() for place in project.package_places(top)}
         if (output / top).resolve() not in sources:
             remove_others(output / top, places.values())
 

@@ -32,7 +32,7 @@ def check_names(
 
     `directory_of` tells where a package lies in the source tree, or would. Raises :class:`ConfigError`.
     """
-    from cuda_ext.builder.sources.layout import check_place
+    from cuda_ext.builder.package.in_place import check_place
 
     tops = sorted({name.partition(".")[0] for name in packages})
     for module in project.modules:

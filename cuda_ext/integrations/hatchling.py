@@ -155,7 +155,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
     def _in_source_tree(self, project: Project) -> None:
         """Write the packages into the source tree, which an editable install imports from."""
         from cuda_ext.builder.package.editable import build_editable
-        from cuda_ext.builder.sources.layout import in_place
+        from cuda_ext.builder.package.in_place import in_place
         from cuda_ext.toolchain.process import ending_in_order
 
         with ending_in_order():

@@ -156,12 +156,12 @@ def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any]
     from contextlib import closing
 
     from cuda_ext.builder.package.editable import editable
+    from cuda_ext.builder.package.in_place import in_place
     from cuda_ext.builder.session import build
-    from cuda_ext.builder.sources.layout import in_place, source_directory
 
     def directory_of(name: str) -> Path:
         known = record["directories"].get(name)
-        return project.root / known if known else source_directory(project, name)
+        return project.root / known if known else project.source_directory(name)
 
     environ = dict(os.environ)
     if record["cudaarchs"]:

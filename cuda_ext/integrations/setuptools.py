@@ -128,7 +128,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     @one_message()
     def run(self) -> None:
         self._remove_generated()
-        from cuda_ext.builder.sources.layout import in_place
+        from cuda_ext.builder.package.in_place import in_place
         from cuda_ext.toolchain.process import ending_in_order
 
         said = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}

@@ -14,7 +14,6 @@ import pytest
 
 from cuda_ext.builder.package.depfile import depfile
 from cuda_ext.builder.sources.inputs import searched_directories
-from cuda_ext.builder.sources.layout import source_directory
 from tests.fixtures.command_line import MODULE, run
 from tests.fixtures.environments import run as run_program
 from tests.fixtures.projects import FILL, SM_90, load, write_project
@@ -37,7 +36,7 @@ def built_in_place(root: Path) -> Path:
 def place(root: Path, package: str, table: str) -> Path:
     """Where the kernels go in a project in `root` that has its Python in the directory `package`."""
     project = load(write_project(root, table, {**FILES, f"{package}/__init__.py": ""}))
-    return source_directory(project, project.modules[0].name).relative_to(root)
+    return project.source_directory(project.modules[0].name).relative_to(root)
 
 
 @pytest.mark.parametrize("package", ["src/p", "p", "python/p", "lib/p"])

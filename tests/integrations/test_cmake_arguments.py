@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.builder.config.keys import Settings, parse_module
+from cuda_ext.builder.config.keys import Settings
+from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.errors import ConfigError
 from cuda_ext.integrations.cmake.arguments import Arguments, in_cmake, parse_arguments
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.package.editable import build_editable, is_editable, recorded
+from cuda_ext.builder.package.in_place import in_place
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.inputs import input_digests
-from cuda_ext.builder.sources.layout import in_place, source_directory
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.ownership import foreign, is_generated
 from tests.fixtures import command_line
@@ -55,10 +55,8 @@ def install(root: Path, **environ: str) -> Path:
     """Put the packages of the project in `root` where an editable install has them; the last of them."""
     project = load(root)
     place = root
-    for package in build_editable(
-        project, lambda name: source_directory(project, name), environ=os.environ | environ
-    ):
-        place = source_directory(project, package.name)
+    for package in build_editable(project, project.source_directory, environ=os.environ | environ):
+        place = project.source_directory(package.name)
         in_place(package).write(place)
     return place
 

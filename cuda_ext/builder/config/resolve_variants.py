@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cuda_ext.builder.config.checks import key_path
+from cuda_ext.builder.config.kinds import key_path
 from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.variant_conditions import arguments, parse

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from cuda_ext.builder.config.keys import ModuleConfig
+from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError
 from cuda_ext.manifest import FILE_NAME

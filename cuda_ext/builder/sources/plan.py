@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.builder.config.keys import ModuleConfig, Settings
+from cuda_ext.builder.config.keys import Settings
+from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.globs import find_headers, find_sources, include_directories, kind_of
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.compiler.headers import Headers

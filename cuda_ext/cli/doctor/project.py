@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from cuda_ext.builder.config.keys import ModuleConfig
+from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.project import Project
 from cuda_ext.cli.doctor.finding import Finding, ok, problem
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cuda_ext
-from cuda_ext.builder.config.keys import BuildSettings, ModuleConfig, parse_module
+from cuda_ext.builder.config.keys import BuildSettings
+from cuda_ext.builder.config.modules import ModuleConfig, parse_module
 from cuda_ext.builder.package.depfile import depfile as rule
+from cuda_ext.builder.package.in_place import remove_others
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.globs import check_overrides, find_headers, include_directories
-from cuda_ext.builder.sources.layout import remove_others
 from cuda_ext.builder.sources.plan import Sources
 from cuda_ext.compiler.architectures import GROUPS, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError

@@ -12,15 +12,9 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.builder.config.keys import (
-    BuildSettings,
-    ModuleConfig,
-    Settings,
-    default_module_name,
-    parse_settings,
-    parse_table,
-)
-from cuda_ext.builder.project import Project
+from cuda_ext.builder.config.keys import BuildSettings, Settings
+from cuda_ext.builder.config.modules import ModuleConfig, parse_settings, parse_table
+from cuda_ext.builder.project import Project, default_module_name
 from cuda_ext.errors import ConfigError
 from cuda_ext.manifest import Candidate, Variants
 from tests.fixtures.projects import write_project

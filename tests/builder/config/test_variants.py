@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import cuda_ext
-from cuda_ext.builder.config.keys import parse_table
+from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.resolve_variants import with_variants
 from cuda_ext.builder.package.generate import generate
 from cuda_ext.compiler.module_plan import CompiledModule

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.config.keys import BuildSettings, parse_module
+from cuda_ext.builder.config.keys import BuildSettings
+from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.compilation_database import (
     FILE_NAME,
