@@ -105,7 +105,8 @@ class Project:
         searched = ", ".join(str(parent.relative_to(self.root)) for parent in parents)
         package = name.rpartition(".")[0]
         raise ConfigError(
-            f"there is no package {package!r} to put it into; looked for the directories {searched}", where=where
+            f"there is no package {package!r} to put it into; looked for the directories {searched}",
+            where=where,
         )
 
     def source_files(self) -> list[Path]:
