@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cuda_ext import __version__
 from cuda_ext.builder.config.resolve_variants import with_variants
 from cuda_ext.builder.package.generate import Package, generate
-from cuda_ext.builder.report.account import Account
+from cuda_ext.builder.report import open_build_log
 from cuda_ext.builder.scheduler.batch import Execution, Made, Work
 from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
@@ -150,15 +150,22 @@ class _Session:
 
     def packages(self) -> list[Package]:
         project, cache = self._project, DependencyCache(self._store)
-        account = Account(project, self._environ, worker_count(self._environ))
+        environ, settings = self._environ, project.settings
+        log = open_build_log(
+            project.name,
+            project.root,
+            environ.get("CUDA_EXT_REPORT") or settings.report,
+            environ.get("CUDA_EXT_TRACE") or settings.trace,
+            worker_count(environ),
+        )
         planned = self.plan()
-        # Whoever wants an account of the build wants it of every kernel.
-        known = {} if account.wanted else _known(planned, cache)
+        # Reports cover every kernel, so skip cached packages.
+        known = {} if log else _known(planned, cache)
         unknown = [module for module in planned if module.key not in known]
         for module in planned:
             if module.key in known:
                 self._progress.note(f"{module.plan.name}: nothing has changed since it was compiled")
-        execution = Execution(cache, self._durations, self._progress, account.wanted)
+        execution = Execution(cache, self._durations, self._progress, log)
         works = [work for module in unknown for work in module.works]
         results = iter(execution.run(works, self._open_executor))
         made: list[tuple[Package, list[PackedLibrary]]] = []
@@ -174,15 +181,16 @@ class _Session:
                 failures.append(type(error)(f"{module.plan.name}:\n{error}"))
         _raise(failures)
         packages = [known[module.key] for module in planned]
-        for log in dict.fromkeys(log for package in packages for log in package.log):
-            self._progress.message(log)
-        account.write(execution.records, made)
+        for text in dict.fromkeys(text for package in packages for text in package.log):
+            self._progress.message(text)
+        if log:
+            log.write(made)
         return packages
 
     def compile(self, source: str) -> set[str]:
         root = self._project.root
         works = [work for module in self.plan(source) for work in module.works_of(source)]
-        execution = Execution(DependencyCache(self._store), self._durations, self._progress, timed=False)
+        execution = Execution(DependencyCache(self._store), self._durations, self._progress)
         found = {str(root / source)}
         for work, made in zip(works, _all(execution.run(works, self._open_executor)), strict=True):
             for log in made.library.log:

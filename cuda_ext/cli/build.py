@@ -86,15 +86,15 @@ def build(
     in the depfile are then the directories of the top-level packages.
     """
     from cuda_ext.builder.package.depfile import is_depfile
-    from cuda_ext.builder.report.account import check_overwritable
     from cuda_ext.filesystem.atomic_directory import replace_file
+    from cuda_ext.filesystem.ownership import check_replaceable
     from cuda_ext.toolchain.process import ending_in_order
 
     began = time.perf_counter()
     project = find_project(directory)
     places = _find_places(project, output)
     if depfile:
-        check_overwritable(depfile, "depfile", is_depfile)
+        check_replaceable(depfile, "depfile of a build", is_depfile)
         rule = _render_depfile(project, places, output)
     options = {
         "CUDAARCHS": ";".join(architectures),

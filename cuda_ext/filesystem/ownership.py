@@ -1,17 +1,38 @@
-"""Tell a directory that a build or ``cuda_ext.save`` wrote from one that holds anything else."""
+"""Tell files and directories that a build or ``cuda_ext.save`` wrote from anything else."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+from cuda_ext.errors import BuildError
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["foreign", "is_generated"]
+__all__ = ["check_replaceable", "foreign", "is_generated"]
 
 _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
 _LITTER = (".DS_Store", ".nfs")  # left anywhere by file managers and network file systems
+
+
+def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) -> None:
+    """Raise :class:`BuildError` if `path` holds anything but a file of which `is_one` is true.
+
+    `kind` names such files, and the file may be empty or missing.
+    """
+    if path.is_dir():
+        raise BuildError("is a directory", where=str(path), remedy="name a file")
+    try:
+        content = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise BuildError(
+            f"cannot be read: {error.strerror}", where=str(path), remedy="name another file"
+        ) from None
+    if (path.exists() and not path.is_file()) or (content and not is_one(content)):
+        raise BuildError(
+            f"is not the {kind}, and stays", where=str(path), remedy="name another file, or remove this one"
+        )
 
 
 def is_generated(directory: Path) -> bool:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["format_count", "format_duration", "format_size"]
+__all__ = [
+    "format_clock",
+    "format_count",
+    "format_duration",
+    "format_estimate",
+    "format_seconds",
+    "format_size",
+]
 
 
 def format_size(count: float) -> str:
@@ -24,15 +31,55 @@ def format_duration(seconds: float) -> str:
 
     >>> format_duration(0.0004), format_duration(0.25), format_duration(7.31), format_duration(95)
     ('0.4 ms', '250 ms', '7.3 s', '1 min 35 s')
+    >>> format_duration(0), format_duration(0.9996), format_duration(59.96), format_duration(4000)
+    ('0 s', '1.0 s', '1 min 0 s', '1 h 6 min')
     """
-    if seconds < 0.001:
+    if not seconds:
+        return "0 s"
+    if seconds < 0.00095:
         return f"{seconds * 1000:.1f} ms"
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration for a column in which durations are compared.
+
+    >>> format_seconds(1234.5), format_seconds(0.25), format_seconds(0.001), format_seconds(0)
+    ('1,234.50 s', '0.25 s', '<0.01 s', '0.00 s')
+    """
+    return f"{seconds:,.2f} s" if seconds >= 0.005 or not seconds else "<0.01 s"
+
+
+def format_clock(seconds: float) -> str:
+    """Format a duration that is counted up.
+
+    >>> format_clock(7.9), format_clock(3661)
+    ('0:07', '1:01:01')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def format_estimate(seconds: float) -> str:
+    """Format an estimate, without more digits than it is worth.
+
+    >>> format_estimate(0.2), format_estimate(7.4), format_estimate(33)
+    ('1 s', '7 s', '35 s')
+    >>> format_estimate(100), format_estimate(7000)
+    ('2 min', '1.9 h')
+    """
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 90:
+        return f"{round(seconds / 60)} min"
+    return f"{5 * round(seconds / 5)} s" if seconds >= 10 else f"{max(1, round(seconds))} s"
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:

@@ -43,6 +43,12 @@ class Usage:
     shared: int | None = None
     constant: int | None = None
 
+    @property
+    def spilled(self) -> int | None:
+        """The bytes that a thread stores and loads since it ran out of registers."""
+        known = self.spill_stores is not None and self.spill_loads is not None
+        return (self.spill_stores or 0) + (self.spill_loads or 0) if known else None
+
 
 @dataclass(frozen=True, slots=True)
 class Resources(Usage):
@@ -56,12 +62,6 @@ class Resources(Usage):
 
     deepest_stack: int | None = None
     max_threads: int | None = None
-
-    @property
-    def spilled(self) -> int | None:
-        """The bytes that a thread stores and loads since it ran out of registers."""
-        known = self.spill_stores is not None and self.spill_loads is not None
-        return (self.spill_stores or 0) + (self.spill_loads or 0) if known else None
 
 
 def read_resources(cubin: bytes) -> dict[str, Resources]:

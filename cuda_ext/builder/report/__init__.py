@@ -1,0 +1,29 @@
+"""What a build tells of itself afterwards: an HTML page, and a trace for Chrome and Perfetto.
+
+Nothing else of this room is imported unless one of them is asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.report.build_log import BuildLog
+
+__all__ = ["open_build_log"]
+
+
+def open_build_log(
+    project: str, root: Path, report: str | None, trace: str | None, workers: int
+) -> BuildLog | None:
+    """Start the log of a build of `project`, unless neither a `report` nor a `trace` is asked for.
+
+    Both are file names within `root`. Raises :class:`~cuda_ext.errors.BuildError` if one of them is a file
+    that no build wrote.
+    """
+    if not report and not trace:
+        return None
+    from cuda_ext.builder.report.build_log import BuildLog
+
+    return BuildLog(project, root / report if report else None, root / trace if trace else None, workers)

@@ -7,15 +7,14 @@ knows all jobs that wait.
 from __future__ import annotations
 
 import queue
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cuda_ext.builder.report.record import Action, JobRecord
 from cuda_ext.builder.scheduler.progress import Outcome as Ending
 from cuda_ext.builder.scheduler.progress import Progress
 from cuda_ext.builder.scheduler.spool import Place, Spool
@@ -27,7 +26,9 @@ from cuda_ext.compiler.jobs import Job, Steps, decode, together
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.toolchain.fatbin_packing import PackedLibrary
-from cuda_ext.toolchain.time_trace import NO_TRACE
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.report.build_log import BuildLog
 
 __all__ = ["Execution", "Made", "Work"]
 
@@ -85,21 +86,20 @@ def _checked(content: bytes) -> bytes:
 
 
 class Execution:
-    """One build's compilations, all told to `progress`. With `timed`, ``records`` has each as it ended."""
+    """One build's compilations, all told to `progress`, and to the `log` if there is one."""
 
-    def __init__(self, cache: DependencyCache, durations: Durations, progress: Progress, timed: bool) -> None:
+    def __init__(
+        self, cache: DependencyCache, durations: Durations, progress: Progress, log: BuildLog | None = None
+    ) -> None:
         self._cache = cache
         self._durations = durations
         self._progress = progress
-        self._timed = timed
-        self._began = time.time()
-        self._workers: dict[str, str] = {}
+        self._log = log
         self._results: dict[int, Made | BuildError] = {}
         # By key, so that what several libraries need is compiled once.
         self._wishes: dict[str, list[_Wish]] = {}
         self._unsent: dict[str, _Wish] = {}
         self._ended: queue.SimpleQueue[tuple[Task, Future[Done]]] = queue.SimpleQueue()
-        self.records: list[JobRecord] = []
 
     def run(self, works: Sequence[Work], open_executor: Callable[[], Executor]) -> list[Made | BuildError]:
         """Make the library of each of `works`, or the error that says why there is none.
@@ -124,10 +124,10 @@ class Execution:
         if known := self._cache.find(work.key, work.resolve, PackedLibrary.decode):
             library = known.content
             self._results[index] = Made(library, known.dependencies)
-            for image in library.unit.images:
-                self._record(
-                    work.module, library.unit.sources[0].name, image.architecture, "compile", "cached"
-                )
+            if self._log is not None:
+                for image in library.unit.images:
+                    unit = library.unit.sources[0].name
+                    self._log.add_job(work.module, unit, image.architecture, "compile", "cached")
             return
         self._advance(_Library(index, work, work.steps))
 
@@ -207,7 +207,8 @@ class Execution:
             for group in together(jobs):
                 expected = max(self._durations.expected(module, job) for job in group)
                 names = tuple(keys[job] for job in group)
-                tasks.append(Task(tuple(group), names, module, toolchain.spec, expected, self._timed))
+                timed = self._log is not None
+                tasks.append(Task(tuple(group), names, module, toolchain.spec, expected, timed))
         return sorted(tasks, key=lambda task: -task.expected)
 
     def _receive(self, task: Task, future: Future[Done]) -> list[_Library]:
@@ -234,26 +235,17 @@ class Execution:
         seconds = done.seconds if done else 0.0
         for job in jobs:
             self._progress.finished(str(job), ending, seconds / len(jobs), self._durations.known(module, job))
-        architectures = ", ".join(str(job.architecture) for job in jobs)
-        self._record(module, jobs[0].name, architectures, jobs[0].action, ending, done)
-
-    def _record(
-        self,
-        module: str,
-        unit: str,
-        architecture: str,
-        action: Action,
-        ending: Ending,
-        done: Done | None = None,
-    ) -> None:
-        if not self._timed:
+        if self._log is None:
             return
-        lane, start, seconds, spans = "", time.time() - self._began, 0.0, NO_TRACE.spans
-        if done:
-            lane = self._workers.setdefault(done.worker, str(len(self._workers) + 1))
-            # Another machine's clock may be set otherwise.
-            start, seconds, spans = done.began - self._began, done.seconds, done.spans
-        start = max(0.0, start)
-        self.records.append(
-            JobRecord(module, unit, architecture, action, ending, lane, start, seconds, spans)
+        log_job = partial(
+            self._log.add_job,
+            module,
+            jobs[0].name,
+            ", ".join(str(job.architecture) for job in jobs),
+            jobs[0].action,
+            ending,
         )
+        if done:
+            log_job(worker=done.worker, began=done.began, seconds=done.seconds, spans=done.spans)
+        else:
+            log_job()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import html
 import json
@@ -10,24 +11,25 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuda_ext.builder.report.comparison import Pair, compare
-from cuda_ext.builder.report.page import html_report, previous_record
-from cuda_ext.builder.report.record import (
+from cuda_ext.builder.report.build_record import (
     BuildRecord,
     ImageRecord,
     JobRecord,
     KernelRecord,
-    Span,
-    dumps,
-    loads,
+    decode_record,
+    encode_record,
 )
-from cuda_ext.builder.report.spans import HEADER
+from cuda_ext.builder.report.difference import Change, compare
+from cuda_ext.builder.report.html_page import html_page, is_report, read_record
+from cuda_ext.formats.resources import Usage
+from cuda_ext.toolchain.time_trace import HEADER, Span
 
 ROOT = Path(__file__).parents[3]
 MODULE = "example_project.kernels"
@@ -41,19 +43,19 @@ SPANS = (
 )
 
 
-def kernel(name: str = "axpy<float>", architecture: str = "sm_90", **changes: Any) -> KernelRecord:
+def kernel(
+    name: str = "axpy<float>", architecture: str = "sm_90", unit: str = "device/axpy.cu", **changes: Any
+) -> KernelRecord:
     values: dict[str, Any] = {
-        "unit": "device/axpy.cu",
-        "code_size": 1024,
+        "code": 1024,
         "registers": 32,
         "spill_stores": 0,
         "spill_loads": 0,
         "stack": 0,
         "shared": 4096,
-        "constant": None,
         **changes,
     }
-    return KernelRecord(module=MODULE, kernel=name, architecture=architecture, **values)
+    return KernelRecord(MODULE, unit, name, architecture, Usage(**values))
 
 
 def job(unit: str = "device/axpy.cu", architecture: str = "sm_90", **changes: Any) -> JobRecord:
@@ -172,72 +174,81 @@ class Page(HTMLParser):
 
 
 def page(record: BuildRecord, previous: BuildRecord | None = None) -> Page:
-    return Page(html_report(record, previous))
+    return Page(html_page(record, previous))
 
 
 def test_a_record_is_read_back_without_its_spans():
     record = build()
-    assert loads(dumps(record)) == without_spans(record)
-    assert previous_record(html_report(record, None)) == without_spans(record)
-    assert previous_record(html_report(build(), record)) == without_spans(build())
-
-
-def test_times_are_kept_to_the_microsecond():
-    record = loads(dumps(build(duration=1 / 3, jobs=(job(start=2 / 3, duration=1e-9),))))
-    assert (record.duration, record.jobs[0].start, record.jobs[0].duration) == (0.333333, 0.666667, 0.0)
+    assert decode_record(encode_record(record)) == without_spans(record)
+    assert read_record(html_page(record, None)) == without_spans(record)
+    assert read_record(html_page(build(), record)) == without_spans(build())
 
 
 @pytest.mark.parametrize(
     "text", ["", "<html></html>", "not html", '<script type="application/json">{}</script>']
 )
 def test_another_page_holds_no_record(text):
-    assert previous_record(text) is None
+    assert read_record(text) is None
+
+
+def carried(text: str) -> str:
+    """The record in a page, as it is encoded there."""
+    found = re.search(r'id="cuda-ext-record-\d+">([^<]*)<', text)
+    assert found
+    return found[1]
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ('"schema":1', '"schema":2'),
-        ('"schema":1,', ""),
-        ('"workers":2', '"workers":"2"'),
-        ('"workers":2', '"workers":true'),
-        ('"workers":2', '"workers":null'),
-        ('"duration":2.5', '"duration":NaN'),
-        ('"duration":2.5', '"duration":-1'),
-        ('"duration":2.5', '"duration":1e999'),
-        ('"project":"example-project"', '"project":["example-project"]'),
-        ('"project":"example-project"', r'"project":"\ud800"'),
-        ('"compile","compiled"', '"compile","finished"'),
-        ('"fatbins":{', '"fatbins":{"x":"y",'),
-        ('"fatbins":{', '"fatbins":0,"more":{'),
-        ('"jobs":[[', '"jobs":[[0],['),
-        ('"jobs":[[', '"jobs":[0,['),
-        ('"jobs":[[0,', '"jobs":[[99,'),
-        ('"jobs":[[0,', '"jobs":[[-1,'),
-        ('"jobs":[[0,', '"jobs":[["0",'),
-        ('"jobs":[', '"jobs":{"0":['),
-        ('"strings":[', '"strings":[0,'),
-        ('"strings":[', '"words":['),
-        ('{"schema"', "[" * 100_000 + '{"schema"'),
+        (b"3:2.5", b"3:nan"),
+        (b"3:2.5", b"5:1e999"),
+        (b"3:2.5", b"3:two"),
+        (b"3:2.5", b""),
+        (b"3:2.51:2", b"3:2.51:?"),
+        (b"8:compiled", b"8:finished"),
+        (b"15:example-project", b"99:example-project"),
+        (b"15:example-project", b"0:15:example-project"),
+        (b"10:nvrtc 13.5", b"10:nvrtc \xff\xfe\xfd\xfc"),
     ],
 )
 def test_a_damaged_record_is_none(before, after):
-    text = html_report(build(), None)
-    assert before in text
-    assert previous_record(text.replace(before, after, 1)) is None
+    text = html_page(build(), None)
+    data = zlib.decompress(base64.b64decode(carried(text)))
+    assert before in data
+    damaged = base64.b64encode(zlib.compress(data.replace(before, after, 1))).decode()
+    found = read_record(text.replace(carried(text), damaged))
+    # Text is taken as it comes; what it says is escaped wherever it is shown.
+    assert found is None or found.compilers == ("nvrtc \udcff\udcfe\udcfd\udcfc",)
+
+
+def test_a_changed_character_of_a_record_is_noticed():
+    text = html_page(build(), None)
+    record = carried(text)
+    for n in range(0, len(record), 7):
+        other = "A" if record[n] != "A" else "B"
+        assert read_record(text.replace(record, f"{record[:n]}{other}{record[n + 1 :]}")) is None
+        assert read_record(text.replace(record, f"{record[:n]}\N{EN DASH}{record[n + 1 :]}")) is None
+
+
+def test_the_record_of_another_version_is_ignored_and_its_page_overwritten():
+    text = re.sub(r"cuda-ext-record-\d+", "cuda-ext-record-1", html_page(build(), None))
+    assert read_record(text) is None
+    assert is_report(text.encode())
+    assert not is_report(b"<!doctype html><title>example-project: build report</title>")
 
 
 def test_every_truncated_page_is_none_or_whole():
-    text = html_report(build(), None)
-    end = text.index("</script>", text.index('id="cuda-ext-record"'))
-    begin = text.index('id="cuda-ext-record"')
-    assert {previous_record(text[:n]) for n in range(begin, end, 7)} == {None}
+    text = html_page(build(), None)
+    begin = text.index('id="cuda-ext-record-')
+    end = text.index("</script>", begin)
+    assert {read_record(text[:n]) for n in range(begin, end, 7)} == {None}
 
 
 def test_the_same_build_gives_the_same_bytes():
     script = (
-        "import sys; from tests.builder.report.test_report import build, html_report\n"
-        "sys.stdout.buffer.write(html_report(build(), build(duration=1.0)).encode())"
+        "import sys; from tests.builder.report.test_report import build, html_page\n"
+        "sys.stdout.buffer.write(html_page(build(), build(duration=1.0)).encode())"
     )
     pages = {
         subprocess.run(
@@ -249,7 +260,7 @@ def test_the_same_build_gives_the_same_bytes():
         ).stdout
         for seed in ("1", "2")
     }
-    assert pages == {html_report(build(), build(duration=1.0)).encode()}
+    assert pages == {html_page(build(), build(duration=1.0)).encode()}
 
 
 def test_the_page_needs_nothing_else():
@@ -259,7 +270,7 @@ def test_the_page_needs_nothing_else():
             value = attributes.get(name) or ""
             assert value.startswith("#") or value in ("", "data:,"), (tag, attributes)
         assert not any(name.startswith("on") for name in attributes)
-    text = html_report(build(), None)
+    text = html_page(build(), None)
     assert not re.search(r"@import|url\(|https?://|//[a-z]", text)
     (policy,) = (a["content"] or "" for t, a in found.elements if a.get("http-equiv"))
     assert policy.startswith("default-src 'none'")
@@ -290,7 +301,7 @@ def attacked() -> tuple[BuildRecord, BuildRecord]:
             ),
             images=tuple(ImageRecord(text, text, text, size) for text in ATTACKS),
             kernels=tuple(
-                kernel(text + extra, text, unit=text, code_size=size, spill_loads=size)
+                kernel(text + extra, text, unit=text, code=size, spill_loads=size)
                 for text in ATTACKS
                 for extra in ("", str(size))
             ),
@@ -302,14 +313,14 @@ def attacked() -> tuple[BuildRecord, BuildRecord]:
 
 def test_nothing_in_a_record_is_markup():
     previous, record = attacked()
-    text = html_report(record, previous)
-    ours = Page(html_report(build(), build())).elements
+    text = html_page(record, previous)
+    ours = Page(html_page(build(), build())).elements
     found = Page(text).elements
     assert [tag for tag, _ in found].count("script") == [tag for tag, _ in ours].count("script") == 3
     assert not {"img", "svg"} & {tag for tag, _ in found}
     assert not any(name.startswith("on") for _, attributes in found for name in attributes)
     assert "49" not in Page(text).sections["changes"]
-    assert previous_record(text) == without_spans(record)
+    assert read_record(text) == without_spans(record)
 
 
 def test_the_headline_says_how_the_build_went():
@@ -318,8 +329,8 @@ def test_the_headline_says_how_the_build_went():
         "Wall time 2.5 s 3 compilations",
         "Compiler time 2.0 s over all compilations",
         "Parallelism 0.80 x on 2 workers",
-        "Images 46.5 kB 2 images, raw",
-        "Shipped 9.88 kB 1 fatbin, 21 %",
+        "Images 45.4 KiB 2 images, raw",
+        "Shipped 9.6 KiB 1 fatbin, 21 %",
         "Spilling kernels 1 of 2 kernels",
         "2 compiled 1 from the cache 0 failed",
     ):
@@ -349,8 +360,8 @@ def test_what_is_not_there_is_said():
     assert "Everything came from the cache" in found["timeline"]
     assert "Nothing was compiled" in found["phases"]
     assert "no header was read" in found["headers"]
-    assert "made no images" in found["images"]
-    assert "made no cubins" in found["kernels"]
+    assert "produced no images" in found["images"]
+    assert "produced no cubins" in found["kernels"]
     assert "no earlier report" in found["changes"]
     untraced = page(build(jobs=(job(spans=()),))).sections
     assert "wrote no time trace" in untraced["phases"]
@@ -359,8 +370,8 @@ def test_what_is_not_there_is_said():
 
 BEFORE = build(
     kernels=(
-        kernel("grew", code_size=1000, registers=32),
-        kernel("shrank", code_size=1000, registers=64),
+        kernel("grew", code=1000, registers=32),
+        kernel("shrank", code=1000, registers=64),
         kernel("spills", spill_stores=0, spill_loads=0),
         kernel("same"),
         kernel("unknown", registers=None),
@@ -378,8 +389,8 @@ AFTER = build(
         ImageRecord(MODULE, "device/axpy.cu", "sm_120", 34_500),
     ),
     kernels=(
-        kernel("grew", code_size=1500, registers=40),
-        kernel("shrank", code_size=900, registers=48),
+        kernel("grew", code=1500, registers=40),
+        kernel("shrank", code=900, registers=48),
         kernel("spills", spill_stores=8, spill_loads=16),
         kernel("same"),
         kernel("unknown", registers=20),
@@ -392,20 +403,29 @@ AFTER = build(
 
 
 def test_what_changed_comes_worst_first():
-    found = compare(BEFORE, AFTER)
-    assert [after.kernel for _, after in found.kernels] == ["spills", "grew", "unknown", "shrank"]
-    assert [(a.size, b.size) for a, b in found.images] == [(12_000, 11_000)]
-    assert dict(found.fatbins) == {
-        "a.fatbin": Pair(100, 80),
-        "new.fatbin": Pair(None, 9),
-        "old.fatbin": Pair(7, None),
+    found = compare(BEFORE.build, AFTER.build, int)
+    assert [change.place[2] for change in found.kernels] == ["spills", "grew", "unknown", "shrank"]
+    unit = (MODULE, "device/axpy.cu")
+    assert set(found.images) == {
+        Change((*unit, "sm_90"), 12_000, 11_000),
+        Change((*unit, "sm_120"), None, 34_500),
+        Change((*unit, "compute_120"), 34_500, None),
     }
-    assert [(a.duration, b.duration) for a, b in found.jobs] == [(1.0, 1.5)]
-    assert found.new == {(MODULE, "device/axpy.cu", "new"): ("sm_90", "sm_120")}
-    assert found.gone == {(MODULE, "device/axpy.cu", "gone"): ("sm_80", "sm_90")}
-    assert (found.new_architectures, found.gone_architectures) == (("sm_120",), ("compute_120",))
-    assert not found.same
-    assert compare(BEFORE, BEFORE).same
+    assert [abs((c.after or 0) - (c.before or 0)) for c in found.images] == [34_500, 34_500, 1_000]
+    assert {change.place[0]: (change.before, change.after) for change in found.files} == {
+        "a.fatbin": (100, 80),
+        "new.fatbin": (None, 9),
+        "old.fatbin": (7, None),
+    }
+    assert {change.place[0]: (change.before, change.after) for change in found.architectures} == {
+        "sm_90": (12_000, 11_000),
+        "sm_120": (None, 34_500),
+        "compute_120": (34_500, None),
+    }
+    assert found.new == {(*unit, "new"): ("sm_90", "sm_120")}
+    assert found.gone == {(*unit, "gone"): ("sm_80", "sm_90")}
+    assert not found.is_empty
+    assert compare(BEFORE.build, BEFORE.build, int).is_empty
 
 
 def test_the_page_says_what_changed():
@@ -421,9 +441,12 @@ def test_the_page_says_what_changed():
     assert found.row("changes", "unknown device/axpy.cu")[2] == "20"
     assert found.row("changes", "new.fatbin") == ["+ new 9"]
     assert found.row("changes", "old.fatbin") == ["- gone 7"]
-    assert found.row("changes", "Images") == ["46.5 kB", "45.5 kB", "▼ -2.2 %"]
+    assert found.row("changes", "Images") == ["45.4 KiB", "44.4 KiB", "▼ -2.2 %"]
     assert "Spilling kernels 1 ▲ +1 of" in found.sections[""]
-    assert "All kernels and images are as they were" in page(BEFORE, BEFORE).sections["changes"]
+    assert found.row("changes", "device/axpy.cu")[:2] == ["compute_120", "- gone 34,500"]
+    different = [row for row in found.rows if row[0] == "device/axpy.cu" and row[-1].endswith(" %")]
+    assert different == [["device/axpy.cu", "sm_90", "1.00 s", "1.50 s", "▲ +50 %"]]
+    assert "All kernels and images are unchanged" in page(BEFORE, BEFORE).sections["changes"]
 
 
 def test_times_of_builds_that_compiled_different_things_carry_no_verdict():
@@ -436,7 +459,7 @@ def test_times_of_builds_that_compiled_different_things_carry_no_verdict():
 def test_large_builds_make_small_pages():
     record = large(units=200, headers=700)
     assert len(record.jobs) == 1400
-    assert len(html_report(record, record).encode()) < 3_000_000
+    assert len(html_page(record, record).encode()) < 3_000_000
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -462,20 +485,21 @@ def rendered(text: str, directory: Path, after: str = "", scheme: int = 1) -> st
 
 @needs_browser
 def test_a_browser_shows_kernels_and_images(tmp_path):
-    found = Page(rendered(html_report(AFTER, BEFORE), tmp_path))
-    assert found.row("images", "device/axpy.cu")[:2] == ["11.0", "34.5"]
+    found = Page(rendered(html_page(AFTER, BEFORE), tmp_path))
+    assert found.row("images", "device/axpy.cu")[:2] == ["10.7", "33.7"]
     assert found.row("kernels", "grew device/axpy.cu") == ["1,500", "-", "1,500"]
     legend = [a for t, a in found.elements if t == "button" and "data-colour" in a]
     assert [a["aria-pressed"] for a in legend] == ["true", "false"]
-    (canvas,) = (a for t, a in found.elements if t == "canvas")
-    assert canvas["role"] == "img"
-    assert int(canvas["width"] or 0) > 900
+    bars = [a["style"] or "" for t, a in found.elements if t == "div" and "data-job" in a]
+    assert len(bars) == len(AFTER.jobs)
+    assert all(bar.startswith("left: 10%; width: ") for bar in bars)
+    assert "worker 1 worker 2" in found.sections["timeline"]
 
 
 @needs_browser
 def test_a_browser_runs_nothing_that_a_record_holds(tmp_path):
     previous, record = attacked()
-    found = Page(rendered(html_report(record, previous), tmp_path))
+    found = Page(rendered(html_page(record, previous), tmp_path))
     assert not {"img", "svg"} & {tag for tag, _ in found.elements}
     assert "<img src=x" in found.sections["kernels"]
 
@@ -495,7 +519,7 @@ def test_tables_are_sorted_and_filtered(tmp_path):
     click("[data-zoom=in]");
     document.querySelector("#jobs").open = true;
     """
-    found = Page(rendered(html_report(AFTER, BEFORE), tmp_path, after))
+    found = Page(rendered(html_page(AFTER, BEFORE), tmp_path, after))
     text = found.sections["kernels"]
     assert "▲ 24 spills" in text
     assert "grew" not in text
@@ -509,7 +533,7 @@ def test_tables_are_sorted_and_filtered(tmp_path):
 @needs_browser
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_a_large_build_opens(tmp_path, scheme):
-    found = Page(rendered(html_report(large(units=200, headers=20), None), tmp_path, scheme=scheme))
+    found = Page(rendered(html_page(large(units=200, headers=20), None), tmp_path, scheme=scheme))
     assert "Show all 200 units" in found.sections["images"]
     assert "Show all 600 kernels" in found.sections["kernels"]
 
@@ -529,13 +553,12 @@ def test_builds_with_little_in_them_open(tmp_path):
     ):
         directory = tmp_path / str(number)
         directory.mkdir()
-        assert html.escape("example-project") in rendered(html_report(record, None), directory)
+        assert html.escape("example-project") in rendered(html_page(record, None), directory)
 
 
-def test_what_is_embedded_is_json_without_markup():
-    text = html_report(attacked()[1], None)
-    for name in ("cuda-ext-record", "cuda-ext-view"):
-        found = re.search(rf'id="{name}">(.*?)</script>', text, re.DOTALL)
-        assert found
-        assert not re.search("[<>&\u2028\u2029]", found[1])
-        json.loads(found[1])
+def test_what_the_script_shows_is_json_without_markup():
+    text = html_page(attacked()[1], None)
+    found = re.search(r'id="cuda-ext-view">(.*?)</script>', text, re.DOTALL)
+    assert found
+    assert not re.search("[<>&\u2028\u2029]", found[1])
+    json.loads(found[1])

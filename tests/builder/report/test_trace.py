@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.builder.report.record import BuildRecord, JobRecord, Span
-from cuda_ext.builder.report.spans import HEADER, Header, headers, nested, phases
-from cuda_ext.builder.report.trace import chrome_trace, lanes
+from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
+from cuda_ext.builder.report.chrome_trace import assign_lanes, chrome_trace
+from cuda_ext.builder.report.compile_times import HeaderTime, header_times, nest_spans, phase_seconds
+from cuda_ext.toolchain.time_trace import HEADER, Span
 
 
 def job(start: float, duration: float, *spans: Span, worker: str = "1", **changes: Any) -> JobRecord:
@@ -94,11 +95,11 @@ def test_a_span_never_sticks_out_of_its_job(span, expected):
 
 
 def test_a_span_beside_its_job_is_left_out():
-    assert nested(job(1.0, 1.0, Span("late", "", 1.5, 1.0), Span("early", "", -2.0, 1.0))) == []
+    assert nest_spans(job(1.0, 1.0, Span("late", "", 1.5, 1.0), Span("early", "", -2.0, 1.0))) == []
 
 
 def test_a_span_that_outlasts_what_it_began_in_is_cut_off():
-    outer, inner = (each.span for each in nested(job(0, 9, Span("b", "", 2, 4), Span("a", "", 1, 3))))
+    outer, inner = (each.span for each in nest_spans(job(0, 9, Span("b", "", 2, 4), Span("a", "", 1, 3))))
     assert (outer.name, inner.name) == ("a", "b")
     assert (inner.start, inner.duration) == (2, 2)
 
@@ -111,7 +112,7 @@ def test_what_the_cache_had_is_marked_in_a_lane_of_its_own():
 
 
 def test_a_worker_that_does_two_things_at_once_has_two_lanes():
-    found = lanes([job(0, 2), job(1, 2), job(2, 1), job(5, 1, worker="10"), job(5, 1, worker="2")])
+    found = assign_lanes([job(0, 2), job(1, 2), job(2, 1), job(5, 1, worker="10"), job(5, 1, worker="2")])
     assert {lane: [each.start for each in jobs] for lane, jobs in found.items()} == {
         "1": [0, 2],
         "2": [5],
@@ -152,23 +153,23 @@ NESTED = (
 
 
 def test_the_time_of_a_header_leaves_out_what_it_includes():
-    twice = [nested(job(0, 12, *NESTED)), nested(job(20, 12, *NESTED[:2]))]
-    assert headers(twice) == [
-        Header("a.h", exclusive=2 + 6, inclusive=12, jobs=2),
-        Header("b.h", exclusive=3.5, inclusive=4, jobs=1),
-        Header("c.h", exclusive=1.5, inclusive=1.5, jobs=1),
+    twice = [nest_spans(job(0, 12, *NESTED)), nest_spans(job(20, 12, *NESTED[:2]))]
+    assert header_times(twice) == [
+        HeaderTime("a.h", exclusive=2 + 6, inclusive=12, jobs=2),
+        HeaderTime("b.h", exclusive=3.5, inclusive=4, jobs=1),
+        HeaderTime("c.h", exclusive=1.5, inclusive=1.5, jobs=1),
     ]
 
 
 def test_a_header_that_includes_itself_is_not_counted_twice():
     spans = (Span(HEADER, "x.h", 0, 8), Span(HEADER, "y.h", 1, 6), Span(HEADER, "x.h", 2, 3))
-    assert headers([nested(job(0, 9, *spans))]) == [
-        Header("x.h", exclusive=2 + 3, inclusive=8, jobs=1),
-        Header("y.h", exclusive=3, inclusive=6, jobs=1),
+    assert header_times([nest_spans(job(0, 9, *spans))]) == [
+        HeaderTime("x.h", exclusive=2 + 3, inclusive=8, jobs=1),
+        HeaderTime("y.h", exclusive=3, inclusive=6, jobs=1),
     ]
 
 
 def test_the_time_of_a_phase_leaves_out_the_phases_within_it():
-    found = phases(nested(job(0, 12, *NESTED)))
+    found = phase_seconds(nest_spans(job(0, 12, *NESTED)))
     assert found == {"CUDA C++ Front-End": 3, HEADER: 2 + 3 + 0.5 + 1, "Instantiating Template Class": 0.5}
     assert sum(found.values()) == 10

@@ -1,22 +1,22 @@
-"""One Chrome or Perfetto trace of a whole build: a lane for each worker, the compilers' own phases inside."""
+"""The trace of a build for Chrome and Perfetto: a lane for each worker, the compilers' own phases inside."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 
-from cuda_ext.builder.report.record import BuildRecord, JobRecord
-from cuda_ext.builder.report.spans import nested
+from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
+from cuda_ext.builder.report.compile_times import nest_spans
 
-__all__ = ["CACHE", "chrome_trace", "is_trace", "lanes"]
+__all__ = ["CACHE", "assign_lanes", "chrome_trace", "is_trace"]
 
-# The lane of what was not compiled.
+# The lane of the jobs that came from the cache.
 CACHE = "cache"
 _PROCESS = 1
 
 
 def chrome_trace(record: BuildRecord) -> bytes:
-    """`record` in the JSON that ``chrome://tracing`` and ui.perfetto.dev open.
+    """Return `record` in the JSON that ``chrome://tracing`` and ui.perfetto.dev open.
 
     The same record gives the same bytes, whatever the order of its jobs.
     """
@@ -29,45 +29,45 @@ def chrome_trace(record: BuildRecord) -> bytes:
 
 
 def is_trace(content: bytes) -> bool:
-    """Whether that begins as a trace of ours does."""
+    """Whether `content` begins as :func:`chrome_trace` does."""
     return content.startswith(b'{"displayTimeUnit":"ms","otherData":{"project":')
 
 
-def lanes(jobs: Sequence[JobRecord]) -> dict[str, list[JobRecord]]:
-    """The jobs of each worker by start; no two in a lane overlap.
+def assign_lanes(jobs: Sequence[JobRecord]) -> dict[str, list[JobRecord]]:
+    """Return the jobs of each worker by start; no two in a lane overlap.
 
-    A worker that runs several jobs at once has several lanes. What the cache had comes last, in a lane of its
-    own, and takes no time there.
+    A worker that runs several jobs at once has several lanes. Jobs from the cache come last, in a lane of
+    their own, and take no time there.
     """
-    found: dict[str, list[JobRecord]] = {}
+    lanes: dict[str, list[JobRecord]] = {}
     cached = sorted((job for job in jobs if job.outcome == "cached"), key=_order)
     for job in sorted((job for job in jobs if job.outcome != "cached"), key=_order):
         number = 1
         while True:
             name = job.worker if number == 1 else f"{job.worker} ({number})"
-            lane = found.setdefault(name, [])
+            lane = lanes.setdefault(name, [])
             if not lane or _microseconds(lane[-1].start + lane[-1].duration) <= _microseconds(job.start):
                 lane.append(job)
                 break
             number += 1
-    ordered = dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
+    ordered = dict(sorted(lanes.items(), key=lambda item: (len(item[0]), item[0])))
     return {**ordered, CACHE: cached} if cached else ordered
 
 
 def _events(record: BuildRecord) -> Iterator[dict[str, object]]:
     yield _metadata("process_name", 0, name=f"cuda_ext: {record.project}")
-    for thread, (lane, jobs) in enumerate(lanes(record.jobs).items(), 1):
+    for thread, (lane, jobs) in enumerate(assign_lanes(record.jobs).items(), 1):
         yield _metadata("thread_name", thread, name=lane if lane == CACHE else f"worker {lane}")
         yield _metadata("thread_sort_index", thread, sort_index=thread)
         for job in jobs:
-            yield from _job(job, thread)
+            yield from _job_events(job, thread)
 
 
 def _metadata(kind: str, thread: int, **arguments: object) -> dict[str, object]:
     return {"ph": "M", "pid": _PROCESS, "tid": thread, "name": kind, "args": arguments}
 
 
-def _job(job: JobRecord, thread: int) -> Iterator[dict[str, object]]:
+def _job_events(job: JobRecord, thread: int) -> Iterator[dict[str, object]]:
     event = {
         "name": f"{job.unit} {job.architecture}",
         "cat": job.action,
@@ -87,11 +87,11 @@ def _job(job: JobRecord, thread: int) -> Iterator[dict[str, object]]:
     end = _microseconds(job.start + job.duration)
     yield {**event, "ph": "X", "dur": end - _microseconds(job.start)}
     ends: list[int] = []
-    for each in nested(job):
-        span = each.span
+    for nested in nest_spans(job):
+        span = nested.span
         start = _microseconds(job.start + span.start)
-        # Rounding must not carry a span over the end of what it lies in.
-        limit = end if each.parent is None else ends[each.parent]
+        # Rounding must not move the end of a span beyond that of its parent.
+        limit = end if nested.parent is None else ends[nested.parent]
         ends.append(min(_microseconds(job.start + span.start + span.duration), limit))
         yield {
             "name": span.name,

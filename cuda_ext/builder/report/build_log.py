@@ -1,0 +1,126 @@
+"""The log of one build: it receives jobs as they finish, and writes the report and the trace at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda_ext.builder.report.build_record import (
+    BuildRecord,
+    ImageRecord,
+    JobRecord,
+    KernelRecord,
+    Outcome,
+)
+from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
+from cuda_ext.builder.report.html_page import html_page, is_report, read_record
+from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.atomic_directory import replace_file
+from cuda_ext.filesystem.ownership import check_replaceable
+from cuda_ext.toolchain.time_trace import Span
+
+if TYPE_CHECKING:
+    from cuda_ext.builder.package.generate import Package
+    from cuda_ext.toolchain.fatbin_packing import PackedLibrary
+
+__all__ = ["BuildLog"]
+
+
+class BuildLog:
+    """What there will be to show of a build, which begins now.
+
+    Raises :class:`BuildError` if `report` or `trace` is a file that no build wrote.
+    """
+
+    def __init__(self, project: str, report: Path | None, trace: Path | None, workers: int) -> None:
+        self._project = project
+        self._report = report
+        self._trace = trace
+        self._workers = workers
+        self._started = datetime.now().astimezone()
+        self._clock = time.perf_counter()
+        self._jobs: list[JobRecord] = []
+        self._numbers: dict[str, str] = {}
+        self._check()
+
+    def add_job(
+        self,
+        module: str,
+        unit: str,
+        architecture: str,
+        action: str,
+        outcome: Outcome,
+        *,
+        worker: str = "",
+        began: float | None = None,
+        seconds: float = 0.0,
+        spans: tuple[Span, ...] = (),
+    ) -> None:
+        """Add a finished job. `worker` identifies the process, `began` is seconds since the epoch."""
+        if worker:
+            worker = self._numbers.setdefault(worker, str(len(self._numbers) + 1))
+        # The clock of another machine may be behind.
+        start = max(0.0, (time.time() if began is None else began) - self._started.timestamp())
+        self._jobs.append(
+            JobRecord(module, unit, architecture, action, outcome, worker, start, seconds, spans)
+        )
+
+    def write(self, packages: Iterable[tuple[Package, Iterable[PackedLibrary]]]) -> None:
+        """Write the report and the trace; `packages` are what the build made. Raises :class:`BuildError`."""
+        record = self._record(list(packages))
+        if self._trace:
+            _write(self._trace, chrome_trace(record))
+        if self._report:
+            self._check()  # the trace may have been written to the same place
+            previous = None
+            with suppress(OSError, UnicodeDecodeError):
+                previous = read_record(self._report.read_text(encoding="utf-8"))
+            _write(self._report, html_page(record, previous).encode(errors="replace"))
+
+    def _check(self) -> None:
+        if self._report:
+            check_replaceable(self._report, "report of a build", is_report)
+        if self._trace:
+            check_replaceable(self._trace, "trace of a build", is_trace)
+
+    def _record(self, packages: list[tuple[Package, Iterable[PackedLibrary]]]) -> BuildRecord:
+        images, kernels = [], []
+        for package, libraries in packages:
+            for library in libraries:
+                sources = library.unit.sources
+                unit = sources[0].name if len(sources) == 1 else package.name
+                for image, usage_of in zip(library.unit.images, library.usage, strict=True):
+                    images.append(ImageRecord(package.name, unit, image.architecture, image.size))
+                    kernels += [
+                        KernelRecord(package.name, unit, name, image.architecture, usage)
+                        for name, usage in usage_of.items()
+                    ]
+        return BuildRecord(
+            project=self._project,
+            started=self._started.isoformat(timespec="seconds"),
+            duration=time.perf_counter() - self._clock,
+            workers=self._workers,
+            compilers=tuple(dict.fromkeys(package.compiler for package, _ in packages)),
+            jobs=tuple(self._jobs),
+            images=tuple(images),
+            kernels=tuple(kernels),
+            fatbins={
+                f"{package.name}/{name}": len(content)
+                for package, _ in packages
+                for name, content in package.files.items()
+                if name.endswith(".fatbin")
+            },
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise BuildError(
+            f"cannot be written: {error.strerror}", where=str(path), remedy="name another file"
+        ) from None
