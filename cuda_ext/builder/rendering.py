@@ -1,12 +1,10 @@
-"""The templates of everything that is generated, rendered in one way."""
+"""Render the Jinja templates of generated files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
-
-from cuda_ext.builder.cpp.embedding import assembled, quoted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,7 +22,7 @@ def templates(package: str) -> Environment:
     """The files in the directory ``templates`` of `package`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=PackageLoader(package),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -32,10 +30,3 @@ def templates(package: str) -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - programs are rendered, not HTML
     )
-    environment.filters |= {"assembled": assembled, "comment": _comment, "quoted": quoted}
-    return environment
-
-
-def _comment(text: str) -> str:
-    """`text` in a line of a comment, which ends with that line."""
-    return " ".join(text.split()) + ("." if text.endswith("\\") else "")

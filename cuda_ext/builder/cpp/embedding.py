@@ -1,12 +1,12 @@
 r"""Bytes as C++: the contents of files, in an object file.
 
 There are two forms. Both define a name that points at the bytes, which are aligned to 64 and followed by a
-zero byte. gcc and clang have the assembler read the file (:func:`assembled`), which takes no time. Other
-compilers are given string literals (:func:`literal`), than which plain C++ has nothing faster.
+zero byte. With gcc and clang the assembler reads the file (:func:`assembled`), which takes no time. For other
+compilers the bytes are string literals (:func:`literal`), the fastest form in standard C++.
 
-Literals are held to the limits of MSVC: 16,380 bytes in one, 65,535 in adjacent ones. C++ puts a zero byte
-after each, so that a literal ends where the bytes have one. What is too far from the next one is written as a
-list of characters, for which a compiler takes about a hundred times as long.
+Literals respect the limits of MSVC: 16,380 bytes in one, 65,535 in adjacent ones. C++ appends a zero byte to
+each, so a literal ends where the bytes have a zero. Bytes too far from the next zero are written as a list of
+characters, which takes a compiler about a hundred times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Embedded", "assembled", "literal", "quoted"]
 
 @dataclass(frozen=True)
 class Embedded:
-    """The `content` of `file`, which `name` points at in C++; ``element`` is what it points at."""
+    """The `content` of `file`, to which `name` points in C++; ``element`` is the type of its elements."""
 
     name: str
     file: Path
@@ -38,7 +38,7 @@ class Embedded:
 
 
 def quoted(text: str) -> str:
-    """`text` as a C++ literal in UTF-8, whatever compilers take the source and its strings for.
+    """`text` as a C++ literal in UTF-8, independent of the compiler's source and execution character sets.
 
     >>> print(quoted('größer "1"'))
     "gr\\303\\266\\303\\237er \\"1\\""
@@ -49,7 +49,7 @@ def quoted(text: str) -> str:
 def assembled(embedded: Embedded) -> str:
     r"""The arguments of ``CUDA_EXT_EMBED`` in ``module.cpp.j2``: the name, the digest, and the file.
 
-    The assembler reads octal escapes in its strings, so that any path is plain text to the compiler.
+    The assembler reads octal escapes in strings, so that the compiler sees ASCII whatever the path.
 
     >>> print(assembled(Embedded("data_0", Path('/a b/"ä"'), b"")))  # doctest: +ELLIPSIS
     data_0, "e3b0c4...", "/a b/\\042\\303\\244\\042"
@@ -66,9 +66,9 @@ _LINE, _LITERAL, _LISTED = 800, 60_000, 24
 
 
 def literal(embedded: Embedded) -> bytes:
-    """Declarations, in C++, that hold the bytes of `embedded` and define its name.
+    """C++ declarations that hold the bytes of `embedded` and define its name.
 
-    The bytes are members of one struct, as arrays of characters stand in it without a gap.
+    The bytes are members of one struct, in which arrays of characters have no padding.
     """
     parts = list(_parts(embedded.content))
     members = "".join(f"  {embedded.element} part_{i}[{part.size}];\n" for i, part in enumerate(parts))
@@ -79,12 +79,12 @@ def literal(embedded: Embedded) -> bytes:
         f'static_assert(sizeof({storage}) == {len(embedded.content) + 1}, "the parts lie without gaps");\n'
         f"constexpr const {embedded.element}* {embedded.name} = {storage}.part_0;\n"
     )
-    return "".join([head, *(part.spelled(embedded.element) for part in parts), tail]).encode("ascii")
+    return "".join([head, *(part.spell(embedded.element) for part in parts), tail]).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some of the bytes; with ``terminated``, a zero byte follows them in the same array."""
+    """A range of the bytes; with ``terminated``, a zero byte follows them in the same array."""
 
     content: bytes
     terminated: bool
@@ -93,19 +93,19 @@ class _Part:
     def size(self) -> int:
         return len(self.content) + self.terminated
 
-    def spelled(self, element: str) -> str:
+    def spell(self, element: str) -> str:
         content = self.content
         if self.terminated:
             lines = [content[i : i + _LINE] for i in range(0, len(content), _LINE)] or [b""]
             return "\n".join(f'"{_escaped(line)}"' for line in lines) + ",\n"
-        # Whether a plain char has a sign differs: a number that fits one kind does not fit the other.
+        # Plain char may be signed or not; a number above 127 would not fit the signed one.
         items = [str(b) for b in content] if element != "char" else [rf"'\{b:o}'" for b in content]
         lines_of_items = (items[i : i + _LISTED] for i in range(0, len(items), _LISTED))
         return "{" + ",\n".join(map(",".join, lines_of_items)) + "},\n"
 
 
 def _parts(content: bytes) -> Iterator[_Part]:
-    """`content` and the zero byte after it, divided so that as much as possible is in literals."""
+    """Divide `content` and the zero byte after it so that as much as possible is in literals."""
     start = 0
     while start <= len(content):
         if len(content) - start < _LITERAL:
@@ -120,7 +120,7 @@ def _parts(content: bytes) -> Iterator[_Part]:
         start = zero + 1
 
 
-# An octal escape has up to three digits: all of them, where a digit follows. Two question marks may begin a
+# An octal escape has up to three digits; write all three before a digit. Two question marks may begin a
 # trigraph.
 _SPELLED = tuple(
     f"\\{byte:o}" if not 32 <= byte < 127 else f"\\{byte:c}" if byte in b'"\\' else chr(byte)
@@ -130,7 +130,7 @@ _BEFORE_DIGIT = re.compile(rb"[\0-\37](?=[0-9])")
 
 
 def _escaped(content: bytes) -> str:
-    """`content` as it stands within the quotes of a C++ literal."""
+    """`content` as written between the quotes of a C++ literal."""
     spelled = list(map(_SPELLED.__getitem__, content))
     for match in _BEFORE_DIGIT.finditer(content):
         spelled[match.start()] = f"\\{content[match.start()]:03o}"

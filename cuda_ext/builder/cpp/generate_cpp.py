@@ -1,7 +1,7 @@
-"""A module as C++: a header that declares its kernels, and a source that holds its images and device texts.
+"""A module as C++: a header that declares its kernels, and sources with its images and device code.
 
-The header is for users and cheap to include. The source is compiled once; it says what the manifest says, as
-constants. Nothing in either runs before the first use of a kernel.
+The header is for users and cheap to include. The sources are compiled once; they hold the manifest's content
+as constants. No code of either runs before the first use of a kernel.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import header
-from cuda_ext.builder.cpp.embedding import Embedded, literal, quoted
+from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.package.generate import Package
-from cuda_ext.builder.rendering import render as render_template
+from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.nvrtc_options import nvrtc_options
 from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["CppModule", "Embed", "render", "source_names"]
 
@@ -29,7 +33,7 @@ Embed = Literal["incbin", "literal"]
 
 @dataclass(frozen=True)
 class CppModule:
-    """The files of a module in C++ by path, among them ``header`` below ``include``, and ``sources``."""
+    """The files of a module in C++ by path; among them the ``header``, below ``include``, and ``sources``."""
 
     header: str
     sources: tuple[str, ...]
@@ -37,7 +41,7 @@ class CppModule:
 
 
 def source_names(module: str, jit: bool) -> tuple[str, ...]:
-    """The names of the sources of `module`: what it holds and, with `jit`, what compiles on demand."""
+    """The sources of `module`: one with its data and, with `jit`, one that compiles on demand."""
     stem = module.rpartition(".")[2]
     return f"{stem}.cpp", *([f"{stem}.on_demand.cpp"] if jit else [])
 
@@ -46,7 +50,7 @@ def render(package: Package, include_dirs: Sequence[str], package_directory: Pat
     """The C++ of `package`, whose files lie in `package_directory`.
 
     `include_dirs` are directories of the project, in which compilation on demand looks for headers. The same
-    arguments give the same bytes. The source is another one whenever a file is that it holds.
+    arguments give the same bytes. The text of the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
     described = header.describe(manifest)
@@ -60,19 +64,35 @@ def render(package: Package, include_dirs: Sequence[str], package_directory: Pat
         "embed": embed,
     }
     sources = source_names(manifest.module, manifest.embedded is not None)
-    files = {f"include/{described.path}": render_template(__package__, "module.h.j2", context).encode()}
+    files = {f"include/{described.path}": _render("module.h.j2", context)}
     for name, template in zip(sources, ("module.cpp.j2", "module.on_demand.cpp.j2"), strict=False):
-        files[name] = render_template(__package__, template, context).encode()
+        files[name] = _render(template, context)
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(source.embedded)}
     return CppModule(f"include/{described.path}", sources, files)
 
 
+def _render(template: str, context: Mapping[str, object]) -> bytes:
+    return _templates().get_template(template).render(context).encode()
+
+
+@cache
+def _templates() -> Environment:
+    environment = templates(__package__)
+    environment.filters |= {"assembled": assembled, "comment": _comment, "quoted": quoted}
+    return environment
+
+
+def _comment(text: str) -> str:
+    """`text` in one line of a comment, without a backslash at its end that would continue the line."""
+    return " ".join(text.split()) + ("." if text.endswith("\\") else "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """All that the text of a source shows; ``sources`` and ``headers`` have C++ for the text by name.
+    """The content of the source; ``sources`` and ``headers`` have the C++ expression of each text by name.
 
-    ``prefix`` begins the names that the linker sees.
+    Every external symbol begins with ``prefix``.
     """
 
     manifest: Manifest
@@ -88,7 +108,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How a source is compiled on demand; ``headers`` are places among those of the module."""
+    """How a source is compiled on demand; ``headers`` are indices into those of the module."""
 
     described: Source
     options: Sequence[str]
@@ -97,9 +117,9 @@ class _Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """``images`` are architectures with the names and sizes of what holds them.
+    """``images`` are architectures, with the name and size of the array that holds the image.
 
-    ``recipes`` is empty where nobody knows how its sources were compiled.
+    ``recipes`` is empty if the manifest lacks the sources' compile options.
     """
 
     index: int
@@ -113,7 +133,7 @@ class _Unit:
 
 @dataclass(frozen=True, slots=True)
 class _Entity:
-    """A kernel or a symbol, with its lowered names in images that have another one, counted in their unit."""
+    """A kernel or symbol; ``exceptions`` are the images in which its lowered name differs, with that name."""
 
     index: int
     described: Kernel | Symbol
@@ -139,7 +159,7 @@ def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], d
         name for unit in manifest.units for source in unit.sources for name in source.options.pre_include
     }
     headers = [n for n in sources if n not in compiled or n in before or _is_included(n, package)]
-    # One text under two names would be two headers to #pragma once.
+    # Aliases forward, since #pragma once takes one text under two names for two headers.
     forwarding = {
         alias: quoted(f'#include "{name}"\n') for alias, name in _aliases(headers, include_dirs).items()
     }
@@ -199,7 +219,7 @@ def _unit(
             (image.architecture, embedded[image.file].name, len(embedded[image.file].content))
             for image in unit.images
         ),
-        # Nobody knows which CUDA made what arrived compiled.
+        # The CUDA version of images that others compiled is unknown.
         version=0 if unit.arrived_as(".cubin", ".fatbin") else version,
         ptx_version=0 if unit.arrived_as(".ptx", ".fatbin") else version,
         zstd=in_fatbin and not unit.arrived_as(".fatbin") and manifest.compress in ("balance", "size"),
@@ -213,14 +233,14 @@ def _entity(index: int, entity: Kernel | Symbol, manifest: Manifest) -> _Entity:
 
 
 def _is_included(name: str, package: Package) -> bool:
-    """Whether a text of `package` includes the one of that canonical name."""
+    """Whether a text of `package` includes the header of that canonical name."""
     directive = f'"{name}"'.encode()
     texts = (content for file, content in package.files.items() if file.startswith("sources/"))
     return any(directive in text for text in texts)
 
 
 def _aliases(headers: Sequence[str], include_dirs: Sequence[str]) -> dict[str, str]:
-    """The canonical names of `headers` by each other name that an ``#include`` may spell."""
+    """The canonical names of `headers` by the other names that an ``#include`` may spell."""
     names: dict[str, str] = {}
     for directory in include_dirs:
         prefix = posixpath.normpath(directory.replace("\\", "/")) + "/"
@@ -232,7 +252,7 @@ def _aliases(headers: Sequence[str], include_dirs: Sequence[str]) -> dict[str, s
 
 
 def _example(header: Header) -> str:
-    """A launch, for the header's first comment."""
+    """An example of a launch, for the header's first comment."""
     if not header.kernels:
         return ""
     kernel = header.kernels[0]

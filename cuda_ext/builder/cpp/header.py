@@ -1,7 +1,7 @@
-"""What the C++ header of a module declares: an object for each kernel, named as in C++.
+"""The content of a module's C++ header: an object for each kernel, named as in device code.
 
-Kernels keep their names and namespaces; where C++ or the header itself needs a name, the kernel's gets an
-underscore at its end. What template syntax cannot choose has a name made of its whole expression.
+Kernels keep their names and namespaces; a name that C++ or the header itself uses gets an underscore at its
+end. Kernels that template syntax cannot select are named after their whole expression.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import TypeAlias
 
-from cuda_ext.builder.cpp.kernel_classes import ORIGINS, KernelClass, filled, identifier, kernel_class
+from cuda_ext.builder.cpp.argument_ids import Argument, read_arguments
+from cuda_ext.builder.cpp.kernel_classes import ORIGINS, KernelClass, fill_lines, identifier, kernel_class
 from cuda_ext.builder.cpp.kernel_templates import Ids, Shape, by_ids
-from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments
 from cuda_ext.manifest import Kernel, Manifest
 
 __all__ = [
@@ -35,7 +35,7 @@ _SHOWN = 8  # kernels in a comment or message
 
 @dataclass(frozen=True, slots=True)
 class OverloadsClass:
-    """Several kernels, among which a call chooses."""
+    """Overloaded kernels; the arguments of a call select one."""
 
     name: str
     kernels: tuple[KernelClass, ...]
@@ -43,7 +43,7 @@ class OverloadsClass:
 
 @dataclass(frozen=True, slots=True)
 class Specialisation:
-    """What a template is for arguments with these numbers."""
+    """The class of a template for the arguments with these ids."""
 
     ids: Ids
     kernel: str
@@ -51,7 +51,7 @@ class Specialisation:
 
 @dataclass(frozen=True, slots=True)
 class TemplateClass:
-    """A kernel template: ``message`` is for who asks for what was not built."""
+    """A kernel template; ``message`` is the text of the static_assert for a missing instantiation."""
 
     name: str
     message: str
@@ -62,26 +62,26 @@ class TemplateClass:
 class Object:
     """What users call, of class ``type``.
 
-    A template has ``parameters``, and numbers made of them are the arguments of its class.
+    A template has ``parameters``, and ``ids`` of them are the arguments of its class.
     """
 
     name: str
     type: str
     comment: tuple[str, ...]
     parameters: str = ""
-    numbers: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def declaration(self) -> str:
         head = f"inline constexpr cuda_ext_kernels::{self.type}"
-        if not self.numbers:
+        if not self.ids:
             return f"{head} {self.name}{{}};"
-        return filled(f"{head}<", self.numbers, f"> {self.name}{{}};")
+        return fill_lines(f"{head}<", self.ids, f"> {self.name}{{}};")
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace that the module's device code has, or with an empty name the module's own."""
+    """A namespace of the module's device code; that with an empty name is the module's own."""
 
     name: str
     objects: tuple[Object, ...]
@@ -90,10 +90,10 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """All that the text of a header shows.
+    """The content of a header.
 
-    ``namespaces`` are the module's own, outermost first; ``imports`` is what classes are written with. Where
-    ``with_absent`` is set, some template was instantiated with lists of arguments of several lengths.
+    ``namespaces`` are the module's own, outermost first; ``imports`` are names that the classes use.
+    ``with_absent`` says that a template has instantiations with different numbers of arguments.
     """
 
     module: str
@@ -110,7 +110,7 @@ class Header:
 
 
 def describe(manifest: Manifest) -> Header:
-    """Say what the header of the module declares. The same manifest gives the same header."""
+    """The header of a module. The same manifest gives the same header."""
     writer = _Writer(manifest)
     root = writer.namespace(_tree(manifest, writer.kernels), "", "")
     return Header(
@@ -129,7 +129,7 @@ def describe(manifest: Manifest) -> Header:
 
 
 def module_path(module: str) -> str:
-    """Where the header of the module of that import name lies, without its suffix."""
+    """The path of the header of the module of that import name, without its suffix."""
     return module.replace(".", "/")
 
 
@@ -141,10 +141,10 @@ def namespaces_of(module: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A kernel with its class. ``arguments`` is the text in its brackets, if it has any."""
+    """A kernel with its class. ``arguments`` is the text between its angle brackets, if any."""
 
     kernel: Kernel
-    written: KernelClass
+    class_: KernelClass
     arguments: str | None = None
 
 
@@ -153,7 +153,7 @@ _Entries: TypeAlias = Sequence[_Entry]
 
 @dataclass
 class _Scope:
-    """What is in one C++ namespace, by plain name; ``others`` have nothing but their expression."""
+    """The content of one C++ namespace by plain name; ``others`` can be named by their expression only."""
 
     kernels: dict[str, list[_Entry]] = field(default_factory=dict)
     others: list[_Entry] = field(default_factory=list)
@@ -171,26 +171,26 @@ _EXPRESSION = re.compile(r"(?P<name>[^\W\d]\w*(?:::[^\W\d]\w*)*)(?:<(?P<argument
 
 def _tree(manifest: Manifest, classes: Sequence[KernelClass]) -> _Scope:
     root = _Scope()
-    for kernel, written in zip(manifest.kernels, classes, strict=True):
+    for kernel, class_ in zip(manifest.kernels, classes, strict=True):
         match = _EXPRESSION.fullmatch(kernel.expression)
-        # A cast chooses an overload without naming it.
+        # A cast selects an overload, and names none.
         if match is None or match["name"] in ("static_cast", "reinterpret_cast"):
-            root.others.append(_Entry(kernel, written))
+            root.others.append(_Entry(kernel, class_))
         else:
             *scope, plain = match["name"].split("::")
-            entry = _Entry(kernel, written, match["arguments"])
+            entry = _Entry(kernel, class_, match["arguments"])
             root.within(scope).kernels.setdefault(plain, []).append(entry)
     return root
 
 
 class _Names:
-    """The names of one scope, each given once."""
+    """The names of one scope, each used once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def new(self, wanted: str) -> str:
-        """`wanted`, or what is nearest to it."""
+        """`wanted`, or the closest name that is free."""
         plain = wanted.rstrip("_")
         candidates = chain([identifier(wanted), f"{plain}_"], (f"{plain}_{number}_" for number in count(2)))
         name = next(name for name in candidates if name not in self._taken)
@@ -199,7 +199,7 @@ class _Names:
 
 
 class _Writer:
-    """Makes objects, and the classes that they are of."""
+    """Creates the objects and their classes."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.kernels = tuple(
@@ -212,7 +212,7 @@ class _Writer:
         self._class_names = _Names()
 
     def imports(self) -> Iterator[str]:
-        """What the classes are written with."""
+        """The names that the classes use."""
         texts = [type_ for kernel in self.kernels for type_ in kernel.types]
         texts += (i for template in self.templates for s in template.specialisations for i in s.ids)
         words = {"LaunchConfig", "Result", "StaticKernel"} if self.kernels else set()
@@ -221,57 +221,57 @@ class _Writer:
             yield from (f"{origin}{name}" for name in sorted(words.intersection(names)))
 
     def namespace(self, scope: _Scope, name: str, prefix: str) -> Namespace:
-        """What is in `scope`, which is called `name`; the expressions in it begin with `prefix`."""
+        """The namespace `name` with the content of `scope`, whose expressions begin with `prefix`."""
         names = _Names()
-        # What others depend on is named first.
+        # Namespaces are named first, since others depend on them.
         inner = {plain: names.new(plain) for plain in sorted(scope.namespaces)}
         objects: list[Object] = []
         others = list(scope.others)
         for plain, entries in sorted(scope.kernels.items()):
-            made, left = self._made(names.new(plain), entries, prefix + plain)
-            objects += made
+            own, left = self._objects(names.new(plain), entries, prefix + plain)
+            objects += own
             others += left
         for entry in sorted(others, key=lambda e: e.kernel.expression):
             plain = re.sub(r"\W+", "_", entry.kernel.expression.removeprefix(prefix)).strip("_")
             plain = plain if plain.isidentifier() else f"kernel_{plain}"
-            objects.append(Object(names.new(plain), entry.written.name, (entry.written.signature,)))
+            objects.append(Object(names.new(plain), entry.class_.name, (entry.class_.signature,)))
         return Namespace(
             name,
             tuple(objects),
             tuple(self.namespace(scope.namespaces[p], new, f"{prefix}{p}::") for p, new in inner.items()),
         )
 
-    def _made(self, name: str, entries: _Entries, qualified: str) -> tuple[list[Object], _Entries]:
-        """The object `name`, which is `qualified` in C++, and those of `entries` that need another one."""
+    def _objects(self, name: str, entries: _Entries, qualified: str) -> tuple[list[Object], _Entries]:
+        """The object `name`, `qualified` in device code, and those of `entries` that it cannot select."""
         if any(entry.arguments is not None for entry in entries):
             return self._template(name, entries, qualified)
-        type_, left = self._chosen(entries)
+        type_, left = self._overloads(entries)
         comment = _signatures(entry for entry in entries if entry not in left)
         return [Object(name, type_, comment)] if type_ else [], left
 
-    def _chosen(self, entries: _Entries) -> tuple[str, _Entries]:
-        """The class of all of `entries`, or "", and those that the types of arguments do not choose."""
+    def _overloads(self, entries: _Entries) -> tuple[str, _Entries]:
+        """The class of all of `entries`, or "", and those that the types of arguments cannot select."""
         # One kernel may have several expressions.
-        found = {(entry.kernel.unit, entry.kernel.lowered): entry for entry in reversed(entries)}
-        distinct = list(found.values())[::-1]
-        alike = Counter(entry.written.types for entry in distinct)
-        chosen = tuple(entry.written for entry in distinct if alike[entry.written.types] == 1)
-        left = [entry for entry in distinct if alike[entry.written.types] > 1]
+        by_kernel = {(entry.kernel.unit, entry.kernel.lowered): entry for entry in reversed(entries)}
+        distinct = list(by_kernel.values())[::-1]
+        alike = Counter(entry.class_.types for entry in distinct)
+        chosen = tuple(entry.class_ for entry in distinct if alike[entry.class_.types] == 1)
+        left = [entry for entry in distinct if alike[entry.class_.types] > 1]
         if len(chosen) < 2:
             return "".join(kernel.name for kernel in chosen), left
         self.overloads.append(OverloadsClass(chosen[0].name.replace("kernel", "overloads"), chosen))
         return self.overloads[-1].name, left
 
     def _template(self, name: str, entries: _Entries, qualified: str) -> tuple[list[Object], _Entries]:
-        """As :meth:`_made`, for a template. What is none, but shares its name, is that without arguments."""
+        """As :meth:`_objects`. A function of the same name is the template without arguments."""
         left: list[_Entry] = []
         known: dict[int, tuple[_Entry, Sequence[Argument]]] = {}
         for entry in entries:
             read = read_arguments(entry.arguments or "", entry.kernel.lowered)
             arguments = [argument for argument in read if argument is not None]
             if len(arguments) == len(read):
-                known[entry.written.index] = entry, arguments
-            # The host may not have the enumerator.
+                known[entry.class_.index] = entry, arguments
+            # The host may not know the enumerator.
             if len(arguments) < len(read) or any(argument.is_enumerator for argument in arguments):
                 left.append(entry)
         shape = Shape.of([arguments for _, arguments in known.values()])
@@ -279,7 +279,7 @@ class _Writer:
             return [], entries
         specialisations: list[Specialisation] = []
         for ids, kernels in by_ids(((i, arguments) for i, (_, arguments) in known.items()), shape).items():
-            type_, unclear = self._chosen([known[index][0] for index in kernels])
+            type_, unclear = self._overloads([known[index][0] for index in kernels])
             left += (entry for entry in unclear if entry not in left)
             if type_:
                 specialisations.append(Specialisation(ids, type_))
@@ -288,22 +288,20 @@ class _Writer:
         self.with_absent |= shape.with_absent
         built = [entry for entry, _ in known.values()]
         class_name = self._class_names.new(re.sub(r"\W+", "_", qualified) + "_")
-        self.templates.append(TemplateClass(class_name, _not_built(qualified, built), tuple(specialisations)))
-        return [
-            Object(name, class_name, _signatures(built), shape.parameters(name), shape.numbers(name))
-        ], left
+        self.templates.append(TemplateClass(class_name, _message(qualified, built), tuple(specialisations)))
+        return [Object(name, class_name, _signatures(built), shape.parameters(name), shape.ids(name))], left
 
 
 def _signatures(entries: Iterable[_Entry]) -> tuple[str, ...]:
-    signatures = [entry.written.signature for entry in entries]
+    signatures = [entry.class_.signature for entry in entries]
     more = len(signatures) - _SHOWN
     return (*signatures[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
 
 
-def _not_built(name: str, entries: _Entries) -> str:
+def _message(name: str, entries: _Entries) -> str:
     built = [entry.kernel.expression for entry in entries]
     more = f" and {len(built) - _SHOWN} more" if len(built) > _SHOWN else ""
     text = f"{name} is not built for these template arguments, but as {', '.join(built[:_SHOWN])}{more}"
-    # Compilers take no other escapes in such a text.
+    # Compilers accept no other escapes in the text of a static_assert.
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
     return f'"{escaped}; add what is missing to instantiate"'

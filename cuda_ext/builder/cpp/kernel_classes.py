@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
+from cuda_ext.builder.cpp.argument_ids import FUNDAMENTAL
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["ORIGINS", "RESERVED", "KernelClass", "filled", "identifier", "kernel_class"]
+__all__ = ["ORIGINS", "RESERVED", "KernelClass", "fill_lines", "identifier", "kernel_class"]
 
 _WIDTH = 110
 
-# What a header has a use for in each of its namespaces.
+# Names that a header declares in each of its namespaces.
 RESERVED = ("cuda_ext_module", "cuda_ext_library", "cuda_ext_kernels")
-# Where the names come from that the classes are written with.
+# The namespaces of the names that the classes use.
 ORIGINS = {
     "::cuda_ext::": (
         *("Class", "Enumerator", "LaunchConfig", "Opaque", "Pointee", "Pointer", "Result", "StaticKernel"),
@@ -34,7 +34,7 @@ _KEYWORDS = frozenset(
     unsigned using virtual void volatile wchar_t while xor xor_eq
     """.split()  # noqa: SIM905
 )
-# Macros without parameters, of compilers and of headers that many include.
+# Macros without parameters, of compilers and common headers.
 _MACROS = frozenset(
     """
     BUFSIZ CONST DELETE DOMAIN EOF ERROR FALSE HUGE_VAL I IN INFINITY NAN NULL OPTIONAL OUT OVERFLOW RAND_MAX
@@ -46,9 +46,9 @@ _MACROS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KernelClass:
-    """How one kernel is called.
+    """The class of one kernel.
 
-    ``index`` counts in the manifest, and ``source`` is where it is; ``parameters`` are types and names.
+    ``index`` is its position in the manifest, ``source`` its unit; ``parameters`` are types and names.
     """
 
     index: int
@@ -66,24 +66,25 @@ class KernelClass:
         return tuple(type_ for type_, _ in self.parameters)
 
     def function(self, head: str, tail: str, body: str) -> str:
-        """A function that begins with `head`, and passes on to `body` what it takes."""
+        """A function that begins with `head` and passes its parameters to `body`."""
         takes = ["const LaunchConfig& config", *(f"{type_} {name}" for type_, name in self.parameters)]
         names = ["config", *(name for _, name in self.parameters)]
         whole = f"  {head}({', '.join(takes)}) {tail} {{ {body}({', '.join(names)}); }}"
         if len(whole) <= _WIDTH:
             return whole
-        return f"{filled(f'  {head}(', takes, f') {tail} {{')}\n{filled(f'    {body}(', names, ');')}\n  }}"
+        first = fill_lines(f"  {head}(", takes, f") {tail} {{")
+        return f"{first}\n{fill_lines(f'    {body}(', names, ');')}\n  }}"
 
 
 def kernel_class(index: int, kernel: Kernel, source: str) -> KernelClass:
-    """The class of the kernel of that `index`. A parameter without a name is called after its place."""
+    """The class of the kernel of that `index`. A parameter without a name is named after its position."""
     parameters: dict[str, str] = {}
     for position, parameter in enumerate(kernel.parameters):
         name = _parameter_name(parameter.name, position)
         while name in parameters:
             name += "_"
         parameters[name] = _type(parameter)
-    # The types of an overload are in its expression too, be it one that a cast chooses.
+    # The expression of an overload has its types, even if a cast chooses it.
     cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", kernel.expression)
     name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", kernel.expression)
     return KernelClass(
@@ -96,7 +97,7 @@ def kernel_class(index: int, kernel: Kernel, source: str) -> KernelClass:
 
 
 def identifier(name: str) -> str:
-    """`name`, unless C++, a common macro or the header itself has another use for it."""
+    """`name`, with an underscore appended if C++, a common macro or the header itself uses it."""
     return f"{name}_" if name in _KEYWORDS or name in _MACROS or name in RESERVED else name
 
 
@@ -111,7 +112,7 @@ _INTEGER_BITS = {1: 8, 2: 16, 4: 32, 8: 64}
 
 
 def _type(parameter: Parameter) -> str:
-    """What a call takes for `parameter`."""
+    """The parameter type of a call for `parameter`."""
     size = parameter.size
     match parameter.kind:
         case "pointer":
@@ -119,7 +120,7 @@ def _type(parameter: Parameter) -> str:
         case "bool" if size == 1:
             return "Value<bool>"
         case "integer" | "unsigned" if parameter.type == "char":
-            return "Value<char>"  # which has a sign on some systems only
+            return "Value<char>"  # signed on some systems only
         case "integer" | "unsigned" as kind if size in _INTEGER_BITS:
             return f"Value<{'u' * (kind == 'unsigned')}int{_INTEGER_BITS[size]}_t>"
         case "float" if size in (4, 8):
@@ -136,7 +137,7 @@ _CLASS = re.compile(r"(?!(?:struct|__int128|nullptr_t)$)[^\W\d]\w*(?:::\w+)*(?:<
 
 
 def _element(element: str) -> str:
-    """What a pointer points at, as far as the host can know it."""
+    """The type that a pointer points to, as far as the host can express it."""
     if element in FUNDAMENTAL and element != "long double":
         return element
     if element.removesuffix(" const").endswith("*"):
@@ -144,8 +145,8 @@ def _element(element: str) -> str:
     return "Class" if _CLASS.fullmatch(element) else "void"
 
 
-def filled(head: str, items: Sequence[str], tail: str) -> str:
-    """`items` between `head` and `tail`, in lines that are not too long."""
+def fill_lines(head: str, items: Sequence[str], tail: str) -> str:
+    """`items` between `head` and `tail`, filled into lines."""
     indent = " " * len(head)
     lines = [head]
     for item in [*(f"{item}," for item in items[:-1]), f"{items[-1]}{tail}"]:

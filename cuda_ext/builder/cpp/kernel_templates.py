@@ -1,7 +1,7 @@
-"""One template for all instantiations of a kernel template: its parameters, and which instantiation is which.
+"""One variable template for all instantiations of a kernel template: its parameters and specialisations.
 
-C++ has no overloaded variable templates. So there is one with as many parameters as the longest list of
-arguments has, and where a list is shorter, something of ours stands for what is absent.
+C++ has no overloaded variable templates. So the template has as many parameters as the longest list of
+arguments, and shorter lists are padded with placeholders.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cuda_ext.builder.cpp.template_arguments import Argument
+from cuda_ext.builder.cpp.argument_ids import Argument
 
 __all__ = ["Ids", "Shape", "by_ids"]
 
-# The numbers of a list of arguments, as expressions of C++.
+# The ids of a list of arguments, as C++ expressions.
 Ids = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which parameters of a template are types, and which values; from ``least`` on they may be absent."""
+    """Which parameters of a template are types and which are values; from ``least`` on they may be absent."""
 
     kinds: tuple[str, ...]
     least: int
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[Argument]]) -> Shape | None:
-        """The shape of all of `lists`; there is none where a parameter would be a type and a value."""
+        """The shape of all `lists`; ``None`` if a parameter is a type in one and a value in another."""
         kinds: dict[int, str] = {}
         for arguments in lists:
             for position, argument in enumerate(arguments):
@@ -39,13 +39,13 @@ class Shape:
         return self.least < len(self.kinds)
 
     def padded(self, texts: Iterable[str]) -> Ids:
-        """`texts`, which stand for arguments, and what stands for those that are absent."""
-        found = tuple(texts)
+        """The ids `texts`, and placeholders for the parameters after them."""
+        given = tuple(texts)
         absent = {"type": "type_id<absent>", "value": "value_id(absent_value)"}
-        return (*found, *(absent[kind] for kind in self.kinds[len(found) :]))
+        return (*given, *(absent[kind] for kind in self.kinds[len(given) :]))
 
     def parameters(self, template: str) -> str:
-        """How `template` declares its parameters."""
+        """The declaration of the parameters of `template`."""
         words = {"type": ("class", "absent"), "value": ("auto", "absent_value")}
         texts = []
         for position, (kind, name) in enumerate(zip(self.kinds, self._names(template), strict=True)):
@@ -54,8 +54,8 @@ class Shape:
             texts.append(f"{word} {name}{default}")
         return ", ".join(texts)
 
-    def numbers(self, template: str) -> tuple[str, ...]:
-        """What `template` makes of its parameters."""
+    def ids(self, template: str) -> tuple[str, ...]:
+        """The ids of the parameters of `template`."""
         texts = {
             "type": "::cuda_ext::type_id<{}>",
             "value": "::cuda_ext::id_of_value<{}>()",
@@ -69,10 +69,10 @@ class Shape:
 
 
 def by_ids(lists: Iterable[tuple[int, Sequence[Argument]]], shape: Shape) -> dict[Ids, list[int]]:
-    """The kernels of these indices by the numbers of their arguments.
+    """The kernels of these indices by the ids of their arguments.
 
-    Two lists may be one or two, as the system of the host has it: ``long`` and ``int64_t``. Numbers differ
-    nevertheless, so that what is defined for the first is never defined again.
+    Two lists may be the same or not, depending on the host's system: ``long`` and ``int64_t``. Their ids are
+    made different, so that no specialisation is defined twice.
     """
     kernels: dict[Ids, list[int]] = {}
     related: dict[Ids, list[Ids]] = {}
@@ -90,7 +90,7 @@ def by_ids(lists: Iterable[tuple[int, Sequence[Argument]]], shape: Shape) -> dic
 
 
 def _distinct(ids: Ids, before: Sequence[Ids], index: int) -> Ids:
-    """`ids`, or other numbers if these are the same as some in `before`."""
+    """`ids`, as expressions that differ from those in `before` even if the types are the same."""
     if not before:
         return ids
     differing = [[i for i, id_ in enumerate(ids) if id_ != other[i]] for other in before]
@@ -98,6 +98,6 @@ def _distinct(ids: Ids, before: Sequence[Ids], index: int) -> Ids:
         " && ".join(f"{ids[i]} == {other[i]}" for i in positions)
         for positions, other in zip(differing, before, strict=True)
     )
-    # No type has a number as small as the index of a kernel.
+    # No id of a type is as small as the index of a kernel.
     first = differing[0][0]
     return (*ids[:first], f"({' || '.join(same)} ? {index} : {ids[first]})", *ids[first + 1 :])

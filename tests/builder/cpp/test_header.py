@@ -14,8 +14,8 @@ import pytest
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import generate_cpp
+from cuda_ext.builder.cpp.argument_ids import read_arguments
 from cuda_ext.builder.cpp.kernel_classes import kernel_class
-from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
 from cuda_ext.formats.mangling import LoweredType, LoweredValue, template_arguments

@@ -1,7 +1,7 @@
-"""What stands between the brackets of an instantiation, as host code spells it.
+"""The template arguments of an instantiation as ids in C++.
 
-In a generated header each argument is a number of 64 bits: of a type its identity, of a value the value. So
-instantiations can be told apart whose types the host does not know.
+In a generated header each argument is a number of 64 bits: the identity of a type, or a value. So a header
+distinguishes instantiations even if the host does not know their types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FUNDAMENTAL", "Argument", "TypeArgument", "ValueArgument", "read_arg
 
 @dataclass(frozen=True, slots=True)
 class TypeArgument:
-    """A type. Two with one ``family`` may be one type or two, as the host's system has it."""
+    """A type. Two of one ``family`` may be the same type, depending on the host's system."""
 
     id: str
     family: str
@@ -30,7 +30,7 @@ class TypeArgument:
 
 @dataclass(frozen=True, slots=True)
 class ValueArgument:
-    """A whole number, a character or an enumerator; the latter may be unknown to the host by name."""
+    """An integer, a character or an enumerator, whose name the host may not know."""
 
     number: int
     is_enumerator: bool = False
@@ -38,7 +38,7 @@ class ValueArgument:
 
     @property
     def id(self) -> str:
-        # As a conversion to long long has it, of which the least has no literal.
+        # Converted to long long, whose least value has no literal.
         number = (self.number + 2**63) % 2**64 - 2**63
         return f"value_id({number})" if number > -(2**63) else f"value_id({number + 1} - 1)"
 
@@ -56,7 +56,7 @@ FUNDAMENTAL = frozenset(
         *("long long", "unsigned long long", "float", "double", "long double"),
     ]
 )
-# Those of fixed size below 64 bits are the same types wherever there is CUDA; the others differ.
+# Types of fixed size below 64 bits are the same on every system with CUDA; the others differ.
 _ALIASES = {
     "int8_t": "signed char",
     "uint8_t": "unsigned char",
@@ -81,43 +81,43 @@ _FAMILIES = {**dict.fromkeys(_SIGNED, "signed"), **dict.fromkeys(_UNSIGNED, "uns
 
 
 def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
-    """The arguments in `text`, which stands between brackets; ``None`` for what only its name tells.
+    """The arguments in `text`, the text between angle brackets; ``None`` for those that have no id.
 
-    `lowered` is the kernel's lowered name: it tells what typedefs and constants stand for.
+    `lowered` is the kernel's lowered name, in which typedefs and constants are resolved.
     """
-    texts = list(_divided(text))
-    told: Sequence[LoweredArgument] = template_arguments(lowered) or ()
-    if len(told) < len(texts):
-        told = ()
-    return tuple(_read(t, told[i] if told else None) for i, t in enumerate(texts))
+    texts = list(_split(text))
+    resolved: Sequence[LoweredArgument] = template_arguments(lowered) or ()
+    if len(resolved) < len(texts):
+        resolved = ()
+    return tuple(_read(t, resolved[i] if resolved else None) for i, t in enumerate(texts))
 
 
 _PIECE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|.", re.DOTALL)
 
 
-def _divided(text: str) -> Iterator[str]:
-    """What is between the commas of `text` that no bracket encloses."""
-    found, depth = "", 0
+def _split(text: str) -> Iterator[str]:
+    """Split `text` at the commas outside of brackets."""
+    part, depth = "", 0
     for piece in _PIECE.findall(text):
         depth += (piece in "<([{") - (piece in ">)]}")
         if piece == "," and not depth:
-            yield found.strip()
-            found = ""
+            yield part.strip()
+            part = ""
         else:
-            found += piece
-    if found.strip():
-        yield found.strip()
+            part += piece
+    if part.strip():
+        yield part.strip()
 
 
-def _read(text: str, told: LoweredArgument | None) -> Argument | None:
-    if isinstance(told, LoweredValue):
-        return None if told.number is None else ValueArgument(told.number, told.is_enumerator)
-    if told is None and (number := _number(text)) is not None:
+def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:
+    if isinstance(resolved, LoweredValue):
+        return None if resolved.number is None else ValueArgument(resolved.number, resolved.is_enumerator)
+    if resolved is None and (number := _number(text)) is not None:
         return ValueArgument(number)
-    found = _type(text)
-    if told is None or told.spelling is None or (found and found.id.startswith("type_id")):
-        return found
-    return _type(normalise(told.spelling)) or found  # what a typedef stands for
+    written = _type(text)
+    if resolved is None or resolved.spelling is None or (written and written.id.startswith("type_id")):
+        return written
+    return _type(normalise(resolved.spelling)) or written  # the type behind a typedef
 
 
 _NUMBER = re.compile(
@@ -132,7 +132,7 @@ _NAMED_CHARACTERS = dict(zip("abfnrtv'\"?\\", map(ord, "\a\b\f\n\r\t\v'\"?\\"), 
 
 
 def _number(text: str) -> int | None:
-    """The value of a literal; not of one that is above ASCII, where ``char`` may have a sign or none."""
+    """The value of a literal; ``None`` above ASCII, where it depends on whether ``char`` is signed."""
     if text in ("true", "false"):
         return int(text == "true")
     if match := _NUMBER.fullmatch(text):
@@ -152,7 +152,7 @@ _TYPE = re.compile(
 
 
 def _type(text: str) -> TypeArgument | None:
-    """A type that is a name, or a pointer or reference to one."""
+    """The type `text`, if it is a name, or a pointer or reference to one."""
     match = _TYPE.fullmatch(text)
     if match is None or text in ("true", "false", "nullptr"):
         return None
