@@ -6,6 +6,10 @@ and nowhere else. Driver errors say what was found, what was needed, and what to
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = [
     "ArgumentError",
     "BuildError",
@@ -37,10 +41,10 @@ class CudaExtError(Exception):
     what to do; the latter two may be empty. The text is ``where: problem; remedy``.
     """
 
-    def __init__(self, problem: str, *, where: str = "", remedy: str = "") -> None:
+    def __init__(self, problem: str, *, where: str | Path = "", remedy: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
-        self.where = where
+        self.where = str(where)
         self.remedy = remedy
 
     def __str__(self) -> str:
@@ -87,7 +91,7 @@ class DriverError(CudaExtError):
 class DriverCallError(DriverError):
     """A function of the driver failed; ``code`` is its ``CUresult``, 0 if cuda-bindings does not know it."""
 
-    def __init__(self, problem: str, code: int = 0, *, where: str = "", remedy: str = "") -> None:
+    def __init__(self, problem: str, code: int = 0, *, where: str | Path = "", remedy: str = "") -> None:
         super().__init__(problem, where=where, remedy=remedy)
         self.code = code
 

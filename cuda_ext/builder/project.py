@@ -28,7 +28,8 @@ __all__ = ["Project", "default_module_name"]
 class Project:
     """The modules that a project's configuration describes.
 
-    ``table`` is that as it was written, and ``package_dir`` what setuptools calls so: where packages lie.
+    ``table`` is the configuration as written, and ``package_dir`` setuptools' mapping of packages to
+    directories.
     """
 
     root: Path
@@ -51,7 +52,9 @@ class Project:
             return None
         except OSError as error:
             raise ConfigError(
-                f"pyproject.toml: cannot be read: {error.strerror}; make it a file that you can read"
+                f"cannot be read: {error.strerror}",
+                where="pyproject.toml",
+                remedy="make it a file that you can read",
             ) from None
         if b"cuda_ext" not in text and b"cuda-ext" not in text:
             return None
@@ -60,7 +63,7 @@ class Project:
         if not isinstance(tools, dict) or tools.keys().isdisjoint({"cuda_ext", "cuda-ext"}):
             return None
         if "cuda_ext" not in tools:
-            raise ConfigError("tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?")
+            raise ConfigError("unknown table", where="tool.cuda-ext", remedy="did you mean [tool.cuda_ext]?")
         from cuda_ext.builder.config.modules import parse_settings, parse_table
 
         real = Path(os.path.realpath(root))
@@ -73,16 +76,16 @@ class Project:
 
     @classmethod
     def required(cls, root: Path, packages: Sequence[str] = ()) -> Project:
-        """As :meth:`load`; that there is no table is a mistake too. Raises :class:`ConfigError`."""
+        """Load as :meth:`load` does; a missing table is an error too. Raises :class:`ConfigError`."""
         project = cls.load(root, packages)
         if project is None:
             with suppress(FileNotFoundError):
-                _decoded(
-                    (root / "pyproject.toml").read_bytes()
-                )  # the table may only look as if it were not there
+                # In another encoding, the table only looks as if it were not there.
+                _decoded((root / "pyproject.toml").read_bytes())
             raise ConfigError(
-                f"{root / 'pyproject.toml'}: has no [tool.cuda_ext] table; add it, an empty one compiles "
-                "device/*.cu"
+                "has no [tool.cuda_ext] table",
+                where=root / "pyproject.toml",
+                remedy="add it, an empty one compiles device/*.cu",
             )
         return project
 
@@ -110,7 +113,7 @@ class Project:
         )
 
     def source_files(self) -> list[Path]:
-        """Every device source and header, relative to the root: what an sdist must hold.
+        """List every device source and header, relative to the root: what an sdist must hold.
 
         No compiler is needed. Raises :class:`BuildError` for what cannot be found or read.
         """
@@ -122,7 +125,7 @@ class Project:
         return sorted({Path(name) for own in sources for name in own.files()})
 
     def plan(self, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
-        """What :meth:`build` would make. Nothing is compiled. Raises :class:`BuildError`."""
+        """Plan what :meth:`build` makes. Nothing is compiled. Raises :class:`BuildError`."""
         from cuda_ext.builder.session import plan
 
         return plan(self, environ)
@@ -130,12 +133,12 @@ class Project:
     def build(
         self, report: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ
     ) -> Iterator[Package]:
-        """Compile all modules; the generated packages come when nothing can fail any more.
+        """Compile all modules; return the generated packages when nothing can fail any more.
 
-        A terminal shows the build as it goes on; elsewhere `report` receives a line for each thing done.
-        `environ` has what says how to build (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises :class:`BuildError`:
-        for a mistake in the configuration before the first compilation, and for failed compilations with all
-        of them.
+        A terminal shows the progress of the build; elsewhere `report` receives a line for each finished
+        step. `environ` has the settings of the machine (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises
+        :class:`BuildError`: for a wrong configuration before the first compilation, and for failed
+        compilations with all of them.
         """
         from cuda_ext.builder.scheduler.progress import progress_for
         from cuda_ext.builder.session import build
@@ -179,7 +182,7 @@ def _has_init(directory: Path) -> bool:
 
 
 def _package_dir(tools: Mapping[str, object]) -> dict[str, str]:
-    """What ``[tool.setuptools]`` says; that is setuptools' to check."""
+    """Read ``[tool.setuptools]``, which setuptools itself checks."""
     match tools:
         case {"setuptools": {"package-dir": dict(found)}}:
             return {str(package): str(directory) for package, directory in found.items()}
@@ -197,22 +200,27 @@ _MARKS = {
 
 
 def _decoded(text: bytes) -> str:
-    """`text`, as TOML is encoded. Raises :class:`ConfigError`."""
+    """Decode `text`, which must be UTF-8. Raises :class:`ConfigError`."""
     for mark, encoding in _MARKS.items():
         if text.startswith(mark):
             raise ConfigError(
-                f"pyproject.toml:1: begins with the byte order mark of {encoding}; save the file as UTF-8 "
-                "without one"
+                f"begins with the byte order mark of {encoding}",
+                where="pyproject.toml:1",
+                remedy="save the file as UTF-8 without one",
             )
     if (zero := text.find(b"\0")) >= 0:
         line = text.count(b"\n", 0, zero) + 1
-        raise ConfigError(f"pyproject.toml:{line}: has a zero byte, as UTF-16 has; save the file as UTF-8")
+        raise ConfigError(
+            "has a zero byte, as UTF-16 has", where=f"pyproject.toml:{line}", remedy="save the file as UTF-8"
+        )
     try:
         return text.decode()
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise ConfigError(
-            f"pyproject.toml:{line}: byte {text[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+            f"byte {text[error.start]:#04x} is not UTF-8",
+            where=f"pyproject.toml:{line}",
+            remedy="save the file as UTF-8",
         ) from None
 
 
@@ -223,5 +231,5 @@ def _parse(text: bytes) -> dict[str, object]:
         problem, _, place = str(error).removesuffix(")").partition(" (at ")
         found = re.match(r"line (\d+)", place)
         line = int(found[1]) if found else len(text.splitlines())
-        remedy = "; merge the two or rename one of them" if problem.endswith("twice") else ""
-        raise ConfigError(f"pyproject.toml:{line}: {problem}{remedy}") from None
+        remedy = "merge the two or rename one of them" if problem.endswith("twice") else ""
+        raise ConfigError(problem, where=f"pyproject.toml:{line}", remedy=remedy) from None

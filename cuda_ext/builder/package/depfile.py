@@ -1,4 +1,4 @@
-"""What outputs depend on, as Make and Ninja read it."""
+"""Dependency files for Make and Ninja."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["depfile", "is_depfile"]
 
 
 def depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
-    """A rule: `targets` are out of date when any of `dependencies` is newer.
+    """Return the rule that `targets` are out of date when any of `dependencies` is newer.
 
     >>> print(depfile(["a"], ["b c", "d"]), end="")
     a: b\\ c \\
@@ -21,7 +21,7 @@ def depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
 
 
 def is_depfile(content: bytes) -> bool:
-    """Whether that begins as a rule does of which this package is the first dependency."""
+    """Whether `content` is a rule of ours, whose first dependency is this package."""
     return re.match(rb"[^\n]+: [^\n]*cuda_ext/__init__\.py( \\)?\n", content) is not None
 
 

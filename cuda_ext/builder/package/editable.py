@@ -1,9 +1,9 @@
-"""The packages of an editable install that compile what has changed: ``editable-rebuild = true``.
+"""Packages of an editable install that compile what has changed: ``editable-rebuild = true``.
 
-They lie in the source tree, like any that are built in place. The ``editable.json`` of each names the
-project, and tells the state that they were compiled from: how the file system describes each source, header
-and directory that others would be found in, and the digest of each file. Of the environment that the install
-was built in, nothing is kept but ``CUDAARCHS``.
+They lie in the source tree, like all packages that are built in place. The ``editable.json`` of each has the
+project's root and the state that the package was compiled from: the file system's description of each
+source, header and searched directory, and the digest of each file. Of the build environment, only
+``CUDAARCHS`` is kept.
 """
 
 # ruff: noqa: PTH116, PTH118, PTH123 - pathlib is not loaded where nothing has changed
@@ -36,7 +36,7 @@ __all__ = [
 
 FILE = "editable.json"
 SCHEMA = 1
-# Nanoseconds in which a file may change twice without a trace in its times.
+# Nanoseconds within which a file may change twice and keep its times.
 _TICK = 2_000_000_000
 
 
@@ -47,10 +47,10 @@ def build_editable(
     environ: Mapping[str, str] = os.environ,
     cudaarchs: str | None = None,
 ) -> list[Package]:
-    """What ``project.build`` gives, as an editable install has it.
+    """Build the packages of an editable install.
 
-    `directory_of` tells where in the source tree a package goes, by its import name. `cudaarchs` is what the
-    install was made with, where this is not it. Without ``editable-rebuild = true`` the packages are like any
+    `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is the value at
+    installation, where this is a rebuild. Without ``editable-rebuild = true`` the packages are the same as
     others. Raises :class:`BuildError`.
     """
     if not project.settings.editable_rebuild:
@@ -63,12 +63,12 @@ def build_editable(
 
 
 def is_editable(directory: Path) -> bool:
-    """Whether `directory` holds a package that compiles what has changed."""
+    """Whether the package in `directory` compiles what has changed."""
     return (directory / FILE).is_file()
 
 
 def recorded(directory: Path | str) -> dict[str, Any] | None:
-    """What the package in `directory` was compiled from; ``None`` if that cannot be read, or is none."""
+    """Read the state that the package in `directory` was compiled from; ``None`` without a valid one."""
     try:
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             record: dict[str, Any] = json.load(file)
@@ -88,7 +88,7 @@ def recorded(directory: Path | str) -> dict[str, Any] | None:
 
 
 def state(project: Project) -> dict[str, Any]:
-    """What an import compares, as it is now. Raises :class:`BuildError`."""
+    """Return the current state of the inputs, which an import compares. Raises :class:`BuildError`."""
     import time
 
     from cuda_ext.builder.sources.inputs import input_digests, searched_directories
@@ -98,7 +98,7 @@ def state(project: Project) -> dict[str, Any]:
     seen = {path: described(root, path) for path in sorted({*digests, *searched_directories(project)})}
     for description in filter(None, seen.values()):
         if max(description[-2:]) > now - _TICK:
-            description.clear()  # which differs from any
+            description.clear()  # so that it differs from every description
     return {"seen": seen, "digests": digests}
 
 
@@ -109,10 +109,10 @@ def editable(
     directory_of: Callable[[str], Path],
     cudaarchs: str,
 ) -> list[Package]:
-    """`packages`, which were compiled from the state `now`, so that they compare it with what there is."""
+    """Return `packages`, compiled from the state `now`, with their records of it."""
     from dataclasses import replace
 
-    from cuda_ext.builder.package.generate import initialisation
+    from cuda_ext.builder.package.generate import render_init
 
     directories = {package.name: directory_of(package.name) for package in packages}
     record = {
@@ -124,7 +124,7 @@ def editable(
     }
     files = {FILE: encoded(record)}
     return [
-        replace(p, files={**p.files, **files, "__init__.py": initialisation(p.name, editable=True)})
+        replace(p, files={**p.files, **files, "__init__.py": render_init(p.name, editable=True)})
         for p in packages
     ]
 
@@ -142,7 +142,7 @@ def _seen_from(root: Path, directory: Path) -> str:
 
 
 def described(root: str, path: str) -> list[int] | None:
-    """What the file system says of a file or directory; ``None`` if it is not there."""
+    """Return size, inode and times of a file or directory; ``None`` if it does not exist."""
     try:
         found = os.stat(os.path.join(root, path))
     except OSError:

@@ -1,4 +1,4 @@
-"""The importable package of a compiled module: ``__init__.py``, stubs, manifest, images, sources."""
+"""Generate the importable package of a compiled module: ``__init__.py``, stubs, manifest, images, sources."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_directory
 from cuda_ext.filesystem.ownership import foreign
 
-__all__ = ["Package", "generate", "initialisation", "obstacle"]
+__all__ = ["Package", "generate", "render_init", "obstacle"]
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
     """A generated package: its import name, and its files by path within it.
 
-    ``compiler`` is what compiled it (``nvrtc 13.5``), and ``log`` what that said.
+    ``compiler`` is the compiler's name and version (``nvrtc 13.5``), and ``log`` its output.
     """
 
     name: str
@@ -49,52 +49,54 @@ class Package:
                 position += size
             return cls(name, files, compiler, tuple(log))
         except (AttributeError, TypeError, ValueError) as error:
-            raise BuildError(f"not the record of a package: {error}; build again") from None
+            raise BuildError(f"not the record of a package: {error}", remedy="build again") from None
 
     def write(self, directory: Path) -> list[Path]:
-        """Make `directory` hold exactly these files; return their paths.
+        """Replace `directory` by one with exactly these files; return their paths.
 
         The files appear at once: a build that is killed or runs out of space leaves what was there before.
-        Raises :class:`BuildError` if that fails, or if something is there that no build of ours made.
+        Raises :class:`BuildError` if that fails, or if `directory` holds files that no build generated.
         """
         try:
             replace_directory(directory, self.files, self._check)
         except OSError as error:
-            remedy = _REMEDIES.get(error.errno or 0, "; mend that, and build again")
             raise BuildError(
-                f"{directory}: cannot write the generated package {self.name}: {error.strerror}{remedy}"
+                f"cannot write the generated package {self.name}: {error.strerror}",
+                where=directory,
+                remedy=_REMEDIES.get(error.errno or 0, "correct that, and build again"),
             ) from None
         return [directory / name for name in self.files]
 
     def _check(self, directory: Path) -> None:
         if found := obstacle(directory):
             raise BuildError(
-                f"{found}: is where the generated package {self.name} goes, and was not generated; "
-                "move it, or rename the module"
+                f"is where the generated package {self.name} goes, and was not generated",
+                where=found,
+                remedy="move it, or rename the module",
             )
 
 
 def obstacle(directory: Path) -> Path | None:
-    """What a package in `directory` would replace, or hide from imports, that no build of ours made."""
+    """Return a file of the author's that a package in `directory` would replace or hide from imports."""
     module = directory.with_name(f"{directory.name}.py")
     return module if module.exists() else foreign(directory)
 
 
 _REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and build again"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "; make it writable"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "; a file is where a directory should be: move it"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space and build again"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it writable"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file is where a directory must be: move it"),
 }
 
 
 def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
-    """Render the package of `module`, about which the compiler said `log`.
+    """Render the package of `module`; `log` is the compiler's output.
 
     The same module gives the same bytes.
     """
     manifest = module.manifest
     files = {
-        "__init__.py": initialisation(manifest.module),
+        "__init__.py": render_init(manifest.module),
         "__init__.pyi": render(__package__, "__init__.pyi.j2", {"stub": stubs.describe(manifest)}).encode(),
         manifest_file.FILE_NAME: manifest_file.dumps(manifest).encode(),
     }
@@ -106,6 +108,6 @@ def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
     )
 
 
-def initialisation(module: str, editable: bool = False) -> bytes:
-    """The ``__init__.py`` of the package of `module`; an `editable` one first looks whether it is current."""
+def render_init(module: str, editable: bool = False) -> bytes:
+    """Render the ``__init__.py`` of the package of `module`; an `editable` one first checks for changes."""
     return render(__package__, "__init__.py.j2", {"module": module, "editable": editable}).encode()

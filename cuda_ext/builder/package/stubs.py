@@ -1,8 +1,8 @@
-"""What type checkers and editors are told of a module: a class for each kernel, template and namespace.
+"""Describe a module for type checkers and editors: a class for each kernel, template and namespace.
 
-Their docstrings are what an editor shows beside a name: signatures in C++, and where they come from.
-Attributes are named as in C++. The names of classes and imports give way to them, so that a kernel may be
-called ``Kernel`` or ``Literal``.
+Their docstrings are what an editor shows beside a name: the C++ signature and the source. Attributes are
+named as in C++; the names of classes and imports give way to them, so that a kernel may be called ``Kernel``
+or ``Literal``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ORIGINS = (
     },
 )
 _EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")
-# What parameters of a kernel cannot be called when they are given by name.
+# Names that parameters of a kernel cannot have when they are passed by keyword.
 _RESERVED = frozenset(
     "self grid block threads shared cluster cooperative dependent stream wait".split()  # noqa: SIM905
 )
@@ -44,7 +44,7 @@ Doc = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Attribute:
-    """A name with its type, and what an editor shows beside it."""
+    """A name with its type and documentation."""
 
     name: str
     type: str
@@ -53,9 +53,9 @@ class Attribute:
 
 @dataclass(frozen=True)
 class KernelClass:
-    """A kernel, or variants of one, as ``base`` says, called by ``signature``.
+    """A kernel, or variants of one, by ``base``; ``signature`` is its C++ declaration.
 
-    Its ``parameters`` have types; so many of the first as ``positional`` says have no names.
+    ``parameters`` are names with types; the first ``positional`` ones cannot be passed by keyword.
     """
 
     name: str
@@ -69,7 +69,7 @@ class KernelClass:
 
 @dataclass(frozen=True)
 class TemplateClass:
-    """A template or overloaded kernels. ``items`` are literals with the classes that they choose."""
+    """A template or overloaded kernels. ``items`` are literals with the classes that they select."""
 
     name: str
     doc: Doc
@@ -90,10 +90,10 @@ class NamespaceClass:
 
 @dataclass(frozen=True)
 class Stub:
-    """All that the text of a stub shows.
+    """The content of a stub.
 
-    ``imports`` are modules with what is imported from them, in groups; ``names`` says how each imported
-    name is written.
+    ``imports`` are modules with the names imported from them, in groups; ``names`` maps each imported name
+    to its local alias.
     """
 
     module: str
@@ -104,7 +104,7 @@ class Stub:
 
 
 def describe(manifest: Manifest) -> Stub:
-    """Say what the attributes of the module are. The same manifest gives the same stub."""
+    """Describe the attributes of the module. The same manifest gives the same stub."""
     root = _tree(manifest)
     writer = _Writer(root, [unit.title for unit in manifest.units])
     attributes = writer.attributes(root, "")
@@ -114,9 +114,9 @@ def describe(manifest: Manifest) -> Stub:
 
 @dataclass
 class _Namespace:
-    """What is in one C++ namespace, by plain name; kernels with what stands in brackets, if anything.
+    """The content of one C++ namespace, by plain name; kernels with their template arguments, if any.
 
-    Variants are one kernel here, as all their candidates are called alike.
+    Variants are one kernel here, since all their candidates take the same arguments.
     """
 
     kernels: dict[str, list[tuple[str | None, Kernel]]] = field(default_factory=dict)
@@ -161,12 +161,12 @@ def _tree(manifest: Manifest) -> _Namespace:
 
 
 def _quoted(lines: Iterable[str]) -> Doc:
-    """`lines` as they stand in a literal: a signature may hold a character such as ``'\\n'``."""
+    """Escape `lines` for a string literal: a signature may hold a character such as ``'\\n'``."""
     return tuple(line.replace("\\", r"\\").replace('"', r"\"") for line in lines)
 
 
 def _conditions(variants: Variants) -> Iterator[str]:
-    """Which kernel the name stands for, and when."""
+    """Document which kernel the name stands for, and when."""
     yield "A call takes the first of::"
     yield ""
     for candidate in variants.candidates:
@@ -174,7 +174,7 @@ def _conditions(variants: Variants) -> Iterator[str]:
 
 
 def _is_attribute(name: str) -> bool:
-    """Whether Python can spell it and leaves it to us; all else is reached with brackets."""
+    """Whether `name` can be an attribute in Python; others are reached with brackets."""
     dunder = name.startswith("__") and name.endswith("__")
     return name.isidentifier() and not keyword.iskeyword(name) and not dunder
 
@@ -182,7 +182,7 @@ def _is_attribute(name: str) -> bool:
 class _Writer:
     """Makes classes out of a tree, none of which hides an attribute or another class.
 
-    `sources` names what each unit was compiled from.
+    `sources` are the titles of the units.
     """
 
     def __init__(self, root: _Namespace, sources: Sequence[str]) -> None:
@@ -195,7 +195,7 @@ class _Writer:
         self.classes: list[KernelClass | TemplateClass | NamespaceClass] = []
 
     def attributes(self, namespace: _Namespace, scope: str) -> tuple[Attribute, ...]:
-        """The attributes of `namespace`, which C++ calls `scope`."""
+        """Return the attributes of `namespace`, whose C++ name is `scope`."""
         prefix = "".join(f"_{part}" for part in scope.split("::") if part)
         found: list[Attribute] = []
         every = {*namespace.kernels, *namespace.variants, *namespace.symbols, *namespace.namespaces}
@@ -220,7 +220,7 @@ class _Writer:
         return tuple(found)
 
     def imports(self, group: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-        """What is used of `group`, as it is imported."""
+        """Return the imports of the names in `group` that are used."""
         found: dict[str, list[str]] = {}
         for module, names in group.items():
             for name in sorted(self._used.intersection(names)):
@@ -237,7 +237,7 @@ class _Writer:
         kernels: Sequence[tuple[str | None, Kernel]],
         namespace: _Namespace | None,
     ) -> Attribute:
-        """The kernels of one `name`, which is `full` with its namespaces."""
+        """Return the attribute for the kernels called `name`, or `full` with its namespaces."""
         prefix = "".join(f"_{part}" for part in full.split("::"))
         match kernels:
             case [(None, kernel)] if namespace is None:
@@ -282,7 +282,7 @@ class _Writer:
         return (kernel.signature, "", f"A kernel of {self._sources[kernel.unit]}.")
 
     def _choice(self, full: str, kernels: Sequence[Kernel]) -> Doc:
-        """What there is to choose from by brackets."""
+        """Document the instantiations to select from."""
         sources = ", ".join(dict.fromkeys(self._sources[kernel.unit] for kernel in kernels))
         signatures = (f"    {kernel.signature}" for kernel in kernels)
         return _quoted((f"The kernels {full} of {sources}.", "", "Built ahead::", "", *signatures))
@@ -315,7 +315,7 @@ class _Writer:
         return self.spelled[name]
 
     def _unique(self, name: str) -> str:
-        """A class name after `name`, whatever stands in that."""
+        """Return a class name derived from `name`, whatever characters that has."""
         unique = re.sub(r"\W+", "_", name).rstrip("_") or "_"
         if unique in self._taken:
             unique = f"_{unique}"

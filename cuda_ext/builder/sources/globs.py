@@ -1,4 +1,4 @@
-"""The project's files: what patterns and directories of the configuration lead to.
+"""Find the files that the patterns and directories of the configuration name.
 
 Paths stay within the project, and its files are named by their path within it, with forward slashes.
 """
@@ -31,7 +31,7 @@ KINDS: dict[str, SourceKind] = {
 
 
 def find_sources(module: ModuleConfig, root: Path) -> list[str]:
-    """The module's sources by their names within the project, in order."""
+    """Find the module's sources; return their sorted names within the project."""
     where = module.key_path("sources")
     found: set[str] = set()
     for pattern in module.settings.sources:
@@ -41,18 +41,19 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
     names = sorted(found)
     by_stem: dict[str, str] = {}
     for name in names:
-        # Some file systems hold a.fatbin and A.fatbin to be one file.
+        # On some file systems a.fatbin and A.fatbin are one file.
         other = by_stem.setdefault(_stem(name).casefold(), name)
         if other != name:
             raise ConfigError(
-                f"{where}: {other} and {name} have one basename, and fatbins are named after it; "
-                "rename one of them"
+                f"{other} and {name} have one basename, and fatbins are named after it",
+                where=where,
+                remedy="rename one of them",
             )
     return names
 
 
 def find_headers(module: ModuleConfig, root: Path) -> list[str]:
-    """The headers that the module embeds whoever includes them, by their names within the project."""
+    """Find the headers of the key ``headers``; return their sorted names within the project."""
     where = module.key_path("headers")
     found: set[str] = set()
     for pattern in module.settings.headers:
@@ -70,7 +71,7 @@ def _stem(name: str) -> str:
 
 
 def kind_of(name: str) -> SourceKind:
-    """What a source is, by its suffix."""
+    """Return the kind of a source, by its suffix."""
     return KINDS[_suffix(name)]
 
 
@@ -79,7 +80,7 @@ def _suffix(name: str) -> str:
 
 
 def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) -> None:
-    """Every pattern of every override is for a source of a module. Raises :class:`ConfigError`."""
+    """Check that every pattern of every override matches a source. Raises :class:`ConfigError`."""
     names: dict[str, list[str]] = {}
     overrides = {}
     for module, sources in sources_of:
@@ -90,12 +91,14 @@ def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) ->
         for pattern in override.unmatched(names[where]):
             _check_inside(pattern, f"{where}.sources")
             raise ConfigError(
-                f"{where}.sources: {pattern!r} is for none of the sources; {_nearest(pattern, names[where])}"
+                f"{pattern!r} matches none of the sources",
+                where=f"{where}.sources",
+                remedy=_nearest(pattern, names[where]),
             )
 
 
 def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
-    """The module's include directories as absolute, real paths."""
+    """Return the module's include directories as absolute, real paths."""
     where = module.key_path("include_dirs")
     directories = []
     for name in module.settings.include_dirs:
@@ -105,7 +108,9 @@ def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
             siblings = directory.parent.iterdir() if directory.parent.is_dir() else []
             near = [p.relative_to(root).as_posix() for p in siblings if p.is_dir() and p.name[0] != "."]
             raise ConfigError(
-                f"{where}: {name!r} is not a directory of the project; {_nearest(name, near) or 'make it'}"
+                f"{name!r} is not a directory of the project",
+                where=where,
+                remedy=_nearest(name, near) or "make it",
             )
         _check_real(name, directory, root, where)
         directories.append(Path(os.path.realpath(directory)))
@@ -113,26 +118,29 @@ def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
 
 
 def _glob(pattern: str, root: Path, where: str) -> list[str]:
-    """The names of the files that `pattern` leads to; as in a shell, wildcards pass over hidden ones."""
+    """Expand `pattern` to names of files; as in a shell, wildcards do not match hidden files."""
     _check_inside(pattern, where)
     if os.path.lexists(literal := root / pattern) and not literal.is_dir():
         return [PurePosixPath(pattern).as_posix()]
     parts = PurePosixPath(pattern).parts
     if any("**" in part and part != "**" for part in parts):
-        raise ConfigError(f"{where}: {pattern!r}: ** stands between slashes; write it as in device/**/*.cu")
-    # Files only, links that lead nowhere among them.
+        raise ConfigError(
+            f"{pattern!r}: ** stands between slashes", where=where, remedy="write it as in device/**/*.cu"
+        )
+    # Files only; dangling links count as files.
     found = glob.glob(pattern, root_dir=root, recursive=True) if parts else []
     names = [
         os.path.normpath(n).replace(os.sep, "/") for n in found if not os.path.isdir(f"{root}{os.sep}{n}")
     ]
     matches = [name for name in names if not _is_embedded(name, root)]
     if not matches:
-        raise ConfigError(f"{where}: {_nothing_matches(pattern, root)}")
+        problem, remedy = _explain_no_match(pattern, root)
+        raise ConfigError(problem, where=where, remedy=remedy)
     return matches
 
 
 def _is_embedded(name: str, root: Path) -> bool:
-    """Whether an earlier build put that file into a generated package."""
+    """Whether the file lies in a generated package, where an earlier build put it."""
     within = f"/{name}"
     return "/sources/" in within and any(
         parent.name == "sources" and (root / parent.parent / FILE_NAME).is_file()
@@ -144,17 +152,22 @@ def _check_inside(path: str, where: str) -> None:
     pure = PurePosixPath(path)
     if pure.is_absolute() or Path(path).anchor or ".." in pure.parts:
         raise ConfigError(
-            f"{where}: {path!r} leads out of the project; copy the files into it and name them by their "
-            "path within the project"
+            f"{path!r} leads out of the project",
+            where=where,
+            remedy="copy the files into it and name them by their path within the project",
         )
     if "\\" in path:
-        raise ConfigError(f"{where}: {path!r} has backslashes; did you mean {path.replace(chr(92), '/')!r}?")
+        raise ConfigError(
+            f"{path!r} has backslashes", where=where, remedy=f"did you mean {path.replace(chr(92), '/')!r}?"
+        )
 
 
 def _check_real(name: str, path: Path, root: Path, where: str) -> None:
     if not Path(os.path.realpath(path)).is_relative_to(root):
         raise ConfigError(
-            f"{where}: {name!r} is a link that leads out of the project; copy its target into the project"
+            f"{name!r} is a link that leads out of the project",
+            where=where,
+            remedy="copy its target into the project",
         )
 
 
@@ -164,39 +177,41 @@ def _check_link(name: str, root: Path, where: str) -> None:
     if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
         _check_real(name, Path(path), root, where)
         if not os.path.exists(path):
-            raise ConfigError(f"{where}: {name!r} is a link that leads nowhere; mend or remove it")
+            raise ConfigError(f"{name!r} is a dangling link", where=where, remedy="correct or remove it")
 
 
 def _check_source(name: str, root: Path, where: str) -> None:
     _check_link(name, root, where)
     if _suffix(name) not in KINDS:
         raise ConfigError(
-            f"{where}: {name!r} is not a device source; sources end in {', '.join(KINDS)}, and headers are "
-            "found by themselves"
+            f"{name!r} is not a device source",
+            where=where,
+            remedy=f"sources end in {', '.join(KINDS)}, and headers are found by themselves",
         )
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{where}: {name!r} has a name that is not UTF-8; rename it") from None
+        raise ConfigError(f"{name!r} has a name that is not UTF-8", where=where, remedy="rename it") from None
 
 
-def _nothing_matches(pattern: str, root: Path) -> str:
+def _explain_no_match(pattern: str, root: Path) -> tuple[str, str]:
+    """Why `pattern` matches no file, and what to do."""
     if (root / pattern).is_dir():
-        return f"{pattern!r} is a directory; did you mean '{PurePosixPath(pattern, '*.cu')}'?"
+        return f"{pattern!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
     parts = PurePosixPath(pattern).parts[:-1]
     wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
     fixed = "/".join(parts[:wild])
     if not (root / fixed).is_dir():
-        return f"nothing matches {pattern!r}: there is no directory {fixed!r}; make it, or correct the path"
+        return f"nothing matches {pattern!r}: there is no directory {fixed!r}", "make it, or correct the path"
     files = [p for p in (root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
     wanted = PurePosixPath(pattern).suffix
     near = [p.relative_to(root).as_posix() for p in files if p.suffix in (wanted, *KINDS)]
     what = "device sources" if wanted in KINDS else "such files"
-    return f"nothing matches {pattern!r}; {_nearest(pattern, near) or f'there are no {what}'}"
+    return f"nothing matches {pattern!r}", _nearest(pattern, near) or f"there are no {what}"
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    """The nearest of `names`, or else some of them; nothing if there are none."""
+    """Suggest the nearest of `names`, or list some of them; empty if there are none."""
     if close := difflib.get_close_matches(name, names, n=1):
         return f"did you mean {close[0]!r}?"
     shown = [*sorted(names)[:8], *(["..."] if len(names) > 8 else [])]

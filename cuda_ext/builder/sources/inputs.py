@@ -1,4 +1,4 @@
-"""What decides on a project's packages: its table, sources and headers, and where others would be found."""
+"""The inputs of a project's packages: its table, sources, headers, and the directories searched for them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ TABLE = "pyproject.toml"
 
 
 def input_digests(project: Project) -> dict[str, str]:
-    """The SHA-256 of each source and header by its path in the project, and of the table as pyproject.toml.
+    """Return the SHA-256 of each source and header by its path, and of the table as ``pyproject.toml``.
 
-    What else that file says decides nothing. No compiler is needed. Raises :class:`BuildError`.
+    The rest of that file has no influence. No compiler is needed. Raises :class:`BuildError`.
     """
-    from cuda_ext.builder.sources.plan import content_of
+    from cuda_ext.builder.sources.plan import read_source
 
     table = json.dumps(project.table, sort_keys=True, default=str)
     names = [path.as_posix() for path in project.source_files()]
-    contents = ((name, content_of(project.root / name, name)) for name in names)
+    contents = ((name, read_source(project.root / name, name)) for name in names)
     return {
         name: hashlib.sha256(content).hexdigest() for name, content in ((TABLE, table.encode()), *contents)
     }
 
 
 def searched_directories(project: Project) -> set[str]:
-    """The directories of the project in which a new file may be a source, or a header that others include.
+    """Return the directories in which a new file may become a source, or a header that others include.
 
     Raises :class:`BuildError`.
     """
@@ -56,7 +56,7 @@ def _within(path: str, directory: str) -> bool:
 
 
 def _globbed(pattern: str, root: Path) -> Iterator[str]:
-    """The directories whose files `pattern` is held against."""
+    """The directories whose files `pattern` may match."""
     outer = PurePosixPath(pattern).parts[:-1]
     fixed = "/".join(takewhile(lambda part: not has_magic(part), outer))
     yield fixed

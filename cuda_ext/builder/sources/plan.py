@@ -1,6 +1,6 @@
-"""From configuration to translation units: headers gathered, instantiations assigned, architectures checked.
+"""Plan a module: gather headers, assign instantiations to translation units, check architectures.
 
-Reading is all that happens here; no compiler is needed until architectures are asked for.
+Files are read here, and nothing is compiled. Only architectures need the compiler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 
-__all__ = ["Sources", "content_of", "native_capabilities", "plan_module"]
+__all__ = ["Sources", "read_source", "native_capabilities", "plan_module"]
 
 
 class Sources:
@@ -41,17 +41,17 @@ class Sources:
         self._options: dict[Settings, Options] = {}
 
     def units(self) -> list[TranslationUnit]:
-        """Each source as a unit without instantiations. Raises :class:`BuildError` for what is no text."""
+        """Return each source as a unit without instantiations. Raises :class:`BuildError`."""
         return [self.unit(name) for name in self.names]
 
     def unit(self, name: str) -> TranslationUnit:
-        """The source of that name as a unit. Raises :class:`BuildError`."""
+        """Return the source of that name as a unit. Raises :class:`BuildError`."""
         if name not in self._units:
             self._units[name] = self._unit(name)
         return self._units[name]
 
     def headers(self) -> dict[str, bytes]:
-        """The headers that the module embeds whoever includes them, and all that they can reach, by name."""
+        """Return the headers of the key ``headers``, and all that these can include, by name."""
         found: dict[str, bytes] = {}
         for name in find_headers(self._module, self._root):
             text, reached = self._headers.gather(name)
@@ -59,18 +59,18 @@ class Sources:
         return found
 
     def restrict(self, name: str) -> None:
-        """Leave out the other sources than `name`, where nothing in them decides what becomes of it."""
+        """Leave out all sources but `name`, unless the others decide on its instantiations or its link."""
         settings = self._module.settings
         if not settings.link and not settings.instantiate:
             self.names = [name]
 
     def files(self) -> set[str]:
-        """The names of all sources, and of all headers of the project that they or the module may need."""
+        """Return the names of all sources, and of all headers of the project that they can include."""
         units = self.units()
         return {name for unit in units for name in (unit.name, *unit.headers)} | self.headers().keys()
 
     def settings(self, name: str) -> Settings:
-        """The settings of a source; the same object for all sources that share overrides."""
+        """Return the settings of a source; the same object for all sources with the same overrides."""
         overrides = enumerate(self._module.overrides)
         applying = tuple(index for index, override in overrides if override.applies_to(name))
         if applying not in self._settings:
@@ -80,7 +80,7 @@ class Sources:
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
         if kind != "cu":
-            return TranslationUnit(name, content_of(self._root / name, name), kind)
+            return TranslationUnit(name, read_source(self._root / name, name), kind)
         settings = self.settings(name)
         text, headers = self._headers.gather(name, settings.pre_include)
         if settings not in self._options:
@@ -103,7 +103,7 @@ def plan_module(
     native: Sequence[int] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
-    """Everything that decides the module's bytes. Raises :class:`BuildError` for what cannot work."""
+    """Return all that decides the module's bytes. Raises :class:`BuildError` for an invalid plan."""
     units = sources.units()
     assigned = _assign_instantiations(module, units)
     targets: dict[Settings, tuple[Architecture, ...]] = {}
@@ -114,8 +114,9 @@ def plan_module(
             targets[settings] = _architectures(module, unit.name, compiler, native, environ)
         if module.settings.link and targets[settings] != next(iter(targets.values())):
             raise ConfigError(
-                f"{module.key_path('architectures', unit.name)}: a module with link = true is linked as a "
-                "whole; take the key out of the override"
+                "a module with link = true is linked as a whole",
+                where=module.key_path("architectures", unit.name),
+                remedy="take the key out of the override",
             )
         plans += _parts(unit, assigned[unit.name], targets[settings], settings)
     settings = module.settings
@@ -136,7 +137,7 @@ def _parts(
     architectures: tuple[Architecture, ...],
     settings: Settings,
 ) -> list[UnitPlan]:
-    """`unit` with its instantiations, or with one of them at a time."""
+    """`unit` with its instantiations, or one unit for each of them."""
     unique = tuple({normalise(expression): expression for expression in instantiate}.values())
     if not settings.split_instantiations or len(unique) < 2 or settings.link:
         return [UnitPlan(replace(unit, instantiate=unique) if unique else unit, architectures)]
@@ -147,7 +148,7 @@ def _parts(
 
 
 def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> list[int]:
-    """The compute capabilities of the GPUs in this machine, if the module asks for them."""
+    """Return the compute capabilities of this machine's GPUs, if the module builds for ``native``."""
     asked = {*module.settings.architectures}
     for override in module.overrides:
         asked.update(override.settings.get("architectures", ()))
@@ -180,7 +181,7 @@ def _architectures(
             found = tuple(a for a in found if a.kind == "cubin")
             if not found:
                 raise ConfigError(
-                    f'{where}: emit = "cubin" needs a real architecture; add one, such as "sm_90"'
+                    'emit = "cubin" needs a real architecture', where=where, remedy='add one, such as "sm_90"'
                 )
     return found
 
@@ -193,8 +194,9 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
             if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
                 if unit.kind != "cu":
                     raise ConfigError(
-                        f"{override.where}.instantiate: {unit.name} has no templates; only .cu sources do: "
-                        "name those"
+                        f"{unit.name} has no templates",
+                        where=f"{override.where}.instantiate",
+                        remedy="only .cu sources do: name those",
                     )
                 assigned[unit.name] += wanted
     if module.settings.instantiate:
@@ -211,8 +213,9 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
     found = owners.of(kernel)
     if len(found) > 1:
         raise ConfigError(
-            f"{where}: {expression!r}: {' and '.join(found)} each define {kernel!r}; "
-            f"give the instantiation to one of them in [[{module.where}.overrides]]"
+            f"{expression!r}: {' and '.join(found)} each define {kernel!r}",
+            where=where,
+            remedy=f"give the instantiation to one of them in [[{module.where}.overrides]]",
         )
     if not found:
         close = difflib.get_close_matches(kernel, owners.kernels, n=1)
@@ -221,12 +224,12 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
             if close
             else f"they define {', '.join(owners.kernels) or 'none'}"
         )
-        raise ConfigError(f"{where}: {expression!r}: no source defines a kernel {kernel!r}; {hint}")
+        raise ConfigError(f"{expression!r}: no source defines a kernel {kernel!r}", where=where, remedy=hint)
     return found[0]
 
 
 class _Owners:
-    """Which units define a kernel, as far as text tells."""
+    """Which units define a kernel, as far as their text shows."""
 
     def __init__(self, units: Sequence[TranslationUnit]) -> None:
         self._units = units
@@ -256,11 +259,11 @@ class _Owners:
         ]
 
 
-def content_of(path: Path, name: str) -> bytes:
-    """What is in the file `path`, which people know as `name`. Raises :class:`BuildError`."""
+def read_source(path: Path, name: str) -> bytes:
+    """Read the file `path`, called `name` in errors. Raises :class:`BuildError`."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise BuildError(
-            f"{name}: cannot be read: {error.strerror}; make it a file that you can read"
+            f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
         ) from None

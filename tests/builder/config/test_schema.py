@@ -126,12 +126,10 @@ def test_validate_pyproject_refuses_what_is_broken(tmp_path: Path) -> None:
     assert validate(*files, "--disable-plugins", "cuda_ext") == (files, [])
 
 
-def test_validate_pyproject_finds_the_schema_and_loads_little() -> None:
+def test_validate_pyproject_finds_the_schema_with_the_standard_library_alone() -> None:
     (door,) = entry_points(group="validate_pyproject.tool_schema", name="cuda_ext")
     assert door.load() is tool_schema
     loaded = loaded_by(f"from {door.module} import {door.attr}; {door.attr}('cuda_ext')")
-    rooms = {m.split(".")[1] for m in loaded if m.startswith("cuda_ext.")}
-    assert rooms <= {"builder", "compiler", "errors", "formats", "manifest", "toolchain"}
     assert {m.partition(".")[0] for m in loaded} <= {"cuda_ext", *sys.stdlib_module_names}
 
 

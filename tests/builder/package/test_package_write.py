@@ -173,7 +173,7 @@ def test_a_file_in_the_place_of_a_parent_is_told(tmp_path: Path) -> None:
     (tmp_path / "p").write_text("mine")
     message = refused(tmp_path / "p" / "kernels")
     assert message.startswith(f"{tmp_path / 'p' / 'kernels'}: cannot write the generated package p.kernels: ")
-    assert message.endswith("; a file is where a directory should be: move it")
+    assert message.endswith("; a file is where a directory must be: move it")
 
 
 # Disks that are full, read-only, or layered.

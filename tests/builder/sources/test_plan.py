@@ -179,7 +179,7 @@ def test_a_link_to_nowhere_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, TABLE)
     (tmp_path / "device/gone.cu").symlink_to("renamed.cu")
     assert refused(tmp_path, nvrtc) == (
-        f"{WHERE}.sources: 'device/gone.cu' is a link that leads nowhere; mend or remove it"
+        f"{WHERE}.sources: 'device/gone.cu' is a dangling link; correct or remove it"
     )
 
 
@@ -306,7 +306,7 @@ def test_an_override_for_no_source_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> N
     table = f'{TABLE}{OVERRIDES}sources = ["device/fill.cu", "device/fil.cu"]\nstd = "c++20"'
     write_project(tmp_path, table)
     assert refused(tmp_path, nvrtc) == (
-        f"{WHERE}.overrides[0].sources: 'device/fil.cu' is for none of the sources; "
+        f"{WHERE}.overrides[0].sources: 'device/fil.cu' matches none of the sources; "
         "did you mean 'device/fill.cu'?"
     )
 
@@ -327,7 +327,7 @@ def test_an_override_among_the_defaults_is_for_a_source_of_any_module(tmp_path: 
 def test_an_override_among_the_defaults_for_no_source_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, f'[[tool.cuda_ext.overrides]]\nsources = ["gemm.cu"]\n{TABLE}')
     assert refused(tmp_path, nvrtc) == (
-        "tool.cuda_ext.overrides[0].sources: 'gemm.cu' is for none of the sources; there is device/fill.cu"
+        "tool.cuda_ext.overrides[0].sources: 'gemm.cu' matches none of the sources; there is device/fill.cu"
     )
 
 
