@@ -9,7 +9,7 @@ VARIABLES = {
     "CUDA_EXT_CACHE": "the cache: a directory, or the URL of a shared one",
     "CUDA_EXT_CACHE_SIZE": "the maximum size of the cache, such as 5G; 0 turns it off",
     "CUDA_EXT_JIT": "0 turns compilation on demand off",
-    "CUDA_EXT_DEBUG": "1 checks the GPU before and after every launch, which is slow",
+    "CUDA_EXT_DEBUG": "1 checks every launch before and after it, which is slow",
     "CUDA_EXT_REPORT": "the HTML report that a build writes",
     "CUDA_EXT_TRACE": "the trace for Perfetto that a build writes",
     "CUDA_EXT_DASK_SCHEDULER": 'the scheduler of builds with executor = "dask"',

@@ -17,10 +17,8 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.cli.doctor import gpus
-from cuda_ext.cli.doctor.examination import examine
-from cuda_ext.cli.doctor.finding import LEVELS
-from cuda_ext.cli.doctor.listing import show_sections
+from cuda_ext.cli.doctor import examine, gpus, installation, tool_chain
+from cuda_ext.cli.doctor.findings import LEVELS, show_sections
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
 from cuda_ext.manifest import Candidate as Choice
@@ -62,6 +60,11 @@ def findings(*arguments: object, status: int | None = None, **environ: object) -
 def says_what_to_do(finding: Found) -> bool:
     """A message of the package does so itself."""
     return bool(finding["remedy"] or finding["command"] or "; " in finding["text"])
+
+
+def message(finding: Found) -> str:
+    """The text and what to do, which a message of the package may hold in one."""
+    return f"{finding['text']}; {finding['remedy']}" if finding["remedy"] else str(finding["text"])
 
 
 def of(found: Sequence[Found], subject: str) -> list[Found]:
@@ -136,7 +139,7 @@ def test_this_machine_is_told_to_people_and_to_programs(
         finding["subject"] for finding in found
     }
     (variable,) = of(found, "CUDA_EXT_CHACHE")
-    assert (variable["level"], variable["text"]) == ("warning", "is set, and nobody reads it")
+    assert (variable["level"], variable["text"]) == ("warning", "is set, but not used")
     assert variable["remedy"] == "did you mean CUDA_EXT_CACHE?"
     (nvrtc,) = of(found, "NVRTC")
     assert re.fullmatch(r"\d+\.\d+", nvrtc["facts"]["version"])
@@ -154,7 +157,7 @@ def test_what_cannot_be_looked_at_hides_nothing(
     sections = list(examine([]))
     assert [section.title for section in sections][-1] == "Modules"
     show_sections(sections)
-    assert "not all could be looked at" in " ".join(capsys.readouterr().out.split())
+    assert "the examination failed" in " ".join(capsys.readouterr().out.split())
 
 
 def test_every_variable_that_is_read_is_known() -> None:
@@ -219,22 +222,22 @@ def test_each_gpu_says_what_it_takes(on: Doctor, site: Path) -> None:
 
 
 def test_gpus_that_cannot_be_seen_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = gpus.Gpus(True, "", "580.65.06", (13, 0), (gpus.Gpu(0, 90, "NVIDIA H100 MIG 1g.10gb"),), unseen=7)
+    seen = gpus.Gpus(True, "", "580.65.06", (13, 0), (gpus.Gpu(0, 90, "NVIDIA H100 MIG 1g.10gb"),), hidden=7)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    driver, gpu, hidden = gpus.findings(seen)
+    driver, gpu, hidden = gpus.examine_gpus(seen)
     assert driver.text == "580.65.06 supports CUDA up to 13.0"
     assert gpu.details[1] == "a part of a GPU, of which a process sees one"
     assert (hidden.level, hidden.remedy) == ("note", "unset CUDA_VISIBLE_DEVICES to see them")
     assert hidden.text == "7 GPUs of this machine cannot be seen by this process: CUDA_VISIBLE_DEVICES='3'"
-    prohibited = dataclasses.replace(seen, devices=(gpus.Gpu(1, 90, is_prohibited=True),), unseen=0)
-    (_, found) = gpus.findings(prohibited)
+    prohibited = dataclasses.replace(seen, devices=(gpus.Gpu(1, 90, is_prohibited=True),), hidden=0)
+    (_, found) = gpus.examine_gpus(prohibited)
     assert (found.level, found.command) == ("problem", "nvidia-smi -i 1 -c DEFAULT")
 
 
 def test_what_a_gpu_takes_follows_from_its_capability() -> None:
-    assert gpus.taken_by(75) == ("sm_70 to sm_75", "PTX up to compute_75")
-    assert gpus.taken_by(120) == ("sm_120a", "sm_120f", "sm_120", "PTX up to compute_120")
-    assert gpus.taken_by(103)[:2] == ("sm_103a", "sm_100f to sm_103f")
+    assert gpus.accepted_images(75) == ("sm_70 to sm_75", "PTX up to compute_75")
+    assert gpus.accepted_images(120) == ("sm_120a", "sm_120f", "sm_120", "PTX up to compute_120")
+    assert gpus.accepted_images(103)[:2] == ("sm_103a", "sm_100f to sm_103f")
 
 
 @host_compiler
@@ -300,7 +303,7 @@ def test_each_reason_why_kernels_cannot_run_is_told(on: Doctor, site: Path) -> N
     assert "cannot run on sm_90 (GPU 0): built for sm_80, and not" in one
     assert two.startswith("gemm cannot run on sm_90 (GPU 0): built for sm_80, sm_100, and not")
     assert "only PTX (compute_80) fits this GPU" in too_new
-    assert "upgrade the driver, or add this GPU to architectures" in too_new  # the message as it is
+    assert "upgrade the driver, or add this GPU to architectures" in message(lacking[2])
     assert sum(len(finding["facts"]["lacking"]) for finding in lacking) == 10
 
 
@@ -316,8 +319,9 @@ def test_kernels_for_which_others_stand_are_not_missed(on: Doctor, site: Path) -
     write(site, module("with_variants", variants=variants, **how))
     write(site, module("without", **how))
     found = on("with_variants", "without", capability=80)
-    assert of(found, "with_variants")[1]["level"] == "ok"
-    assert of(found, "with_variants")[1]["text"] == "runs on sm_80 (GPU 0); others stand for gemm there"
+    _, with_variants = of(found, "with_variants")
+    assert with_variants["level"] == "ok"
+    assert with_variants["text"] == "runs on sm_80 (GPU 0); other candidates replace gemm there"
     (_, without) = of(found, "without")
     assert (without["level"], without["facts"]["special"]) == ("note", ["gemm"])
     assert without["text"] == "gemm: written for another GPU than sm_80 (GPU 0): sm_90a"
@@ -405,7 +409,7 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
         "gone": "manifest.json cannot be read: No such file or directory",
     }
     assert found["newer"]["text"].startswith("manifest.json: written in manifest schema 9, and this")
-    assert found["newer"]["text"].endswith("; upgrade cuda-ext")
+    assert message(found["newer"]).endswith("; upgrade cuda-ext")
     assert found["cut"]["command"] == "pip install --force-reinstall --no-deps damaged==1.0"
 
 
@@ -487,13 +491,13 @@ def test_an_nvcc_that_does_not_work_is_passed_over_and_told(
     (project,) = of(found, "p.kernels")
     assert project["level"] == "problem"
     assert project["text"].startswith("no nvcc can be used:\n")
-    assert "correct the key nvcc" in project["text"]
+    assert "correct the key nvcc" in message(project)
 
 
 @pytest.mark.parametrize(
     ("table", "level", "text"),
     [
-        ('[tool.cuda_ext.modules."p.kernels"]\n', "ok", "a build takes NVRTC "),
+        ('[tool.cuda_ext.modules."p.kernels"]\n', "ok", "a build uses NVRTC "),
         ('[tool.cuda_ext]\ncompilr = "nvcc"\n', "problem", "tool.cuda_ext.compilr: "),
         ("[tool\n", "problem", "pyproject.toml:1: "),
     ],
@@ -502,12 +506,10 @@ def test_an_nvcc_that_does_not_work_is_passed_over_and_told(
 def test_the_project_here_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, level: str, text: str
 ) -> None:
-    from cuda_ext.cli.doctor import project
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text(f"{table}# cuda_ext\n")
-    assert project.is_here()
-    (finding,) = project.findings()
+    assert tool_chain.has_project()
+    (finding,) = tool_chain.examine_project()
     assert finding.level == level
     assert finding.text.startswith(text)
     assert level == "ok" or says_what_to_do(dataclasses.asdict(finding))
@@ -517,39 +519,33 @@ def test_the_project_here_is_looked_at(
 
 
 def test_the_cache_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuda_ext.cli.doctor import cache
-
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
-    found, disk = cache.findings()
-    assert (found.level, found.details[1]) == ("ok", "made when it is first used")
+    found, disk = installation.examine_cache()
+    assert (found.level, found.details[1]) == ("ok", "created on first use")
     assert disk.facts["free"] == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.5)
     assert not (tmp_path / "cache").exists()
     monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "0")
-    (found,) = cache.findings()
+    (found,) = installation.examine_cache()
     assert found.level == "note"
-    assert found.text.endswith("; unset it to have one")
+    assert message(dataclasses.asdict(found)).endswith("; unset it to have one")
     monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "much")
-    (found,) = cache.findings()
+    (found,) = installation.examine_cache()
     assert found.level == "problem"
-    assert found.text.startswith("CUDA_EXT_CACHE_SIZE: 'much' is not a size; write")
+    assert message(dataclasses.asdict(found)).startswith("CUDA_EXT_CACHE_SIZE: 'much' is not a size; write")
 
 
 @unix
 def test_a_cache_that_others_may_write_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuda_ext.cli.doctor import cache
-
     (tmp_path / "objects").mkdir()
     (tmp_path / "objects").chmod(0o777)
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path))
-    found, _ = cache.findings()
+    found, _ = installation.examine_cache()
     assert found.level == "warning"
     assert "other users may write there (mode 777)" in found.text
-    assert "set CUDA_EXT_CACHE to a directory that only you can write" in found.text
+    assert "set CUDA_EXT_CACHE to a directory that only you can write" in message(dataclasses.asdict(found))
 
 
 def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from cuda_ext.cli.doctor import environment
-
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value, level in (
@@ -562,7 +558,7 @@ def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         ("CUDA_EXT_XYZ", "a secret", "warning"),
     ):
         monkeypatch.setenv(name, value)
-        (found,) = [finding for finding in environment.findings() if finding.subject == name]
+        (found,) = [finding for finding in installation.examine_environment() if finding.subject == name]
         assert found.level == level, found
         assert level == "ok" or says_what_to_do(dataclasses.asdict(found))
         assert "secret" not in found.text
