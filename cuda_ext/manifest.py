@@ -1,9 +1,8 @@
-"""The data model that a build writes and the runtime reads.
+"""The manifest: what a build writes about a module and the runtime reads.
 
-A manifest is the JSON file beside a module's images. It is plain frozen data: what was compiled, by
-which compiler, from which content, with which kernels and symbols, and where each image lies.
-:func:`loads` checks every field, so that a damaged file is one :class:`ManifestError` and never a
-``KeyError`` three calls later.
+It is a JSON file beside the module's images, and here plain frozen data: what was compiled, by which compiler,
+from which content, with which kernels and symbols, and in which file each image lies. :func:`loads` checks
+every field, so that a damaged file raises one :class:`ManifestError` that names the field.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import posixpath
 import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from cuda_ext.errors import ManifestError
 
@@ -45,7 +44,7 @@ __all__ = [
     "unit_from",
 ]
 
-SCHEMA = 3  # 1 had no variants, and 2 could not tell how each source was compiled
+SCHEMA = 3  # 1 had no variants, 2 had no options of each source
 FILE_NAME = "manifest.json"
 
 Compression = Literal["none", "speed", "balance", "size"]
@@ -57,10 +56,10 @@ ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum
 class Parameter:
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
-    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` count bytes; the offset is PTX's, and
-    cubins shift what is aligned to more than 16 bytes. ``element`` is a pointer's target type and ``const``
-    says whether the target is. ``opaque`` parameters come from
-    images without type information: any value of that size is taken.
+    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes; the offset is PTX's, and
+    cubins shift parameters that are aligned to more than 16 bytes. ``element`` is the type that a pointer
+    points to, and ``const`` its qualifier. ``opaque`` parameters come from images without type information:
+    they accept any value of that size.
     """
 
     name: str
@@ -73,7 +72,7 @@ class Parameter:
 
     @property
     def is_integer(self) -> bool:
-        """Whether its values are integers that conditions may compare."""
+        """Whether conditions of variants may compare its values."""
         return self.kind in ("integer", "unsigned") and self.size <= 8
 
     def __str__(self) -> str:
@@ -86,8 +85,8 @@ class Parameter:
 class Kernel:
     """A kernel or one instantiation of a kernel template.
 
-    ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` the mangled symbol in
-    the images that do not name another one.
+    ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all images
+    whose ``names`` do not map it to another.
     """
 
     expression: str
@@ -97,13 +96,13 @@ class Kernel:
 
     @property
     def signature(self) -> str:
-        """The kernel's declaration, as a C++ programmer would write it."""
+        """The kernel's declaration in C++."""
         return f"{self.expression}({', '.join(map(str, self.parameters))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A ``__constant__`` or ``__device__`` variable. ``size`` counts bytes."""
+    """A ``__constant__`` or ``__device__`` variable; ``size`` is in bytes."""
 
     name: str
     lowered: str
@@ -115,7 +114,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One of several kernels, and the condition on which it is taken; the default has none."""
+    """One kernel of several variants, and the condition for launching it; the default has none."""
 
     kernel: str
     when: str | None = None
@@ -123,10 +122,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """A name that stands for the first of its candidates that can be taken. The last one is the default.
+    """Kernels under one name, of which a launch takes the first whose condition holds.
 
-    All candidates have the same parameters. Conditions are text here;
-    :mod:`~cuda_ext.formats.variant_conditions` reads them.
+    The last candidate is the default. All have the same parameters. Conditions are text here;
+    :mod:`~cuda_ext.formats.variant_conditions` parses them.
     """
 
     name: str
@@ -142,8 +141,8 @@ class Image:
     """One translation unit (or linked module) compiled for one architecture.
 
     ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both.
-    ``size`` counts the image's own bytes before compression. ``names`` maps name expressions of kernels and
-    symbols to lowered names where these differ from theirs; what is mapped to ``None`` is not in this image.
+    ``size`` is that of the image before compression. ``names`` maps name expressions to lowered names that
+    differ from those of the kernel or symbol; ``None`` means that the image does not contain it.
     """
 
     architecture: str
@@ -161,10 +160,10 @@ _OF_FILES = re.compile(
 
 @dataclass(frozen=True)
 class Options:
-    """How a translation unit is compiled, in words that mean the same to every compiler.
+    """How a translation unit is compiled, independent of the compiler.
 
-    ``raw`` options are passed on as they are, after all others. ``pre_include`` names headers that are
-    included before the first line. ``relocatable`` asks for device code that is linked later.
+    ``raw`` options are passed on unchanged, after all others. ``pre_include`` names headers that are
+    included before the first line. ``relocatable`` requests device code that is linked later.
     """
 
     std: str = "c++17"
@@ -176,13 +175,13 @@ class Options:
     relocatable: bool = False
 
     def definitions(self) -> tuple[str, ...]:
-        """``define`` as every compiler spells it."""
+        """Spell ``define`` as compiler options."""
         return tuple(
             f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())
         )
 
     def include_directories(self) -> tuple[Path, ...]:
-        """The directories, outside the project, that raw options tell the compiler to search."""
+        """The include directories outside the project in the raw options."""
         named = []
         for option, following in itertools.pairwise((*self.raw, "")):
             if match := re.fullmatch(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", option, re.S):
@@ -191,11 +190,11 @@ class Options:
 
     @property
     def outside(self) -> str:
-        """The first option that names a file or a directory, which other machines may have otherwise."""
+        """The first raw option that names a file or a directory, which may differ on other machines."""
         return next(filter(_OF_FILES.match, self.raw), "")
 
     def spelled(self) -> tuple[str, ...]:
-        """The options as both compilers spell them, sorted where order has no meaning."""
+        """Spell the options that NVRTC and nvcc share, sorted where order has no meaning."""
         return (
             f"--std={self.std}",
             *self.definitions(),
@@ -207,9 +206,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What was compiled: a source by its path within the project, how, and for which name expressions.
+    """A compiled source: its path within the project, its options, and the requested name expressions.
 
-    ``sha256`` is the digest of its text and of all headers of the project that it can reach, names included.
+    ``sha256`` is the digest of its text and of all headers of the project that it can include, with their
+    names.
     """
 
     name: str
@@ -231,17 +231,17 @@ class Unit:
         return ", ".join(source.name for source in self.sources)
 
     def arrived_as(self, *suffixes: str) -> bool:
-        """Whether it was no source that anybody compiled here, but a file of such a kind."""
+        """Whether it is a single file of such a suffix, which was packaged without compiling a source."""
         return len(self.sources) == 1 and self.sources[0].name.endswith(suffixes)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything that is known about one module without a driver.
+    """All that is known about a module without a driver.
 
-    ``compiler`` and ``version`` name what made the images (``nvrtc``, ``13.5``); ``compress`` is the
+    ``compiler`` and ``version`` are those of the compiler (``nvrtc``, ``13.5``); ``compress`` is the
     compression of the fatbins. ``embedded`` maps the embedded device sources and headers to their
-    SHA-256, and is ``None`` where the module was built with ``jit = false``.
+    SHA-256, and is ``None`` for a module that was built with ``jit = false``.
     """
 
     schema: int
@@ -256,14 +256,14 @@ class Manifest:
     variants: tuple[Variants, ...] = ()
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
-        """What `entity` is called in `image`, or ``None`` where the image lacks it."""
+        """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
         name = entity.expression if isinstance(entity, Kernel) else entity.name
         return image.names.get(name, entity.lowered)
 
 
 def dumps(manifest: Manifest) -> str:
-    """Write `manifest` as JSON. The same manifest gives the same text."""
-    # A line for each unit, kernel and symbol: there may be tens of thousands.
+    """Write `manifest` as JSON. Equal manifests give equal texts."""
+    # A line for each unit, kernel and symbol, of which there may be tens of thousands.
     texts = []
     for each in dataclasses.fields(manifest):
         value = getattr(manifest, each.name)
@@ -276,18 +276,23 @@ def dumps(manifest: Manifest) -> str:
     return "{\n " + ",\n ".join(texts) + "\n}\n"
 
 
-def plain(record: Any) -> dict[str, Any]:
-    """What JSON shows of one of the dataclasses above: the fields that are not as they are by default."""
-    cls: Any = type(record)
-    fields = _fields(cls)
-    values = {name: getattr(record, name) for name in fields}
-    return {name: _plain(value) for name, value in values.items() if value != fields[name].default}
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Convert a dataclass above to JSON's types; fields that have their default are left out."""
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return plain(value) if dataclasses.is_dataclass(value) else value
+        return [plain(item) for item in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    defaults = _defaults(type(value)).items()
+    return {name: plain(v) for name, default in defaults if (v := getattr(value, name)) != default}
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The fields of the dataclass `kind` with their defaults; ``MISSING`` where there is none."""
+    fields = dataclasses.fields(kind)
+    return {
+        f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory() for f in fields
+    }
 
 
 def loads(text: str | bytes, origin: str) -> Manifest:
@@ -299,31 +304,28 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{origin}: not a manifest: {error}; {remedy}") from None
+        raise ManifestError(f"not a manifest: {error}", where=origin, remedy=remedy) from None
     if not isinstance(data, dict):
-        raise ManifestError(f"{origin}: not a manifest: expected a JSON object; {remedy}")
+        raise ManifestError("not a manifest: expected a JSON object", where=origin, remedy=remedy)
     schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise ManifestError(
-            f"{origin}: written in manifest schema {schema}, and this cuda-ext reads up to {SCHEMA}; "
-            "upgrade cuda-ext"
+            f"written in manifest schema {schema}, and this cuda-ext reads up to {SCHEMA}",
+            where=origin,
+            remedy="upgrade cuda-ext",
         )
+    if schema in (1, 2):
+        _convert_sources(data)
     try:
-        if schema in (1, 2):
-            _tell_sources(data)
-        manifest: Manifest = _record(Manifest, data, "manifest")
+        manifest: Manifest = _reader(Manifest)(data)
         _check_references(manifest)
-        return manifest
-    except _Mismatch as error:
-        raise ManifestError(f"{origin}: damaged manifest: {error}; {remedy}") from None
+    except _InvalidError as error:
+        raise ManifestError(f"damaged manifest: manifest{error}", where=origin, remedy=remedy) from None
+    return manifest
 
 
-class _Mismatch(Exception):
-    pass
-
-
-def _tell_sources(data: dict[str, Any]) -> None:
-    """Make `data` of an earlier schema, which knew the names of sources only, one of the present schema."""
+def _convert_sources(data: dict[str, Any]) -> None:
+    """Convert `data` of schema 1 or 2, whose sources are names, to the present schema."""
     for unit in data["units"] if isinstance(data.get("units"), list) else ():
         if isinstance(unit, dict) and isinstance(unit.get("sources"), list):
             unit["sources"] = [{"name": name} for name in unit["sources"]]
@@ -332,107 +334,107 @@ def _tell_sources(data: dict[str, Any]) -> None:
 
 
 def _check_references(manifest: Manifest) -> None:
-    """What types do not tell: that units exist, and that files lie beside the manifest."""
-    if not 1 <= manifest.schema <= SCHEMA:
-        raise _Mismatch(f"manifest.schema is {manifest.schema}")
-    if not re.fullmatch(r"[0-9]+\.[0-9]+", manifest.version):
-        raise _Mismatch(f"manifest.version is {manifest.version!r}")
-    everything: dict[str, Sequence[Kernel | Symbol]] = {
-        "kernels": manifest.kernels,
-        "symbols": manifest.symbols,
-    }
-    for where, entities in everything.items():
-        for i, entity in enumerate(entities):
-            if not 0 <= entity.unit < len(manifest.units):
-                raise _Mismatch(f"manifest.{where}[{i}].unit is {entity.unit}")
+    """Check what the types do not express: references within the manifest, and the form of names."""
+
+    def check(is_valid: object, path: str, value: object) -> None:
+        if not is_valid:
+            raise _InvalidError(f" is {value!r}", path)
+
+    check(1 <= manifest.schema <= SCHEMA, ".schema", manifest.schema)
+    check(re.fullmatch(r"[0-9]+\.[0-9]+", manifest.version), ".version", manifest.version)
+    for i, kernel in enumerate(manifest.kernels):
+        check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
+    for i, symbol in enumerate(manifest.symbols):
+        check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
     for i, unit in enumerate(manifest.units):
         for j, image in enumerate(unit.images):
-            where = f"manifest.units[{i}].images[{j}]"
-            if image.file != posixpath.basename(image.file) or image.file in ("", ".", ".."):
-                raise _Mismatch(f"{where}.file is {image.file!r}")
-            if not re.fullmatch(r"(sm|compute|lto)_[0-9]{2,4}[af]?", image.architecture):
-                raise _Mismatch(f"{where}.architecture is {image.architecture!r}")
+            path, file = f".units[{i}].images[{j}]", image.file
+            check(file == posixpath.basename(file) and file not in ("", ".", ".."), f"{path}.file", file)
+            is_architecture = re.fullmatch(r"(sm|compute|lto)_[0-9]{2,4}[af]?", image.architecture)
+            check(is_architecture, f"{path}.architecture", image.architecture)
+    expressions = {kernel.expression for kernel in manifest.kernels}
     for i, variants in enumerate(manifest.variants):
-        _check_variants(variants, manifest.kernels, f"manifest.variants[{i}]")
+        path = f".variants[{i}].candidates"
+        check(variants.candidates, path, [])
+        for j, candidate in enumerate(variants.candidates):
+            check(candidate.kernel in expressions, f"{path}[{j}].kernel", candidate.kernel)
+            is_default = candidate is variants.candidates[-1]
+            check((candidate.when is None) == is_default, f"{path}[{j}].when", candidate.when)
 
 
-def _check_variants(variants: Variants, kernels: Sequence[Kernel], where: str) -> None:
-    if not variants.candidates:
-        raise _Mismatch(f"{where}.candidates is empty")
-    known = {kernel.expression for kernel in kernels}
-    for i, candidate in enumerate(variants.candidates):
-        here = f"{where}.candidates[{i}]"
-        if candidate.kernel not in known:
-            raise _Mismatch(f"{here}.kernel is {candidate.kernel!r}")
-        is_default = candidate is variants.candidates[-1]
-        if (candidate.when is None) != is_default:
-            raise _Mismatch(f"{here}.when is {candidate.when!r}")
+class _InvalidError(Exception):
+    """A JSON value that its field does not allow; the path to it grows while the error propagates."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem)
+        self.path = path
+
+    def __str__(self) -> str:
+        return self.path + super().__str__()
 
 
-def unit_from(data: object) -> Unit:
-    """The unit that :func:`plain` made `data` of. Raises :class:`ManifestError` for anything else."""
-    try:
-        unit: Unit = _record(Unit, data, "unit")
-    except _Mismatch as error:
-        raise ManifestError(str(error)) from None
-    return unit
-
-
-_T = TypeVar("_T")
-
-
-class _Field(typing.NamedTuple):
-    """A field's type, and its default; ``MISSING`` where it has none."""
-
-    kind: Any
-    default: Any
+_Reader = Callable[[Any], Any]
 
 
 @cache
-def _fields(cls: Any) -> dict[str, _Field]:
-    hints = typing.get_type_hints(cls)
-    return {
-        f.name: _Field(
-            hints[f.name],
-            f.default if f.default_factory is dataclasses.MISSING else f.default_factory(),
-        )
-        for f in dataclasses.fields(cls)
-    }
-
-
-def _record(cls: Callable[..., _T], data: object, where: str) -> _T:
-    if not isinstance(data, dict):
-        raise _Mismatch(f"{where} is not an object")
-    fields = _fields(cls)
-    if unknown := data.keys() - fields.keys():
-        raise _Mismatch(f"{where} has unknown fields {sorted(unknown)}")
-    values = {}
-    for name, (kind, default) in fields.items():
-        if name in data:
-            values[name] = _value(kind, data[name], f"{where}.{name}")
-        elif default is dataclasses.MISSING:
-            raise _Mismatch(f"{where}.{name} is missing")
-    return cls(**values)
-
-
-def _value(kind: Any, data: object, where: str) -> Any:
+def _reader(kind: Any) -> _Reader:
+    """Make the function that checks a JSON value against the annotation `kind` and converts it."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _record(kind, data, where)
-    if origin is types.UnionType:
-        if data is None and types.NoneType in arguments:
-            return None
-        (inner,) = (a for a in arguments if a is not types.NoneType)
-        return _value(inner, data, where)
+    if dataclasses.is_dataclass(kind):
+        fields = {name: _reader(of) for name, of in typing.get_type_hints(kind).items()}
+        return partial(_read_record, kind, fields)
+    if origin is types.UnionType:  # X | None
+        inner = _reader(arguments[0])
+        return lambda data: None if data is None else inner(data)
+    if origin is tuple:
+        return partial(_read_array, _reader(arguments[0]))
+    if origin is dict:
+        return partial(_read_mapping, _reader(arguments[1]))
     if origin is Literal:
-        if data in arguments:
-            return data
-    elif origin is tuple:
-        if isinstance(data, list):
-            return tuple(_value(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(data))
-    elif origin is dict:
-        if isinstance(data, dict):
-            return {k: _value(arguments[1], v, f"{where}[{k!r}]") for k, v in data.items()}
-    elif isinstance(data, kind) and not (kind is int and isinstance(data, bool)):
+        return partial(_check, arguments.__contains__)
+    return partial(_check, lambda data: type(data) is kind)
+
+
+def _check(is_valid: Callable[[Any], bool], data: Any) -> Any:
+    if is_valid(data):
         return data
-    raise _Mismatch(f"{where} is {data!r}")
+    raise _InvalidError(f" is {data!r}")
+
+
+def _read_record(kind: Any, fields: dict[str, _Reader], data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise _InvalidError(" is not an object")
+    if unknown := data.keys() - fields.keys():
+        raise _InvalidError(f" has unknown fields {sorted(unknown)}")
+    for name, default in _defaults(kind).items():
+        if default is dataclasses.MISSING and name not in data:
+            raise _InvalidError(" is missing", f".{name}")
+    return kind(**{name: _read_part(f".{name}", fields[name], value) for name, value in data.items()})
+
+
+def _read_array(read: _Reader, data: Any) -> tuple[Any, ...]:
+    _check(lambda data: isinstance(data, list), data)
+    return tuple(_read_part(i, read, item) for i, item in enumerate(data))
+
+
+def _read_mapping(read: _Reader, data: Any) -> dict[str, Any]:
+    _check(lambda data: isinstance(data, dict), data)
+    return {key: _read_part([key], read, value) for key, value in data.items()}
+
+
+def _read_part(place: str | int | list[str], read: _Reader, data: Any) -> Any:
+    """Read the field, item or value at `place`."""
+    try:
+        return read(data)
+    except _InvalidError as error:
+        error.path = (f"[{place}]" if isinstance(place, int) else str(place)) + error.path
+        raise
+
+
+def unit_from(data: object) -> Unit:
+    """Read what :func:`plain` made of a unit. Raises :class:`ManifestError` for anything else."""
+    try:
+        unit: Unit = _reader(Unit)(data)
+    except _InvalidError as error:
+        raise ManifestError(f"unit{error}") from None
+    return unit
