@@ -1,8 +1,8 @@
 """The manifest: what a build writes about a module and the runtime reads.
 
-It is a JSON file beside the module's images, and here plain frozen data: what was compiled, by which compiler,
-from which content, with which kernels and symbols, and in which file each image lies. :func:`loads` checks
-every field, so that a damaged file raises one :class:`ManifestError` that names the field.
+It is a JSON file beside the images of a module, and here plain frozen data: what was compiled, by which
+compiler, from which content, with which kernels and symbols, and in which file each image lies. :func:`loads`
+checks every field, so that a damaged file raises one :class:`ManifestError` that names the field.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Parameter:
 class Kernel:
     """A kernel or one instantiation of a kernel template.
 
-    ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all images
-    whose ``names`` do not map it to another.
+    ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
+    images whose ``names`` do not map it to another.
     """
 
     expression: str
@@ -282,7 +282,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if not dataclasses.is_dataclass(value):
         return value
-    defaults = _defaults(type(value)).items()
+    kind: Any = type(value)
+    defaults = _defaults(kind).items()
     return {name: plain(v) for name, default in defaults if (v := getattr(value, name)) != default}
 
 

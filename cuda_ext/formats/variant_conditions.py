@@ -1,14 +1,16 @@
-"""When one of several kernels is to be taken: ``sm_90a``, ``sm >= 80 and (n >= 65536 or n % 4 == 0)``.
+"""Conditions of variants: ``sm_90a``, ``sm >= 80 and (n >= 65536 or n % 4 == 0)``.
 
-A condition is read by the parser below and never evaluated as Python. It compares ``sm``, the compute
-capability of the GPU (90 for 9.0), and integers among a kernel's arguments with numbers. Targets stand
-alone: ``sm_90`` holds on a GPU of just that capability, ``sm_90a`` and ``sm_100f`` where the GPU takes an
-image made for that target.
+A condition is a subset of Python's expressions: Python's parser reads it, and nothing evaluates it as Python.
+It compares ``sm``, the compute capability of the GPU (90 for 9.0), and integer arguments of a kernel with
+numbers. Targets stand alone: ``sm_90`` holds on a GPU of exactly that capability, ``sm_90a`` and ``sm_100f``
+where the GPU loads an image for that target.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import keyword
 import operator
 import re
 from collections.abc import Callable
@@ -39,7 +41,7 @@ SM = "sm"
 
 
 class ConditionError(ValueError):
-    """A text is no condition; the message says why, and how to mend it."""
+    """A text is not a condition; the message says why, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``n % 4 == 0``: what is called `name`, or its remainder, compared with a number."""
+    """``n % 4 == 0``: an argument, or its remainder, compared with a number."""
 
     name: str
     modulus: int | None
@@ -67,7 +69,7 @@ class Comparison:
         return self.name if self.modulus is None else f"{self.name} % {self.modulus}"
 
     def value(self, number: int) -> int:
-        """What is compared where `number` is called ``name``."""
+        """The value that is compared if the argument is `number`."""
         return number if self.modulus is None else number % self.modulus
 
     def holds(self, number: int) -> bool:
@@ -84,7 +86,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Two or more conditions, all or one of which have to hold."""
+    """Two or more conditions, all or one of which must hold."""
 
     word: Literal["and", "or"]
     operands: tuple[Condition, ...]
@@ -94,13 +96,104 @@ Leaf: TypeAlias = Target | Comparison
 Condition: TypeAlias = Leaf | Not | Junction
 
 
+_OPERATORS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+_SYMBOLS: dict[type[ast.cmpop], str] = dict(
+    zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq, ast.GtE, ast.Gt), _OPERATORS, strict=True)
+)
+_TOKEN = re.compile(r"[^\W\d]\w*|\d\w*|[()-]|[^\w\s()-]+")
+_PUNCTUATION = {*_OPERATORS, "%", "-", "(", ")"}
+_INTENDED = {"=": "==", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "=>": ">=", "=<": "<="}
+_DEEPEST = 32
+_LEAF = "a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536"
+
+
 def parse(text: str) -> Condition:
-    """Read a condition. Raises :class:`ConditionError`."""
-    parser = _Parser(text)
-    condition = parser.disjunction()
-    if left := parser.found:
-        raise ConditionError(f"{left!r} does not belong there; join conditions with 'and' or 'or'")
-    return condition
+    """Parse a condition. Raises :class:`ConditionError`."""
+    text = " ".join(text.split())
+    for token in _TOKEN.findall(text):
+        _check_token(token)
+    try:
+        return _condition(ast.parse(text, mode="eval").body, text)
+    except SyntaxError as error:
+        if error.msg.startswith("invalid syntax"):  # and perhaps a proposal for programs
+            rest = text[error.offset - 1 :] if error.offset else ""
+            found = repr(rest[:20]) if rest else "the end"
+            raise ConditionError(
+                f"invalid syntax at {found}; write {_LEAF}, and join several with 'and' or 'or'"
+            ) from None
+        raise ConditionError(error.msg) from None
+    except (RecursionError, MemoryError):
+        raise ConditionError(
+            f"is nested more than {_DEEPEST} deep; write it with fewer parentheses"
+        ) from None
+
+
+def _check_token(token: str) -> None:
+    if intended := _INTENDED.get(token):
+        raise ConditionError(f"found {token!r}; did you mean {intended!r}?")
+    if token[0].isdigit():
+        try:
+            int(token, 0)
+        except ValueError:
+            raise ConditionError(f"expected an integer, found {token[:40]!r}") from None
+    elif keyword.iskeyword(token) and token not in ("and", "or", "not"):
+        raise ConditionError(f"{token!r} is a keyword of Python; rename the parameter")
+    elif not token.isidentifier() and token not in _PUNCTUATION:
+        raise ConditionError(f"{token!r} is not supported; write {_LEAF}")
+
+
+def _condition(node: ast.expr, text: str, depth: int = 0) -> Condition:
+    """Convert `node`, which is part of `text`."""
+    if depth > _DEEPEST:
+        raise RecursionError
+    match node:
+        case ast.BoolOp(op, values):
+            operands = tuple(_condition(value, text, depth + 1) for value in values)
+            return Junction("and" if isinstance(op, ast.And) else "or", operands)
+        case ast.UnaryOp(ast.Not(), operand):
+            return Not(_condition(operand, text, depth + 1))
+        case ast.Name(name) if re.fullmatch(r"sm_\d+\w*", name):
+            if target := re.fullmatch(r"sm_(\d{2,3})([af]?)", name):
+                return Target(int(target[1]), target[2])
+            raise ConditionError(f"{name!r} is not a target; targets are spelled as sm_90, sm_90a or sm_100f")
+        case ast.Compare(left, [symbol], [right]) if type(symbol) in _SYMBOLS:
+            name, modulus = _term(left, text)
+            comparison = _SYMBOLS[type(symbol)]
+            return Comparison(name, modulus, comparison, _integer(right, comparison, text))
+    raise _unexpected(f"expected {_LEAF}", node, text)
+
+
+def _term(node: ast.expr, text: str) -> tuple[str, int | None]:
+    """The name of an argument, and what it is taken modulo."""
+    match node:
+        case ast.Name(name) if not re.match(r"sm_\d", name):
+            return name, None
+        case ast.BinOp(ast.Name(name), ast.Mod(), right) if not re.match(r"sm_\d", name):
+            modulus = _integer(right, "%", text)
+            if modulus < 1:
+                raise ConditionError(f"expected a number from 1 on after '%', found {modulus}")
+            return name, modulus
+    raise _unexpected("expected the name of an argument or its remainder, such as n or n % 4", node, text)
+
+
+def _integer(node: ast.expr, after: str, text: str) -> int:
+    match node:
+        case ast.Constant(int(number)):
+            return number
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(number))):
+            return -number
+    raise _unexpected(f"expected an integer after {after!r}", node, text)
+
+
+def _unexpected(expected: str, node: ast.expr, text: str) -> ConditionError:
+    return ConditionError(f"{expected}, found {ast.get_source_segment(text, node)!r}")
 
 
 def conditions_of(variants: Variants, kernel: Kernel) -> list[Condition | None]:
@@ -126,7 +219,7 @@ def conditions_of(variants: Variants, kernel: Kernel) -> list[Condition | None]:
 
 
 def arguments(condition: Condition) -> list[str]:
-    """The names of the arguments that `condition` compares, once each."""
+    """List the arguments that `condition` compares, once each."""
     match condition:
         case Not(operand):
             return arguments(operand)
@@ -139,7 +232,7 @@ def arguments(condition: Condition) -> list[str]:
 
 
 def settled(condition: Condition | bool, holds: Callable[[Leaf], bool | None]) -> Condition | bool:
-    """What is left of `condition` to find out, or its value, where `holds` knows some leaves or all."""
+    """Evaluate `condition` as far as `holds` knows its leaves: its value, or what remains of it."""
     match condition:
         case bool():
             return condition
@@ -159,7 +252,7 @@ def settled(condition: Condition | bool, holds: Callable[[Leaf], bool | None]) -
 
 
 def reasons(condition: Condition, holds: Callable[[Leaf], bool | None]) -> list[Leaf]:
-    """The leaves that make `condition` hold or not hold, where `holds` knows enough of them."""
+    """List the leaves that decide `condition`; `holds` must know enough of them."""
     match condition:
         case Not(operand):
             return reasons(operand, holds)
@@ -173,7 +266,7 @@ def reasons(condition: Condition, holds: Callable[[Leaf], bool | None]) -> list[
 
 
 def spelled(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:
-    """`condition` as text, with what `leaf` makes of its leaves. Python and :func:`parse` read it alike."""
+    """Write `condition` as text, its leaves by `leaf`. Python and :func:`parse` agree on its meaning."""
     match condition:
         case Not(operand):
             return f"not ({spelled(operand, leaf)})"
@@ -185,95 +278,3 @@ def spelled(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:
             )
         case _:
             return leaf(condition)
-
-
-_TOKEN = re.compile(r"\s*([^\W\d]\w*|-?\d\w*|[()]|-|[^\w\s()-]+)")
-_OPERATORS: dict[str, Callable[[int, int], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    ">": operator.gt,
-}
-_RESERVED = ("and", "or", "not")
-_DEEPEST = 32  # Python, too, reads parentheses up to some depth only
-_MEANT = {"=": "==", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "=>": ">=", "=<": "<="}
-
-
-class _Parser:
-    """Recursive descent: ``or`` binds least, then ``and``, then ``not``. ``found`` is the next token."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = [match[1] for match in _TOKEN.finditer(text)]
-        self._depth = 0
-        for token in self._tokens:
-            if meant := _MEANT.get(token):
-                raise ConditionError(f"found {token!r}; did you mean {meant!r}?")
-
-    @property
-    def found(self) -> str:
-        return self._tokens[0] if self._tokens else ""
-
-    def disjunction(self) -> Condition:
-        return self._joined("or", self._conjunction)
-
-    def _conjunction(self) -> Condition:
-        return self._joined("and", self._negation)
-
-    def _joined(self, word: Literal["and", "or"], operand: Callable[[], Condition]) -> Condition:
-        operands = [operand()]
-        while self._take(word):
-            operands.append(operand())
-        return operands[0] if len(operands) == 1 else Junction(word, tuple(operands))
-
-    def _negation(self) -> Condition:
-        if self.found not in ("not", "("):
-            return self._leaf()
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ConditionError(f"is nested more than {_DEEPEST} deep; write it with fewer parentheses")
-        if self._take("not"):
-            condition: Condition = Not(self._negation())
-        else:
-            self._tokens.pop(0)
-            condition = self.disjunction()
-            if not self._take(")"):
-                raise self._expected("')'")
-        self._depth -= 1
-        return condition
-
-    def _leaf(self) -> Leaf:
-        name = self.found
-        if not name.isidentifier() or name in _RESERVED:
-            raise self._expected("a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536")
-        self._tokens.pop(0)
-        if re.fullmatch(r"sm_\d+\w*", name):
-            if target := re.fullmatch(r"sm_(\d{2,3})([af]?)", name):
-                return Target(int(target[1]), target[2])
-            raise ConditionError(f"{name!r} is no target; those are spelled as sm_90, sm_90a or sm_100f")
-        modulus = self._integer("%") if self._take("%") else None
-        if modulus is not None and modulus < 1:
-            raise ConditionError(f"expected a number from 1 on after '%', found {modulus}")
-        comparison = self.found
-        if comparison not in _OPERATORS:
-            raise self._expected(f"one of {' '.join(_OPERATORS)} after {name!r}")
-        self._tokens.pop(0)
-        return Comparison(name, modulus, comparison, self._integer(comparison))
-
-    def _integer(self, after: str) -> int:
-        try:
-            number = int(self.found, 0)
-        except ValueError:
-            raise self._expected(f"an integer after {after!r}") from None
-        self._tokens.pop(0)
-        return number
-
-    def _take(self, token: str) -> bool:
-        if self.found != token:
-            return False
-        self._tokens.pop(0)
-        return True
-
-    def _expected(self, what: str) -> ConditionError:
-        return ConditionError(f"expected {what}, found {repr(self.found) if self.found else 'the end'}")

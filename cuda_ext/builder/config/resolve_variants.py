@@ -1,4 +1,4 @@
-"""The variants of the configuration, held against the kernels that were compiled."""
+"""Match the variants of the configuration with the compiled kernels."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = ["with_variants"]
 
 
 def with_variants(manifest: Manifest, variants: Sequence[Variants], where: str) -> Manifest:
-    """`manifest` with `variants`, which the configuration has at the key path `where`.
+    """Return `manifest` with `variants`, which the configuration has at the key path `where`.
 
-    Raises :class:`ConfigError` where they do not fit its kernels.
+    Raises :class:`ConfigError` for variants that do not fit the kernels of `manifest`.
     """
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
-    taken = {symbol.name: "a variable" for symbol in manifest.symbols}
-    taken |= {plain_name(expression): "a kernel" for expression in kernels}
-    namespaces = {scope for name in taken for scope in _scopes(name)}
-    found = []
+    names = {symbol.name: "a variable" for symbol in manifest.symbols}
+    names |= {plain_name(expression): "a kernel" for expression in kernels}
+    namespaces = {scope for name in names for scope in _scopes(name)}
+    resolved = []
     for each in variants:
         here = key_path(where, each.name)
         for name in (*_scopes(each.name), each.name):
-            if name in taken and (name == each.name or name not in namespaces):
-                raise ConfigError(f"{here}: {name!r} is {taken[name]} already; choose another name")
+            if name in names and (name == each.name or name not in namespaces):
+                raise _name_taken(name, names[name], here)
         if each.name in namespaces:
-            raise ConfigError(f"{here}: {each.name!r} is a namespace already; choose another name")
-        taken[each.name] = "variants"
+            raise _name_taken(each.name, "a namespace", here)
+        names[each.name] = "variants"
         namespaces.update(_scopes(each.name))
-        found.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
-    return dataclasses.replace(manifest, variants=tuple(found))
+        resolved.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
+    return dataclasses.replace(manifest, variants=tuple(resolved))
 
 
 def _scopes(name: str) -> Iterator[str]:
@@ -44,46 +44,49 @@ def _scopes(name: str) -> Iterator[str]:
     return ("::".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
+def _name_taken(name: str, kind: str, where: str) -> ConfigError:
+    return ConfigError(f"{name!r} is {kind} already", where=where, remedy="choose another name")
+
+
 def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -> Iterator[Candidate]:
-    """Those of `variants`, with kernels as the manifest spells them."""
+    """The candidates of `variants`, with kernels as the manifest spells them."""
     chosen = [_kernel(c, kernels, f"{where}[{i}].kernel") for i, c in enumerate(variants.candidates)]
-    _check_parameters(chosen, where)
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
+        _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         if candidate.when is not None:
             _check_condition(candidate.when, kernel, f"{where}[{i}].when")
         yield dataclasses.replace(candidate, kernel=kernel.expression)
 
 
 def _kernel(candidate: Candidate, kernels: Mapping[str, Kernel], where: str) -> Kernel:
-    wanted = normalise(candidate.kernel).removeprefix("::")
-    if wanted in kernels:
-        return kernels[wanted]
-    same = [expression for expression in kernels if plain_name(expression) == plain_name(wanted)]
-    if same and "<" in wanted:
-        hint = f'built: {", ".join(same)}; add "{wanted}" to instantiate'
+    name = normalise(candidate.kernel).removeprefix("::")
+    if name in kernels:
+        return kernels[name]
+    same = [expression for expression in kernels if plain_name(expression) == plain_name(name)]
+    if same and "<" in name:
+        remedy = f'built: {", ".join(same)}; add "{name}" to instantiate'
     elif same:
-        hint = f"choose one of {', '.join(same)}"
+        remedy = f"choose one of {', '.join(same)}"
     else:
-        hint = _nearest(wanted, kernels, "the module has")
-    raise ConfigError(f"{where}: there is no kernel {candidate.kernel!r}; {hint}")
+        remedy = _nearest(name, kernels, "the module has")
+    raise ConfigError(f"there is no kernel {candidate.kernel!r}", where=where, remedy=remedy)
 
 
-def _check_parameters(kernels: Sequence[Kernel], where: str) -> None:
-    """All take the same arguments, so that one call fits whichever is chosen."""
-    first = kernels[0]
-    for i, kernel in enumerate(kernels):
-        here = f"{where}[{i}].kernel: {kernel.signature}"
-        if len(kernel.parameters) != len(first.parameters):
-            raise ConfigError(
-                f"{here} has {len(kernel.parameters)} parameters, and {first.signature} has "
-                f"{len(first.parameters)}; candidates take the same arguments"
+def _check_parameters(kernel: Kernel, first: Kernel, where: str) -> None:
+    """Check that one call fits both kernels."""
+    problem = ""
+    if len(kernel.parameters) != len(first.parameters):
+        problem = (
+            f"has {len(kernel.parameters)} parameters, and {first.signature} has {len(first.parameters)}"
+        )
+    for one, other in zip(first.parameters, kernel.parameters, strict=False):
+        if not problem and (one.name, one.type, one.size) != (other.name, other.type, other.size):
+            problem = (
+                f'has "{other}" ({other.size} bytes) where {first.signature} has "{one}" ({one.size} bytes)'
             )
-        for one, other in zip(first.parameters, kernel.parameters, strict=True):
-            if (one.name, one.type, one.size) != (other.name, other.type, other.size):
-                raise ConfigError(
-                    f'{here} has "{other}" ({other.size} bytes) where {first.signature} has "{one}" '
-                    f"({one.size} bytes); candidates take the same arguments"
-                )
+    if problem:
+        remedy = "candidates take the same arguments"
+        raise ConfigError(f"{kernel.signature} {problem}", where=where, remedy=remedy)
 
 
 def _check_condition(when: str, kernel: Kernel, where: str) -> None:
@@ -91,12 +94,16 @@ def _check_condition(when: str, kernel: Kernel, where: str) -> None:
     integers = [name for name, parameter in parameters.items() if parameter.is_integer]
     for name in arguments(parse(when)):
         if name not in parameters:
-            hint = _nearest(name, [*integers, "sm"], "conditions compare")
-            raise ConfigError(f'{where}: "{when}": {kernel.expression} has no parameter {name!r}; {hint}')
+            raise ConfigError(
+                f'"{when}": {kernel.expression} has no parameter {name!r}',
+                where=where,
+                remedy=_nearest(name, [*integers, "sm"], "conditions compare"),
+            )
         if name not in integers:
             raise ConfigError(
-                f'{where}: "{when}": {name!r} is {parameters[name].type}; conditions compare integers: '
-                f"{', '.join([*integers, 'sm'])}"
+                f'"{when}": {name!r} is {parameters[name].type}',
+                where=where,
+                remedy=f"conditions compare integers: {', '.join([*integers, 'sm'])}",
             )
 
 

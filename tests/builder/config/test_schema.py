@@ -268,4 +268,5 @@ def test_conditions_are_taken() -> None:
 
 def test_what_is_no_condition_is_refused_unless_that_takes_counting() -> None:
     missed = [text[:12] for text in test_variants.WRONG if is_taken_as_condition(text)]
-    assert missed == ["(n > 1", "n > 1)", "n % 0 == 1", "((((((((((((", "not not not "]
+    counting = ["n > 99999999", "(n > 1", "n > 1)", "n % 0 == 1"]
+    assert missed == [*counting, "((((((((((((", "not not not ", "not not not "]
