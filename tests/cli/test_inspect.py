@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import cuda_ext
 from cuda_ext.cli.commands import commands
-from cuda_ext.cli.inspect.tables import NOTHING
+from cuda_ext.cli.inspect.display import NOTHING
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
@@ -447,7 +447,7 @@ def test_units_of_one_source_are_told_apart(tmp_path: Path) -> None:
 def test_modules_of_one_name_are_not_compared(old: Built, tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(old.kernels, tmp_path / name)
-    assert "has modules of one name, in one, two; name one of them" in refused(tmp_path, old.wheel)
+    assert "has several modules of one name, in one, two; name one of them" in refused(tmp_path, old.wheel)
 
 
 @pytest.mark.parametrize(
@@ -456,9 +456,9 @@ def test_modules_of_one_name_are_not_compared(old: Built, tmp_path: Path) -> Non
         ("nothing.whl", "nothing.whl: there is no such file or directory"),
         ("no/such", "no/such: there is no such file or directory"),
         ("nobody.has_this", "nobody.has_this: there is no such file, and no such module; name a wheel"),
-        ("json", "json: holds no module of kernels; name what a build"),
+        ("json", "json: contains no module of kernels; name the output of a build"),
         ("sys.path", "sys.path: there is no such file, and no such module"),
-        (__file__, f"{__file__}: is no compiled code; name a wheel"),
+        (__file__, f"{__file__}: is not compiled code; name a wheel"),
     ],
 )
 def test_what_is_not_there_is_told(name: str, message: str) -> None:
@@ -469,21 +469,21 @@ def test_what_is_not_there_is_told(name: str, message: str) -> None:
 def test_only_files_that_end_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.whl")
     for path in (Path("/dev/zero"), tmp_path / "fifo.whl"):
-        assert refused(path) == f"{path}: is neither a file nor a directory; name one of them\n"
+        assert refused(path) == f"{path}: is neither a regular file nor a directory; name one of them\n"
     (tmp_path / "huge.fatbin").touch()
     os.truncate(tmp_path / "huge.fatbin", 20 << 30)
-    assert "is of 20 GiB, and no more than 1 GiB are read" in refused(tmp_path / "huge.fatbin")
+    assert "has 20 GiB, and at most 1 GiB are read" in refused(tmp_path / "huge.fatbin")
 
 
 def test_many_empty_lines_are_read_at_once(tmp_path: Path) -> None:
     (tmp_path / "empty.ptx").write_text("\n" * 200_000)
-    assert "is no compiled code" in refused(tmp_path / "empty.ptx")
+    assert "is not compiled code" in refused(tmp_path / "empty.ptx")
 
 
 def test_what_matches_no_kernel_is_told(old: Built) -> None:
     assert refused(old.wheel, "--kernel", "axpi").endswith("no kernel matches 'axpi'; did you mean 'axpy'?\n")
     assert refused(old.wheel, "--kernel", "?").endswith(
-        "no kernel matches '?'; without --kernel, all are shown\n"
+        "no kernel matches '?'; leave out --kernel to show all\n"
     )
 
 
@@ -496,7 +496,7 @@ def test_damage_is_told(old: Built, tmp_path: Path) -> None:
     bad = bytes(image[: place + 4] + b"\xff" * 4 + image[place + 8 :])  # a symbol that is not there
     unreadable = write_fatbin([(Architecture.parse("sm_80"), bad)], "none")
     for name, content, message in (
-        ("cut.whl", wheel[:3000], "is no wheel, or a damaged one; build or download it again"),
+        ("cut.whl", wheel[:3000], "is not a wheel, or is damaged; build or download it again"),
         ("cut.fatbin", fatbin[:3000], "bytes early; build, install or download it again"),
         ("cut.cubin", bytes(image[:1000]), "is not a cubin, or a damaged one: "),
         ("bad.fatbin", unreadable, "sm_80: is not a cubin, or a damaged one: "),
@@ -512,7 +512,9 @@ def test_a_package_that_is_not_whole_is_told(old: Built, tmp_path: Path) -> None
     shutil.copytree(old.kernels, package)
     remedy = "; build or install it again\n"
     (package / "axpy.fatbin").write_bytes((package / "spills.fatbin").read_bytes())
-    assert refused(package) == (f"{package}: axpy.fatbin is not the file that manifest.json tells of{remedy}")
+    assert refused(package) == (
+        f"{package}: axpy.fatbin is not the file that manifest.json describes{remedy}"
+    )
     (package / "axpy.fatbin").unlink()
     assert refused(package).endswith(remedy)
     manifest = json.loads((package / "manifest.json").read_text())

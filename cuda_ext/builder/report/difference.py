@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.resources import Usage
-from cuda_ext.manifest import Symbol
 
 __all__ = [
     "Build",
@@ -30,22 +29,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Build(Generic[_T]):
-    """What is compared of a build. What is not known is left empty.
+    """What is compared of a build.
 
     ``images`` are by module, unit and architecture; ``kernels`` by module, name and architecture, with
-    ``None`` where their usage is not known, and the name may have several parts. ``files`` are the bytes
-    that ship, by path. ``settings`` are by module, source (empty for the module's own) and name, ``sources``
-    digests by module and name, ``symbols`` by module and name.
+    ``None`` where their usage is not known, and the name may have several parts. ``files`` are the bytes that
+    ship, by path.
     """
 
     images: Mapping[Place, _T]
     kernels: Mapping[Place, Usage | None]
     files: Mapping[Place, int] = field(default_factory=dict)
-    modules: Mapping[Place, str] = field(default_factory=dict)
-    units: Mapping[Place, str] = field(default_factory=dict)
-    settings: Mapping[Place, str] = field(default_factory=dict)
-    sources: Mapping[Place, str] = field(default_factory=dict)
-    symbols: Mapping[Place, Symbol] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,47 +54,35 @@ class Change(Generic[_T]):
 class Difference(Generic[_T]):
     """All that differs between two builds, the largest changes first.
 
-    ``settings`` and ``kernels`` are of what is in both builds; kernels are sorted by how much worse they
-    became. ``architectures`` have the bytes of all their images. ``new`` and ``gone`` are kernels with their
-    architectures; an architecture that the whole module gained or lost does not count there.
+    ``architectures`` have the bytes of all their images. ``kernels`` are in both builds, and begin with those
+    that became worst. ``new`` and ``gone`` are kernels with their architectures; an architecture that the
+    whole module gained or lost does not count there.
     """
 
-    modules: tuple[Change[str], ...]
-    units: tuple[Change[str], ...]
-    settings: tuple[Change[str], ...]
-    sources: tuple[Change[str], ...]
-    files: tuple[Change[int], ...]
-    architectures: tuple[Change[int], ...]
     images: tuple[Change[_T], ...]
+    architectures: tuple[Change[int], ...]
     kernels: tuple[Change[Usage], ...]
     new: Mapping[Place, tuple[str, ...]]
     gone: Mapping[Place, tuple[str, ...]]
-    symbols: tuple[Change[Symbol], ...]
+    files: tuple[Change[int], ...]
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing differs, as far as it is known."""
-        parts = (self.modules, self.units, self.settings, self.sources, self.files, self.architectures)
-        return not any((*parts, self.images, self.kernels, self.new, self.gone, self.symbols))
+        return not any((self.images, self.architectures, self.kernels, self.new, self.gone, self.files))
 
 
 def compare(before: Build[_T], after: Build[_T], image_size: Callable[[_T], int]) -> Difference[_T]:
     """Compare two builds; `image_size` gives the bytes of an image."""
-    settings = find_changes(before.settings, after.settings)
     return Difference(
-        modules=find_changes(before.modules, after.modules),
-        units=find_changes(before.units, after.units),
-        settings=tuple(change for change in settings if change.before and change.after),
-        sources=find_changes(before.sources, after.sources),
-        files=find_changes(before.files, after.files, int),
+        images=find_changes(before.images, after.images, image_size),
         architectures=find_changes(
             _size_by_architecture(before, image_size), _size_by_architecture(after, image_size), int
         ),
-        images=find_changes(before.images, after.images, image_size),
         kernels=_find_kernel_changes(before, after),
         new=_find_kernels_missing_in(before, after),
         gone=_find_kernels_missing_in(after, before),
-        symbols=find_changes(before.symbols, after.symbols, lambda symbol: symbol.size),
+        files=find_changes(before.files, after.files, int),
     )
 
 

@@ -1,6 +1,6 @@
-"""What there is to know of compiled code, as plain data: from a whole wheel to a kernel in one image.
+"""Compiled code as data: from a whole wheel to a kernel in one image. ``--json`` prints these fields.
 
-Sizes count bytes, and ``None`` is what is not known.
+Sizes count bytes, and ``None`` stands for what is not known.
 """
 
 from __future__ import annotations
@@ -13,18 +13,28 @@ from typing import Literal
 from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.formats.fatbin import Codec
 from cuda_ext.formats.resources import Resources
-from cuda_ext.manifest import ImageKind, Source, Symbol
+from cuda_ext.manifest import ImageKind
 
-__all__ = ["Contents", "Image", "Kernel", "KernelImage", "Kind", "Module", "Unit", "options_of"]
+__all__ = ["Contents", "Image", "Kernel", "KernelImage", "Kind", "Module", "Source", "Unit", "Variable"]
 
 Kind = Literal["wheel", "directory", "module", "fatbin", "cubin", "ptx"]
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """An image: its ``stored`` bytes are those in the fatbin, where it may be compressed.
+class Source:
+    """A source, the digest of its text and headers, and its options as compilers spell them."""
 
-    ``missing`` is the Python package that reads it and is not installed.
+    name: str
+    sha256: str
+    options: tuple[str, ...]
+    instantiate: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image. ``stored`` counts its bytes in the fatbin, where it may be compressed.
+
+    ``missing`` is the Python package that could decompress it, and is not installed.
     """
 
     architecture: str
@@ -38,7 +48,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One or several sources, with the images made of them."""
+    """One source or several, with their images."""
 
     title: str
     sources: tuple[Source, ...]
@@ -47,7 +57,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class KernelImage:
-    """A kernel in one image; what it takes is known of cubins that could be read."""
+    """A kernel in one image. Its resources are known where that is a cubin which could be read."""
 
     architecture: str
     lowered: str
@@ -56,9 +66,9 @@ class KernelImage:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel by its name expression, or by its lowered name where nothing else is known."""
+    """A kernel. ``name`` is its name expression, or its lowered name where nothing else is known."""
 
-    expression: str
+    name: str
     signature: str | None
     lowered: str
     unit: str
@@ -66,76 +76,79 @@ class Kernel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people call it: its expression, its template or function, and its lowered name."""
-        return self.expression, plain_name(self.expression), self.lowered
+        """Its name expression, the name of its template or function, and its lowered name."""
+        return self.name, plain_name(self.name), self.lowered
 
     def matches(self, pattern: str) -> bool:
-        """Whether `pattern` is one of its names, with ``*`` for anything."""
+        """Whether `pattern`, with ``*`` for anything, is one of its names."""
         return normalise(pattern) in self.names or any(fnmatchcase(name, pattern) for name in self.names)
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
-    """A module of kernels. ``compiler`` and what follows is ``None`` for an image without a manifest.
+class Variable:
+    """A ``__constant__`` or ``__device__`` variable."""
 
-    ``place`` is where it lies within what was named, ``size`` that of all its files there. ``embedded`` has
-    the SHA-256 of each source that ships for compilation on demand.
+    name: str
+    lowered: str
+    space: str
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of kernels, or an image without a manifest.
+
+    ``compiler`` to ``variants`` are ``None`` without a manifest. ``place`` is its directory within what was
+    named, ``size`` the sum of its files. ``embedded`` has the SHA-256 of each source that ships for
+    compilation at run time.
     """
 
     name: str
     place: str
     size: int
+    compiler: str | None
+    compress: str | None
+    jit: bool | None
+    embedded: Mapping[str, str] | None
+    variants: Mapping[str, str] | None
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
-    symbols: tuple[Symbol, ...]
-    compiler: str | None = None
-    compress: str | None = None
-    embedded: Mapping[str, str] | None = None
-    variants: Mapping[str, str] | None = None
-
-    @property
-    def jit(self) -> bool | None:
-        """Whether it can be compiled on demand."""
-        return None if self.compiler is None else self.embedded is not None
+    symbols: tuple[Variable, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All of it: ``files`` are those that ship, by path, as large as they are there.
+    """What is in a wheel, a directory, an installed package or an image.
 
-    ``damaged`` tells of each module that could not be read.
+    ``files`` are those that ship, by path, with their sizes there. ``damaged`` has a message for each module
+    that could not be read.
     """
 
     path: str
     kind: Kind
     size: int
-    files: Mapping[str, int]
     modules: tuple[Module, ...]
+    files: Mapping[str, int]
     damaged: tuple[str, ...] = ()
 
     @property
     def has_manifests(self) -> bool:
         return all(module.compiler is not None for module in self.modules)
 
-    def only(self, pattern: str) -> Contents:
-        """The same, of whose kernels only those are left that match `pattern`."""
+    def with_kernels(self, pattern: str) -> Contents:
+        """Return these contents with only the kernels that match `pattern`."""
         modules = (
             replace(module, kernels=tuple(kernel for kernel in module.kernels if kernel.matches(pattern)))
             for module in self.modules
         )
         return replace(self, modules=tuple(modules))
 
-    def around_its_kernels(self) -> Contents:
-        """The same without modules and units that hold no kernel, and without variables."""
+    def without_other_units(self) -> Contents:
+        """Return these contents without modules and units that hold no kernel, and without variables."""
         modules = []
-        for module in filter(lambda module: module.kernels, self.modules):
+        for module in self.modules:
             titles = {kernel.unit for kernel in module.kernels}
             units = tuple(unit for unit in module.units if unit.title in titles)
-            modules.append(replace(module, units=units, symbols=()))
+            modules += [replace(module, units=units, symbols=())] if titles else []
         return replace(self, modules=tuple(modules))
-
-
-def options_of(source: Source) -> tuple[str, ...]:
-    """How `source` was compiled: as compilers spell it, and as the configuration calls the rest."""
-    flags = {"relaxed-constexpr": source.options.relaxed_constexpr, "relocatable": source.options.relocatable}
-    return (*source.options.spelled(), *(name for name, is_set in flags.items() if is_set))

@@ -1,6 +1,6 @@
-"""Where compiled code lies: in wheels, directories and installed packages.
+"""Find modules of kernels in wheels, directories and installed packages.
 
-Nothing is imported: import names are followed from package to package by this interpreter's finders alone.
+Nothing is imported: the finders of this interpreter resolve import names package by package.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.formats.quantities import format_size as size
+from cuda_ext.formats.quantities import format_size
 from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["Package", "packages_below", "packages_in_wheel", "packages_of_module", "read_file"]
 
-# Far more than compiled code has; it is read into memory as a whole.
+# The largest file that is read; it is read into memory as a whole.
 _MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A directory of files with a manifest. ``size`` tells how large a file is as it lies there.
+    """A directory with a manifest.
 
-    Both raise :class:`OSError`, and :class:`Failure` for what is damaged or no file.
+    ``read`` returns the content of a file, ``size`` the number of its bytes as stored. Both raise
+    :class:`OSError`, or :class:`Failure` if it is damaged or not a regular file.
     """
 
     place: str
@@ -43,13 +44,10 @@ class Package:
 
 
 def read_file(path: Path) -> bytes:
-    """What is in the file at `path`, once it is known to be one, and to have an end.
-
-    Raises :class:`OSError`, and :class:`Failure` for what is not read.
-    """
+    """Read a regular file. Raises :class:`OSError`, or :class:`Failure` if it is not one, or too large."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise Failure(f"{path}: is neither a file nor a directory; name one of them")
+        raise Failure("is neither a regular file nor a directory", where=str(path), remedy="name one of them")
     _check_size(str(path), status.st_size)
     return path.read_bytes()
 
@@ -57,13 +55,14 @@ def read_file(path: Path) -> bytes:
 def _check_size(path: str, count: int) -> None:
     if count > _MOST:
         raise Failure(
-            f"{path}: is of {size(count)}, and no more than {size(_MOST)} are read; compiled code is "
-            "smaller: name the file that has it"
+            f"has {format_size(count)}, and at most {format_size(_MOST)} are read",
+            where=path,
+            remedy="name the file with the compiled code, which is smaller",
         )
 
 
 def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
-    """Those in an open wheel, where files are compressed."""
+    """Find the modules in an open wheel, where files are compressed."""
 
     def read(path: str) -> bytes:
         try:
@@ -73,7 +72,9 @@ def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
             raise FileNotFoundError(errno.ENOENT, "is not in the wheel", path) from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
             raise Failure(
-                f"{wheel.filename}: {path}: cannot be read: {error}; build or download it again"
+                f"cannot be read: {error}",
+                where=f"{wheel.filename}: {path}",
+                remedy="build or download it again",
             ) from None
 
     def package(place: str) -> Package:
@@ -85,12 +86,12 @@ def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
 
     for name in sorted(wheel.namelist()):
         place, _, file = name.rpartition("/")
-        if file == FILE_NAME and _is_ours((found := package(place)).read):
-            yield found
+        if file == FILE_NAME and _is_module_of_kernels((module := package(place)).read):
+            yield module
 
 
 def packages_below(directory: Path) -> Iterator[Package]:
-    """Those in `directory` and below it; what is hidden stays so."""
+    """Find the modules in and below `directory`; hidden directories are skipped."""
 
     def package(place: Path) -> Package:
         return Package(
@@ -100,53 +101,54 @@ def packages_below(directory: Path) -> Iterator[Package]:
         )
 
     for parent, below, files in os.walk(directory):
-        if FILE_NAME in files and _is_ours((found := package(Path(parent))).read):
-            yield found
+        if FILE_NAME in files and _is_module_of_kernels((module := package(Path(parent))).read):
+            yield module
             below.clear()
         below[:] = sorted(name for name in below if not name.startswith((".", "__pycache__")))
 
 
 def packages_of_module(name: str) -> Iterator[Package]:
-    """The module of kernels of that import name, or those in the package of that name."""
-    spec = _spec(name)
+    """Find the module of kernels of that import name, or those in the package of that name."""
+    spec = _find_spec(name)
     if spec is None:
         raise Failure(
-            f"{name}: there is no such file, and no such module; name a wheel, a directory, a fatbin, a "
-            "cubin or PTX, or install the package that holds the module"
+            "there is no such file, and no such module",
+            where=name,
+            remedy="name a wheel, a directory, a fatbin, a cubin or PTX, or install the package that has it",
         )
     if spec.origin and spec.has_location:
         loader: Any = spec.loader
-        directory = os.path.dirname(spec.origin)  # noqa: PTH120 - it may lie within an archive
+        directory = os.path.dirname(spec.origin)  # noqa: PTH120 - it may be within an archive
 
         def read(file: str) -> bytes:
-            content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118 - so may this
+            content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118 - as above
             return content
 
         try:
             read(FILE_NAME)
-            found = spec.submodule_search_locations is not None and _is_ours(read)
+            is_module = spec.submodule_search_locations is not None and _is_module_of_kernels(read)
         except (AttributeError, OSError):  # another kind of module, or an ordinary package
-            found = False
-        if found:
+            is_module = False
+        if is_module:
             yield Package(".", read, lambda file: len(read(file)))
             return
     for place in spec.submodule_search_locations or ():
         yield from packages_below(Path(place))
 
 
-def _spec(name: str) -> ModuleSpec | None:
-    """How `name` would be imported, if it is there; the code of its parents is not run for that."""
+def _find_spec(name: str) -> ModuleSpec | None:
+    """Find how `name` would be imported, without running the code of its parents."""
     parent, _, last = name.rpartition(".")
     path = None
     if parent:
-        above = _spec(parent)
+        above = _find_spec(parent)
         if above is None or above.submodule_search_locations is None:
             return None
         path = list(above.submodule_search_locations)
     for finder in sys.meta_path:
         try:
             spec = finder.find_spec(name, path)
-        except KeyError:  # of a namespace in another, which would have to be imported
+        except KeyError:  # a nested namespace, whose parent would have to be imported
             spec = ModuleSpec(name, None, is_package=True)
             spec.submodule_search_locations = [str(Path(place, last)) for place in path or ()]
         if spec:
@@ -154,13 +156,13 @@ def _spec(name: str) -> ModuleSpec | None:
     return None
 
 
-def _is_ours(read: Callable[[str], bytes]) -> bool:
-    """Whether what lies there is a module of kernels, be it damaged; others have manifests too."""
+def _is_module_of_kernels(read: Callable[[str], bytes]) -> bool:
+    """Whether a directory is a module of kernels, even a damaged one; others have a manifest.json, too."""
     with suppress(OSError, Failure, ValueError, RecursionError):
         match json.loads(read(FILE_NAME)):
             case {"schema": int(), "module": str(), "units": list()}:
                 return True
-    try:  # the package that a build has generated tells, too
+    try:  # the manifest may be damaged
         return b"cuda_ext.runtime.module" in read("__init__.py")
     except (OSError, Failure):
         return False

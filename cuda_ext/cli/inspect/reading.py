@@ -1,4 +1,7 @@
-"""From what was named to what is in it: nothing is imported, installed or run."""
+"""Read wheels, directories, installed modules and images into :class:`Contents`.
+
+Nothing is imported, installed or run.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,22 @@ import hashlib
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.cli.inspect.contents import Contents, Kernel, KernelImage, Kind, Module, Unit
-from cuda_ext.cli.inspect.images import ReadImage, format_of, read_images
+from cuda_ext.cli.inspect.contents import (
+    Contents,
+    Image,
+    Kernel,
+    KernelImage,
+    Kind,
+    Module,
+    Source,
+    Unit,
+    Variable,
+)
 from cuda_ext.cli.inspect.places import (
     Package,
     packages_below,
@@ -20,143 +33,174 @@ from cuda_ext.cli.inspect.places import (
     read_file,
 )
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.errors import ManifestError
-from cuda_ext.manifest import FILE_NAME, Image, Manifest, Symbol
+from cuda_ext.errors import BuildError, CudaExtError, FatbinError
+from cuda_ext.formats import ptx
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
+from cuda_ext.formats.ptx import PtxVariable
+from cuda_ext.formats.resources import Resources, read_resources
+from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest
 
 __all__ = ["read_contents"]
 
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx")
-_REMEDY = "build or install it again"
+_REBUILD, _RELOAD = "build or install it again", "build or download it again"
 _KINDS: dict[str, Kind] = {"fatbin": "fatbin", "cubin": "cubin", "ptx": "ptx"}
+# How a fatbin and an ELF file begin, and the machine in the header of a cubin.
+_FATBIN, _ELF = (0xBA55ED50).to_bytes(4, "little"), b"\x7fELF"
+_MACHINE, _CUDA = slice(18, 20), (190).to_bytes(2, "little")
+# The Python packages that decompress images.
+_DECOMPRESSORS = {"lz4": "lz4", "zstd": "zstandard"}
+
+
+@dataclass(frozen=True, slots=True)
+class _ImageContent:
+    """An image with its kernels and variables by lowered name."""
+
+    image: Image
+    kernels: Mapping[str, Resources | None] = field(default_factory=dict)
+    variables: Mapping[str, PtxVariable] = field(default_factory=dict)
 
 
 def read_contents(name: str) -> Contents:
-    """What is in the wheel, the image, the directory or the module `name`.
+    """Read the wheel, the image, the directory or the installed module `name`.
 
-    Raises :class:`Failure` where there is no compiled code, or a damaged one.
+    Raises :class:`Failure` if there is no compiled code, or if all of it is damaged.
     """
     path = Path(name)
     if path.is_dir():
-        return _of_packages(name, "directory", packages_below(path))
+        return _read_packages(name, "directory", packages_below(path))
     if path.exists() or name.endswith(_SUFFIXES) or not all(part.isidentifier() for part in name.split(".")):
-        return _of_file(name, path)
-    return _of_packages(name, "module", packages_of_module(name))
+        return _read_path(name, path)
+    return _read_packages(name, "module", packages_of_module(name))
 
 
-def _of_file(name: str, path: Path) -> Contents:
+def _read_path(name: str, path: Path) -> Contents:
     if not path.exists():
-        raise Failure(f"{name}: there is no such file or directory; correct the path")
+        raise Failure("there is no such file or directory", where=name, remedy="correct the path")
     if path.is_file() and zipfile.is_zipfile(path):
-        return _of_wheel(name, path)
+        return _read_wheel(name, path)
     if path.is_file() and name.endswith(".whl"):
-        raise Failure(f"{name}: is no wheel, or a damaged one; build or download it again")
+        raise Failure("is not a wheel, or is damaged", where=name, remedy=_RELOAD)
     data = read_file(path)
-    kind = _KINDS.get(format_of(data) or "")
+    kind = _KINDS.get(_format_of(data) or "")
     if kind is None:
         raise Failure(
-            f"{name}: is no compiled code; name a wheel, a fatbin, a cubin, PTX, a directory or a module"
+            "is not compiled code",
+            where=name,
+            remedy="name a wheel, a fatbin, a cubin, PTX, a directory or a module",
         )
-    module = _without_manifest(path.name, len(data), read_images(data, path.name, name))
-    return Contents(name, kind, len(data), {path.name: len(data)}, (module,))
+    module = _describe_file(path.name, len(data), _read_images(data, path.name, name))
+    return Contents(name, kind, len(data), (module,), {path.name: len(data)})
 
 
-def _of_wheel(name: str, path: Path) -> Contents:
+def _read_wheel(name: str, path: Path) -> Contents:
     try:
         with zipfile.ZipFile(path) as wheel:
             files = {info.filename: info.compress_size for info in wheel.infolist() if not info.is_dir()}
-            modules, damaged = _modules(name, packages_in_wheel(wheel))
+            modules, damaged = _read_modules(name, packages_in_wheel(wheel))
     except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise Failure(f"{name}: cannot be read: {error}; build or download it again") from None
+        raise Failure(f"cannot be read: {error}", where=name, remedy=_RELOAD) from None
     return Contents(
-        name, "wheel", path.stat().st_size, files, tuple(module for module, _ in modules), damaged
+        name, "wheel", path.stat().st_size, tuple(module for module, _ in modules), files, damaged
     )
 
 
-def _of_packages(name: str, kind: Kind, packages: Iterable[Package]) -> Contents:
-    modules, damaged = _modules(name, packages)
+def _read_packages(name: str, kind: Kind, packages: Iterable[Package]) -> Contents:
+    modules, damaged = _read_modules(name, packages)
     files = {
         file if module.place == "." else f"{module.place}/{file}": size
         for module, sizes in modules
         for file, size in sizes.items()
     }
-    return Contents(name, kind, sum(files.values()), files, tuple(module for module, _ in modules), damaged)
+    return Contents(name, kind, sum(files.values()), tuple(module for module, _ in modules), files, damaged)
 
 
-def _modules(
+def _read_modules(
     name: str, packages: Iterable[Package]
 ) -> tuple[Sequence[tuple[Module, Mapping[str, int]]], tuple[str, ...]]:
-    """The modules in what is called `name`, each with its files and their sizes, and what is damaged.
+    """Read the modules in `name`, each with the sizes of its files.
 
-    Raises :class:`Failure` if there is none that is whole.
+    Also return a message for each damaged one. Raises :class:`Failure` if no module could be read.
     """
     modules, damaged = [], []
     for package in packages:
+        where = name if package.place == "." else f"{name}: {package.place}"
         try:
-            modules.append(_module(name, package))
-        except (Failure, ManifestError) as error:
+            modules.append(_read_module(package, where))
+        except CudaExtError as error:
             damaged.append(str(error))
         except OSError as error:
-            damaged.append(f"{name}: {package.place}: cannot be read: {error}; look at its rights")
+            damaged.append(f"{where}: cannot be read: {error}; check its permissions")
     if damaged and not modules:
         raise Failure("\n".join(damaged))
     if not modules:
         raise Failure(
-            f"{name}: holds no module of kernels; name what a build with [tool.cuda_ext], or cuda_ext.save, "
-            "has made"
+            "contains no module of kernels",
+            where=name,
+            remedy="name the output of a build with [tool.cuda_ext], or of cuda_ext.save",
         )
     return modules, tuple(damaged)
 
 
-def _module(name: str, package: Package) -> tuple[Module, Mapping[str, int]]:
-    where = name if package.place == "." else f"{name}: {package.place}"
+def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int]]:
     manifest = manifest_file.loads(package.read(FILE_NAME), f"{where}: {FILE_NAME}")
     images = {image.file: image for unit in manifest.units for image in unit.images}
     try:
-        found = {file: _read_file(package, image, where) for file, image in images.items()}
+        contents = {file: _read_listed_file(package, image, where) for file, image in images.items()}
         names = [FILE_NAME, *images, *(f"sources/{source}" for source in manifest.embedded or ())]
         sizes = {file: package.size(file) for file in names}
     except (KeyError, FileNotFoundError) as error:
-        raise Failure(f"{where}: a file is missing that {FILE_NAME} tells of: {error}; {_REMEDY}") from None
-    units = [[_image_of(unit_image, found, where) for unit_image in unit.images] for unit in manifest.units]
-    titles = _titles(manifest)
+        raise Failure(
+            f"a file that {FILE_NAME} lists is missing: {error}", where=where, remedy=_REBUILD
+        ) from None
+    units = [[_select_image(image, contents, where) for image in unit.images] for unit in manifest.units]
+    titles = _unique_titles(manifest)
     module = Module(
         name=manifest.module,
         place=package.place,
         size=sum(sizes.values()),
-        units=tuple(
-            Unit(title, unit.sources, tuple(each.image for each in read))
-            for title, unit, read in zip(titles, manifest.units, units, strict=True)
-        ),
-        kernels=_kernels(manifest, titles, units),
-        symbols=manifest.symbols,
         compiler=f"{manifest.compiler} {manifest.version}",
         compress=manifest.compress,
+        jit=manifest.embedded is not None,
         embedded=manifest.embedded,
         variants={variants.name: str(variants) for variants in manifest.variants},
+        units=tuple(
+            Unit(title, tuple(map(_describe_source, unit.sources)), tuple(each.image for each in read))
+            for title, unit, read in zip(titles, manifest.units, units, strict=True)
+        ),
+        kernels=_describe_kernels(manifest, titles, units),
+        symbols=tuple(Variable(s.name, s.lowered, s.space, s.type, s.size) for s in manifest.symbols),
     )
     return module, sizes
 
 
-def _read_file(package: Package, image: Image, where: str) -> Mapping[str, ReadImage]:
-    """The images in the file that `image` lies in, by architecture."""
+def _read_listed_file(
+    package: Package, image: manifest_file.Image, where: str
+) -> Mapping[str, _ImageContent]:
+    """Read the images in the file that `image` lies in, by architecture."""
     data = package.read(image.file)
     if hashlib.sha256(data).hexdigest() != image.sha256:
-        raise Failure(f"{where}: {image.file} is not the file that {FILE_NAME} tells of; {_REMEDY}")
-    read = read_images(data, image.file, f"{where}: {image.file}", image.architecture)
+        raise Failure(
+            f"{image.file} is not the file that {FILE_NAME} describes", where=where, remedy=_REBUILD
+        )
+    read = _read_images(data, image.file, f"{where}: {image.file}", image.architecture)
     return {each.image.architecture: each for each in read}
 
 
-def _image_of(image: Image, found: Mapping[str, Mapping[str, ReadImage]], where: str) -> ReadImage:
-    read = found[image.file]
-    # A file of its own has one image, which may not tell what it was compiled for.
-    one = read.get(image.architecture) or (next(iter(read.values())) if len(read) == 1 else None)
-    if one is None:
-        raise Failure(f"{where}: {image.file} lacks its image for {image.architecture}; {_REMEDY}")
-    return replace(one, image=replace(one.image, architecture=image.architecture, size=image.size))
+def _select_image(
+    image: manifest_file.Image, contents: Mapping[str, Mapping[str, _ImageContent]], where: str
+) -> _ImageContent:
+    read = contents[image.file]
+    # The only image of a file need not contain its architecture.
+    found = read.get(image.architecture) or (next(iter(read.values())) if len(read) == 1 else None)
+    if found is None:
+        raise Failure(f"{image.file} has no image for {image.architecture}", where=where, remedy=_REBUILD)
+    return replace(found, image=replace(found.image, architecture=image.architecture, size=image.size))
 
 
-def _titles(manifest: Manifest) -> Sequence[str]:
-    """What each unit is called; those that were split off one source, with their instantiations."""
+def _unique_titles(manifest: Manifest) -> Sequence[str]:
+    """Return the titles of units; units of one source are distinguished by their instantiations."""
     counts = Counter(unit.title for unit in manifest.units)
     return [
         " ".join([unit.title, *(name for source in unit.sources for name in source.instantiate)])
@@ -166,8 +210,15 @@ def _titles(manifest: Manifest) -> Sequence[str]:
     ]
 
 
-def _kernels(
-    manifest: Manifest, titles: Sequence[str], units: Sequence[Sequence[ReadImage]]
+def _describe_source(source: manifest_file.Source) -> Source:
+    options = source.options
+    flags = {"relaxed-constexpr": options.relaxed_constexpr, "relocatable": options.relocatable}
+    spelled = (*options.spelled(), *(name for name, is_set in flags.items() if is_set))
+    return Source(source.name, source.sha256, spelled, source.instantiate)
+
+
+def _describe_kernels(
+    manifest: Manifest, titles: Sequence[str], units: Sequence[Sequence[_ImageContent]]
 ) -> tuple[Kernel, ...]:
     return tuple(
         Kernel(
@@ -185,22 +236,77 @@ def _kernels(
     )
 
 
-def _without_manifest(file: str, size: int, images: Sequence[ReadImage]) -> Module:
-    """The module that a file by itself would be: lowered names are all that is known."""
+def _describe_file(file: str, size: int, images: Sequence[_ImageContent]) -> Module:
+    """Describe a file without a manifest, of which only lowered names are known."""
     kernels: dict[str, list[KernelImage]] = {}
-    symbols: dict[str, Symbol] = {}
+    symbols: dict[str, Variable] = {}
     for read in images:
         for name, resources in read.kernels.items():
             kernels.setdefault(name, []).append(KernelImage(read.image.architecture, name, resources))
         for name, variable in read.variables.items():
-            symbols.setdefault(name, Symbol(name, name, 0, variable.space, "", variable.size))
+            symbols.setdefault(name, Variable(name, name, variable.space, "", variable.size))
     return Module(
         name=file,
         place=".",
         size=size,
+        compiler=None,
+        compress=None,
+        jit=None,
+        embedded=None,
+        variants=None,
         units=(Unit(file, (), tuple(read.image for read in images)),),
         kernels=tuple(
-            Kernel(name, None, name, file, tuple(found)) for name, found in sorted(kernels.items())
+            Kernel(name, None, name, file, tuple(in_images)) for name, in_images in sorted(kernels.items())
         ),
         symbols=tuple(symbols[name] for name in sorted(symbols)),
     )
+
+
+def _format_of(data: bytes) -> str | None:
+    """Return ``fatbin``, or the kind of an image; ``None`` if `data` is neither, or LTO-IR."""
+    if data.startswith(_FATBIN):
+        return "fatbin"
+    if data.startswith(_ELF):
+        return "cubin" if data[_MACHINE] == _CUDA else None
+    return "ptx" if ptx.target(data) else None
+
+
+def _read_images(data: bytes, file: str, where: str, architecture: str = "") -> Sequence[_ImageContent]:
+    """Read the images in `data`, the bytes of `file`; `where` names it in errors.
+
+    `architecture` is that of an image which does not contain its own.
+    """
+
+    def single(kind: ImageKind, target: str) -> Image:
+        return Image(target, kind, file, "none", len(data), len(data))
+
+    try:
+        match _format_of(data):
+            case "fatbin":
+                return [_read_entry(entry, file) for entry in read_fatbin(data)]
+            case "cubin":
+                return [_read_image(single("cubin", str(read_cubin(data).target or architecture)), data)]
+            case "ptx":
+                return [_read_image(single("ptx", str(ptx.target(data))), data)]
+            case _:
+                return [_ImageContent(single("ltoir", architecture))]
+    except (BuildError, FatbinError) as error:
+        raise Failure(str(error), where=where, remedy="build, install or download it again") from None
+
+
+def _read_entry(entry: FatbinEntry, file: str) -> _ImageContent:
+    decompressor = _DECOMPRESSORS.get(entry.codec)
+    missing = decompressor if decompressor and find_spec(decompressor) is None else None
+    image = Image(entry.architecture, entry.kind, file, entry.codec, len(entry.stored), entry.size, missing)
+    if missing or entry.kind == "ltoir":
+        return _ImageContent(image)
+    try:
+        return _read_image(image, entry.payload())
+    except BuildError as error:
+        raise BuildError(str(error), where=entry.architecture) from None
+
+
+def _read_image(image: Image, data: bytes) -> _ImageContent:
+    if image.kind == "ptx":
+        return _ImageContent(image, dict.fromkeys(ptx.kernels(data)), ptx.variables(data))
+    return _ImageContent(image, read_resources(data), read_cubin(data).variables)
