@@ -126,7 +126,7 @@ function(cuda_ext_add_module target)
     set(stamp "${directory}/stamps/${stamp}")
     add_custom_command(
       OUTPUT "${stamp}"
-      COMMAND ${step} compile "${directory}" "${source}" "${stamp}" "${stamp}.d"
+      COMMAND ${step} compile "${directory}" "${target}" "${source}" "${stamp}" "${stamp}.d"
       DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject} ${cuda_ext_depends}
       DEPFILE "${stamp}.d"
       COMMENT "Compiling CUDA source ${source}"
@@ -141,7 +141,7 @@ function(cuda_ext_add_module target)
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
     BYPRODUCTS "${header}" ${code} "${package}/manifest.json"
-    COMMAND ${step} generate "${directory}" "${directory}/module.stamp" "${directory}/module.stamp.d"
+    COMMAND ${step} generate "${directory}" "${target}" "${directory}/module.stamp" "${directory}/module.stamp.d"
     DEPENDS ${stamps} "${directory}/module.json"
     DEPFILE "${directory}/module.stamp.d"
     COMMENT "Generating ${cuda_ext_name}"

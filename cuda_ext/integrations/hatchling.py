@@ -1,9 +1,8 @@
-"""The door for hatchling: the build hook ``cuda-ext``.
+"""The build hook ``cuda-ext`` of hatchling.
 
-An empty table ``[tool.hatch.build.hooks.cuda-ext]`` opens it; all else stands in ``[tool.cuda_ext]``, as with
-every other build tool. A wheel gets the packages without a trace in the source tree, an editable install has
-them in the source tree, and an sdist gets what they are compiled from. What in-place builds have left in the
-source tree is never shipped.
+An empty table ``[tool.hatch.build.hooks.cuda-ext]`` enables it; all settings are in ``[tool.cuda_ext]``. For
+a wheel the packages are written to a temporary directory, for an editable install to the source tree, and an
+sdist contains the device sources. Generated packages in the source tree are never shipped.
 
 Needs hatchling 1.27 or newer.
 """
@@ -22,7 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.exit_with_error import check_names, one_message
+from cuda_ext.integrations.exit_with_error import exit_with_error
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaExtBuildHook", "hatch_register_build_hook"]
 
 _TABLE = "tool.hatch.build.hooks.cuda-ext"
-# What hatchling itself reads from the table of a hook.
+# The keys that hatchling itself reads from the table of a hook.
 _KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
 
 
@@ -46,33 +45,35 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     PLUGIN_NAME = "cuda-ext"
 
-    _scratch: TemporaryDirectory[str] | None = None  # removed with this object, whatever becomes of the build
+    _scratch: TemporaryDirectory[str] | None = None  # removed with this object, even if the build fails
 
-    @one_message()
+    @exit_with_error()
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Tell hatchling which files to add, and which to leave out."""
+        """Set the files that hatchling adds, and those that it leaves out."""
         if self.target_name not in ("sdist", "wheel"):
             return
         project = self._project()
-        self._leave_out_generated()
+        self._exclude_generated()
         added = build_data["force_include"]
         if self.target_name == "sdist":
             added.update((str(Path(self.root, path)), str(path)) for path in project.source_files())
             return
-        check_names(project, self._directories, self._source_directory, "hatchling")
+        from cuda_ext.builder.package.in_place import check_places
+
+        check_places(project, self._directories, self._source_directory, "hatchling")
         if version == "editable":
-            self._in_source_tree(project)
+            self._build_in_place(project)
         else:
-            added.update(self._aside(project))
+            added.update(self._build(project))
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact: str) -> None:
-        """Remove what was only made to be put into the wheel."""
+        """Remove the temporary packages."""
         if self._scratch is not None:
             self._scratch.cleanup()
 
-    @one_message()
+    @exit_with_error()
     def clean(self, _versions: list[str]) -> None:
-        """Remove the packages that in-place builds and editable installs have put into the source tree."""
+        """Remove generated packages from the source tree."""
         from cuda_ext.filesystem.atomic_directory import remove_remains
         from cuda_ext.filesystem.ownership import foreign
 
@@ -93,7 +94,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     @cached_property
     def _directories(self) -> Mapping[str, Path]:
-        """The import packages that a wheel gets from the source tree, and where they lie; namespaces too."""
+        """The import packages of the wheel, namespaces included, and their directories in the source tree."""
         directories: dict[str, Path] = {}
         for file in self._wheel.recurse_selected_project_files():
             if not file.relative_path.endswith(".py"):
@@ -107,7 +108,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     @cached_property
     def _generated(self) -> list[Path]:
-        """The packages that builds of ours have made, among what would be taken from the source tree."""
+        """The generated packages among the files that hatchling selects from the source tree."""
         from cuda_ext.filesystem.ownership import is_generated
 
         files = (Path(file.path) for file in self.build_config.builder.recurse_selected_project_files())
@@ -118,26 +119,30 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
         for key in self.config:
             if key not in _KEYS:
-                raise ConfigError(f"{_TABLE}.{key}: unknown key; what is built stands in [tool.cuda_ext]")
+                raise ConfigError(
+                    "unknown key",
+                    where=f"{_TABLE}.{key}",
+                    remedy="settings of the build are in [tool.cuda_ext]",
+                )
         packages = [name for name, directory in self._directories.items() if directory not in self._generated]
         return Project.required(Path(self.root), packages)
 
     def _source_directory(self, package: str) -> Path:
-        """Where `package` lies in the source tree, or would."""
+        """The directory of `package` in the source tree, which need not exist."""
         if package in self._directories:
             return self._directories[package]
         parent, _, name = package.rpartition(".")
         return self._source_directory(parent) / name
 
-    def _leave_out_generated(self) -> None:
-        # Above all that the configuration says is what hatchling reserves for files from elsewhere.
+    def _exclude_generated(self) -> None:
+        # Reserved paths exclude files whatever the configuration selects.
         for directory in self._generated:
             for file in directory.rglob("*"):
                 path = self.build_config.get_distribution_path(str(file.relative_to(self.root)))
                 self.build_config.build_reserved_paths.add(path)
 
-    def _aside(self, project: Project) -> dict[str, str]:
-        """Write the packages where nobody else looks: their files, and where they would be in the tree."""
+    def _build(self, project: Project) -> dict[str, str]:
+        """Write the packages to a temporary directory; return their files by their paths in the tree."""
         from cuda_ext.toolchain.process import ending_in_order
 
         self._scratch = TemporaryDirectory(prefix="cuda_ext-")
@@ -146,14 +151,14 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         files = {}
         for package in packages:
             built = Path(self._scratch.name, package.name)
-            # hatchling turns paths in the tree into paths in the wheel.
+            # hatchling maps paths in the source tree to paths in the wheel.
             place = self._source_directory(package.name).relative_to(self.root)
             for file in package.write(built):
                 files[str(file)] = str(place / file.relative_to(built))
         return files
 
-    def _in_source_tree(self, project: Project) -> None:
-        """Write the packages into the source tree, which an editable install imports from."""
+    def _build_in_place(self, project: Project) -> None:
+        """Write the packages to the source tree, for an editable install."""
         from cuda_ext.builder.package.editable import build_editable
         from cuda_ext.builder.package.in_place import in_place
         from cuda_ext.toolchain.process import ending_in_order

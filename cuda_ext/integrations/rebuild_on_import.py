@@ -5,7 +5,7 @@ state, without loading the build. Where the file system reports a change, digest
 differs, the project is built with the importer's compiler and the new package is loaded.
 """
 
-# ruff: noqa: PTH113, PTH118, PTH120 - pathlib is not loaded where nothing has changed
+# ruff: noqa: PTH113, PTH118, PTH120 - pathlib is not loaded if nothing has changed
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["refresh"]
 
-_NAMES = 3  # of changed files are told
+_MOST_NAMES = 3  # changed files that a message names
 
 
 def refresh(name: str) -> None:
@@ -43,14 +43,14 @@ def refresh(name: str) -> None:
         try:
             _compare(name, directory)
         except BuildError as error:
-            why = "its project has changed since it was compiled, and cannot be compiled now"
-            raise ImportError(f"{name}: {why}:\n{error}", name=name, path=directory) from None
-    # A strict install links to the files that there were, and now there may be others.
+            problem = "its project has changed since it was compiled, and cannot be compiled now"
+            raise ImportError(f"{name}: {problem}:\n{error}", name=name, path=directory) from None
+    # A strict install links to the former files; there may be new ones now.
     module.__file__, module.__path__ = os.path.join(directory, "__init__.py"), [directory]
 
 
 def _source_directory(name: str, here: str) -> str | None:
-    """Where the package `name`, which was loaded from the directory `here`, lies in the source tree."""
+    """The directory in the source tree of the package `name`, which was loaded from the directory `here`."""
     record = _read(here, name)
     root: str = record["root"]
     if name in record["directories"]:
@@ -61,7 +61,7 @@ def _source_directory(name: str, here: str) -> str | None:
     import warnings
 
     warnings.warn(
-        f"{name}: {here} is a copy of what an editable install has made in {root}, and is not kept up to "
+        f"{name}: {here} is a copy of a package of an editable install in {root}, and is not kept up to "
         "date; install the project that it lies in",
         stacklevel=2,
     )
@@ -69,7 +69,7 @@ def _source_directory(name: str, here: str) -> str | None:
 
 
 def _read(directory: str, name: str) -> dict[str, Any]:
-    """What the package `name` in `directory` was compiled from."""
+    """The record of the package `name` in `directory`."""
     record = recorded(directory)
     if record is not None:
         return record
@@ -82,13 +82,13 @@ def _read(directory: str, name: str) -> dict[str, Any]:
 
 
 def _differs(record: Mapping[str, Any]) -> bool:
-    """Whether the file system has anything else than when `record` was made."""
+    """Whether the file system reports any change since `record` was written."""
     root, seen = record["root"], record["seen"]
     return any(described(root, path) != description for path, description in seen.items())
 
 
 def _compare(name: str, directory: str) -> None:
-    """Compile the project if its files have changed, unless another process just did.
+    """Compile the project if its files have changed, unless another process has just done so.
 
     Raises :class:`BuildError`.
     """
@@ -107,23 +107,26 @@ def _compare(name: str, directory: str) -> None:
         record = _read(directory, name)
         if not _differs(record):
             return
-        # What names the module where the table does not, is the package that it lies in.
+        # A table without names gives the module that of its package.
         project = Project.load(root, [name.rpartition(".")[0]])
         if project is None or name not in (module.name for module in project.modules):
             raise ConfigError(
-                f"{root / TABLE}: is gone, or has no module {name!r} any more; install the project again"
+                f"is gone, or has no module {name!r} any more",
+                where=str(root / TABLE),
+                remedy="install the project again",
             )
         now = state(project)
-        changed = _changed(record["digests"], now["digests"])
+        changed = _describe_changes(record["digests"], now["digests"])
         if not changed:
-            _keep(directory, {**record, **now})
+            _write_record(directory, {**record, **now})
             return
         if not alone:
             raise BuildError(
-                f"{root / TABLE}: cannot be locked on this system, and all who import would compile at once; "
-                "run cuda-ext build in its directory"
+                "cannot be locked on this system, and all importing processes would compile at once",
+                where=str(root / TABLE),
+                remedy="run cuda-ext build in its directory",
             )
-        # Whoever waited while another process failed would fail in the same way.
+        # If another process failed while this one waited, this one would fail in the same way.
         match record.get("failure"):
             case {"at": float(at), "digests": digests, "message": str(message)} if (
                 at > began and digests == now["digests"]
@@ -133,25 +136,25 @@ def _compare(name: str, directory: str) -> None:
             _rebuild(project, now, record, f"{name}: {changed}")
         except BuildError as error:
             failure = {"at": time.time(), "digests": now["digests"], "message": str(error)}
-            _keep(directory, {**record, "failure": failure})
+            _write_record(directory, {**record, "failure": failure})
             raise
 
 
-def _keep(directory: str, record: Mapping[str, Any]) -> None:
+def _write_record(directory: str, record: Mapping[str, Any]) -> None:
     from contextlib import suppress
     from pathlib import Path
 
     from cuda_ext.builder.package.editable import encoded
     from cuda_ext.filesystem.atomic_directory import replace_file
 
-    with suppress(OSError):  # without it, the next import finds out once more
+    with suppress(OSError):  # otherwise the next import compares once more
         replace_file(Path(directory, FILE), encoded(record))
 
 
-def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any], why: str) -> None:
-    """Compile the project and put its packages where they are, of which `record` is one's.
+def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any], reason: str) -> None:
+    """Compile the project and replace its packages; `record` is that of one of them.
 
-    What is compiled is shown on standard error, after `why`. Raises :class:`BuildError`.
+    Compilations are shown on standard error, after `reason`. Raises :class:`BuildError`.
     """
     from contextlib import closing
 
@@ -166,7 +169,7 @@ def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any]
     environ = dict(os.environ)
     if record["cudaarchs"]:
         environ.setdefault("CUDAARCHS", record["cudaarchs"])
-    with closing(_OnceCompiling(why)) as progress:
+    with closing(_DeferredProgress(reason)) as progress:
         packages = build(project, environ, progress)
     if project.settings.editable_rebuild:
         packages = editable(project, packages, now, directory_of, record["cudaarchs"])
@@ -174,21 +177,22 @@ def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any]
         in_place(package).write(directory_of(package.name))
 
 
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What to say of the files that have changed; nothing if none have."""
+def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """A phrase about the files that have changed; empty if none have."""
     changes = {
         "is new": sorted(now.keys() - before.keys()),
         "is gone": sorted(before.keys() - now.keys()),
         "has changed": sorted(name for name in now if before.get(name, now[name]) != now[name]),
     }
-    said = [f"{name} {how}" for how, names in changes.items() for name in names]
-    return ", ".join(said[:_NAMES]) + (f", and {len(said) - _NAMES} more" if len(said) > _NAMES else "")
+    phrases = [f"{name} {how}" for how, names in changes.items() for name in names]
+    more = len(phrases) - _MOST_NAMES
+    return ", ".join(phrases[:_MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
 
 
-class _OnceCompiling:
-    """The progress of a build on standard error, from when something is compiled or said; after `why`."""
+class _DeferredProgress:
+    """Progress on standard error, after `reason`; nothing is shown before a compilation or a message."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, reason: str) -> None:
         import io
         from threading import Lock
 
@@ -198,7 +202,7 @@ class _OnceCompiling:
         self._open: Callable[[], Progress] = lambda: progress_for(stream, lambda s: print(s, file=stream))
         self._lock = Lock()
         self._shown: Progress | None = None
-        self._held: list[Callable[[Progress], None]] = [lambda progress: progress.note(why)]
+        self._held: list[Callable[[Progress], None]] = [lambda progress: progress.note(reason)]
 
     def plan(self, jobs: int, expected: float | None = None) -> None:
         self._tell(lambda progress: progress.plan(jobs, expected))

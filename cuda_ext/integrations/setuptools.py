@@ -1,13 +1,13 @@
-"""The door for setuptools: ``build_cuda``, a step of ``build`` in projects with a ``[tool.cuda_ext]`` table.
+"""The setuptools command ``build_cuda``, a step of ``build`` in projects with a ``[tool.cuda_ext]`` table.
 
-Nothing but the table is needed. The entry points of this package lead setuptools here at three moments,
-for every project that it builds on this machine:
+The table is all that a project needs. Through the entry points of this package, setuptools calls this module
+for every project that it builds:
 
-* :func:`before_configuration` when a project is opened;
-* :func:`after_configuration` when its metadata is written and its files are listed;
-* :class:`build_cuda` when the command is run, by ``build`` or by name.
+* :func:`before_configuration` when a distribution is created;
+* :func:`after_configuration` when metadata is written and files are listed;
+* :class:`build_cuda` when the command runs, as a step of ``build`` or by name.
 
-A project without the table is left as it is.
+Projects without the table are left unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,7 +25,7 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError
-from cuda_ext.integrations.exit_with_error import check_names, one_message
+from cuda_ext.integrations.exit_with_error import exit_with_error
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
@@ -38,22 +37,22 @@ __all__ = ["after_configuration", "before_configuration", "build_cuda"]
 def before_configuration(distribution: Distribution) -> None:
     """Make ``build_cuda`` a step of ``build`` and of ``build_ext``.
 
-    setuptools comes here several times per build and has read no configuration yet.
+    setuptools calls this several times per build, before it reads any configuration.
     """
     table = _table(distribution)
     if table is None:
         return
-    # [tool.setuptools.cmdclass] will replace distribution.cmdclass as a whole. So the step goes where a
-    # class named there inherits it from, and into a class that setup.py has named already.
-    for named in (build, distribution.cmdclass.get("build", build)):
-        for class_ in named.__mro__:
+    # [tool.setuptools.cmdclass] replaces distribution.cmdclass later. Classes named there inherit the step
+    # from setuptools' own; a class that setup.py names is here already.
+    for command in (build, distribution.cmdclass.get("build", build)):
+        for class_ in command.__mro__:
             steps = vars(class_).get("sub_commands")
             if steps and _STEP not in steps:
                 class_.sub_commands = [*steps, _STEP]
-    # build_ext has no sub-commands. An alias reaches it on the command line, which is where `--inplace` is
-    # said, and leaves its class alone: Cython, torch and many projects bring their own.
+    # build_ext has no sub-commands. An alias works on the command line, where `--inplace` is given, and
+    # leaves the class alone: Cython, torch and many projects bring their own.
     distribution.get_option_dict("aliases").setdefault("build_ext", ("cuda_ext", "build_cuda build_ext"))
-    # In a flat layout setuptools takes every directory for a package, and refuses to choose between two.
+    # In a flat layout setuptools takes every directory for a package, and refuses to build with several.
     directories = _device_directories(distribution, table)
     names = [name for directory in directories for name in (directory, f"{directory}.*")]
     FlatLayoutPackageFinder.DEFAULT_EXCLUDE = tuple(
@@ -61,32 +60,34 @@ def before_configuration(distribution: Distribution) -> None:
     )
 
 
-@one_message()
+@exit_with_error()
 def after_configuration(command: Command, _basename: str, _file: str) -> None:
-    """Refuse a ``build`` that would leave the kernels out; keep generated packages out of the sdist."""
+    """Refuse a ``build`` without the step; keep generated packages out of the sdist."""
     distribution = command.distribution
     if _table(distribution) is None:
         return
-    named = distribution.get_command_class("build")
-    if "build_cuda" not in dict(named.sub_commands):
+    command_class = distribution.get_command_class("build")
+    if "build_cuda" not in dict(command_class.sub_commands):
         raise BuildError(
-            f"{named.__module__}.{named.__qualname__}: its sub_commands leave out the kernels; "
-            'begin them with *setuptools.command.build.build.sub_commands, or add ("build_cuda", None)'
+            "its sub_commands leave out the kernels",
+            where=f"{command_class.__module__}.{command_class.__qualname__}",
+            remedy="begin them with *setuptools.command.build.build.sub_commands, or add "
+            '("build_cuda", None)',
         )
     from cuda_ext.filesystem.ownership import is_generated
 
-    # setuptools finds in the source tree what an in-place build has left there.
+    # Packages of in-place builds lie in the source tree, where setuptools finds them.
     names = distribution.packages or ()
     distribution.exclude(packages=[n for n in names if is_generated(_source_directory(distribution, n))])
-    # When a wheel is built, build_py comes first and has taken its list already.
+    # In the build of a wheel, build_py has already copied the list.
     distribution.get_command_obj("build_py").packages = distribution.packages
 
 
 class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are spelled as they are called
     """Compile the project's device sources into importable packages.
 
-    They go into ``build_lib``, which then holds no other generated package, and with ``inplace`` into the
-    source tree too. A mistake in the project ends the build with one message.
+    They are written to ``build_lib``, from which other generated packages are removed, and with ``inplace``
+    also to the source tree. A mistake in the project ends the build with one message.
     """
 
     description = "compile CUDA kernels into importable packages"
@@ -107,13 +108,14 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     project: Project
 
     def initialize_options(self) -> None:
-        self.build_lib = self.inplace = None  # type: ignore[assignment]  # None is "not given"
+        self.build_lib = self.inplace = None  # type: ignore[assignment]  # None means not given
         self.jobs = self.report = self.trace = None
         self.editable_mode = False
         self._outputs: dict[str, str] = {}
 
-    @one_message()
+    @exit_with_error()
     def finalize_options(self) -> None:
+        from cuda_ext.builder.package.in_place import check_places
         from cuda_ext.builder.project import Project
 
         self.set_undefined_options("build", ("build_lib", "build_lib"))
@@ -121,23 +123,22 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         # A lenient editable install imports from the source tree, a strict one links to it.
         self.inplace = self.inplace or self.editable_mode
         project = Project.required(_root(self.distribution), self.distribution.packages or ())
-        find = partial(_source_directory, self.distribution)
-        check_names(project, self.distribution.packages or (), find, "setuptools")
+        check_places(project, self.distribution.packages or (), self._source_directory, "setuptools")
         self.project = project
 
-    @one_message()
+    @exit_with_error()
     def run(self) -> None:
         self._remove_generated()
         from cuda_ext.builder.package.in_place import in_place
         from cuda_ext.toolchain.process import ending_in_order
 
-        said = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
-        environ = os.environ | {name: value for name, value in said.items() if value}
+        options = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
+        environ = os.environ | {name: value for name, value in options.items() if value}
         with ending_in_order():
             packages = self._build(lambda line: self.announce(line, logging.INFO), environ)
         for package in packages:
             built = Path(self.build_lib, *package.name.split("."))
-            source = _source_directory(self.distribution, package.name)
+            source = self._source_directory(package.name)
             package.write(built)
             if self.inplace:
                 in_place(package).write(source)
@@ -148,23 +149,26 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
             return list(self.project.build(report, environ))
         from cuda_ext.builder.package.editable import build_editable
 
-        return build_editable(self.project, partial(_source_directory, self.distribution), report, environ)
+        return build_editable(self.project, self._source_directory, report, environ)
 
-    @one_message()
+    def _source_directory(self, package: str) -> Path:
+        return _source_directory(self.distribution, package)
+
+    @exit_with_error()
     def get_source_files(self) -> list[str]:
         """The device sources and headers, for the sdist. No compiler is needed."""
         return [str(path) for path in self.project.source_files()]
 
     def get_outputs(self) -> list[str]:
-        """The generated files in ``build_lib``; none before :meth:`run`, since compiling decides on them."""
+        """The generated files in ``build_lib``; none before :meth:`run`, which determines them."""
         return list(self._outputs)
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Each generated file in ``build_lib``, and the same file in the source tree."""
+        """Each generated file in ``build_lib`` with its copy in the source tree."""
         return dict(self._outputs) if self.inplace else {}
 
     def _remove_generated(self) -> None:
-        """Take out of ``build_lib`` what earlier builds left and what ``build_py`` found of in-place ones."""
+        """Remove packages from ``build_lib`` that earlier builds left or ``build_py`` copied."""
         from cuda_ext.filesystem.atomic_directory import remove_remains
         from cuda_ext.filesystem.ownership import is_generated
 
@@ -173,10 +177,10 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         own = {built / name.partition(".")[0] for name in (*self.distribution.packages, *wanted)}
         for top in own:
             remove_remains(top)
-        found = {file.parent for top in own for file in top.rglob("__init__.py")}
-        for directory in sorted(found, reverse=True):
+        directories = {file.parent for top in own for file in top.rglob("__init__.py")}
+        for directory in sorted(directories, reverse=True):
             name = ".".join(directory.relative_to(built).parts)
-            source = _source_directory(self.distribution, name)
+            source = self._source_directory(name)
             if name in wanted or is_generated(directory) or is_generated(source):
                 shutil.rmtree(directory)
 
@@ -189,13 +193,13 @@ def _root(distribution: Distribution) -> Path:
 
 
 def _table(distribution: Distribution) -> object:
-    """What pyproject.toml says in our table; ``None`` where there is none."""
+    """The table ``[tool.cuda_ext]`` of pyproject.toml, or ``None``."""
     try:
         document = tomllib.loads((_root(distribution) / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None  # it is not there, or setuptools will say what is wrong with it
+        return None  # setuptools reports what is wrong with the file
     match document:
-        case {"tool": {"cuda_ext": table} | {"cuda-ext": table}}:  # build_cuda says how it is spelled
+        case {"tool": {"cuda_ext": table} | {"cuda-ext": table}}:  # build_cuda reports the misspelling
             return table
     return None
 
@@ -217,7 +221,7 @@ def _source_directory(distribution: Distribution, package: str) -> Path:
 
 
 def _device_directories(distribution: Distribution, table: object) -> list[str]:
-    """The project's top-level directories that `table`, right or wrong, names and that hold no Python."""
+    """The top-level directories without Python that `table`, valid or not, names."""
     from cuda_ext.builder.config.keys import Settings
 
     tops = {PurePosixPath(text).parts[:1] for text in (*Settings().sources, *_strings(table))}

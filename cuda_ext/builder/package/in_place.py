@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,9 @@ from cuda_ext.errors import ConfigError
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
+    from cuda_ext.builder.project import Project
 
-__all__ = ["check_place", "in_place", "remove_others"]
+__all__ = ["check_place", "check_places", "in_place", "remove_others"]
 
 
 def check_place(module: ModuleConfig, place: Path) -> None:
@@ -24,6 +25,21 @@ def check_place(module: ModuleConfig, place: Path) -> None:
 
     if found := obstacle(place):
         raise ConfigError(f"{found} is where it would be generated", where=module.where, remedy="rename one")
+
+
+def check_places(
+    project: Project, packages: Iterable[str], directory_of: Callable[[str], Path], tool: str
+) -> None:
+    """Check that each module lies in one of `packages`, those that the build tool `tool` ships.
+
+    `directory_of` gives the directory of a package in the source tree. Raises :class:`ConfigError`.
+    """
+    tops = sorted({name.partition(".")[0] for name in packages})
+    for module in project.modules:
+        if module.name.partition(".")[0] not in tops:
+            remedy = f"it has {', '.join(tops)}; begin the name with one" if tops else f"{tool} found none"
+            raise ConfigError("is not in a package of this project", where=module.where, remedy=remedy)
+        check_place(module, directory_of(module.name))
 
 
 def remove_others(directory: Path, wanted: Iterable[Path]) -> None:

@@ -10,14 +10,14 @@ import pytest
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.cmake.arguments import Arguments, in_cmake, parse_arguments
+from cuda_ext.integrations.cmake.parse_call import Call, parse_call, spell_error
 
 ROOT = Path("/project")
 WHERE = "cuda_ext_add_module(k)"
 
 
-def parsed(*words: str, current: str = "") -> Arguments:
-    return parse_arguments(words, WHERE, ROOT, ROOT / current)
+def parsed(*words: str, current: str = "") -> Call:
+    return parse_call(words, WHERE, ROOT, ROOT / current)
 
 
 def settings(*words: str, current: str = "") -> Settings:
@@ -28,7 +28,7 @@ def refused(*words: str, current: str = "") -> str:
     """The message, as CMake shows it, without the name of the function."""
     with pytest.raises(ConfigError) as caught:
         settings(*words, current=current)
-    text = in_cmake(str(caught.value), WHERE)
+    text = spell_error(caught.value, WHERE)
     assert text.startswith(f"{WHERE}: ")
     return text.removeprefix(f"{WHERE}: ")
 
@@ -81,14 +81,24 @@ def test_a_key_means_what_it_means_in_pyproject(key: str) -> None:
 
 def test_what_is_no_key_stands_beside_the_table() -> None:
     found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
-    assert found == Arguments("p.k", True, "lib/python", ("a", "b", "c"), {})
-    assert parsed() == Arguments(None, False, None, (), {})
+    assert found == Call("p.k", True, "lib/python", ("a", "b", "c"), {})
+    assert parsed() == Call(None, False, None, (), {})
 
 
-def test_other_keys_in_a_message_are_spelled_as_in_cmake() -> None:
-    text = 'x.cu(1): "a.h" is not in the include-dirs; set compiler = "nvcc" or link = true, as n = 3'
-    told = 'x.cu(1): "a.h" is not in the INCLUDE_DIRECTORIES; set COMPILER nvcc or LINK true, as n = 3'
-    assert in_cmake(text, WHERE) == told
+@pytest.mark.parametrize(
+    ("where", "spelled"),
+    [
+        (WHERE, WHERE),
+        (f"{WHERE}.include-dirs", f"{WHERE}: INCLUDE_DIRECTORIES"),
+        (f"{WHERE}.overrides[1].std", f"{WHERE}: OVERRIDE[1] STD"),
+        (f"{WHERE}.overrides[1]", f"{WHERE}: OVERRIDE[1]"),
+        (f"{WHERE}.instantiate[0].kernel", f"{WHERE}: INSTANTIATE[0] kernel"),
+        ("tool.cuda_ext.std", "tool.cuda_ext.std"),
+        ("device/a.cu:3", "device/a.cu:3"),
+    ],
+)
+def test_key_paths_are_spelled_as_in_cmake(where: str, spelled: str) -> None:
+    assert spell_error(ConfigError("p", where=where, remedy="r"), WHERE) == f"{spelled}: p; r"
 
 
 def test_paths_are_relative_to_the_directory_of_the_file_that_says_them() -> None:
@@ -119,7 +129,7 @@ def test_overrides_follow_one_another() -> None:
             ["SOURCES", "a.cu", "ARCHITECTURE", "90"],
             "unknown keyword 'ARCHITECTURE'; did you mean ARCHITECTURES?",
         ),
-        (["SOURCES", "a.cu", "SOURCES", "b.cu"], "SOURCES is there twice; merge the two"),
+        (["SOURCES", "a.cu", "SOURCES", "b.cu"], "SOURCES is given twice; merge the two"),
         (["SOURCES"], 'SOURCES: is empty; name at least one, such as "device/*.cu"'),
         (
             ["SOURCES", "../../other/a.cu"],
@@ -138,9 +148,9 @@ def test_overrides_follow_one_another() -> None:
         (["INSTANTIATE", "{ kernel = 'f<{T}>' }"], "INSTANTIATE[0]: {T} has no values; add T = [...]"),
         (
             ["INSTANTIATE", "{ kernel = "],
-            "INSTANTIATE: '{ kernel = ' is not written as in TOML: ",
+            "INSTANTIATE: '{ kernel = ' is not valid TOML: ",
         ),
-        (["VARIANTS", "gemm"], "VARIANTS: 'gemm' is not written as in TOML: Expected '='"),
+        (["VARIANTS", "gemm"], "VARIANTS: 'gemm' is not valid TOML: Expected '='"),
         (["VARIANTS", "f = [{ kern = 'g' }]"], "VARIANTS f[0] kern: unknown key;"),
         (["DEFINE", "2=1"], "DEFINE 2: not the name of a macro;"),
         (["OVERRIDE", "STD", "c++20"], "OVERRIDE[0] SOURCES: is missing; name the sources"),

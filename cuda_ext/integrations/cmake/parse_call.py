@@ -1,7 +1,7 @@
-"""The arguments of ``cuda_ext_add_module``, read as the table that pyproject.toml would have.
+"""Read a call of ``cuda_ext_add_module`` as the table that pyproject.toml would have.
 
-The keys are those of ``[tool.cuda_ext]`` in CMake's spelling, such as ``SPLIT_INSTANTIATIONS``. What is a
-table in TOML is written as TOML writes it.
+The keys are those of ``[tool.cuda_ext]`` in CMake's spelling, such as ``SPLIT_INSTANTIATIONS``. Values that
+are tables in TOML are written in TOML. Errors are spelled in CMake's words, too.
 """
 
 from __future__ import annotations
@@ -10,36 +10,34 @@ import difflib
 import os
 import re
 import tomllib
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.builder.config.keys import Settings
+from cuda_ext.builder.config.keys import KEYS
 from cuda_ext.compiler.architectures import from_cmake
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import BuildError, ConfigError
 
-__all__ = ["Arguments", "in_cmake", "parse_arguments"]
+__all__ = ["Call", "parse_call", "spell_error"]
 
-_TYPES = {name.replace("_", "-"): kind for name, kind in typing.get_type_hints(Settings).items()}
-_KEYWORDS = {key: key.upper().replace("-", "_") for key in _TYPES} | {"include-dirs": "INCLUDE_DIRECTORIES"}
-_KEYS = {keyword: key for key, keyword in _KEYWORDS.items()}
-# What is no key of a module's table.
+_KEYWORDS = {key: key.upper().replace("-", "_") for key in KEYS} | {"include-dirs": "INCLUDE_DIRECTORIES"}
+_KEY_OF = {keyword: key for key, keyword in _KEYWORDS.items()}
+# Arguments that are not keys of a module's table.
 _NAME, _PYPROJECT, _DESTINATION = "NAME", "FROM_PYPROJECT", "PYTHON_DESTINATION"
 _DEPENDS, _OVERRIDE = "DEPENDS", "OVERRIDE"
 _OWN = (_NAME, _PYPROJECT, _DESTINATION, _DEPENDS)
-_KNOWN = (*_KEYS, *_OWN, _OVERRIDE)
+_KNOWN = (*_KEY_OF, *_OWN, _OVERRIDE)
 _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys(
     ("0", "OFF", "NO", "FALSE", "N"), False
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """What one call says. ``table`` is as one of ``[tool.cuda_ext.modules]``, paths within the project.
+class Call:
+    """One call. ``table`` is as in ``[tool.cuda_ext.modules]``, its paths relative to the project.
 
-    ``depends`` are targets and files that have to be made before the sources can be compiled.
+    ``depends`` are targets and files that must be built before the sources are compiled.
     """
 
     name: str | None
@@ -49,8 +47,8 @@ class Arguments:
     table: Mapping[str, Any]
 
 
-def parse_arguments(words: Sequence[str], where: str, root: Path, current: Path) -> Arguments:
-    """Read the arguments after the target. Paths among them are relative to `current`, and lie in `root`.
+def parse_call(words: Sequence[str], where: str, root: Path, current: Path) -> Call:
+    """Read the arguments `words` after the target; paths are relative to `current`, and lie in `root`.
 
     Raises :class:`ConfigError` with a key path that begins with `where`.
     """
@@ -66,9 +64,11 @@ def parse_arguments(words: Sequence[str], where: str, root: Path, current: Path)
     if pyproject and table:
         given = ", ".join(_KEYWORDS.get(key, _OVERRIDE) for key in table)
         raise ConfigError(
-            f"{where}: FROM_PYPROJECT takes all keys from [tool.cuda_ext]; leave out {given}, or it"
+            "FROM_PYPROJECT takes all keys from [tool.cuda_ext]",
+            where=where,
+            remedy=f"leave out {given}, or it",
         )
-    return Arguments(
+    return Call(
         _single(own[_NAME], f"{where}.{_NAME}") if _NAME in own else None,
         pyproject,
         _single(own[_DESTINATION], f"{where}.{_DESTINATION}") if _DESTINATION in own else None,
@@ -77,21 +77,20 @@ def parse_arguments(words: Sequence[str], where: str, root: Path, current: Path)
     )
 
 
-def in_cmake(text: str, where: str) -> str:
-    """`text` with its keys, in paths that begin with `where` and elsewhere, as CMake spells them."""
+def spell_error(error: BuildError, call: str) -> str:
+    """The text of `error`, with a key path below `call` in CMake's words: ``call: OVERRIDE[0] STD``."""
+    path = error.where.removeprefix(f"{call}.")
+    where = error.where if path == error.where else f"{call}: {_spell_path(path)}"
+    return str(BuildError(error.problem, where=where, remedy=error.remedy))
 
-    def spelled(path: re.Match[str]) -> str:
-        parts = re.findall(r"([\w-]+)((?:\[\d+\])*)", path[1])
-        words = [f"{_KEYWORDS.get(key, key)}{index}" for key, index in parts]
-        return f"{where}: {' '.join(words)}".replace("overrides[", f"{_OVERRIDE}[")
 
-    def setting(match: re.Match[str]) -> str:
-        key, value = match.groups()
-        return match[0] if key not in _KEYWORDS else f"{_KEYWORDS[key]} {value}"
-
-    text = re.sub(re.escape(where) + r"((?:\.[\w-]+(?:\[\d+\])*)+)", spelled, text)
-    text = re.sub(r"\b([a-z-]+) = \"?(true|[\w-]+)\b\"?", setting, text)
-    return text.replace("include-dirs", _KEYWORDS["include-dirs"])
+def _spell_path(path: str) -> str:
+    """The key path `path` in CMake's words; what follows the key is a path within its value."""
+    head, _, rest = path.partition(".")
+    key, bracket, index = head.partition("[")
+    if key == "overrides":
+        return f"{_OVERRIDE}{bracket}{index} {_spell_path(rest)}".rstrip()
+    return f"{_KEYWORDS.get(key, key)}{bracket}{index} {rest.replace('.', ' ')}".rstrip()
 
 
 def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
@@ -102,8 +101,10 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
     for word in words:
         if "$<" in word:
             raise ConfigError(
-                f"{where}: {word!r}: the arguments are read when the project is configured, before generator "
-                "expressions have a value; use if()"
+                f"{word!r}: the arguments are read when the project is configured, before generator "
+                "expressions have a value",
+                where=where,
+                remedy="use if()",
             )
         if word == _OVERRIDE:
             groups.append({})
@@ -111,12 +112,12 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
         elif word in _KNOWN:
             keyword = word
             if keyword in groups[-1]:
-                raise ConfigError(f"{where}: {keyword} is there twice; merge the two")
+                raise ConfigError(f"{keyword} is given twice", where=where, remedy="merge the two")
             values = groups[-1][keyword] = []
         elif values is None or _is_misspelled(word, keyword):
             close = difflib.get_close_matches(word.upper(), _KNOWN, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"keywords are {', '.join(sorted(_KNOWN))}"
-            raise ConfigError(f"{where}: unknown keyword {word!r}; {hint}")
+            remedy = f"did you mean {close[0]}?" if close else f"keywords are {', '.join(sorted(_KNOWN))}"
+            raise ConfigError(f"unknown keyword {word!r}", where=where, remedy=remedy)
         else:
             values.append(word)
     return groups
@@ -132,12 +133,12 @@ def _is_misspelled(word: str, keyword: str) -> bool:
 
 
 def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dict[str, Any]:
-    """What `group` would be in pyproject.toml."""
+    """The table that `group` would be in pyproject.toml."""
     table: dict[str, Any] = {}
     for keyword, values in group.items():
-        if keyword not in _KEYS:
-            raise ConfigError(f"{where}: {keyword} belongs before {_OVERRIDE}; move it there")
-        key = _KEYS[keyword]
+        if keyword not in _KEY_OF:
+            raise ConfigError(f"{keyword} belongs before {_OVERRIDE}", where=where, remedy="move it there")
+        key = _KEY_OF[keyword]
         table[key] = _value(key, values, f"{where}.{key}", paths)
     return table
 
@@ -158,25 +159,25 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
             return [_toml(v, where, "table = ")["table"] if v.startswith("{") else v for v in values]
         case "variants":
             return {name: value for v in values for name, value in _toml(v, where).items()}
-    if _TYPES[key] is bool:
+    if isinstance(KEYS[key].default, bool):
         return _boolean(values, where)
-    if typing.get_origin(_TYPES[key]) is tuple:
+    if isinstance(KEYS[key].default, tuple):
         return list(values)
     return _single(values, where)
 
 
 def _single(values: Sequence[str], where: str) -> str:
     if len(values) != 1:
-        found = " and ".join(map(repr, values)) or "none"
-        raise ConfigError(f"{where}: expected one value, found {found}")
+        given = " and ".join(map(repr, values)) or "none"
+        raise ConfigError(f"expected one value, found {given}", where=where)
     return values[0]
 
 
 def _boolean(values: Sequence[str], where: str) -> bool:
-    """A keyword alone says yes."""
+    """A truth value; a keyword without a value is true."""
     value = _single(values, where) if values else "ON"
     if value.upper() not in _BOOLEANS:
-        raise ConfigError(f"{where}: expected ON or OFF, found {value!r}")
+        raise ConfigError(f"expected ON or OFF, found {value!r}", where=where)
     return _BOOLEANS[value.upper()]
 
 
@@ -184,12 +185,12 @@ def _toml(text: str, where: str, before: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(before + text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: {text!r} is not written as in TOML: {error}; correct that") from None
+        raise ConfigError(f"{text!r} is not valid TOML: {error}", where=where, remedy="correct it") from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """What the paths of a CMakeLists.txt in `current` are in the project at `root`."""
+    """The paths of a CMakeLists.txt in `current`, in the project at `root`."""
 
     root: Path
     current: Path
@@ -198,14 +199,14 @@ class _Paths:
         return os.path.normpath(self.current / path)
 
     def within_project(self, path: str, where: str) -> str:
-        found = Path(self.absolute(path))
+        absolute = Path(self.absolute(path))
         # A project may be reached through a link, and named either way.
-        roots = [
-            root for root in (self.root, Path(os.path.realpath(self.root))) if found.is_relative_to(root)
-        ]
-        if not roots:
-            raise ConfigError(
-                f"{where}: {path!r} is outside of {self.root}, the directory of project(); copy the files "
-                "into it; for headers of others, which are not embedded, say OPTIONS -I<directory>"
-            )
-        return found.relative_to(roots[0]).as_posix()
+        for root in (self.root, Path(os.path.realpath(self.root))):
+            if absolute.is_relative_to(root):
+                return absolute.relative_to(root).as_posix()
+        raise ConfigError(
+            f"{path!r} is outside of {self.root}, the directory of project()",
+            where=where,
+            remedy="copy the files into it; for headers of other projects, which are not embedded, use "
+            "OPTIONS -I<directory>",
+        )
