@@ -314,7 +314,7 @@ def test_values_arrive_as_they_were_written(tmp_path: Path) -> None:
     [
         (
             "cuda_ext_add_module(k SOURCES device/*.cu)",
-            "cuda_ext_add_module(k): has no NAME; say how Python imports it",
+            "cuda_ext_add_module(k): has no NAME; add the name by which",
         ),
         ("cuda_ext_add_module(k NAME kernels)", "cuda_ext_add_module(k): a module lives inside a package;"),
         (

@@ -111,7 +111,8 @@ def test_an_import_of_what_has_not_changed_loads_nothing_of_the_build(project: P
     loaded = "sorted(m for m in sys.modules if m.startswith('cuda_ext.'))"
     script = f"import sys; from p import kernels; print(*{loaded})"
     assert printed(project, script)[0].split() == [
-        "cuda_ext.build",
+        "cuda_ext.builder",
+        "cuda_ext.builder.package",
         "cuda_ext.builder.package.editable",
         "cuda_ext.integrations",
         "cuda_ext.integrations.rebuild_on_import",
@@ -295,7 +296,7 @@ def test_a_package_that_was_copied_under_another_name_is_left_as_it_is(project: 
     replace(project / "device/fill.cu", "fill(", "paint(")
     names, message = printed(project, "import moved; print(moved.__file__)", PYTHONWARNINGS="default")
     assert names == str(project / "src/moved/__init__.py")
-    assert f"is a copy of what an editable install has made in {project}" in message
+    assert f"is a copy of a package of an editable install in {project}" in message
 
 
 def test_a_package_outside_of_the_root_is_compiled(tmp_path: Path) -> None:
@@ -335,7 +336,7 @@ def test_a_copy_of_the_project_does_not_use_the_original(project: Path, tmp_path
     replace(project / "device/fill.cu", "fill(", "paint(")
     names, message = printed(copy, PYTHONWARNINGS="default")
     assert names == "fill"
-    assert f"is a copy of what an editable install has made in {project}" in message
+    assert f"is a copy of a package of an editable install in {project}" in message
 
 
 # Beside cuda-ext build.
