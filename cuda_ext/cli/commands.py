@@ -14,12 +14,21 @@ from typing import IO, Any, TextIO, cast
 import click
 
 import cuda_ext
-from cuda_ext.cli.cmake_dir import cmake_dir
 from cuda_ext.errors import CudaExtError
 
 __all__ = ["commands"]
 
-_COMMANDS = ("init", "build", "compile-commands", "inspect", "doctor", "prepare", "cache", "completion")
+_COMMANDS = (
+    "init",
+    "build",
+    "compile-commands",
+    "inspect",
+    "doctor",
+    "prepare",
+    "cache",
+    "completion",
+    "cmake-dir",
+)
 _CMAKE = """\b
 Examples:
   cmake -B build -DCMAKE_PREFIX_PATH="$(cuda-ext cmake-dir)"
@@ -34,14 +43,17 @@ _EXIT_CODES = [
 class _Commands(click.Group):
     """Commands in the order of use, imported on demand. Errors are shown as one message."""
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        return [*_COMMANDS, *super().list_commands(context)]
+    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
 
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         if name not in _COMMANDS:
-            return super().get_command(context, name)
-        name = name.replace("-", "_")
-        return cast("click.Command", getattr(import_module(f"cuda_ext.cli.{name}"), name))
+            return None
+        attribute = name.replace("-", "_")
+        command = getattr(import_module(f"cuda_ext.cli.{attribute}"), attribute)
+        if name == "cmake-dir":  # a plain function, which also works without click
+            return click.command(name, epilog=_CMAKE)(command)
+        return cast("click.Command", command)
 
     def invoke(self, context: click.Context) -> object:
         try:
@@ -105,6 +117,3 @@ def commands() -> None:
 
     Each command has a --help with examples. With --json, output is for programs.
     """
-
-
-commands.command("cmake-dir", epilog=_CMAKE)(cmake_dir)
