@@ -56,7 +56,7 @@ def compiled(root: Path) -> set[str]:
     """What a build of the project in `root` compiles, such as ``device/a.cu sm_90``."""
     lines: list[str] = []
     build(root, lines)
-    done = [match[1] for line in lines if (match := re.match(r"\[ *\d+/\d+\] (.+) \d+\.\d\d s$", line))]
+    done = [match[1] for line in lines if (match := re.match(r"\[ *\d+/\d+\] (.+) <?\d+\.\d\d s$", line))]
     assert len(done) == len(set(done))
     return set(done)
 

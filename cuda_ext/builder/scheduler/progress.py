@@ -1,4 +1,4 @@
-"""What a running build shows: a live display on a terminal, plain lines everywhere else."""
+"""The progress of a running build: a live display on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
+from cuda_ext.formats.quantities import (
+    format_clock,
+    format_count,
+    format_duration,
+    format_estimate,
+    format_seconds,
+)
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -17,36 +25,36 @@ __all__ = ["Outcome", "Progress", "Quiet", "progress_for"]
 
 Outcome = Literal["compiled", "cached", "failed"]
 
-# Names of running jobs that the live display has room for.
-_NAMES = 4
-# An estimate from less than this, in seconds and compilations, would be a guess.
-_SEEN = (2.0, 3)
+# Running jobs that the live display names.
+_MOST_NAMES = 4
+# The seconds and compilations from which the remaining time can be estimated.
+_ENOUGH_SECONDS, _ENOUGH_JOBS = 2.0, 3
 
 
 class Progress(Protocol):
-    """What a build tells while it runs, from any thread. :meth:`close` must always be called."""
+    """Receives what a build does, from any thread. :meth:`close` must always be called."""
 
     def plan(self, jobs: int, expected: float | None = None) -> None:
-        """More jobs are known; `expected` are their seconds together, if earlier builds tell."""
+        """Add jobs; `expected` is the sum of their seconds in earlier builds, if known."""
 
     def started(self, job: str) -> None:
-        """`job` is being compiled."""
+        """Note that `job` began to compile."""
 
     def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
-        """`job` took `seconds`, where `expected` were planned, if any."""
+        """Note that `job` ended after `seconds`; `expected` is its time in earlier builds, if known."""
 
     def note(self, text: str) -> None:
-        """A line that tells how things go."""
+        """Show a line about the course of the build."""
 
     def message(self, text: str) -> None:
-        """A line to keep, such as a warning."""
+        """Show a line to keep, such as a warning."""
 
     def close(self) -> None:
-        """Say how it went and leave the terminal as it was. Closing twice does nothing."""
+        """Show a summary and restore the terminal. Closing twice has no effect."""
 
 
 def progress_for(stream: TextIO, report: Callable[[str], None]) -> Progress:
-    """A live display if `stream` is a terminal that can show one; otherwise lines through `report`."""
+    """Open a live display if `stream` is a terminal that can show one; otherwise report lines to `report`."""
     if (
         stream.isatty()
         and os.environ.get("TERM") not in ("dumb", "unknown")
@@ -59,7 +67,7 @@ def progress_for(stream: TextIO, report: Callable[[str], None]) -> Progress:
 
 
 class Quiet:
-    """Messages alone, for builds in which somebody else shows the progress."""
+    """Reports messages only, for builds whose progress another tool shows."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self.message = report
@@ -80,21 +88,21 @@ class Quiet:
         pass
 
 
-class _Tally:
-    """Counts, and what they say of the rest. Its owner holds the lock."""
+class _Counts:
+    """The jobs so far, and an estimate of the remaining time. The owner holds the lock."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.total = 0
         self.running: dict[str, int] = {}
-        self.counts: dict[Outcome, int] = {"compiled": 0, "cached": 0, "failed": 0}
+        self.by_outcome: dict[Outcome, int] = {"compiled": 0, "cached": 0, "failed": 0}
         self.planned: float | None = 0.0
         self._first: float | None = None
         self._real = self._expected = self._spent = 0.0
 
     @property
     def done(self) -> int:
-        return sum(self.counts.values())
+        return sum(self.by_outcome.values())
 
     @property
     def elapsed(self) -> float:
@@ -109,8 +117,8 @@ class _Tally:
         self.running[job] = self.running.get(job, 0) + 1
 
     def finish(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
-        self.counts[outcome] += 1
-        # A job may be more than was planned, and must not make the display say 57 of 56.
+        self.by_outcome[outcome] += 1
+        # There may be more jobs than planned, and the display must not show 57/56.
         self.total = max(self.total, self.done)
         if self.running.get(job, 0) > 1:
             self.running[job] -= 1
@@ -123,12 +131,12 @@ class _Tally:
             if expected:
                 self._real, self._expected = self._real + seconds, self._expected + expected
 
-    def rest(self) -> float | None:
-        """The seconds that are left, or ``None`` as long as nobody can know."""
-        compiled = self.counts["compiled"] + self.counts["failed"]
+    def remaining(self) -> float | None:
+        """Estimate the remaining seconds; ``None`` while too few jobs have ended."""
+        compiled = self.by_outcome["compiled"] + self.by_outcome["failed"]
         since = time.monotonic() - self._first if self._first is not None else 0.0
         left = self.total - self.done
-        if since < _SEEN[0] or compiled < _SEEN[1] or not left:
+        if since < _ENOUGH_SECONDS or compiled < _ENOUGH_JOBS or not left:
             return None
         if self.planned is not None and self.planned > 0 and self._expected > 0:
             at_once = max(self._spent / since, 1.0)
@@ -136,39 +144,39 @@ class _Tally:
         return left * since / compiled
 
     def summary(self) -> str:
-        """One line for the end."""
+        """Return the line for the end of the build."""
         left = self.total - self.done
         words = {"compiled": "compiled", "cached": "from the cache", "failed": "failed"}
-        parts = [f"{count:,} {words[outcome]}" for outcome, count in self.counts.items() if count]
+        parts = [f"{count:,} {words[outcome]}" for outcome, count in self.by_outcome.items() if count]
         parts += [f"{left:,} not done"] if left else []
-        noun = "compilation" if self.total == 1 else "compilations"
-        return f"{self.total:,} {noun}: {', '.join(parts)}, in {_spoken(self.elapsed)}"
+        total, took = format_count(self.total, "compilation"), format_duration(self.elapsed)
+        return f"{total}: {', '.join(parts)}, in {took}"
 
 
 class _Lines:
-    """Plain lines: each message, each compilation that was done, and a summary."""
+    """Plain lines: each message, each finished compilation, and a summary."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._lock = RLock()
-        self._tally = _Tally()
+        self._counts = _Counts()
         self._closed = False
 
     def plan(self, jobs: int, expected: float | None = None) -> None:
         with self._lock:
-            self._tally.plan(jobs, expected)
+            self._counts.plan(jobs, expected)
 
     def started(self, job: str) -> None:
         with self._lock:
-            self._tally.start(job)
+            self._counts.start(job)
 
     def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
         with self._lock:
-            tally = self._tally
-            tally.finish(job, outcome, seconds, expected)
+            jobs = self._counts
+            jobs.finish(job, outcome, seconds, expected)
             if outcome != "cached":
-                count = f"[{tally.done:{len(str(tally.total))}}/{tally.total}]"
-                ended = "failed" if outcome == "failed" else f"{seconds:.2f} s"
+                count = f"[{jobs.done:{len(str(jobs.total))}}/{jobs.total}]"
+                ended = "failed" if outcome == "failed" else format_seconds(seconds)
                 self._report(f"{count} {job} {ended}")
 
     def message(self, text: str) -> None:
@@ -179,24 +187,24 @@ class _Lines:
 
     def close(self) -> None:
         with self._lock:
-            if not self._closed and self._tally.total:
-                self._report(self._tally.summary())
+            if not self._closed and self._counts.total:
+                self._report(self._counts.summary())
             self._closed = True
 
 
 class _Live:
-    """A bar, what is running, and how long it may take, drawn in place; what is to be kept goes above it."""
+    """A bar, the running jobs and the remaining time, drawn in place; messages are printed above it."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._lock = RLock()
-        self._tally = _Tally()
+        self._counts = _Counts()
         self._closed = False
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
-        # Worker processes may be forks of this one: redirected streams would take locks along that no thread
-        # there releases.
+        # Worker processes may be forks of this one: redirected streams would copy locks that no thread there
+        # releases.
         self._live = Live(
             console=self._console,
             get_renderable=self._render,
@@ -210,19 +218,19 @@ class _Live:
 
     def plan(self, jobs: int, expected: float | None = None) -> None:
         with self._lock:
-            self._tally.plan(jobs, expected)
+            self._counts.plan(jobs, expected)
             if not self._closed and not self._live.is_started:
                 self._live.start()
 
     def started(self, job: str) -> None:
         with self._lock:
-            self._tally.start(job)
+            self._counts.start(job)
 
     def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
         with self._lock:
-            self._tally.finish(job, outcome, seconds, expected)
+            self._counts.finish(job, outcome, seconds, expected)
         if outcome == "failed":
-            self._print(f"failed: {job} after {seconds:.2f} s", "red")
+            self._print(f"failed: {job} after {format_seconds(seconds)}", "red")
 
     def message(self, text: str) -> None:
         self._print(text)
@@ -236,8 +244,8 @@ class _Live:
             self._closed = True
         atexit.unregister(self._at_exit)
         self._live.stop()
-        if self._tally.total:
-            self._print(self._tally.summary())
+        if self._counts.total:
+            self._print(self._counts.summary())
 
     def _at_exit(self) -> None:
         if os.getpid() == self._process:
@@ -255,17 +263,17 @@ class _Live:
         from rich.text import Text
 
         with self._lock:
-            tally = self._tally
-            counts, done, total = dict(tally.counts), tally.done, tally.total
-            running, rest, elapsed = list(tally.running), tally.rest(), tally.elapsed
+            jobs = self._counts
+            counts, done, total = dict(jobs.by_outcome), jobs.done, jobs.total
+            running, remaining, elapsed = list(jobs.running), jobs.remaining(), jobs.elapsed
         figures = Text.assemble((f"{done:,}/{total:,}", "bold"))
         if counts["cached"]:
             figures.append(f"  {counts['cached']:,} cached", "cyan")
         if counts["failed"]:
             figures.append(f"  {counts['failed']:,} failed", "bold red")
-        figures.append(f"  {_clock(elapsed)}", "dim")
-        if rest is not None:
-            figures.append(f"  about {_rough(rest)} left", "dim")
+        figures.append(f"  {format_clock(elapsed)}", "dim")
+        if remaining is not None:
+            figures.append(f"  about {format_estimate(remaining)} left", "dim")
         line = Table.grid(padding=(0, 2, 0, 0), expand=False)
         line.add_column(no_wrap=True)
         line.add_column(no_wrap=True, overflow="ellipsis")
@@ -274,31 +282,8 @@ class _Live:
             total=max(total, 1), completed=done, width=width, complete_style="cyan", finished_style="green"
         )
         line.add_row(bar, figures)
-        shown = running if len(running) <= _NAMES else running[: _NAMES - 1]
+        shown = running if len(running) <= _MOST_NAMES else running[: _MOST_NAMES - 1]
         names = [Text(f"  {job}", "dim", no_wrap=True, overflow="ellipsis") for job in shown]
         if len(running) > len(shown):
             names.append(Text(f"  and {len(running) - len(shown):,} more", "dim"))
         return Group(line, *names)
-
-
-def _spoken(seconds: float) -> str:
-    if seconds >= 59.95:
-        minutes, rest = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-    return f"{seconds:.1f} s" if seconds >= 0.95 else f"{seconds:.2f} s"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _rough(seconds: float) -> str:
-    """An estimate without more digits than it is worth."""
-    if seconds >= 5400:
-        return f"{seconds / 3600:.1f} h"
-    if seconds >= 90:
-        return f"{round(seconds / 60)} min"
-    return f"{max(5, 5 * round(seconds / 5))} s" if seconds >= 10 else f"{max(1, round(seconds))} s"
