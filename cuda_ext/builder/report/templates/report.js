@@ -232,7 +232,9 @@
     table.dataset.made = "yes";
     const number = (value, shown) => make("td", { class: "number", "data-value": value }, shown);
     const heads = ["Unit", "Architecture", "Action", "Outcome", "Worker", "Start", "Time"].map((label, i) =>
-      make("th", { scope: "col", class: i > 4 ? "number" : "", "data-sort": i > 4 ? "number" : "text" }, label));
+      make("th", {
+        scope: "col", class: i > 4 ? "number" : "", "data-sort": i > 4 ? "number" : "text", "aria-sort": label === "Time" ? "descending" : null,
+      }, label));
     const rows = [...jobs].sort((a, b) => b.duration - a.duration).map((job) => make("tr", {},
       make("th", { scope: "row" }, code(job.unit)), make("td", {}, job.architecture), make("td", {}, job.action),
       make("td", {}, job.outcome === "failed" ? make("span", { class: "change bad" }, "✕ failed") : job.outcome),
