@@ -1,7 +1,7 @@
-"""The template arguments in a lowered name, which tell types from values and know what typedefs stand for.
+"""Read lowered names: their namespaces and template arguments.
 
-That is the Itanium C++ ABI, section 5.1.5, as far as kernels commonly need it. What is beyond it is not
-guessed: nothing is told then.
+Lowered names are mangled by the Itanium C++ ABI (section 5.1), of which this reads what names of kernels and
+variables commonly contain. Nothing beyond that is guessed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["LoweredArgument", "LoweredType", "LoweredValue", "template_arguments"]
+__all__ = [
+    "LoweredArgument",
+    "LoweredType",
+    "LoweredValue",
+    "namespaces",
+    "nested_name",
+    "template_arguments",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredType:
-    """A type, and how it is spelled; ``None`` where that is more than names, pointers and qualifiers."""
+    """A type; its spelling is ``None`` unless it consists of names, pointers and qualifiers."""
 
     spelling: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredValue:
-    """A value; ``None`` where it is not a whole number. Its type may be an enumeration."""
+    """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration."""
 
     number: int | None
     is_enumerator: bool
@@ -32,8 +39,36 @@ class LoweredValue:
 LoweredArgument: TypeAlias = LoweredType | LoweredValue
 
 
+def namespaces(lowered: str) -> tuple[str, ...]:
+    """List the namespaces of a lowered name, outermost first; anonymous ones are left out.
+
+    >>> namespaces("_ZN2ns5inner6reduceIfLi128EEEvxPKf")
+    ('ns', 'inner')
+    >>> namespaces("_Z4axpyIfEviT_PKS0_PS0_"), namespaces("histogram")
+    ((), ())
+    """
+    reader = _Reader(lowered)
+    names = reader.plain_names() if reader.take("_ZN") else []
+    return tuple(name for name in names[:-1] if not _is_internal(name))
+
+
+def nested_name(lowered: str) -> str:
+    """Return the C++ name of what is neither a function nor a template; anything else stays lowered.
+
+    >>> nested_name("_ZN2ns7weightsE"), nested_name("_Z4axpyi")
+    ('ns::weights', '_Z4axpyi')
+    """
+    reader = _Reader(lowered)
+    # Names in std stay lowered, as the C++ loader leaves them.
+    if reader.take("_ZN") and not reader.peek("St"):
+        names = reader.plain_names()
+        if reader.rest == "E":
+            return "::".join(name for name in names if not _is_internal(name))
+    return lowered
+
+
 def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
-    """The arguments of a kernel template, those of packs among them, or ``None`` where they are not told.
+    """List the arguments of a kernel template, packs expanded; ``None`` where they cannot be read.
 
     >>> template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")
     (LoweredType(spelling='double'), LoweredValue(number=256, is_enumerator=False))
@@ -42,11 +77,16 @@ def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
     """
     try:
         return _Reader(lowered).arguments_of_kernel()
-    except _BeyondError:
+    except _UnsupportedError:
         return None
 
 
-class _BeyondError(Exception):
+def _is_internal(name: str) -> bool:
+    """Whether `name` stands for an anonymous namespace, or for a translation unit."""
+    return name.startswith(("_GLOBAL__N_", "_INTERNAL_"))
+
+
+class _UnsupportedError(Exception):
     pass
 
 
@@ -76,23 +116,41 @@ _OTHER_BUILTIN = ("Dn", "Ds", "Di", "Du", "DF16_", "DF16b", "g", "z")
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}
 
 
+_NAME = re.compile(r"(?:St)?L?[0-9]+")
+
+
 class _Reader:
+    """Reads a lowered name from left to right."""
+
     def __init__(self, lowered: str) -> None:
         self._text = lowered
         self._at = 0
 
+    @property
+    def rest(self) -> str:
+        return self._text[self._at :]
+
+    def plain_names(self) -> list[str]:
+        """Read the parts of a nested name up to the first that is more than a name."""
+        names = []
+        while _NAME.match(self._text, self._at):
+            if self.take("St"):
+                names.append("std")
+            names.append(self._name())
+        return names
+
     def arguments_of_kernel(self) -> tuple[LoweredArgument, ...] | None:
         self._expect("_Z")
-        if not self._take("N"):
-            self._take("St")
+        if not self.take("N"):
+            self.take("St")
             self._name()
-            return self._arguments() if self._peek("I") else None
+            return self._arguments() if self.peek("I") else None
         arguments = None
-        while not self._take("E"):
+        while not self.take("E"):
             arguments = None
-            if not self._take("St"):
+            if not self.take("St"):
                 self._name()
-            if self._peek("I"):
+            if self.peek("I"):
                 arguments = self._arguments()
         return arguments
 
@@ -101,17 +159,17 @@ class _Reader:
         return tuple(self._until_end())
 
     def _until_end(self) -> Iterator[LoweredArgument]:
-        while not self._take("E"):
-            if self._take("J"):
+        while not self.take("E"):
+            if self.take("J"):
                 yield from self._until_end()
-            elif self._take("L"):
+            elif self.take("L"):
                 yield self._literal()
             else:
                 yield LoweredType(self._type())
 
     def _literal(self) -> LoweredValue:
-        if self._peek("_Z"):
-            raise _BeyondError  # the address of something
+        if self.peek("_Z"):
+            raise _UnsupportedError  # an address
         start = self._at
         self._type()
         code = self._text[start : self._at]
@@ -122,18 +180,18 @@ class _Reader:
         return LoweredValue(int(sign.replace("n", "-") + digits), not is_builtin)
 
     def _type(self) -> str | None:
-        """Pass over a type; its spelling, if it is simple."""
+        """Read a type; return its spelling if that is simple."""
         for code in _OTHER_BUILTIN:
-            if self._take(code):
+            if self.take(code):
                 return None
         for code, spelling in _BUILTIN.items():
-            if self._take(code):
+            if self.take(code):
                 return spelling
         for code, sign in _DECORATIONS.items():
-            if self._take(code):
+            if self.take(code):
                 inner = self._type()
                 return None if inner is None else f"{inner}{sign}"
-        if self._take("K"):
+        if self.take("K"):
             inner = self._type()
             if inner is None:
                 return None
@@ -141,32 +199,32 @@ class _Reader:
         return self._named_type()
 
     def _named_type(self) -> str | None:
-        if self._take("N"):
+        if self.take("N"):
             parts: list[str] | None = []
-            while not self._take("E"):
+            while not self.take("E"):
                 part = self._component()
                 parts = None if part is None or parts is None else [*parts, part]
             return "::".join(parts) if parts else None
-        if self._peek("S") and not self._peek("St"):
+        if self.peek("S") and not self.peek("St"):
             self._component()
             return None
-        std = self._take("St")
+        std = self.take("St")
         name = self._component()
         return name if name is None or not std else f"std::{name}"
 
     def _component(self) -> str | None:
-        """A name within a name, with its own template arguments; ``None`` where that is no plain name."""
-        if self._take("St"):
+        """Read a part of a name with its template arguments; return ``None`` unless it is a plain name."""
+        if self.take("St"):
             return "std"
-        if self._peek("S"):
+        if self.peek("S"):
             self._match(r"S(?:[0-9A-Z]*_|[absiod])")
             name = None
         else:
             name = self._name()
-        if self._peek("I"):
+        if self.peek("I"):
             self._arguments()
             return None
-        return None if name is None or name.startswith("_GLOBAL__N_") else name
+        return None if name is None or _is_internal(name) else name
 
     def _name(self) -> str:
         length = int(self._match(r"L?([0-9]+)")[1])
@@ -174,21 +232,21 @@ class _Reader:
         self._at += length
         return name
 
-    def _peek(self, text: str) -> bool:
+    def peek(self, text: str) -> bool:
         return self._text.startswith(text, self._at)
 
-    def _take(self, text: str) -> bool:
-        found = self._peek(text)
-        self._at += len(text) * found
-        return found
+    def take(self, text: str) -> bool:
+        is_next = self.peek(text)
+        self._at += len(text) * is_next
+        return is_next
 
     def _expect(self, text: str) -> None:
-        if not self._take(text):
-            raise _BeyondError
+        if not self.take(text):
+            raise _UnsupportedError
 
     def _match(self, pattern: str) -> re.Match[str]:
         match = re.compile(pattern).match(self._text, self._at)
         if match is None:
-            raise _BeyondError
+            raise _UnsupportedError
         self._at = match.end()
         return match

@@ -18,7 +18,6 @@ from cuda_ext.builder.cpp.argument_ids import read_arguments
 from cuda_ext.builder.cpp.kernel_classes import kernel_class
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
-from cuda_ext.formats.mangling import LoweredType, LoweredValue, template_arguments
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from cuda_ext.runtime.driver.images import _needs, image_for
 from tests.fixtures.cpp_modules import compile_cpp, package_of, write_cpp
@@ -323,30 +322,6 @@ def test_arguments_are_read(text, expected):
 )
 def test_lowered_names_tell_what_arguments_stand_for(text, lowered, expected):
     assert [argument and argument.id for argument in read_arguments(text, lowered)] == expected
-
-
-@pytest.mark.parametrize(
-    ("lowered", "expected"),
-    [
-        ("_Z4axpyIfEviT_PKS0_PS0_", [LoweredType("float")]),
-        ("_ZL4axpyIhEvv", [LoweredType("unsigned char")]),
-        ("_Z1kIxlymEvv", [*map(LoweredType, ("long long", "long", "unsigned long long", "unsigned long"))]),
-        ("_ZN12_GLOBAL__N_11kINS_1PEEEvv", [LoweredType(None)]),
-        ("_ZN2ns5inner6reduceIdLi256EEEvPKT_", [LoweredType("double"), LoweredValue(256, False)]),
-        ("_Z1kILb1ELc97ELxn5ELm9EEvv", [LoweredValue(number, False) for number in (1, 97, -5, 9)]),
-        ("_Z1kIN2ns1PELNS0_4ModeE1EEvv", [LoweredType("ns::P"), LoweredValue(1, True)]),
-        ("_Z1kISt4byteP6__halfKPKcEvv", [*map(LoweredType, ("std::byte", "__half*", "const char* const"))]),
-        ("_Z1kIN2ns3vecIfLi4EEES2_DF16_EvT_", [LoweredType(None)] * 3),
-        ("_Z1kILf40200000ELDn0EEvv", [LoweredValue(None, False)] * 2),
-        ("_Z1kIJEEvDpT_", []),
-        *((name, None) for name in ("histogram", "_Z2ovi", "_ZN2ns4fill", "_ZN2ns1kIiE1jEvv")),
-        *((name, None) for name in ("_Z1kIFviEEvv", "_Z1kIXadL_Z1fvEEEvv", "_Z1kIA3_iEvv")),
-        *((name, None) for name in ("_Z", "_ZN", "_Z4axpyI", "_Z4axpyIf", "_Z9999aIfE", "_Z4axpyILi")),
-    ],
-)
-def test_lowered_names_are_read(lowered, expected):
-    found = template_arguments(lowered)
-    assert (None if found is None else list(found)) == expected
 
 
 # ----------------------------------------------------------------------------------------- what compiles
