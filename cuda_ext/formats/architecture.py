@@ -1,4 +1,4 @@
-"""One architecture in nvcc's spelling: ``sm_90a`` is a cubin, ``compute_90`` PTX, ``lto_90`` LTO-IR."""
+"""Architectures in nvcc's spelling: ``sm_90a`` is a cubin, ``compute_90`` PTX, ``lto_90`` LTO-IR."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPELLING = re.compile(r"(sm|compute|lto)_(\d{2,4})([af]?)")
 class Architecture:
     """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
 
-    The suffix ``a`` restricts an image to exactly that GPU, ``f`` to its family. Architectures sort by
+    The suffix ``a`` restricts an image to that compute capability, ``f`` to its family. Architectures sort by
     number, then suffix, then kind: cubins before PTX before LTO-IR.
     """
 
@@ -30,7 +30,7 @@ class Architecture:
 
     @classmethod
     def parse(cls, text: str) -> Architecture:
-        """Read ``sm_90a``, ``compute_90`` or ``lto_90``; raise :class:`ValueError` otherwise."""
+        """Parse ``sm_90a``, ``compute_90`` or ``lto_90``. Raises :class:`ValueError` for anything else."""
         match = _SPELLING.fullmatch(text)
         if match is None:
             raise ValueError(text)

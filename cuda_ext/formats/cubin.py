@@ -1,4 +1,4 @@
-"""What a cubin says of itself: its target, kernels, parameters and variables."""
+"""Read the target, kernels, parameters and variables of a cubin."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ __all__ = [
 
 Binding = Literal["local", "global", "weak"]
 
-# Sections of each kernel; its name follows.
+# Sections of a kernel, whose name follows.
 KERNEL_INFO = ".nv.info."
 CODE = ".text."
 PARAMETER_BANK = ".nv.constant0."
-# An attribute of .nv.info is a format byte, an attribute byte and 16 bits, which are its value; only with
-# this format they say how many bytes follow, and these are.
+# An attribute of .nv.info is a format byte, an attribute byte and 16 bits. These are its value; with this
+# format they are the number of bytes of the value, which follows.
 _SIZED = 0x04
 _KPARAM_INFO = 0x17
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
 _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
-# Types and bindings of symbols, from the ELF standard; the second type of variables is CUDA's own, in
-# relocatable code.
+# Types and bindings of symbols of the ELF standard; the second type of variables is CUDA's, in relocatable
+# code.
 FUNCTION = 2
 _VARIABLE_TYPES = (1, 13)
 _BINDINGS: dict[int, Binding] = {0: "local", 2: "weak"}
@@ -47,11 +47,11 @@ _BINDINGS: dict[int, Binding] = {0: "local", 2: "weak"}
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """What is in a cubin, by lowered name.
+    """The contents of a cubin by lowered name.
 
-    ``kernels`` have their parameters, of which only place and size are known, and ``code`` the bytes of their
-    instructions. ``defined`` are all
-    functions and variables with their visibility, ``undefined`` those that a link has to bring.
+    ``kernels`` maps to parameters, of which only offset and size are known, ``code`` to the size of the
+    instructions, and ``defined`` all functions and variables to their binding. ``undefined`` are those that a
+    link must provide.
     """
 
     target: Architecture | None
@@ -63,7 +63,7 @@ class Cubin:
 
 
 def read_cubin(data: bytes) -> Cubin:
-    """Read all that is there to know; raise :class:`BuildError` unless `data` is a whole cubin."""
+    """Read a cubin. Raises :class:`BuildError` unless `data` is a complete one."""
     try:
         return _read(read_elf(data))
     except (ValueError, struct.error) as error:
@@ -71,7 +71,7 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
-    """The attributes in a section ``.nv.info``, be it of a kernel or of all: their numbers and values."""
+    """List numbers and values of the attributes in a section ``.nv.info``, of a kernel or of the cubin."""
     data = bytes(info.data) if info else b""
     position = 0
     while position + 4 <= len(data):
@@ -83,7 +83,7 @@ def attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
 
 def _read(elf: Elf) -> Cubin:
     by_name = {section.name: section for section in elf.sections}
-    # Kernels are what has a bank of parameters.
+    # A kernel has a bank of parameters.
     names = sorted(n.removeprefix(PARAMETER_BANK) for n in by_name if n.startswith(PARAMETER_BANK))
     variables: dict[str, PtxVariable] = {}
     defined: dict[str, Binding] = {}
@@ -93,8 +93,8 @@ def _read(elf: Elf) -> Cubin:
             undefined.add(symbol.name)
         elif symbol.type in (FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
-            place = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
-            if symbol.type in _VARIABLE_TYPES and (space := _space(place)):
+            section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
+            if symbol.type in _VARIABLE_TYPES and (space := _space(section)):
                 variables[symbol.name] = PtxVariable(symbol.name, space, symbol.size)
     return Cubin(
         target=_target(elf),
@@ -113,7 +113,7 @@ def _space(section: str) -> Literal["constant", "device"] | None:
 
 
 def _target(elf: Elf) -> Architecture | None:
-    """From the note that ptxas leaves, or from the ELF flags, where there is none."""
+    """The target in ptxas's note or, without a note, in the ELF flags."""
     if note := elf.section(".note.nv.tkinfo"):
         match = re.search(rb"-arch[= ]+sm_(\d+)([af]?)", note.data)
         return Architecture("cubin", int(match[1]), match[2].decode()) if match else None
@@ -123,7 +123,7 @@ def _target(elf: Elf) -> Architecture | None:
 
 
 def _parameters(info: Section | None) -> tuple[Parameter, ...]:
-    """The parameters of the kernel that the section `info` is about."""
+    """The parameters of the kernel that the section `info` describes."""
     slots = []
     for attribute, payload in attributes(info):
         if attribute == _KPARAM_INFO:

@@ -1,4 +1,4 @@
-"""pyelftools, which reads DWARF. Importing this module says what to install where it is missing."""
+"""pyelftools' DWARF reader. Importing this module raises a :class:`ToolchainError` where it is missing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ try:
     from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 except ImportError as error:
     raise ToolchainError(
-        f'compiling needs pyelftools ({error}); install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+        f"compiling needs pyelftools ({error})", remedy='install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
     ) from None
 
 __all__ = ["DWARFInfo", "DebugSectionDescriptor", "DwarfConfig", "InlineText"]
 
 
 class InlineText(Construct):
-    """``DW_FORM_string``, which the compilers write all names in, read at once and not byte by byte."""
+    """``DW_FORM_string``, the form of all names, read at once instead of byte by byte."""
 
     def _parse(self, stream: Any, _context: object) -> bytes:
         buffer, start = stream.getvalue(), stream.tell()

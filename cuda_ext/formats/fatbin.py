@@ -21,11 +21,11 @@ Codec = Literal["none", "lz4", "zstd"]
 
 @dataclass(frozen=True, slots=True)
 class FatbinEntry:
-    """An image as it lies in a fatbin, ``offset`` bytes from the start.
+    """An image in a fatbin, ``offset`` bytes from the start.
 
-    ``stored`` is the payload as it lies there; ``size`` counts its bytes when uncompressed.
-    ``identifier`` and ``options`` (for compilation by the driver) are empty unless the maker of the
-    fatbin gave them. ``scrambled`` marks LTO-IR in a form that only NVIDIA's libraries read.
+    ``stored`` is the payload, perhaps compressed; ``size`` is that of the uncompressed image.
+    ``identifier`` and ``options`` (for compilation by the driver) are usually empty.
+    ``scrambled`` marks LTO-IR in a form that only NVIDIA's libraries read.
     """
 
     offset: int
@@ -39,10 +39,10 @@ class FatbinEntry:
     stored: bytes = field(repr=False)
 
     def payload(self) -> bytes:
-        """The uncompressed image; PTX comes without the zero byte that ends it.
+        """Return the uncompressed image; PTX without its terminating zero byte.
 
-        A fatbin does not tell the exact size of what it stores uncompressed: up to seven zero bytes
-        follow such a cubin or LTO-IR.
+        Uncompressed cubins and LTO-IR are padded by up to seven zero bytes, as a fatbin does not contain
+        their exact size.
         """
         if self.scrambled:
             raise self._error("is scrambled, and only NVIDIA's libraries read it")
@@ -50,7 +50,8 @@ class FatbinEntry:
             payload = self._uncompressed()
         except ImportError as error:
             raise self._error(
-                f"takes the Python package {error.name}; install it, for a build in [build-system] requires"
+                f"requires the Python package {error.name}",
+                "install it, for a build in [build-system] requires",
             ) from None
         if len(payload) != self.size:
             raise self._error(f"is damaged: {len(payload)} bytes instead of {self.size}")
@@ -76,27 +77,27 @@ class FatbinEntry:
                 raise self._error(f"is damaged: {error}") from None
         return self.stored
 
-    def _error(self, problem: str) -> FatbinError:
-        return FatbinError(f"fatbin, offset {self.offset}: {self.architecture} {problem}")
+    def _error(self, problem: str, remedy: str = "") -> FatbinError:
+        return _error(self.offset, f"{self.architecture} {problem}", remedy)
 
 
 def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
-    """List the entries of a fatbin, or of several that follow each other, in their order.
+    """List the entries of a fatbin, or of several concatenated ones, in their order.
 
-    Raises :class:`FatbinError` unless every byte of `data` belongs to a well-formed container.
+    Raises :class:`FatbinError` unless every byte of `data` belongs to a valid container.
     """
     if not data:
-        raise FatbinError("fatbin: empty; make it again")
+        raise FatbinError("empty", where="fatbin", remedy="build it again")
     entries = []
     offset = 0
     while offset < len(data):
         header = _take(data, offset, _CONTAINER.size, len(data), "container")
         magic, version, header_size, size = _CONTAINER.unpack(header)
         if (magic, version, header_size) != (0xBA55ED50, 1, _CONTAINER.size):
-            raise FatbinError(f"fatbin, offset {offset}: no container begins here")
+            raise _error(offset, "no container begins here")
         end = offset + header_size + size
         if end > len(data):
-            raise FatbinError(f"fatbin, offset {len(data)}: cut off {end - len(data)} bytes early")
+            raise _error(len(data), f"cut off {end - len(data)} bytes early")
         offset += header_size
         while offset < end:
             entry, offset = _read_entry(data, offset, end)
@@ -105,7 +106,7 @@ def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
 
 
 class _EntryHeader(NamedTuple):
-    """How an entry begins. Its texts follow, then its payload; offsets count from its start."""
+    """The header of an entry. Texts follow, then the payload; offsets are from the start of the entry."""
 
     kind: int
     version: int
@@ -132,26 +133,27 @@ _CODECS: dict[int, Codec] = {0: "none", 0x2000: "lz4", 0x8000: "zstd"}
 _SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 _SCRAMBLED = 0x10000
 
-# The most that one stored byte stands for: LZ4 adds up lengths from bytes of at most 255, and zstd
+# The most bytes that one stored byte can expand to: LZ4 sums lengths from bytes of at most 255, and zstd
 # fills a block of 128 KiB from four bytes.
 _GROWTH: dict[Codec, int] = {"none": 1, "lz4": 255, "zstd": 1 << 15}
 _LARGEST_IMAGE = 1 << 30
 
 
 def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
-    """Read the entry at `start` of a container that ends at `end`; also tell where it ends."""
+    """Read the entry at `start` of a container that ends at `end`; return it and where it ends."""
     header = _EntryHeader(*_ENTRY.unpack(_take(data, start, _ENTRY.size, end, "entry")))
     kind = _KINDS.get(header.kind)
     codec = _CODECS.get(header.flags & sum(_CODECS))
     suffix = _SUFFIXES.get(header.flags & sum(_SUFFIXES))
     if header.version != 0x101 or kind is None or codec is None or suffix is None:
-        raise FatbinError(
-            f"fatbin, offset {start}: unknown sort of entry: kind {header.kind:#x}, "
-            f"version {header.version:#x}, flags {header.flags:#x}"
+        raise _error(
+            start,
+            f"unknown sort of entry: kind {header.kind:#x}, version {header.version:#x}, "
+            f"flags {header.flags:#x}",
         )
     payload = start + header.header_size
     if not start + _ENTRY.size <= payload <= end:
-        raise FatbinError(f"fatbin, offset {start}: header of {header.header_size} bytes")
+        raise _error(start, f"header of {header.header_size} bytes")
 
     stored = _take(data, payload, header.padded_size, end, "payload")
     size = len(stored)
@@ -159,14 +161,13 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
         stored = _take(data, payload, header.compressed_size, payload + size, "payload")
         size = header.size
     if size > min(len(stored) * _GROWTH[codec], _LARGEST_IMAGE):
-        raise FatbinError(f"fatbin, offset {payload}: {size} bytes out of {len(stored)}")
+        raise _error(payload, f"{size} bytes out of {len(stored)}")
 
     def text(offset: int, size: int) -> str:
-        found = _take(data, start + offset, size, payload, "text")
-        return found.decode(errors="backslashreplace")
+        return _take(data, start + offset, size, payload, "text").decode(errors="backslashreplace")
 
     options = (0, 0)
-    # Newer cubins have binary attributes in place of options.
+    # Newer cubins have binary attributes instead of options.
     if header.options_offset and kind != "cubin":
         span = start + header.options_offset
         options = _OPTIONS.unpack(_take(data, span, _OPTIONS.size, payload, "options"))
@@ -185,7 +186,11 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
 
 
 def _take(data: bytes, offset: int, size: int, end: int, what: str) -> bytes:
-    """The `size` bytes at `offset`, if they end before `end`."""
+    """Return the `size` bytes at `offset`, which must not exceed `end`."""
     if offset + size > end:
-        raise FatbinError(f"fatbin, offset {offset}: {what} of {size} bytes ends behind {end}")
+        raise _error(offset, f"{what} of {size} bytes ends behind {end}")
     return data[offset : offset + size]
+
+
+def _error(offset: int, problem: str, remedy: str = "") -> FatbinError:
+    return FatbinError(problem, where=f"fatbin, offset {offset}", remedy=remedy)

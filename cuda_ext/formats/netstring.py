@@ -1,7 +1,7 @@
-"""Lists of byte strings as one byte string, from which each can be told again; and keys made of such lists.
+"""Encode a list of byte strings as one byte string without ambiguity, and derive keys from it.
 
-A field is its length in decimal, a colon, and its bytes; one that is absent is a minus sign. The C++ loader
-reads and writes the same (``include/cuda_ext/on_demand/fields.hpp``).
+A field is its length in decimal, a colon, and its bytes; an absent field is a minus sign. The C++ loader
+uses the same encoding (``include/cuda_ext/on_demand/fields.hpp``).
 
 >>> encode(["axpy", None, ""])
 b'4:axpy-0:'
@@ -20,17 +20,16 @@ Field = str | bytes | None
 
 
 def encode(fields: Iterable[Field]) -> bytes:
-    """`fields` as one; text is written in UTF-8."""
+    """Encode `fields`; text in UTF-8."""
     parts: list[bytes] = []
     for field in fields:
         data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
-        # A length tells where a field ends, and an absent one from an empty one.
         parts += (b"-",) if data is None else (b"%d:" % len(data), data)
     return b"".join(parts)
 
 
 def decode(data: bytes) -> list[bytes | None]:
-    """What :func:`encode` was given. Raises :class:`ValueError` for what it does not write."""
+    """Decode what :func:`encode` wrote. Raises :class:`ValueError` for anything else."""
     fields: list[bytes | None] = []
     position = 0
     while position < len(data):
@@ -51,5 +50,5 @@ def decode(data: bytes) -> list[bytes | None]:
 
 
 def key_of(*fields: Field) -> str:
-    """The key that stands for `fields`, in their order; nothing else has it."""
+    """Derive a key from `fields`: the SHA-256 of their encoding."""
     return hashlib.sha256(encode(fields)).hexdigest()

@@ -1,4 +1,4 @@
-"""What PTX says of itself: its target, kernels, variables, parameters, and debug sections."""
+"""Read the target, kernels, parameters, variables and debug sections of PTX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "variables",
 ]
 
-# Lines begin with blanks, not with "\s", which spans lines: that takes forever where many are empty.
+# Lines begin with [ \t]*, since \s* spans lines and takes quadratic time over empty ones.
 _TARGET = re.compile(rb"^[ \t]*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
 _ENTRY = re.compile(rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?")
 _PARAMETER = re.compile(
@@ -36,8 +36,8 @@ _VARIABLE = re.compile(
     re.MULTILINE,
 )
 _UNDEFINED = re.compile(rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
-# What the driver brings when it compiles PTX.
-_BROUGHT_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
+# Functions that the driver provides when it compiles PTX.
+_PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
 _FILE = re.compile(rb'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
@@ -45,9 +45,9 @@ _FILE = re.compile(rb'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class PtxParameter:
-    """One ``.param`` of an entry: ``size`` and ``align`` count bytes, ``type`` is PTX's (``u64``, ``b8``).
+    """A ``.param`` of an entry. ``type`` is PTX's (``u64``, ``b8``), ``count`` the length of an array.
 
-    ``count`` is that of an array.
+    ``size`` and ``align`` are in bytes.
     """
 
     name: str
@@ -60,7 +60,7 @@ class PtxParameter:
 
 @dataclass(frozen=True, slots=True)
 class PtxVariable:
-    """One module-scope variable; ``size`` counts bytes."""
+    """A variable at module scope; ``size`` is in bytes."""
 
     name: str
     space: Literal["constant", "device"]
@@ -68,13 +68,13 @@ class PtxVariable:
 
 
 def target(ptx: bytes) -> Architecture | None:
-    """The architecture that `ptx` was written for."""
+    """Return the target of `ptx`."""
     match = _TARGET.search(ptx)
     return Architecture("ptx", int(match[1]), match[2].decode()) if match else None
 
 
 def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
-    """The entries by lowered name, each with its parameters in order."""
+    """List the entries by lowered name, with their parameters in order."""
     return {
         name.decode(): tuple(map(_parameter, _PARAMETER.finditer(parameters.strip())))
         for name, parameters in _ENTRY.findall(_COMMENT.sub(b"", ptx))
@@ -82,45 +82,45 @@ def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
 
 
 def variables(ptx: bytes) -> dict[str, PtxVariable]:
-    """The ``.global`` and ``.const`` variables at module scope, by lowered name."""
-    found = {}
+    """List the ``.global`` and ``.const`` variables at module scope, by lowered name."""
+    by_name = {}
     for match in _VARIABLE.finditer(_COMMENT.sub(b"", ptx)):
         name = match["name"].decode()
-        found[name] = PtxVariable(
+        by_name[name] = PtxVariable(
             name,
             "constant" if match["space"] == b"const" else "device",
             _width(match["type"])
             * int(match["vector"] or 1)
             * math.prod(map(int, re.findall(rb"\d+", match["counts"]))),
         )
-    return found
+    return by_name
 
 
 def undefined(ptx: bytes) -> tuple[str, ...]:
-    """The functions that `ptx` calls and neither it nor the driver defines."""
+    """List the functions that `ptx` calls and that neither it nor the driver defines."""
     declared = {name.decode() for name in _UNDEFINED.findall(_COMMENT.sub(b"", ptx))}
-    return tuple(sorted(declared - _BROUGHT_BY_THE_DRIVER))
+    return tuple(sorted(declared - _PROVIDED_BY_THE_DRIVER))
 
 
 def addresses(ptx: bytes, table: str) -> tuple[str, ...]:
-    """The lowered names whose addresses the array `table` holds, in order."""
+    """List the lowered names whose addresses the array `table` contains, in order."""
     match = re.search(rb"%s\[\d+\] = \{([^}]*)\}" % table.encode(), ptx)
     return tuple(name.strip().decode() for name in match[1].split(b",")) if match else ()
 
 
 def debug_section(ptx: bytes, name: str) -> bytes:
-    """The DWARF section `name`, turned from data directives into bytes. Addresses of symbols become zero."""
+    """Assemble the data directives of the DWARF section `name`; addresses of symbols become zero."""
     body = re.search(rb"\.section\s+%s\s*\{(.*?)\n\s*\}" % re.escape(name.encode()), ptx, re.DOTALL)
     return _assemble(body[1]) if body else b""
 
 
 def files(ptx: bytes) -> dict[int, str]:
-    """The source files by the number that debug information knows them by."""
+    """List the source files by their number in the debug information."""
     return {int(number): _unescaped(name).decode(errors="replace") for number, name in _FILE.findall(ptx)}
 
 
 def _unescaped(text: bytes) -> bytes:
-    """PTX spells bytes beyond ASCII in octal."""
+    """Replace octal escapes, which PTX uses for bytes beyond ASCII."""
     return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), text)
 
 
@@ -137,7 +137,7 @@ def _parameter(match: re.Match[bytes]) -> PtxParameter:
 
 
 def _width(type_: bytes) -> int:
-    """Bytes of a PTX type: ``u64`` → 8."""
+    """The size of a PTX type in bytes: 8 for ``u64``."""
     return int(re.sub(rb"\D", b"", type_) or 8) // 8
 
 
@@ -145,7 +145,7 @@ def _assemble(directives: bytes) -> bytes:
     out = bytearray()
     for width, operands in _DATA.findall(directives):
         size = int(width) // 8
-        if size == 1:  # most of them, decimal numbers all, which JSON reads fastest
+        if size == 1:  # the bulk: decimal numbers, which json parses fastest
             out += bytes(json.loads(b"[%b]" % operands))
             continue
         for operand in operands.split(b","):

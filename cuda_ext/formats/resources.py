@@ -13,26 +13,26 @@ from cuda_ext.formats.elf import Section, Symbol, read_elf
 
 __all__ = ["Resources", "Usage", "read_resources"]
 
-# Attributes in .nv.info of functions, which are symbols by number,
+# Attributes in .nv.info of functions, which are indices of symbols,
 _REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
-# and of a kernel. With a required block, there are no other sizes than that.
+# and of a kernel. A required block is its only size.
 _MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x05, 0x10, 0x55, 0x37
 _UNBOUNDED = 0xFFFFFFFF
-# Since CUDA 13.0, ptxas annotates each instruction that spills: with this number and the place in the code.
+# Since CUDA 13.0, ptxas annotates each instruction that spills, with this number and its offset.
 _SPILLS, _ANNOTATING = 1, 130
-# Such instructions, and the bytes that they move, are told by these bits of their 128.
+# Bits of such an instruction, which has 128: its opcode, and the width of its access.
 _OPCODE, _STORE, _LOAD = 0xFFF, 0x387, 0x983
 _WIDTH_SHIFT, _WIDTHS = 73, (1, 1, 2, 2, 4, 8, 16, 16)
-# Where the first of a block's shared memory is the system's, it is in the section of each kernel that has
-# one. In what a compiler makes, a section tells so, and in what a linker makes, a symbol.
+# Where the system reserves the start of a block's shared memory, it is part of the section of each kernel.
+# The compiler marks it by a section, the linker by a symbol.
 _RESERVED, _RESERVED_SIZE = {".nv.shared.reserved.0", ".nv.reservedSmem.offset0"}, 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a kernel takes of a GPU: registers, and bytes of all else.
+    """The resources of a kernel: registers per thread, and bytes of everything else.
 
-    ``code`` is its machine code; the rest is what ptxas tells, and ``None`` where it was not asked.
+    ``code`` is its machine code. The others are what ptxas reports, and ``None`` where they are unknown.
     """
 
     code: int
@@ -45,19 +45,18 @@ class Usage:
 
     @property
     def spilled(self) -> int | None:
-        """The bytes that a thread stores and loads since it ran out of registers."""
+        """The bytes that a thread spills: stores and loads together."""
         known = self.spill_stores is not None and self.spill_loads is not None
         return (self.spill_stores or 0) + (self.spill_loads or 0) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Resources(Usage):
-    """What a finished cubin tells of a kernel.
+    """The resources of a kernel that its cubin shows.
 
-    The counts are those of ``ptxas -v``, which leaves functions out that are called and not inlined.
-    ``deepest_stack`` is with all of these, and ``None`` where recursion knows no end. ``constant`` is the
-    bank with the parameters. ``max_threads`` is the bound of a block's threads that its author gave. Spills
-    are ``None`` where there may be some that the cubin does not tell.
+    The counts are those of ``ptxas -v``, which excludes functions that are called and not inlined.
+    ``deepest_stack`` includes these, and is ``None`` for unbounded recursion. ``constant`` is the bank with
+    the parameters, ``max_threads`` the launch bound. Spills are ``None`` where the cubin may lack them.
     """
 
     deepest_stack: int | None = None
@@ -65,7 +64,7 @@ class Resources(Usage):
 
 
 def read_resources(cubin: bytes) -> dict[str, Resources]:
-    """What each kernel takes, by lowered name. Raises :class:`BuildError` unless `cubin` is a whole one."""
+    """Read the resources of each kernel, by lowered name. Raises :class:`BuildError` for a damaged cubin."""
     names = read_cubin(cubin).code
     try:
         elf = read_elf(cubin)
@@ -93,12 +92,12 @@ def read_resources(cubin: bytes) -> dict[str, Resources]:
 
 
 def _function_attributes(info: Section | None, symbols: Sequence[Symbol]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+    functions: dict[str, dict[int, int]] = {}
     for attribute, value in attributes(info):
         if attribute in (_REGISTERS, _FRAME, _DEEPEST):
             symbol, count = struct.unpack("<II", value)
-            found.setdefault(symbols[symbol].name, {})[attribute] = count
-    return found
+            functions.setdefault(symbols[symbol].name, {})[attribute] = count
+    return functions
 
 
 def _resources(
@@ -108,13 +107,13 @@ def _resources(
     others: Sequence[Symbol],
     reserved: int,
 ) -> Resources:
-    """What the kernel `name` takes, whose code is followed by that of `others`, which it calls."""
+    """The resources of the kernel `name`, whose section of code also contains the functions `others`."""
     own = dict(attributes(sections.get(KERNEL_INFO + name)))
     code, shared = sections[CODE + name], sections.get(f".nv.shared.{name}")
     frame = function.get(_FRAME)
     stores = loads = None
     (toolkit,) = struct.unpack("<I", own[_TOOLKIT]) if _TOOLKIT in own else (0,)
-    # What is spilled goes into the stack frame.
+    # Without a stack frame there are no spills.
     if _ANNOTATIONS in own or toolkit >= _ANNOTATING or frame == 0:
         spills = list(_spills(own.get(_ANNOTATIONS, b""), bytes(code.data), others))
         stores, loads = (sum(w for o, w in spills if o == opcode) for opcode in (_STORE, _LOAD))
@@ -134,7 +133,7 @@ def _resources(
 
 
 def _spills(annotations: bytes, code: bytes, others: Sequence[Symbol]) -> Iterator[tuple[int, int]]:
-    """The opcode and the width of each instruction that spills and is in none of the functions `others`."""
+    """List opcode and width of each instruction that spills and is not part of the functions `others`."""
     for kind, place in struct.iter_unpack("<II", annotations):
         if kind == _SPILLS and not any(f.value <= place < f.value + f.size for f in others):
             instruction = int.from_bytes(code[place : place + 16], "little")
