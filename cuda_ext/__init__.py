@@ -24,20 +24,19 @@ if TYPE_CHECKING:
     from cuda_ext import errors
     from cuda_ext.runtime.arrays.device_scope import device_scope
     from cuda_ext.runtime.arrays.host_arrays import out
+    from cuda_ext.runtime.compilation import compile, prepare
     from cuda_ext.runtime.description import describe
     from cuda_ext.runtime.driver.driver import gpu_available
-    from cuda_ext.runtime.jit.compile_source import compile
-    from cuda_ext.runtime.jit.preparation import prepare
     from cuda_ext.runtime.saved import load, save
 
 _DEFINED_IN = {
-    "compile": "jit.compile_source",
+    "compile": "compilation",
     "describe": "description",
     "device_scope": "arrays.device_scope",
     "gpu_available": "driver.driver",
     "load": "saved",
     "out": "arrays.host_arrays",
-    "prepare": "jit.preparation",
+    "prepare": "compilation",
     "save": "saved",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "PtxTooNewError",
     "StoreError",
     "ToolchainError",
+    "did_you_mean",
 ]
 
 
@@ -133,4 +135,23 @@ class KernelNotFoundError(CudaExtError, AttributeError, KeyError):
 
 
 class ArgumentError(CudaExtError, TypeError, ValueError):
-    """An argument of a launch does not fit the kernel's signature; nothing reached the GPU."""
+    """An argument of a launch does not fit the kernel's signature; nothing reached the GPU.
+
+    ``signature`` is that of the kernel, where it is known.
+    """
+
+    def __init__(self, problem: str, *, where: str = "", remedy: str = "", signature: str = "") -> None:
+        super().__init__(problem, where=where, remedy=remedy)
+        self.signature = signature
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}\n  in a launch of {self.signature}" if self.signature else text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'axpy'?`` with the known name that is most similar, or nothing where none is."""
+    import difflib  # slow to import
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

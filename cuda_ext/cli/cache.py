@@ -27,7 +27,7 @@ from cuda_ext.cli.cache_contents import (
 )
 from cuda_ext.cli.terminal import Failure, echo_json
 from cuda_ext.formats.quantities import format_count, format_size
-from cuda_ext.runtime.jit.entry import BEGINNING, Record, read_record
+from cuda_ext.runtime.jit.entry import BEGINNING, Entry, decode_entry
 
 __all__ = ["cache"]
 
@@ -106,8 +106,8 @@ def _read_contents(store: LocalStore) -> _Contents:
 def _add_record(contents: _Contents, store: LocalStore, entry: StoredFile) -> None:
     if store.peek(entry, len(BEGINNING)) != BEGINNING:  # without reading all of a large entry
         return
-    record = read_record(store.peek(entry))
-    if isinstance(record, Record):
+    record = decode_entry(store.peek(entry))
+    if isinstance(record, Entry):
         kernels = tuple(kernel.expression for kernel in record.kernels)
         contents.records.append(_CachedRecord(entry, record.architecture, kernels))
     elif record is not None:

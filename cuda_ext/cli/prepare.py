@@ -77,7 +77,7 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
 
 
 def _prepare(kernels: KernelModule, expressions: Sequence[str], architectures: Sequence[str]) -> Preparation:
-    from cuda_ext.runtime.jit.preparation import prepare
+    from cuda_ext.runtime.compilation import prepare
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", CacheWarning)  # a result that is not kept is useless here

@@ -1,19 +1,20 @@
-"""What is known of a module without a driver."""
+"""``cuda_ext.describe``: the content of a module, read without a driver."""
 
 from __future__ import annotations
 
-import types
 from dataclasses import dataclass
+from types import ModuleType
 
+from cuda_ext.formats.quantities import format_size
 from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Variants
-from cuda_ext.runtime.module import KernelModule, library_of
+from cuda_ext.runtime.module import library_of
 
 __all__ = ["Description", "UnitDescription", "describe"]
 
 
 @dataclass(frozen=True, slots=True)
 class UnitDescription:
-    """A translation unit, or several that were linked, with the images made of it."""
+    """A translation unit, or several that were linked, with its images."""
 
     source: str
     images: tuple[Image, ...]
@@ -21,7 +22,10 @@ class UnitDescription:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A module's kernels, variants, symbols and images, and which compiler of which CUDA made them."""
+    """The kernels, variants, symbols and images of a module, and the compiler that produced them.
+
+    ``compiler`` is ``nvrtc`` or ``nvcc``, ``version`` its CUDA version. Sizes are in bytes.
+    """
 
     name: str
     compiler: str
@@ -49,26 +53,20 @@ class Description:
         lines += (f"  {variants.name}: {variants}" for variants in self.variants)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)
         for unit in self.units:
-            images = ", ".join(f"{image.architecture} {_kilobytes(image.size)}" for image in unit.images)
+            images = ", ".join(f"{image.architecture} {format_size(image.size)}" for image in unit.images)
             lines.append(f"  {unit.source}: {images}")
         return "\n".join(lines)
 
 
-def describe(module: types.ModuleType) -> Description:
-    """What `module` holds, which a build of this package or ``cuda_ext.compile`` made.
+def describe(module: ModuleType) -> Description:
+    """Describe a module of kernels, imported or from :func:`cuda_ext.compile`. It needs no driver.
 
     >>> print(cuda_ext.describe(kernels))  # doctest: +SKIP
     example_project.kernels, compiled by nvrtc 13.5
       axpy<float>(int n, float a, const float* x, float* y)
       __constant__ float[9] weights, 36 bytes
-      device/axpy.cu: sm_80 4.2 kB, sm_90 4.6 kB, compute_90 1.8 kB
+      device/axpy.cu: sm_80 4.1 KiB, sm_90 4.5 KiB, compute_90 1.8 KiB
 
     Raises :class:`TypeError` for any other module, :class:`~cuda_ext.errors.ManifestError` for a damaged one.
     """
-    if not isinstance(module, KernelModule):
-        raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     return Description.of(library_of(module).manifest)
-
-
-def _kilobytes(size: int) -> str:
-    return f"{size / 1000:.1f} kB"

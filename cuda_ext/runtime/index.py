@@ -1,4 +1,4 @@
-"""The kernels and symbols of a manifest, by the names that they are looked up with."""
+"""The kernels, symbols and variants of a manifest by the names that look-ups use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ __all__ = ["Index"]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Names without template arguments and parameters are *plain*: ``ns::reduce``.
+    """Maps names to what they name. *Plain* names, ``ns::reduce``, have no template arguments or parameters.
 
-    ``expressions`` maps whole name expressions to kernels, ``kernels`` plain names to all kernels of that
-    name, ``symbols`` names to symbols, one of each unit that has a variable of that name, and ``variants``
-    names to variants. ``members`` maps each namespace, the global one being empty, to the names of what is in
-    it: kernels, symbols, variants and namespaces.
+    ``expressions`` maps normalised name expressions to kernels, and ``kernels`` plain names to all kernels of
+    that name. ``symbols`` maps a name to one symbol for each unit that defines it. ``members`` maps each
+    namespace (``""`` is the global one) to the names of its kernels, symbols, variants and namespaces.
     """
 
     expressions: Mapping[str, Kernel]
@@ -50,7 +49,7 @@ class Index:
 
 
 def _steps(name: str) -> Iterator[tuple[str, str]]:
-    """``("", "a")``, ``("a", "b")`` and ``("a::b", "c")`` for ``a::b::c``."""
+    """Split ``a::b::c`` into ``("", "a")``, ``("a", "b")`` and ``("a::b", "c")``."""
     namespace = ""
     for part in name.split("::"):
         yield namespace, part

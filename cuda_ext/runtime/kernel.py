@@ -1,9 +1,10 @@
-"""A kernel, ready to be called."""
+"""``Kernel``: calling it launches it."""
 
 from __future__ import annotations
 
 import inspect
 import keyword
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
@@ -16,6 +17,7 @@ from cuda_ext.runtime.launch import debugging, specialised
 from cuda_ext.runtime.launch.configuration import Dim, LaunchOptions
 from cuda_ext.runtime.launch.launcher import Launcher
 from cuda_ext.runtime.launch.streams import Stream
+from cuda_ext.runtime.loaded_library import Library
 
 __all__ = ["Kernel"]
 
@@ -23,51 +25,52 @@ __all__ = ["Kernel"]
 class Kernel(partial[Any]):
     """A kernel, or one instantiation of a kernel template. Calling it launches it.
 
-    Arguments are given by position or by the parameters' names. How to launch is said by keywords: `grid`
-    counts blocks and `block` threads, each in up to three dimensions. `threads` counts all threads instead:
-    the blocks are then of the size that occupies the GPU best, unless `block` is given, and there are enough
-    of them. `shared` is the dynamic shared memory of a block in bytes, `cluster` the blocks of a cluster.
-    `cooperative` blocks may wait for each other. A `dependent` kernel may begin before the one ahead of it in
-    the stream has ended (programmatic dependent launch).
+    Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
+    number of blocks and `block` the number of threads in a block, each in up to three dimensions. `threads`
+    is the total number of threads instead: it is divided into blocks of the size with the highest occupancy,
+    or of the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
+    blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent` kernel may start
+    before the kernel ahead of it in the stream has ended (programmatic dependent launch).
 
-    `stream` is a handle, a stream of PyTorch or CuPy, or anything with ``__cuda_stream__``. By default it is
-    the current stream of the library that the first array in device memory belongs to, and the kernel runs on
-    the GPU that holds the arrays. Without arrays that is the GPU of the stream, or the current one, or the
-    first.
+    `stream` is a handle, a stream of PyTorch or CuPy, or any object with ``__cuda_stream__``. The default is
+    the current stream of the library that the first array in device memory belongs to. The kernel runs on
+    the GPU that holds the arrays; without arrays, on the GPU of the stream, or the current one, or the first.
 
-    numpy arrays are copied to the GPU for the launch, and back after it where the parameter is no pointer to
-    const (:func:`cuda_ext.out` has them copied back only; :func:`cuda_ext.device_scope` keeps them there).
-    The call then returns when what the kernel wrote is in them. With ``wait=False`` it does not wait,
-    whatever the arguments, and returns an object whose ``done`` tells whether the kernel is over, and whose
-    ``wait()`` brings the results; without that call they are dropped.
+    numpy arrays are copied to the GPU for the launch, and back after it unless the parameter is a pointer to
+    const (with :func:`cuda_ext.out` they are only copied back; :func:`cuda_ext.device_scope` keeps them on
+    the GPU). The call then returns when the results are in the arrays. With ``wait=False`` it returns at
+    once, with an object whose ``done`` says whether the kernel has finished and whose ``wait()`` copies the
+    results back; without that call they are dropped.
 
-    Nothing is loaded before the first launch. It raises :class:`~cuda_ext.errors.ArgumentError` for what does
-    not fit the signature or the GPU, and a :class:`~cuda_ext.errors.DriverError` for what is amiss with the
+    Nothing is loaded before the first launch. It raises :class:`~cuda_ext.errors.ArgumentError` for arguments
+    that do not fit the signature or the GPU, and a :class:`~cuda_ext.errors.DriverError` for failures of the
     driver, the GPU, the image or the launch.
     """
 
-    # It is a partial application of the function that launches it, since Python passes arguments on to that
-    # faster than to a __call__.
+    # A kernel is a partial application of the function that launches it: Python passes arguments to that
+    # faster than to a __call__ method.
 
+    _library: Library
     _launcher: Launcher
-    # All that it ever was an application of: another thread may be about to call one that is superseded.
+    # All functions that it has been an application of, since another thread may be about to call one of them.
     _functions: list[Callable[..., Any]]
 
     @classmethod
-    def of(cls, launcher: Launcher) -> Self:
-        """What `launcher` launches, of a class of its own, so that ``help`` tells of this kernel."""
-        made: Self
+    def of(cls, library: Library, launcher: Launcher) -> Self:
+        """The kernel of `library` that `launcher` launches, with its own class for the text of ``help``."""
+        kernel: Self
 
         def launch(*arguments: Any, **keywords: Any) -> Any:
             result = launcher.call(arguments, keywords)
             if not debugging.enabled():
-                made._specialise()
+                kernel._specialise()
             return result
 
-        made = type(cls.__name__, (cls,), {"__doc__": _help(launcher.kernel)})(launch)
-        made._launcher = launcher
-        made._functions = [launch]
-        return made
+        kernel = type(cls.__name__, (cls,), {"__doc__": _help(launcher.kernel)})(launch)
+        kernel._library = library
+        kernel._launcher = launcher
+        kernel._functions = [launch]
+        return kernel
 
     if TYPE_CHECKING:
 
@@ -103,20 +106,20 @@ class Kernel(partial[Any]):
         return self._launcher.kernel.parameters
 
     def attributes(self, device: int | None = None) -> Attributes:
-        """What it takes on the GPU number `device`, or else on the current one: registers, memory, threads.
+        """The registers, memory and threads that it uses on the GPU number `device`, or on the current one.
 
-        Raises a :class:`~cuda_ext.errors.DriverError` where it cannot be loaded.
+        Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
         """
-        return self._launcher.loaded(_device(device)).attributes
+        return self._launcher.load(_device(device)).attributes
 
     def occupancy(self, block: int, *, shared: int = 0, device: int | None = None) -> float:
-        """The share of a multiprocessor's threads that run at once, between 0 and 1.
+        """The fraction of a multiprocessor's threads that are resident at once, between 0 and 1.
 
-        `block` counts the threads of a block, `shared` the bytes of its dynamic shared memory.
+        `block` is the number of threads in a block, `shared` its dynamic shared memory in bytes.
         """
-        place = _device(device)
-        blocks = self._launcher.loaded(place).blocks_per_multiprocessor(block, shared)
-        return blocks * block / place.threads_per_multiprocessor
+        gpu = _device(device)
+        blocks = self._launcher.load(gpu).blocks_per_multiprocessor(block, shared)
+        return blocks * block / gpu.threads_per_multiprocessor
 
     def bind(
         self,
@@ -131,17 +134,17 @@ class Kernel(partial[Any]):
         wait: bool = True,
         stream: Stream | None = None,
     ) -> Callable[..., Any]:
-        """A function that launches the kernel in this way with the arguments that it is called with.
+        """A function that launches the kernel with this configuration and the arguments of its call.
 
-        It is the fastest way to launch a kernel many times. Everything else is as when calling the kernel.
+        It is the fastest way to launch a kernel many times. Otherwise it does what calling the kernel does.
         """
         options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
         return specialised.bound(self._launcher, options, stream)
 
     def torch_op(self, name: str, **launch: Any) -> Any:
-        """Register the kernel as PyTorch's operator `name`, ``"namespace::operator"``, and return that.
+        """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.
 
-        Its schema follows from the signature: what a pointer that is not ``const`` refers to is mutated. The
+        Its schema follows from the signature: arrays behind pointers that are not ``const`` are mutated. The
         operator works under ``torch.compile``, has no gradient, and returns nothing. `launch` are the
         keywords of a launch; each may be a function of all arguments instead of a value, or the name of an
         integer parameter.
@@ -151,9 +154,9 @@ class Kernel(partial[Any]):
 
         Raises :class:`~cuda_ext.errors.ArgumentError` for parameters that PyTorch has no type for.
         """
-        from cuda_ext.runtime.torch_op import torch_op
+        from cuda_ext.runtime.launch.torch_op import register_operator
 
-        return torch_op(self, self.signature, self.parameters, name, launch)
+        return register_operator(self, self.signature, self.parameters, name, launch)
 
     def _specialise(self) -> None:
         call = specialised.call(self._launcher, self._specialise)
@@ -165,10 +168,8 @@ class Kernel(partial[Any]):
         return _python_signature(self.parameters)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from cuda_ext.runtime.lookup import item
-
-        # By name, since the module may have been built anew when this is loaded.
-        return item, (self._launcher.library, "", self.expression)
+        # By name, since the module may be rebuilt before the pickle is loaded.
+        return operator.getitem, (self._library.module, self.expression)
 
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"
@@ -185,19 +186,19 @@ def _help(kernel: manifest.Kernel) -> str:
 
 
 def _python_signature(parameters: tuple[Parameter, ...]) -> inspect.Signature:
-    """For ``inspect``. What has a name that Python or a launch takes for itself is given by position."""
+    """The signature for ``inspect``: parameters with names that Python or launches use are positional."""
     launch = list(inspect.signature(Kernel.bind).parameters.values())[1:]
-    taken = {p.name for p in launch}
+    used = {p.name for p in launch}
     by_position, by_name = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    given: list[inspect.Parameter] = []
+    converted: list[inspect.Parameter] = []
     for number, parameter in enumerate(parameters):
         name = parameter.name
-        if name.isidentifier() and not keyword.iskeyword(name) and name not in taken:
-            given.append(inspect.Parameter(name, by_name, annotation=parameter.type))
+        if name.isidentifier() and not keyword.iskeyword(name) and name not in used:
+            converted.append(inspect.Parameter(name, by_name, annotation=parameter.type))
         else:
-            # Whatever stands before it is given by position, too.
+            # Python requires the parameters before a positional one to be positional, too.
             name = f"arg{number}"
-            given = [p.replace(kind=by_position) for p in given]
-            given.append(inspect.Parameter(name, by_position, annotation=parameter.type))
-        taken.add(name)
-    return inspect.Signature([*given, *launch], return_annotation=None)
+            converted = [p.replace(kind=by_position) for p in converted]
+            converted.append(inspect.Parameter(name, by_position, annotation=parameter.type))
+        used.add(name)
+    return inspect.Signature([*converted, *launch], return_annotation=None)

@@ -1,6 +1,6 @@
-"""The module that a generated package is.
+"""The module type of generated packages: attributes are kernels, symbols and C++ namespaces.
 
-It is imported with every such package, and therefore imports nothing itself before a kernel is looked up.
+Every generated package imports this module, so it imports nothing before a kernel is looked up.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuda_ext.manifest import Manifest
-    from cuda_ext.runtime.driver.loaded_library import Library
+    from cuda_ext.runtime.loaded_library import Library
 
 __all__ = ["KernelModule", "bind", "library_of", "module_from"]
 
-# What a module holds besides what it got by its import.
-_OURS = ("__library__", "__items__")
+# The attributes that this type adds to a module.
+_STATE = ("__library__", "__items__")
 
 
 class KernelModule(ModuleType):
     """A module whose attributes are kernels, symbols and C++ namespaces; brackets take name expressions.
 
-    All that is defined here has a name with double underscores, which C++ reserves: nothing hides a kernel.
+    Everything defined here has a name with double underscores, which C++ reserves, and so hides no kernel.
     """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        from cuda_ext.runtime.lookup import attribute
+        from cuda_ext.runtime.lookup import look_up_name
 
-        found = vars(self)[name] = attribute(library_of(self), "", name)
-        return found
+        value = vars(self)[name] = look_up_name(library_of(self), "", name)
+        return value
 
     def __getitem__(self, expression: str) -> Any:
         try:
             return self.__dict__["__items__"][expression]
-        except (KeyError, TypeError):  # it is the first time, or no expression
+        except (KeyError, TypeError):  # not looked up before, or not an expression
             pass
-        from cuda_ext.runtime.lookup import item
+        from cuda_ext.runtime.lookup import look_up_expression
 
-        found = item(library_of(self), "", expression)
-        vars(self).setdefault("__items__", {})[expression] = found
-        return found
+        value = look_up_expression(library_of(self), "", expression)
+        vars(self).setdefault("__items__", {})[expression] = value
+        return value
 
     def __dir__(self) -> list[str]:
         from cuda_ext.runtime.lookup import members
@@ -78,45 +78,57 @@ class KernelModule(ModuleType):
             )
         return import_module, (self.__name__,)
 
+    def __deepcopy__(self, memo: object) -> KernelModule:
+        return self  # copies of its kernels refer to it
+
 
 def bind(name: str) -> None:
-    """Make the module `name`, which is being imported, one of kernels. Its files are read on first use."""
+    """Turn the module `name`, which is being imported, into a module of kernels.
+
+    Its manifest is read at the first use.
+    """
     module = sys.modules[name]
     state = vars(module)
-    for known in [name for name in state if name in _OURS or not name.startswith("__")]:
-        del state[known]  # of before a reload
+    # After a reload, drop what was looked up before.
+    for known in [name for name in state if name in _STATE or not name.startswith("__")]:
+        del state[known]
     module.__class__ = KernelModule
 
 
 def module_from(manifest: Manifest, read: Callable[[str], bytes]) -> KernelModule:
-    """A module of kernels that is no import; `read` gives the content of the files that `manifest` names."""
-    from cuda_ext.runtime.driver.loaded_library import Library
+    """Create a module of kernels that is not imported; `read` returns the content of the manifest's files."""
+    from cuda_ext.runtime.loaded_library import Library
 
     module = KernelModule(manifest.module)
-    vars(module)["__library__"] = Library(manifest, read)
+    vars(module)["__library__"] = Library(module, manifest, read)
     return module
 
 
-def library_of(module: KernelModule) -> Library:
-    """What is behind `module`. Raises :class:`~cuda_ext.errors.ManifestError` if that is damaged."""
+def library_of(module: ModuleType) -> Library:
+    """The library of a module of kernels.
+
+    Raises :class:`TypeError` for other modules, :class:`~cuda_ext.errors.ManifestError` for a damaged one.
+    """
+    if not isinstance(module, KernelModule):
+        raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     state = vars(module)
     if "__library__" not in state:
-        # Two threads may both come here; one of the two libraries stays.
-        state.setdefault("__library__", _installed(module))
+        # Of two threads that get here, one stores its library.
+        state.setdefault("__library__", _open_library(module))
     library: Library = state["__library__"]
     return library
 
 
-def _installed(module: KernelModule) -> Library:
+def _open_library(module: KernelModule) -> Library:
     from cuda_ext.errors import ManifestError
     from cuda_ext.manifest import FILE_NAME, loads
-    from cuda_ext.runtime.driver.loaded_library import Library
+    from cuda_ext.runtime.loaded_library import Library
 
     loader: Any = module.__spec__.loader if module.__spec__ else None
-    directory = os.path.dirname(module.__file__ or "")  # noqa: PTH120 - pathlib is not loaded
+    directory = os.path.dirname(module.__file__ or "")  # noqa: PTH120 - pathlib is slow to import
 
     def read(file: str) -> bytes:
-        # The loader finds it in a zip archive, too.
+        # The loader reads from zip archives, too.
         content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118
         return content
 
@@ -125,6 +137,7 @@ def _installed(module: KernelModule) -> Library:
         text = read(FILE_NAME)
     except OSError as error:
         raise ManifestError(
-            f"{origin} cannot be read: {error.strerror or error}; reinstall the package that holds it"
+            f"{origin} cannot be read: {error.strerror or error}",
+            remedy="reinstall the package that holds it",
         ) from None
-    return Library(loads(text, origin), read)
+    return Library(module, loads(text, origin), read)

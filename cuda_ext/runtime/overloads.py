@@ -1,4 +1,4 @@
-"""Which of several kernels of one name a call means, told from the types of its arguments."""
+"""Overload resolution: choose the kernel of a name that fits the types of a call's arguments."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from cuda_ext.runtime.arrays.device_memory import device_memory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, dtype_of_typestr
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.arguments import described, is_numpy_bool
+from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
 
-__all__ = ["choose", "types_of"]
+__all__ = ["choose_overload", "dispatch_types"]
 
 # How well an argument fits: exactly, or after a conversion.
 _EXACT, _CONVERTED = 0, 1
 
 
-def choose(kernels: Sequence[Kernel], arguments: Sequence[object], keywords: Mapping[str, object]) -> Kernel:
-    """The one of `kernels` that fits best.
+def choose_overload(
+    kernels: Sequence[Kernel], arguments: Sequence[object], keywords: Mapping[str, object]
+) -> Kernel:
+    """Choose the kernel that fits the types of the arguments best. Their values do not matter.
 
-    Values do not matter: an argument that is out of range is told as such. Raises :class:`ArgumentError` if
-    none fits, or if several do and none fits at least as well as all others in each argument.
+    Raises :class:`ArgumentError` if none fits, or if several fit and none is at least as good as all others
+    in each argument.
     """
     named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
-    fits = {kernel: fit for kernel in kernels if (fit := _fit(kernel, arguments, named)) is not None}
+    fits = {kernel: fit for kernel in kernels if (fit := _fits_of(kernel, arguments, named)) is not None}
     best = [
         kernel
         for kernel, fit in fits.items()
@@ -36,40 +38,44 @@ def choose(kernels: Sequence[Kernel], arguments: Sequence[object], keywords: Map
     ]
     if len(best) == 1:
         return best[0]
-    given = ", ".join(_type_of(argument) for argument in (*arguments, *named.values()))
+    types = ", ".join(_describe_type(argument) for argument in (*arguments, *named.values()))
     candidates = "".join(f"\n  {kernel.signature}" for kernel in (fits or kernels))
     if fits:
         raise ArgumentError(
-            f"({given}) fits several kernels; choose one with brackets, as in "
-            f'kernels["{next(iter(fits)).expression}"]:{candidates}'
+            f"({types}) fits several kernels",
+            remedy=f'choose one with brackets, as in kernels["{next(iter(fits)).expression}"]:{candidates}',
         )
-    raise ArgumentError(f"({given}) fits none of:{candidates}")
+    raise ArgumentError(f"({types}) fits none of:{candidates}")
 
 
-def types_of(arguments: Iterable[object]) -> tuple[object, ...] | None:
-    """What :func:`choose` goes by; ``None`` if the types alone do not tell."""
+def dispatch_types(arguments: Iterable[object]) -> tuple[object, ...] | None:
+    """The types that :func:`choose_overload` decides on; ``None`` if it needs more than types."""
     types: list[object] = []
     for argument in arguments:
         type_, dtype = type(argument), getattr(argument, "dtype", None)
-        if dtype is None and type_ not in _TELLING:
+        if dtype is None and type_ not in _SCALARS:
             return None
         types += type_, dtype
     return tuple(types)
 
 
-_TELLING = frozenset({bool, int, float, complex, bytes, type(None)})
+_SCALARS = frozenset({bool, int, float, complex, bytes, type(None)})
 
 
-def _fit(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:
+def _fits_of(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:
     parameters = kernel.parameters
     if len(arguments) + len(named) != len(parameters):
         return None
     rest = parameters[len(arguments) :]
     if named.keys() != {parameter.name for parameter in rest}:
         return None
-    given = [*arguments, *(named[parameter.name] for parameter in rest)]
-    found = [_fit_of(parameter, argument) for parameter, argument in zip(parameters, given, strict=True)]
-    return None if None in found else [fit for fit in found if fit is not None]
+    ordered = [*arguments, *(named[parameter.name] for parameter in rest)]
+    fits = []
+    for parameter, argument in zip(parameters, ordered, strict=True):
+        if (fit := _fit_of(parameter, argument)) is None:
+            return None
+        fits.append(fit)
+    return fits
 
 
 def _fit_of(parameter: Parameter, argument: Any) -> int | None:
@@ -87,13 +93,13 @@ def _fit_of(parameter: Parameter, argument: Any) -> int | None:
                 return None
             return _fit_of_number(parameter, argument, not isinstance(argument, numbers.Integral))
     if isinstance(argument, numbers.Real):
-        # Halves are structures to the compiler.
+        # The compiler describes half types as structures.
         return _CONVERTED if parameter.type in ("__half", "__nv_bfloat16") else None
     return _EXACT
 
 
 def _fit_of_number(parameter: Parameter, argument: Any, of_that_kind: bool) -> int:
-    """Numbers of Python have no width, those of numpy have one."""
+    """The fit of a number: Python's have no width, numpy's do."""
     dtype = getattr(argument, "dtype", None)
     if dtype is None:
         return _EXACT if of_that_kind else _CONVERTED
@@ -109,7 +115,7 @@ def _fit_of_pointer(parameter: Parameter, argument: Any) -> int | None:
         try:
             memory = device_memory(argument)
         except ArgumentError:
-            return _CONVERTED  # wherever it lies, the launch says what is wrong with it
+            return _CONVERTED  # the launch reports what is wrong with it
         if memory is None:
             return None
         dtype = memory.dtype
@@ -119,8 +125,8 @@ def _fit_of_pointer(parameter: Parameter, argument: Any) -> int | None:
     return _EXACT if dtype in accepted else None
 
 
-def _type_of(argument: Any) -> str:
+def _describe_type(argument: Any) -> str:
     dtype = getattr(argument, "dtype", None)
     if dtype is None:
-        return described(argument) if argument is None else type(argument).__name__
+        return describe_value(argument) if argument is None else type(argument).__name__
     return f"{type(argument).__name__} of {str(dtype).removeprefix('torch.')}"

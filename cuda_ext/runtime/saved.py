@@ -1,4 +1,4 @@
-"""``cuda_ext.save`` and ``cuda_ext.load``: a module in a directory of its own."""
+"""``cuda_ext.save`` and ``cuda_ext.load``: a module of kernels in a directory."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from cuda_ext import manifest as manifest_file
 from cuda_ext.errors import ManifestError
 from cuda_ext.filesystem.atomic_directory import replace_directory
 from cuda_ext.filesystem.ownership import foreign
-from cuda_ext.runtime.module import KernelModule, library_of, module_from
+from cuda_ext.runtime.module import library_of, module_from
 
 __all__ = ["load", "save"]
 
 
 def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
-    """Make `directory` hold `module`, for :func:`load`; an earlier module in it is replaced as a whole.
+    """Save `module` in `directory`, for :func:`load`. A module that was saved there before is replaced.
 
-    Raises :class:`FileExistsError` if anything else would be lost.
+    Raises :class:`FileExistsError` if the directory holds other files.
     """
-    if not isinstance(module, KernelModule):
-        raise TypeError(f"expected a module of kernels, as an import gives it, found {module!r}")
     library = library_of(module)
     manifest = library.manifest
     images = {image.file for unit in manifest.units for image in unit.images}
@@ -32,7 +30,7 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
 
 
 def load(directory: str | os.PathLike[str]) -> ModuleType:
-    """The module that :func:`save` put into `directory`.
+    """Load the module that :func:`save` put into `directory`.
 
     Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
     """
@@ -41,10 +39,12 @@ def load(directory: str | os.PathLike[str]) -> ModuleType:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ManifestError(f"{file}: {error.strerror}; cuda_ext.save puts a module there") from None
+        raise ManifestError(
+            f"{error.strerror}", where=str(file), remedy="cuda_ext.save puts a module there"
+        ) from None
     return module_from(manifest_file.loads(text, str(file)), lambda name: (folder / name).read_bytes())
 
 
 def _refuse_others(directory: Path) -> None:
-    if found := foreign(directory):
-        raise FileExistsError(f"{found}: is no part of a saved module, and would be lost; save elsewhere")
+    if file := foreign(directory):
+        raise FileExistsError(f"{file}: is no part of a saved module, and would be lost; save elsewhere")

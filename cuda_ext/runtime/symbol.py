@@ -1,9 +1,10 @@
-"""Variables in device memory."""
+"""``Symbol``: a variable in device memory, and copies to and from it."""
 
 from __future__ import annotations
 
 import math
 import numbers
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +23,9 @@ from cuda_ext.runtime.arrays.dtypes import (
     item_dtype,
 )
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
-from cuda_ext.runtime.driver.loaded_library import Library
-from cuda_ext.runtime.launch.arguments import described, fields, layout
+from cuda_ext.runtime.launch.arguments import describe_value, make_fields, pack_layout
 from cuda_ext.runtime.launch.streams import Stream, stream_handle
+from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,16 +35,16 @@ __all__ = ["Symbol"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Symbol:
-    """A ``__constant__`` or ``__device__`` variable, of which every GPU has its own.
+    """A ``__constant__`` or ``__device__`` variable. Each GPU has its own copy of it.
 
     ``weights.copy_from(array)`` fills it, ``weights.numpy()`` and ``weights.copy_to(array)`` read it. Host
-    memory is anything with the buffer protocol, device memory any array that a kernel takes for a pointer.
-    The GPU is that of `device`, a number; or else the one that holds the array, the one of the stream, the
-    current one, or the first.
+    memory is any object with the buffer protocol, device memory any array that a kernel takes for a pointer.
+    The GPU is that of `device`, its ordinal; by default it is the one that holds the array, the one of the
+    stream, the current one, or the first.
 
-    Without a `stream`, a copy is complete when it returns. It comes after all work on the GPU if the other
-    side is host memory, and after the work in the current stream of its library if that is a device array.
-    With a `stream` it is work in that stream like any other: host memory has to stay as it is until then.
+    Without a `stream`, a copy is complete when the call returns. A copy from or to host memory waits for all
+    work on the GPU, and one from or to a device array for the work in the current stream of its library. With
+    a `stream`, the copy is asynchronous work in that stream: do not change the host memory until it is done.
     """
 
     _library: Library
@@ -51,6 +52,7 @@ class Symbol:
 
     @property
     def name(self) -> str:
+        """Its qualified C++ name, ``ns::weights``."""
         return self._symbol.name
 
     @property
@@ -60,17 +62,17 @@ class Symbol:
 
     @property
     def element(self) -> str:
-        """The C++ type that it is made of, ``float``."""
+        """The C++ type of its elements, ``float``; of a variable that is no array, its type."""
         return element_and_shape(self.type)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its extents, ``(3, 3)``; those of a variable that is no array are ``()``."""
+        """Its extents, ``(3, 3)``; ``()`` for a variable that is no array."""
         return element_and_shape(self.type)[1]
 
     @property
     def dtype(self) -> str:
-        """What array libraries call its element type, ``float32``; empty for structures and the like."""
+        """The dtype of its elements, ``float32``; empty for structures and other types without a dtype."""
         return item_dtype(self.element)
 
     @property
@@ -80,61 +82,61 @@ class Symbol:
 
     @property
     def address(self) -> int:
-        """Its address on the current GPU, or on the first where there is none."""
+        """Its address on the current GPU, or on the first if none is current."""
         return self._address(open_driver().current_device())
 
     def address_on(self, device: SupportsIndex) -> int:
-        """Its address on the GPU number `device`."""
+        """Its address on the GPU with the ordinal `device`."""
         return self._address(self._device(open_driver(), None, None, device))
 
     def copy_from(
         self, source: Any, *, stream: Stream | None = None, device: SupportsIndex | None = None
     ) -> None:
-        """Fill the variable from `source`: memory, or a number if the variable is one.
+        """Fill the variable from `source`: memory, or a number if the variable is a single number.
 
-        Raises :class:`ArgumentError` unless `source` is contiguous, has exactly the variable's size, and, if
-        it says what it holds, its type; and for an array on another GPU than `device`.
+        Raises :class:`ArgumentError` unless `source` is contiguous and has exactly the variable's size and
+        type (where its type is known), and for an array on another GPU than `device`.
         """
-        number = self._number(source)
-        memory = self._checked(source, writable=False) if number is None else number
-        with self._located(memory, stream, device) as (driver, address, handle):
+        number = self._pack_number(source)
+        memory = self._check(source, writable=False) if number is None else number
+        with self._prepare_copy(memory, stream, device) as (driver, address, handle):
             if isinstance(memory, DeviceMemory):
                 driver.call("cuMemcpyAsync", address, memory.address, self.size, handle)
             elif number is not None and int(driver.call("cuStreamIsCapturing", handle)):
-                raise self._wrong("a graph reads its source when it runs; expected memory, found a number")
+                raise self._error("a graph reads its source when it runs; expected memory, found a number")
             else:
                 driver.call("cuMemcpyHtoDAsync", address, memory, self.size, handle)
 
     def copy_to(
         self, destination: Any, *, stream: Stream | None = None, device: SupportsIndex | None = None
     ) -> None:
-        """Copy the variable into `destination`: memory as for :meth:`copy_from`, and writable."""
-        memory = self._checked(destination, writable=True)
-        with self._located(memory, stream, device) as (driver, address, handle):
+        """Copy the variable to `destination`: writable memory as for :meth:`copy_from`."""
+        memory = self._check(destination, writable=True)
+        with self._prepare_copy(memory, stream, device) as (driver, address, handle):
             if isinstance(memory, DeviceMemory):
                 driver.call("cuMemcpyAsync", memory.address, address, self.size, handle)
             else:
                 driver.call("cuMemcpyDtoHAsync", memory, address, self.size, handle)
 
     def tobytes(self, *, device: SupportsIndex | None = None) -> bytes:
-        """The variable's content."""
+        """The variable's content as bytes."""
         return bytes(self._content(device))
 
     def numpy(self, dtype: Any = None, *, device: SupportsIndex | None = None) -> NDArray[Any]:
         """The variable's content as a numpy array of its shape.
 
-        A structure takes its `dtype`; vectors such as ``float4`` are a last axis. Raises
-        :class:`ArgumentError` for what numpy has no type for, and for one that does not fit.
+        Structures need a `dtype`. Vectors such as ``float4`` become a last axis. Raises
+        :class:`ArgumentError` for types that numpy lacks, and for a `dtype` of another size.
         """
-        import numpy  # asked for by name
+        import numpy
 
         try:
             item = numpy.dtype(self.dtype if dtype is None else dtype)
         except TypeError:
             known = self.element if dtype is None else repr(dtype)
-            raise self._wrong(f"numpy does not know {known}; give a dtype of {self._item} bytes") from None
+            raise self._error(f"numpy does not know {known}; give a dtype of {self._item} bytes") from None
         if not item.itemsize or self._item % item.itemsize:
-            raise self._wrong(f"expected a dtype of {self._item} bytes, found {item} of {item.itemsize}")
+            raise self._error(f"expected a dtype of {self._item} bytes, found {item} of {item.itemsize}")
         count = self._item // item.itemsize
         shape = self.shape if count == 1 else (*self.shape, count)
         return numpy.frombuffer(self._content(device), item).reshape(shape)
@@ -153,90 +155,96 @@ class Symbol:
             return self._library.address(self._symbol, device)
 
     @contextmanager
-    def _located(
+    def _prepare_copy(
         self, memory: DeviceMemory | memoryview, stream: Stream | None, device: SupportsIndex | None
     ) -> Iterator[tuple[Driver, int, int]]:
-        """The driver, the variable's address, and the stream to copy in, which is waited for as promised."""
+        """Give the driver, the variable's address and the stream for a copy; synchronize before and after."""
         driver = open_driver()
         handle = None if stream is None else stream_handle(stream)
-        place = self._device(driver, memory, handle, device)
-        with place.current():
-            address = self._library.address(self._symbol, place)
+        gpu = self._device(driver, memory, handle, device)
+        with gpu.current():
+            address = self._library.address(self._symbol, gpu)
             if handle is not None:
                 yield driver, address, handle
                 return
             if isinstance(memory, DeviceMemory):
-                ambient = memory.stream(place.ordinal) if memory.stream else 0
+                current = memory.stream(gpu.ordinal) if memory.stream else 0
             else:
-                # Kernels that use the variable may be in streams that do not wait for the default one.
+                # Kernels that use the variable may run in streams that do not wait for the default stream.
                 driver.call("cuCtxSynchronize")
-                ambient = 0
-            yield driver, address, ambient
-            driver.call("cuStreamSynchronize", ambient)
+                current = 0
+            yield driver, address, current
+            driver.call("cuStreamSynchronize", current)
 
     def _device(
         self,
         driver: Driver,
         memory: DeviceMemory | memoryview | None,
         stream: int | None,
-        asked: SupportsIndex | None,
+        device: SupportsIndex | None,
     ) -> Device:
-        place = None
+        ordinal = None
         if isinstance(memory, DeviceMemory) and driver.count > 1:
-            place = memory.device
-            if place is None:
-                place = driver.pointer_attribute("DEVICE_ORDINAL", memory.address)
-        if asked is not None:
-            number = _ordinal(asked, driver.count)
-            if number is None:
-                raise self._wrong(f"device: expected a number below {driver.count}, found {asked!r}")
-            if place not in (None, number):
-                raise self._wrong(f"expected an array on GPU {number}, found one on GPU {place}")
-            return driver.device(number)
-        if place is not None:
-            return driver.device(place)
+            ordinal = memory.device
+            if ordinal is None:
+                ordinal = driver.pointer_attribute("DEVICE_ORDINAL", memory.address)
+        if device is not None:
+            wanted = _ordinal(device, driver.count)
+            if wanted is None:
+                raise self._error(f"device: expected a number below {driver.count}, found {device!r}")
+            if ordinal not in (None, wanted):
+                raise self._error(f"expected an array on GPU {wanted}, found one on GPU {ordinal}")
+            return driver.device(wanted)
+        if ordinal is not None:
+            return driver.device(ordinal)
         return driver.current_device() if stream is None else driver.device_of_stream(stream)
 
-    def _number(self, value: Any) -> memoryview | None:
-        """The bytes of a number for a variable that is one."""
+    def _pack_number(self, value: Any) -> memoryview | None:
+        """The bytes of a number for a variable that is a single number; ``None`` for anything else."""
         kind = _kind(self.element, self.size)
         if not isinstance(value, numbers.Number) or self.shape or kind is None:
             return None
-        field = fields([Parameter(self.name, self.element, kind, self.size, 0)])
+        fields = make_fields([Parameter(self.name, self.element, kind, self.size, 0)])
         try:
-            return memoryview(layout(field)[0].pack(field[0].convert(value)))
+            return memoryview(pack_layout(fields)[0].pack(fields[0].convert(value)))
         except ArgumentError as error:
-            raise self._wrong(error) from None
+            error.where = self._where
+            raise
 
-    def _checked(self, value: Any, *, writable: bool) -> DeviceMemory | memoryview:
+    def _check(self, value: Any, *, writable: bool) -> DeviceMemory | memoryview:
+        """The memory of `value`. Raises :class:`ArgumentError` if it does not fit the variable."""
         try:
             memory = device_memory(value)
             if memory is None:
                 view = _view(value)
-                self._check(_dtype(value, view), view.nbytes, writable and view.readonly)
+                self._check_content(_dtype(value, view), view.nbytes, writable and view.readonly)
                 return view
-            lies = array_layout(value)
-            if lies is None or not lies.contiguous:
+            layout = array_layout(value)
+            if layout is None or not layout.contiguous:
                 raise ArgumentError("expected a contiguous array, found one with gaps")
-            self._check(memory.dtype, lies.size, writable and memory.read_only)
+            self._check_content(memory.dtype, layout.size, writable and memory.read_only)
             return memory
         except ArgumentError as error:
-            raise self._wrong(error) from None
+            error.where = self._where
+            raise
 
-    def _check(self, dtype: str, size: int, read_only: bool) -> None:
+    def _check_content(self, dtype: str, size: int, read_only: bool) -> None:
         check_dtype(dtype, self.type)
         if size != self.size:
             raise ArgumentError(f"expected {self.size} bytes, found {size}")
         if read_only:
             raise ArgumentError("expected memory that may be written, found it read-only")
 
-    def _wrong(self, problem: object) -> ArgumentError:
-        return ArgumentError(f"symbol {self.name!r} ({self.type}): {problem}")
+    @property
+    def _where(self) -> str:
+        return f"symbol {self.name!r} ({self.type})"
+
+    def _error(self, problem: str) -> ArgumentError:
+        return ArgumentError(problem, where=self._where)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from cuda_ext.runtime.lookup import item
-
-        return item, (self._library, "", self.name)
+        # By name, since the module may be rebuilt before the pickle is loaded.
+        return operator.getitem, (self._library.module, self.name)
 
     def __repr__(self) -> str:
         return f"<{self._symbol.space} symbol {self.type} {self.name}, {self.size} bytes>"
@@ -253,7 +261,7 @@ _KINDS: dict[str, ParameterKind] = {
 
 
 def _kind(element: str, size: int) -> ParameterKind | None:
-    """As what kind of parameter a number becomes `size` bytes of `element`; ``None`` if that is no number."""
+    """The kind of parameter that converts a number to `element`; ``None`` if `element` is no number."""
     dtype = item_dtype(element)
     name = dtype.rstrip("0123456789")
     if element.endswith("*") or int(dtype.removeprefix(name) or 8) != 8 * size:  # vectors are larger
@@ -280,9 +288,9 @@ def _view(value: Any) -> memoryview:
 
 
 def _view_of_numpy(value: Any) -> memoryview:
-    # Some of numpy's types, such as bfloat16, are not known to the buffer protocol.
+    # The buffer protocol does not support some of numpy's types, such as bfloat16.
     if not hasattr(value, "__array_interface__"):
-        raise ArgumentError(f"expected memory, of the host or of a GPU, found {described(value)}")
+        raise ArgumentError(f"expected memory, of the host or of a GPU, found {describe_value(value)}")
     return memoryview(value.view(f"V{value.dtype.itemsize}"))
 
 

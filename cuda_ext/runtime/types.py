@@ -1,4 +1,4 @@
-"""What the stubs of generated packages speak of."""
+"""The types that the stubs of generated packages refer to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A name that stands for several kernels, of which each launch takes the first whose condition holds.
+"""``Variants``: a name for several kernels, of which a launch takes the first whose condition holds.
 
-What a condition says of the GPU is found out once for each kind of GPU. What is left, about arguments,
-becomes part of the function that launches, and costs what the comparison costs.
+The parts of a condition about the GPU are evaluated once per compute capability. The remaining part, about
+arguments, is compiled into the launching function and costs one comparison.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher
+from cuda_ext.runtime.loaded_library import Library
 
 __all__ = ["Candidate", "Variants"]
 
 
 class Candidate(NamedTuple):
-    """A kernel, and the condition on which it is taken. The default has none."""
+    """A kernel and the condition on which it is launched; ``None`` for the default."""
 
     kernel: Kernel
     when: str | None
@@ -43,20 +44,21 @@ class Candidate(NamedTuple):
 class Variants(Kernel):
     """Several kernels under one name. A launch takes the first whose condition holds, else the last.
 
-    One that has no image for the GPU is passed over. Everything else is as with a single kernel.
+    Kernels without an image for the GPU are skipped. Otherwise it behaves like a single kernel.
     """
 
-    _launcher: _Choosing
+    _launcher: _VariantsLauncher
     _candidates: tuple[Candidate, ...]
 
     @classmethod
-    def among(cls, kernels: Sequence[Kernel], variants: manifest.Variants) -> Variants:
-        """The `variants`, of which `kernels` are the candidates."""
-        made = cls.of(_Choosing([kernel._launcher for kernel in kernels], variants))
+    def among(cls, library: Library, kernels: Sequence[Kernel], variants: manifest.Variants) -> Variants:
+        """The `variants` of `library`, with `kernels` as the candidates."""
+        launchers = [kernel._launcher for kernel in kernels]
+        created = cls.of(library, _VariantsLauncher(library, launchers, variants))
         conditions = [candidate.when for candidate in variants.candidates]
-        made._candidates = tuple(map(Candidate, kernels, conditions))
-        type(made).__doc__ = f"{variants.name} is {variants}\n\n{type(made).__doc__}"
-        return made
+        created._candidates = tuple(map(Candidate, kernels, conditions))
+        type(created).__doc__ = f"{variants.name} is {variants}\n\n{type(created).__doc__}"
+        return created
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -64,21 +66,21 @@ class Variants(Kernel):
         return self._candidates
 
     def explain(self, /, *arguments: Any, **launch: Any) -> None:
-        """Print which kernel a launch with these arguments would take, and of all the others why not.
+        """Print which kernel a launch with these arguments would take, and why it takes none of the others.
 
-        Nothing is launched. Raises what a launch does for arguments that do not fit, and without a GPU.
+        Nothing is launched. Raises what a launch raises for arguments that do not fit, and without a GPU.
         """
-        print(self._launcher.explained(arguments, launch))
+        print(self._launcher.explain(arguments, launch))
 
     def __repr__(self) -> str:
         return f"<variants {self.signature}: {self._launcher.variants}>"
 
 
 @dataclass(frozen=True)
-class _OnGpu:
-    """A candidate on GPUs of one kind.
+class _CandidateOnGpu:
+    """A candidate on GPUs of one compute capability.
 
-    ``architecture`` is that of the image that they take, or ``obstacle`` says why there is none.
+    ``architecture`` is that of the image that they load, or ``obstacle`` is the reason why there is none.
     """
 
     launcher: Launcher
@@ -88,11 +90,13 @@ class _OnGpu:
     obstacle: str = ""
 
     @classmethod
-    def of(cls, launcher: Launcher, condition: Condition | None, device: Device) -> _OnGpu:
+    def of(
+        cls, library: Library, launcher: Launcher, condition: Condition | None, device: Device
+    ) -> _CandidateOnGpu:
         try:
-            image, _ = launcher.library.image(launcher.kernel, device)
+            image, _ = library.image(launcher.kernel, device)
         except NoImageError:
-            kernel, module = launcher.kernel, launcher.library.manifest
+            kernel, module = launcher.kernel, library.manifest
             images = module.units[kernel.unit].images
             built = [image.architecture for image in images if module.lowered_name(kernel, image) is not None]
             obstacle = f"no image for this GPU, {device}; built for {', '.join(built) or 'none'}"
@@ -102,25 +106,25 @@ class _OnGpu:
         return cls(launcher, condition, device.capability, image.architecture)
 
     @cached_property
-    def left(self) -> Condition | bool:
-        """What the GPU leaves open of the condition, or whether the candidate can be taken at all."""
+    def remainder(self) -> Condition | bool:
+        """The part of the condition about arguments, or its value where the GPU decides."""
         if self.condition is None:
-            return True  # if the default has no image, launching it says so
+            return True  # launching the default reports a missing image
         return not self.obstacle and settled(self.condition, self._holds)
 
-    def taken(self, integers: Mapping[str, int]) -> bool:
-        """Whether arguments with these values fulfil the condition."""
-        return settled(self.left, lambda leaf: self._holds(leaf, integers)) is True
+    def is_taken(self, integers: Mapping[str, int]) -> bool:
+        """Whether arguments with these values satisfy the condition."""
+        return settled(self.remainder, lambda leaf: self._holds(leaf, integers)) is True
 
     def reason(self, integers: Mapping[str, int]) -> str:
-        """Why it is taken, or is not."""
+        """The reason why it is taken or not."""
         if self.obstacle or self.condition is None:
             return self.obstacle or "the default"
         deciding = reasons(self.condition, lambda leaf: self._holds(leaf, integers))
         return ", ".join(dict.fromkeys(self._fact(leaf, integers) for leaf in deciding))
 
     def _holds(self, leaf: Leaf, integers: Mapping[str, int] | None = None) -> bool | None:
-        """Whether `leaf` holds; ``None`` if that cannot be told without `integers`."""
+        """Whether `leaf` holds; ``None`` if it depends on `integers` and these are not given."""
         match leaf:
             case Target(_, ""):
                 return leaf.number == self.capability
@@ -131,7 +135,7 @@ class _OnGpu:
                 return None if number is None else leaf.holds(number)
 
     def _fact(self, leaf: Leaf, integers: Mapping[str, int]) -> str:
-        """What `leaf` asks for, as it is."""
+        """The actual value of what `leaf` compares."""
         match leaf:
             case Target(_, ""):
                 return f"this GPU is sm_{self.capability}"
@@ -142,25 +146,25 @@ class _OnGpu:
                 return f"{leaf.term} is {value}"
 
 
-class _Choosing(Launcher):
-    """Launches one of several candidates, which all take the same arguments."""
+class _VariantsLauncher(Launcher):
+    """Launches one of several candidates, which all have the same parameters."""
 
-    def __init__(self, candidates: Sequence[Launcher], variants: manifest.Variants) -> None:
-        default = candidates[-1]
-        super().__init__(default.library, replace(default.kernel, expression=variants.name))
+    def __init__(self, library: Library, candidates: Sequence[Launcher], variants: manifest.Variants) -> None:
+        super().__init__(replace(candidates[-1].kernel, expression=variants.name), self._raise_ambiguous)
         self.variants = variants
+        self._library = library
         self._candidates = candidates
-        self._conditions = conditions_of(variants, default.kernel)
+        self._conditions = conditions_of(variants, self.kernel)
         self._integers = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
-        self._by_capability: dict[int, list[_OnGpu]] = {}
+        self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
     @property
     def candidates(self) -> Sequence[Launcher]:
         return self._candidates
 
-    def chosen(self, device: Device, values: Sequence[Any]) -> Launcher:
-        integers = self._named(values)
-        return next(candidate.launcher for candidate in self._on(device) if candidate.taken(integers))
+    def choose(self, device: Device, values: Sequence[Any]) -> Launcher:
+        integers = self._integer_values(values)
+        return next(candidate.launcher for candidate in self._on(device) if candidate.is_taken(integers))
 
     def choice(self, table: str) -> str:
         driver = open_driver()
@@ -173,48 +177,52 @@ class _Choosing(Launcher):
             choice = f"({text} if device in {devices[text]} else {choice})"
         return choice
 
-    def loaded(self, device: Device) -> LoadedKernel:  # noqa: ARG002 - whatever the device is
-        names = ", ".join(candidate.kernel.expression for candidate in self._candidates)
-        raise ArgumentError(f"{self.variants.name} stands for several kernels; ask one of them: {names}")
-
-    def explained(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
-        """What :meth:`Variants.explain` prints."""
-        given = {name: value for name, value in launch.items() if name not in LAUNCH_KEYWORDS}
-        _, values, _, device = self.located(arguments, given, launch.get("stream"))
-        integers = self._named(values)
+    def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
+        """The text that :meth:`Variants.explain` prints."""
+        named = {name: value for name, value in launch.items() if name not in LAUNCH_KEYWORDS}
+        _, values, _, device = self.resolve(arguments, named, launch.get("stream"))
+        integers = self._integer_values(values)
         rows, chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):
-            verdict = "not asked" if chosen else "taken" if each.taken(integers) else "not taken"
-            why = "" if chosen else f": {each.reason(integers)}"
-            rows.append((candidate.kernel, f"if {candidate.when}" if candidate.when else "", verdict + why))
+            verdict = "not asked" if chosen else "taken" if each.is_taken(integers) else "not taken"
+            reason = "" if chosen else f": {each.reason(integers)}"
+            rows.append(
+                (candidate.kernel, f"if {candidate.when}" if candidate.when else "", verdict + reason)
+            )
             chosen = chosen or verdict == "taken"
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:2]
         lines = ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]
         return "\n  ".join([f"{self.kernel.signature} on GPU {device.ordinal}, {device}:", *lines])
 
-    def _named(self, values: Sequence[Any]) -> dict[str, int]:
+    def _raise_ambiguous(self, device: Device) -> LoadedKernel:  # noqa: ARG002 - the signature of a load
+        names = ", ".join(candidate.kernel.expression for candidate in self._candidates)
+        raise ArgumentError(
+            f"{self.variants.name} stands for several kernels", remedy=f"ask one of them: {names}"
+        )
+
+    def _integer_values(self, values: Sequence[Any]) -> dict[str, int]:
         """The integers among `values`, by the names of their parameters."""
         return {name: values[position] for name, position in self._integers.items()}
 
-    def _on(self, device: Device) -> list[_OnGpu]:
+    def _on(self, device: Device) -> list[_CandidateOnGpu]:
         if device.capability not in self._by_capability:
             self._by_capability[device.capability] = [
-                _OnGpu.of(launcher, condition, device)
+                _CandidateOnGpu.of(self._library, launcher, condition, device)
                 for launcher, condition in zip(self._candidates, self._conditions, strict=True)
             ]
         return self._by_capability[device.capability]
 
     def _choice_on(self, device: Device, table: str) -> str:
-        """What :meth:`choice` gives for one GPU: ``(table0 if v0 >= 65536 else table2)``."""
+        """The expression of :meth:`choice` for one GPU: ``(table0 if v0 >= 65536 else table2)``."""
         text = ""
         for number, candidate in reversed(list(enumerate(self._on(device)))):
-            if candidate.left is True:
+            if candidate.remainder is True:
                 text = f"{table}{number}"
-            elif candidate.left is not False:
-                text = f"{table}{number} if {spelled(candidate.left, self._leaf)} else {text}"
+            elif candidate.remainder is not False:
+                text = f"{table}{number} if {spelled(candidate.remainder, self._leaf)} else {text}"
         return f"({text})"
 
     def _leaf(self, leaf: Leaf) -> str:
-        """`leaf` with a position for a name: nothing that a manifest says becomes Python."""
-        assert isinstance(leaf, Comparison)  # noqa: S101 - what the GPU leaves open is about arguments
+        """`leaf` with a position instead of a name: no text of a manifest becomes Python code."""
+        assert isinstance(leaf, Comparison)  # noqa: S101 - the remainder compares arguments only
         return str(replace(leaf, name=f"v{self._integers[leaf.name]}"))

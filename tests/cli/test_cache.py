@@ -20,8 +20,7 @@ import pytest
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.open_store import local_store
 from cuda_ext.cache.store import pack
-from cuda_ext.manifest import Kernel
-from cuda_ext.runtime.jit.entry import Record, reference
+from cuda_ext.runtime.jit.entry import Entry, EntryKernel, Reference
 from tests.fixtures.command_line import run
 from tests.fixtures.disks import mounted, needs_mount
 
@@ -53,8 +52,8 @@ def made(path: Path, content: bytes = b"mine") -> Path:
 
 
 def record(architecture: str, *kernels: str, size: int = 0) -> bytes:
-    described = tuple(Kernel(name, "lowered", 0, ()) for name in kernels)
-    return Record(architecture, bytes(size), described, ()).encode()
+    described = tuple(EntryKernel(name, "lowered", ()) for name in kernels)
+    return Entry(architecture, bytes(size), described, ()).encode()
 
 
 def cache(directory: Path, *arguments: object, status: int = 0, **environ: object) -> str:
@@ -113,7 +112,7 @@ def test_records_are_listed_by_their_last_use(tmp_path: Path) -> None:
     kept(tmp_path, "a", record("sm_90", "axpy<float>", "axpy<[red]>", size=5000), hours=50)
     kept(tmp_path, "b", record("sm_100a", *(f"gemm<{n}, __half>" for n in range(50))), hours=1.5)
     kept(tmp_path, "c", record("compute_120"))
-    kept(tmp_path, "d", reference(key("a")))
+    kept(tmp_path, "d", Reference(None, key("a")).encode())
     kept(tmp_path, "e", b"20:cuda-ext on demand 1 and something else")
     kept(tmp_path, "f")
     told = cache(tmp_path, "info")

@@ -12,7 +12,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError, LaunchError
-from cuda_ext.runtime.arrays.device_pool import device_pool
+from cuda_ext.runtime.arrays.device_copies import memory_pool
 from cuda_ext.runtime.driver.driver import Device
 from tests.fixtures.loader import run_script
 
@@ -261,7 +261,7 @@ def test_memory_does_not_pile_up(kernels: Any, device: Device) -> None:
 def reserved(device: Device) -> int:
     """The bytes that our pool holds, whatever else uses the GPU."""
     attribute = device.driver.api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-    return int(device.driver.call("cuMemPoolGetAttribute", device_pool(device)._handle, attribute))
+    return int(device.driver.call("cuMemPoolGetAttribute", memory_pool(device), attribute))
 
 
 def test_a_fault_of_the_kernel_leaves_the_arrays_as_they_were(tmp_path: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel, Source, Unit
-from cuda_ext.runtime.launch.configuration import extents
+from cuda_ext.runtime.launch.configuration import check_extents
 from cuda_ext.runtime.launch.streams import stream_handle
 from tests.fixtures.loader import (
     AXPY,
@@ -45,9 +45,9 @@ LARGEST = (2147483647, 65535, 65535)
 
 
 def test_extents_are_filled_up_with_ones() -> None:
-    assert extents("grid", 5, LARGEST) == (5, 1, 1)
-    assert extents("grid", [np.int64(5)], LARGEST) == (5, 1, 1)  # type: ignore[arg-type]
-    assert extents("block", (32, 4), LARGEST) == (32, 4, 1)
+    assert check_extents("grid", 5, LARGEST) == (5, 1, 1)
+    assert check_extents("grid", [np.int64(5)], LARGEST) == (5, 1, 1)  # type: ignore[arg-type]
+    assert check_extents("block", (32, 4), LARGEST) == (32, 4, 1)
 
 
 @pytest.mark.parametrize("stream", [7, np.int64(7), CoreStream(), TorchStream(), CupyStream()])

@@ -174,7 +174,7 @@ def test_describe_tells_all_without_a_driver(kernels: Any) -> None:
     assert lines[0] == "sample.kernels, compiled by nvrtc 13.5"
     assert "  axpy<float>(int n, float a, const float* x, float* y)" in lines
     assert "  __constant__ float[9] weights, 36 bytes" in lines
-    assert lines[-1] == "  device/later.cu: compute_80 1.0 kB"
+    assert lines[-1] == "  device/later.cu: compute_80 1000 B"
     with pytest.raises(dataclasses.FrozenInstanceError):
         description.name = "other"  # type: ignore[misc]
     with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'math'"):

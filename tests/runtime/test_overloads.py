@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,17 @@ import pytest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
 from cuda_ext.runtime import kernel as kernels
-from cuda_ext.runtime.driver.loaded_library import Library
 from cuda_ext.runtime.launch.launcher import Launcher
-from cuda_ext.runtime.overloads import choose
+from cuda_ext.runtime.loaded_library import Library
+from cuda_ext.runtime.overloads import choose_overload
 from tests.fixtures.device_arrays import Array
 from tests.fixtures.loader import AXPY, AXPY_DOUBLE, SAMPLE, run_script, signature, write_package
 
 
 def kernel(expression: str, *parameters: str) -> kernels.Kernel:
-    library = Library(SAMPLE, lambda _: b"")
+    library = Library(ModuleType("sample"), SAMPLE, lambda _: b"")
     described = Kernel(expression, expression, 0, signature(*parameters))
-    return kernels.Kernel.of(Launcher(library, described))
+    return kernels.Kernel.of(library, Launcher(described, partial(library.kernel, described)))
 
 
 INT, LONG = kernel("k(int)", "integer 4 int n"), kernel("k(long long)", "integer 8 long long n")
@@ -56,8 +58,8 @@ HALF = kernel("k(__half)", "struct 2 __half h")
     ],
 )
 def test_the_types_of_the_arguments_choose(candidates: Any, argument: Any, chosen: Any) -> None:
-    assert choose(candidates, (argument,), {"grid": 1, "block": 1}) is chosen
-    assert choose(candidates[::-1], (argument,), {"grid": 1, "block": 1}) is chosen
+    assert choose_overload(candidates, (argument,), {"grid": 1, "block": 1}) is chosen
+    assert choose_overload(candidates[::-1], (argument,), {"grid": 1, "block": 1}) is chosen
 
 
 @pytest.mark.parametrize(
@@ -82,24 +84,24 @@ def test_the_types_of_the_arguments_choose(candidates: Any, argument: Any, chose
 )
 def test_what_chooses_none_or_several_is_told(candidates: Any, argument: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        choose(candidates, (argument,), {})
+        choose_overload(candidates, (argument,), {})
 
 
 def test_the_number_and_the_names_of_arguments_choose_too() -> None:
     both = kernel("k(int, int)", "integer 4 int n", "integer 4 int m")
-    assert choose([INT, both], (1, 2), {}) is both
-    assert choose([INT, both], (1,), {}) is INT
-    assert choose([INT, both], (1,), {"m": 2, "threads": 5}) is both
+    assert choose_overload([INT, both], (1, 2), {}) is both
+    assert choose_overload([INT, both], (1,), {}) is INT
+    assert choose_overload([INT, both], (1,), {"m": 2, "threads": 5}) is both
     with pytest.raises(ArgumentError, match="fits none of"):
-        choose([INT, both], (1,), {"k": 2})
+        choose_overload([INT, both], (1,), {"k": 2})
 
 
 def test_every_exact_fit_counts() -> None:
     one = kernel("one", "integer 4 int n", "float 8 double x")
     other = kernel("other", "integer 8 long long n", "float 4 float x")
     with pytest.raises(ArgumentError, match="fits several kernels"):
-        choose([one, other], (np.int32(1), np.float32(1)), {})
-    assert choose([one, other], (np.int32(1), 1.0), {}) is one
+        choose_overload([one, other], (np.int32(1), np.float32(1)), {})
+    assert choose_overload([one, other], (np.int32(1), 1.0), {}) is one
 
 
 @pytest.mark.host_compiler
@@ -131,7 +133,7 @@ def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None
 def test_help_tells_of_the_kernel() -> None:
     text = pydoc.plain(pydoc.render_doc(FLOATS))
     assert "CUDA kernel k(float*)(float* p)" in text
-    assert "counts blocks and `block` threads" in " ".join(text.split())
+    assert "`grid` is the number of blocks and `block` the number of threads" in " ".join(text.split())
 
 
 def test_signatures_have_the_parameters_of_the_kernel() -> None:

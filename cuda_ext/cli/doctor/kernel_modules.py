@@ -151,7 +151,7 @@ class _Support:
         is_special = all(Architecture.parse(image.architecture).suffix for image in unit.images)
         if is_special and isinstance(error, NoImageError):
             return "special"
-        obstacle = self._on_demand.why_not(unit, self._driver) or _compiler_limit(self._capability)
+        obstacle = self._on_demand.obstacle(unit, self._driver) or _compiler_limit(self._capability)
         if not obstacle:
             return "kept" if self._is_kept(unit) else "on_demand"
         not_compiled = "it was built with jit = false" if obstacle == "off" else obstacle
@@ -177,7 +177,7 @@ class _Support:
         if obstacle == _compiler_limit(self._capability):
             extra = "cu12" if self._capability < 75 else "cu13"
             return "to have it compiled", f'pip install "cuda-ext[{extra}]"'
-        if not self._on_demand.why_not(unit):  # the obstacle is this driver
+        if not self._on_demand.obstacle(unit):  # the obstacle is this driver
             command = f'pip install "cuda-ext[cu{self._driver[0]}]"'
             return "upgrade the driver, or have it compiled", command
         if not isinstance(error, NoImageError):
@@ -190,7 +190,7 @@ class _Support:
 
     def _is_kept(self, unit: Unit) -> bool:
         try:
-            return self._on_demand.known(self._on_demand.whole(unit, self._capability)) is not None
+            return self._on_demand.find(self._on_demand.request_unit(unit, self._capability)) is not None
         except BuildError:
             return False
 

@@ -1,4 +1,4 @@
-"""Where the elements of an array lie, which no launch needs to know: copies and debug mode do."""
+"""The memory layout of device arrays: shape, strides, contiguity. Copies and debug mode use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ArrayLayout", "array_layout"]
 
 @dataclass(frozen=True, slots=True)
 class ArrayLayout:
-    """``strides`` and ``item``, the size of an element, count bytes."""
+    """A layout; ``strides`` and ``item``, the size of an element, are in bytes."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -23,12 +23,12 @@ class ArrayLayout:
 
     @property
     def size(self) -> int:
-        """The bytes of all elements."""
+        """The size of all elements in bytes."""
         return self.item * math.prod(self.shape)
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements follow one another, the last index running fastest."""
+        """Whether the elements are contiguous in C order."""
         return self.size == 0 or all(
             extent == 1 or stride == expected
             for extent, stride, expected in zip(
@@ -38,9 +38,9 @@ class ArrayLayout:
 
 
 def array_layout(value: Any) -> ArrayLayout | None:
-    """The layout of an array in device memory, or ``None`` for a mere address.
+    """The layout of an array in device memory, or ``None`` for an address.
 
-    Raises :class:`ArgumentError` for what does not say it.
+    Raises :class:`ArgumentError` for arrays that do not provide it.
     """
     if callable(getattr(value, "data_ptr", None)):
         return _of_tensor(value)
@@ -50,7 +50,7 @@ def array_layout(value: Any) -> ArrayLayout | None:
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return ArrayLayout((int(value.size),), (1,), 1)
     if hasattr(value, "__dlpack_device__"):
-        shape, strides, item = dlpack.strided(value)
+        shape, strides, item = dlpack.read_strides(value)
         return _in_items(shape, strides, item)
     return None
 

@@ -1,4 +1,4 @@
-"""Objects of other libraries that stand for memory of the GPU."""
+"""Device memory of other libraries: tensors, arrays, buffers, and everything with DLPack."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = [
 
 
 class HasDataPtr(Protocol):
-    """A tensor as PyTorch's: ``data_ptr()``, and perhaps ``dtype`` and ``is_cuda``."""
+    """A tensor of PyTorch: ``data_ptr()``, and optionally ``dtype`` and ``is_cuda``."""
 
     def data_ptr(self) -> int: ...
 
 
 class HasCudaArrayInterface(Protocol):
-    """An array as CuPy's or Numba's."""
+    """An array of CuPy or Numba."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
@@ -35,10 +35,11 @@ class HasCudaArrayInterface(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """An address in device memory with what is known of it.
+    """An address in device memory.
 
-    ``dtype`` is empty where nothing is known, ``device`` is ``None`` where the ordinal of the GPU is not.
-    ``stream`` gives the stream that its framework works in at present, and is ``None`` for mere addresses.
+    ``dtype`` is empty and ``device``, the ordinal of the GPU, is ``None`` where they are not known.
+    ``stream`` returns the handle of the library's current stream on a device; it is ``None`` for plain
+    addresses.
     """
 
     address: int
@@ -49,9 +50,9 @@ class DeviceMemory:
 
 
 def device_memory(value: object) -> DeviceMemory | None:
-    """The device memory that `value` stands for, or ``None`` if it is nothing of that sort.
+    """The device memory of `value`, or ``None`` if it is no array.
 
-    Raises :class:`ArgumentError` for what lies elsewhere, and for what has been freed.
+    Raises :class:`ArgumentError` for arrays in other memory, and for memory that has been freed.
     """
     if callable(getattr(value, "data_ptr", None)):
         return _of_tensor(value)
@@ -64,7 +65,7 @@ def device_memory(value: object) -> DeviceMemory | None:
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return _of_buffer(value)
     if hasattr(value, "__dlpack_device__") and not _on_the_host(value):
-        view = dlpack.view(value)
+        view = dlpack.read_view(value)
         return DeviceMemory(view.address, view.dtype, view.read_only, view.device, view.stream)
     return None
 
@@ -72,8 +73,8 @@ def device_memory(value: object) -> DeviceMemory | None:
 def _of_tensor(tensor: Any) -> DeviceMemory:
     if not getattr(tensor, "is_cuda", True):
         raise ArgumentError(
-            f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}; move it "
-            'with .to("cuda")'
+            f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}",
+            remedy='move it with .to("cuda")',
         )
     try:
         address = tensor.data_ptr()
@@ -82,11 +83,13 @@ def _of_tensor(tensor: Any) -> DeviceMemory:
             f"expected a tensor with memory of its own: {str(error).partition(chr(10))[0]}"
         ) from None
     if not address and getattr(tensor, "numel", int)():
-        raise ArgumentError("the memory of this tensor has been freed; keep it until the kernel has run")
+        raise ArgumentError(
+            "the memory of this tensor has been freed", remedy="keep it until the kernel has run"
+        )
     if getattr(tensor, "is_conj", bool)() or getattr(tensor, "is_neg", bool)():
         raise ArgumentError(
-            "expected a tensor as it lies in memory, found a conjugated or negated view; "
-            "resolve it with .resolve_conj() or .resolve_neg()"
+            "expected a tensor as it lies in memory, found a conjugated or negated view",
+            remedy="resolve it with .resolve_conj() or .resolve_neg()",
         )
     dtype = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
     device = tensor.get_device() if hasattr(tensor, "get_device") else None
@@ -100,12 +103,12 @@ def _stream_of_torch(device: int) -> int:
 
 def _of_array(array: object, interface: Any) -> DeviceMemory:
     if hasattr(array, "block_until_ready"):
-        array.block_until_ready()  # JAX works in streams of its own
+        array.block_until_ready()  # JAX uses its own streams
     cupy = sys.modules.get("cupy")
     of_cupy = cupy is not None and isinstance(array, cupy.ndarray)
     try:
         address, read_only = interface["data"]
-        # The address of an empty array may be anything.
+        # The address of an empty array may be None.
         return DeviceMemory(
             operator.index(address or 0),
             dtype_of_typestr(interface["typestr"]),
@@ -125,18 +128,20 @@ def _stream_of_cupy(device: int) -> int:
 
 
 def _stream_of_interface(stream: int | None) -> Callable[[int], int]:
-    # Whoever names a stream has work in it that is to come first.
+    # The array is ready after the work in that stream.
     return lambda _: stream or 0
 
 
 def _of_buffer(buffer: Any) -> DeviceMemory:
-    """Of cuda.core's ``Buffer``, which has no type."""
+    """The memory of a ``Buffer`` of cuda.core, which has no dtype."""
     try:
         address, accessible, device = buffer.handle, buffer.is_device_accessible, buffer.device_id
     except RuntimeError:  # it has been closed
         address, accessible, device = None, True, -1
     if not address:
-        raise ArgumentError("the memory of this buffer has been freed; keep it until the kernel has run")
+        raise ArgumentError(
+            "the memory of this buffer has been freed", remedy="keep it until the kernel has run"
+        )
     if not accessible:
         raise ArgumentError("expected device memory, found a buffer in host memory")
     return DeviceMemory(int(address), device=device if device >= 0 else None, stream=lambda _: 0)

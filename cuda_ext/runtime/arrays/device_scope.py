@@ -1,4 +1,4 @@
-"""Host arrays that stay in device memory over several launches."""
+"""``cuda_ext.device_scope``: host arrays that stay in device memory over several launches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.device_copies import DeviceCopies
-from cuda_ext.runtime.arrays.host_arrays import is_host_array, span
+from cuda_ext.runtime.arrays.host_arrays import address_range, is_host_array
 
-__all__ = ["DeviceScope", "copies_of_scope", "device_scope"]
+__all__ = ["DeviceScope", "device_scope", "innermost_scope"]
 
 _innermost: ContextVar[DeviceCopies | None] = ContextVar("_innermost", default=None)
 
 
 class DeviceScope:
-    """A block of :func:`device_scope`, while it lasts."""
+    """An open :func:`device_scope`."""
 
     __slots__ = ("_copies",)
 
@@ -25,45 +25,45 @@ class DeviceScope:
         self._copies = copies
 
     def fetch(self, array: Any) -> None:
-        """Wait for what kernels write to `array`, and copy it there, before the scope ends.
+        """Wait for the kernels that write to `array`, and copy their results back before the scope ends.
 
-        Raises :class:`ArgumentError` for anything but a numpy array.
+        Raises :class:`ArgumentError` for objects that are no numpy array.
         """
         if not is_host_array(array):
-            raise ArgumentError(f"fetch: expected a numpy array, found {type(array).__qualname__}")
-        self._copies.fetch(*span(array))
+            raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="fetch")
+        self._copies.fetch(*address_range(array))
 
 
 @contextmanager
 def device_scope() -> Iterator[DeviceScope]:
-    """A ``with`` block in which the numpy arrays that kernels get stay in device memory.
+    """A ``with`` block that keeps the numpy arrays of launches in device memory.
 
-    Each is copied there when it is first an argument, and what kernels wrote is copied back when the block
-    ends, even if by an exception. Meanwhile launches do not wait, and neither side sees what the other
-    writes: :meth:`DeviceScope.fetch` has an array copied back earlier, and what the host changes in an array
-    after its first use is not noticed.
+    Each array is copied to the GPU when it is first an argument. What kernels wrote is copied back when the
+    block ends, also if it ends with an exception. Until then, launches do not wait, and host and device do
+    not see each other's changes: :meth:`DeviceScope.fetch` copies an array back earlier, and changes that the
+    host makes after the first use of an array are ignored.
 
-    A scope is of the thread or the task that opens it. In a scope within another, the arrays of the outer one
-    stay with that until it ends. A stream that is given as a handle has to last as long.
+    A scope belongs to the thread or task that opens it. In nested scopes, the arrays of the outer one stay on
+    the GPU until the outer one ends. A stream that is passed as a handle must outlive the scope.
     """
-    copies = DeviceCopies(copies_of_scope())
+    copies = DeviceCopies(innermost_scope())
     _innermost.set(copies)
     try:
         yield DeviceScope(copies)
     except BaseException:
-        with suppress(DriverCallError):  # perhaps of the same cause, of which the exception tells
-            copies.bring_back()
+        with suppress(DriverCallError):  # it may have the same cause as the exception
+            copies.copy_back()
         raise
     else:
-        copies.bring_back()
+        copies.copy_back()
     finally:
-        copies.end()
+        copies.release()
 
 
-def copies_of_scope() -> DeviceCopies | None:
-    """Those of the innermost scope that is open here."""
+def innermost_scope() -> DeviceCopies | None:
+    """The copies of the innermost open scope of this thread or task, or ``None``."""
     copies = _innermost.get()
-    # Those that have ended are not taken away, since other threads and tasks may have them in their contexts.
-    while copies is not None and copies.ended:
+    # A scope may have ended in another thread or task, whose context this one inherited.
+    while copies is not None and copies.released:
         copies = copies.outer
     return copies

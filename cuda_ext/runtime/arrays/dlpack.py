@@ -1,4 +1,4 @@
-"""DLPack, the exchange format of array libraries, as far as a launch needs it.
+"""DLPack, the exchange format of array libraries: read-only views of device arrays.
 
 See https://dmlc.github.io/dlpack/latest: ``DLTensor`` from ``__dlpack__``, or faster from the table of C
 functions that ``__dlpack_c_exchange_api__`` holds.
@@ -16,7 +16,7 @@ from typing import Any
 from cuda_ext.errors import ArgumentError, DriverError
 from cuda_ext.runtime.driver.driver import open_driver
 
-__all__ = ["CPU", "View", "strided", "view"]
+__all__ = ["CPU", "View", "read_strides", "read_view"]
 
 CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY, _COPIED = 1, 2
@@ -68,7 +68,7 @@ class _Exchange(ctypes.Structure):
 _TENSOR_FROM_OBJECT = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, POINTER(_Tensor))
 _CURRENT_STREAM = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
 
-# Of our own, since those of ctypes.pythonapi are everybody's.
+# Function objects of our own: the prototypes of those of ctypes.pythonapi are shared by all users.
 _capsule_name = ctypes.PYFUNCTYPE(c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -77,7 +77,7 @@ _capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Memory in a GPU; ``stream`` gives the stream that its library works in."""
+    """Device memory; ``stream`` returns the handle of its library's current stream on a device."""
 
     address: int
     dtype: str
@@ -87,8 +87,8 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lent:
-    """A tensor that is readable as long as `owner` lives."""
+class _Borrowed:
+    """A tensor; `owner` keeps it valid."""
 
     tensor: _Tensor
     read_only: bool
@@ -96,26 +96,26 @@ class _Lent:
     owner: object = None
 
 
-def view(value: Any) -> View:
-    """What `value` lends. Raises :class:`ArgumentError` for what a kernel cannot reach."""
-    lent = _lent(value)
-    tensor = lent.tensor
+def read_view(value: Any) -> View:
+    """The memory of `value`. Raises :class:`ArgumentError` for memory that a kernel cannot access."""
+    borrowed = _borrow(value)
+    tensor = borrowed.tensor
     name = _KINDS.get(tensor.code, f"DLPack type {tensor.code} of ")
     dtype = name if name == "bool" else f"{name}{tensor.bits}"
     address = (tensor.data or 0) + tensor.byte_offset
-    return View(address, dtype, lent.read_only, tensor.device.id, lent.stream)
+    return View(address, dtype, borrowed.read_only, tensor.device.id, borrowed.stream)
 
 
-def strided(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
-    """The shape of `value`, its strides in items, of which C order has none, and the bytes of an item."""
-    lent = _lent(value)
-    tensor = lent.tensor
+def read_strides(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
+    """The shape of `value`, its strides in items (``None`` in C order), and the size of an item in bytes."""
+    borrowed = _borrow(value)
+    tensor = borrowed.tensor
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
     return shape, strides, -(-tensor.bits * tensor.lanes // 8)
 
 
-def _lent(value: Any) -> _Lent:
+def _borrow(value: Any) -> _Borrowed:
     if table := _table(type(value)):
         return _through_table(value, table)
     kind, device = map(int, value.__dlpack_device__())
@@ -136,8 +136,8 @@ def _lent(value: Any) -> _Lent:
         versioned = _Versioned.from_address(pointer)
         if versioned.flags & _COPIED:
             raise ArgumentError("expected an array that DLPack can lend, found one that gives a copy")
-        return _Lent(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
-    return _Lent(_Tensor.from_address(pointer), False, lambda _: 0, owner)
+        return _Borrowed(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
+    return _Borrowed(_Tensor.from_address(pointer), False, lambda _: 0, owner)
 
 
 def _capsule(value: Any) -> object:
@@ -149,7 +149,7 @@ def _capsule(value: Any) -> object:
 
 
 def _table(kind: type) -> _Exchange | None:
-    """The table of the version known here, if `kind` has one that lends without ceremony."""
+    """The exchange table of `kind` in DLPack version 1, or ``None``."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None or _capsule_name(capsule) != b"dlpack_exchange_api":
         return None
@@ -162,7 +162,7 @@ def _table(kind: type) -> _Exchange | None:
     return None
 
 
-def _through_table(value: Any, table: _Exchange) -> _Lent:
+def _through_table(value: Any, table: _Exchange) -> _Borrowed:
     tensor = _Tensor()
     try:
         status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
@@ -177,7 +177,7 @@ def _through_table(value: Any, table: _Exchange) -> _Lent:
         _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(found))
         return found.value or 0
 
-    return _Lent(tensor, False, stream)
+    return _Borrowed(tensor, False, stream)
 
 
 def _check_reachable(kind: int) -> None:

@@ -1,4 +1,4 @@
-"""What memory of a C++ type holds: dtypes for element types, and how they are aligned."""
+"""The dtypes of C++ element types, and their alignment."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
 def check_dtype(dtype: str, element: str | None) -> None:
-    """Raise :class:`ArgumentError` if memory of `dtype` is known not to hold the C++ type `element`.
+    """Raise :class:`ArgumentError` if memory of `dtype` does not hold the C++ type `element`.
 
-    Both may be unknown: an empty `dtype`, an `element` of ``None``.
+    An empty `dtype` and an `element` of ``None`` are unknown and pass.
     """
     accepted = accepted_dtypes(element) if element else ()
     if accepted and dtype and dtype not in accepted:
@@ -66,7 +66,7 @@ def check_dtype(dtype: str, element: str | None) -> None:
 
 @cache
 def accepted_dtypes(element: str) -> tuple[str, ...]:
-    """The names of the dtypes that fit memory of the C++ type `element`; empty if any may.
+    """The names of the dtypes that fit memory of the C++ type `element`; empty if any dtype may fit.
 
     >>> accepted_dtypes("float"), accepted_dtypes("float2"), accepted_dtypes("Particle")
     (('float32',), ('complex64', 'float32'), ())
@@ -84,7 +84,7 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
 
 
 def item_dtype(element: str) -> str:
-    """The dtype of which memory of the C++ type `element` is made, or nothing where there is none.
+    """The dtype of the items of the C++ type `element`; empty if there is none.
 
     >>> item_dtype("float"), item_dtype("float4"), item_dtype("complex<float>"), item_dtype("Particle")
     ('float32', 'float32', 'complex64', '')
@@ -96,7 +96,7 @@ def item_dtype(element: str) -> str:
 
 
 def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
-    """What the C++ type `type_` is an array of, and its extents, of which others have none.
+    """Split an array type into its element type and its extents; ``()`` for other types.
 
     >>> element_and_shape("float[3][4]"), element_and_shape("float*")
     (('float', (3, 4)), ('float*', ()))
@@ -109,7 +109,7 @@ def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
 
 @cache
 def alignment(element: str) -> int:
-    """The alignment in bytes that the GPU needs for the C++ type `element`; 1 if it is not known.
+    """The alignment of the C++ type `element` on the GPU, in bytes; 1 if it is not known.
 
     >>> alignment("float"), alignment("float3"), alignment("float4"), alignment("Particle")
     (4, 4, 16, 1)
@@ -121,13 +121,13 @@ def alignment(element: str) -> int:
     vector = _VECTOR.fullmatch(element)
     if vector is None:
         return 2 * item if element in _HALF_VECTORS else min(16, item)
-    # Those of three are aligned as one element.
+    # Vectors of three have the alignment of one element.
     count = 1 if vector[3] == "3" else int(vector[3])
     return min(int(vector[4] or 16), item * count)
 
 
 def dtype_of_format(letter: str) -> str:
-    """The dtype's name for a format of the buffer protocol; nothing for bytes and for what is no number.
+    """The dtype of a format of the buffer protocol; empty for bytes and formats that are no number.
 
     >>> dtype_of_format("d"), dtype_of_format("<i"), dtype_of_format("B")
     ('float64', 'int32', '')
@@ -137,13 +137,13 @@ def dtype_of_format(letter: str) -> str:
         return "bool"
     if plain in ("B", "c") or plain not in _FORMATS:
         return ""
-    # Sizes are the platform's own where nothing else is said.
+    # Formats without a prefix, or with "@", have native sizes.
     size = struct.calcsize(plain if letter in (plain, f"@{plain}") else f"={plain}")
     return f"{_FORMATS[plain]}{8 * size}"
 
 
 def dtype_of_typestr(typestr: str) -> str:
-    """The dtype's name for a typestr of the array interface; the typestr itself for what is no number.
+    """The dtype of a typestr of the array interface; the typestr itself if it is no number.
 
     >>> dtype_of_typestr("<f4"), dtype_of_typestr("|b1"), dtype_of_typestr(">f4")
     ('float32', 'bool', '>f4')

@@ -1,6 +1,6 @@
-"""Arrays of numpy as arguments: which way each is copied, and which cannot be.
+"""numpy arrays as arguments: check that they can be copied, and in which direction.
 
-numpy is not imported here: where it is not loaded, nothing is of its types.
+This module does not import numpy: if numpy is not loaded, no argument is a numpy array.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.dtypes import check_dtype, dtype_of_typestr
 
-__all__ = ["HasArrayInterface", "HostArray", "Out", "host_array", "is_host_array", "out", "span"]
+__all__ = ["HasArrayInterface", "HostArray", "Out", "address_range", "host_array", "is_host_array", "out"]
 
 
 class HasArrayInterface(Protocol):
-    """What a numpy array is to type checkers."""
+    """A numpy array, for type checkers."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
@@ -25,7 +25,7 @@ class HasArrayInterface(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Out:
-    """An array that a kernel only fills, as :func:`out` marks it."""
+    """An array that :func:`out` marks as output."""
 
     array: Any
 
@@ -35,21 +35,22 @@ class Out:
 
 
 def out(array: HasArrayInterface) -> Out:
-    """Mark a numpy array that a kernel fills, as its argument: it is copied from the GPU only, and not to it.
+    """Mark a numpy array as output: it is copied from the GPU after the launch, and not to it before.
 
-    What the kernel leaves out is undefined afterwards. Raises :class:`ArgumentError` for anything else.
+    Elements that the kernel does not write are undefined afterwards. Raises :class:`ArgumentError` for
+    objects that are no numpy array.
     """
     if not is_host_array(array):
-        raise ArgumentError(f"out: expected a numpy array, found {type(array).__qualname__}")
+        raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="out")
     return Out(array)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostArray:
-    """The memory from `start` to `stop` of a numpy array, which a kernel reads, writes, or both.
+    """The memory of a numpy array, from address `start` to `stop`, that a kernel reads, writes, or both.
 
-    It is there as long as `owner`. Where the array has gaps, this is a copy without them, and `gaps_in` is
-    where its elements lie. `parameter` is the name of the parameter that it is for.
+    `owner` keeps it alive. If the array is not contiguous, this is a contiguous copy, and `strided` is the
+    address range of the array itself. `parameter` is the name of the parameter.
     """
 
     start: int
@@ -58,7 +59,7 @@ class HostArray:
     writes: bool
     owner: Any
     parameter: str
-    gaps_in: tuple[int, int] | None = None
+    strided: tuple[int, int] | None = None
 
 
 def is_host_array(value: object) -> bool:
@@ -67,9 +68,9 @@ def is_host_array(value: object) -> bool:
 
 
 def host_array(parameter: Parameter, argument: object) -> HostArray | None:
-    """The memory of `argument`, if that is a numpy array for a pointer.
+    """The memory of `argument`, or ``None`` unless it is a numpy array for a pointer.
 
-    Raises :class:`ArgumentError`, which names the argument, if it cannot be moved.
+    Raises :class:`ArgumentError` with the argument's name if the array cannot be copied.
     """
     only_out = isinstance(argument, Out)
     array: Any = argument.array if isinstance(argument, Out) else argument
@@ -78,16 +79,17 @@ def host_array(parameter: Parameter, argument: object) -> HostArray | None:
     try:
         _check(parameter, array, only_out)
     except ArgumentError as error:
-        raise ArgumentError(f"argument {parameter.name!r}: {error}") from None
+        error.where = f"argument {parameter.name!r}"
+        raise
     writes = not parameter.const
     if array.flags.c_contiguous:
-        return HostArray(*span(array), not only_out, writes, array, parameter.name)
+        return HostArray(*address_range(array), not only_out, writes, array, parameter.name)
     packed = sys.modules["numpy"].ascontiguousarray(array)
-    return HostArray(*span(packed), True, writes, packed, parameter.name, span(array))
+    return HostArray(*address_range(packed), True, writes, packed, parameter.name, address_range(array))
 
 
-def span(array: Any) -> tuple[int, int]:
-    """Where the elements of a numpy array lie: the first address, and the one after the last."""
+def address_range(array: Any) -> tuple[int, int]:
+    """The addresses of a numpy array's elements: the first, and the one after the last."""
     low = array.__array_interface__["data"][0]
     if not array.size:
         return low, low
@@ -109,7 +111,7 @@ def _check(parameter: Parameter, array: Any, only_out: bool) -> None:
     if not array.flags.writeable:
         raise ArgumentError(f"expected writable memory ({parameter.type}), found a read-only array")
     if not array.flags.c_contiguous:
-        # A kernel counts elements in memory, and would write others than the array's own.
+        # The kernel would write to the elements between those of the array.
         raise ArgumentError(
             f"expected a contiguous array in C order to write to ({parameter.type}), found one with gaps or "
             "in another order"

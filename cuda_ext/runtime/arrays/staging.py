@@ -1,8 +1,8 @@
 """Copies between host and device memory at the speed of the bus.
 
-A GPU reads and writes page-locked memory by itself, and all other memory through the driver, slowly. So large
-copies go in chunks through a few page-locked buffers: several threads copy chunks between them and the
-arrays, while the GPU copies others. Small copies are left to the driver.
+A GPU accesses page-locked memory directly, and pageable memory through the driver, slowly. So large copies go
+in chunks through a few page-locked staging buffers: several threads copy chunks between the buffers and the
+arrays while the GPU transfers others. Small copies are left to the driver.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from cuda_ext.errors import DriverCallError
-from cuda_ext.runtime.driver.driver import Device, Prepared
+from cuda_ext.runtime.driver.driver import Device, ProcessCache
 
-__all__ = ["Copy", "Staging", "staging"]
+__all__ = ["Copy", "Staging", "staging_of"]
 
+# In bytes: the largest copy that is left to the driver, and the size of a staging buffer.
 _SMALL = 64 << 10
 _CHUNK = 2 << 20
-# One core copies slower than the bus does.
+# A single core copies more slowly than the bus.
 _THREADS = min(4, os.cpu_count() or 1)
 _BUFFERS = 2 * _THREADS
 
@@ -40,27 +41,29 @@ class Copy:
 
 @dataclass(slots=True, eq=False)
 class _Buffer:
-    """Page-locked memory, and the event after which the GPU is done with it; both made at the first use."""
+    """Page-locked memory and the event after which it can be reused; both are created at the first use."""
 
     address: int = 0
     event: Any = None
 
 
 class Staging:
-    """The page-locked buffers of `device`, and the copies through them. Its context is to be current."""
+    """The staging buffers of `device` and the copies through them. Its context must be current."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._call = device.driver.call
-        # That of all copies to the host, so that they wait for nothing that others do.
-        self._back = self._call("cuStreamCreate", device.driver.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
-        # Those that no thread uses, though the GPU may.
+        # Copies to the host have a stream of their own, so that they wait for no other work.
+        self._out_stream = self._call(
+            "cuStreamCreate", device.driver.api.CUstream_flags.CU_STREAM_NON_BLOCKING
+        )
+        # The buffers that no thread uses. The GPU may still be using them.
         self._buffers: SimpleQueue[_Buffer] = SimpleQueue()
         for _ in range(_BUFFERS):
             self._buffers.put(_Buffer())
 
     def copy_in(self, copies: Iterable[Copy], stream: int) -> None:
-        """Copy to the device in `stream`. The host memory has been read when this returns."""
+        """Copy to the device in `stream`. When this returns, the host memory has been read."""
 
         def directly(copy: Copy) -> None:
             self._call("cuMemcpyHtoDAsync", copy.device, copy.host, copy.size, stream)
@@ -68,12 +71,12 @@ class Staging:
         self._copy(copies, directly, partial(self._chunk_in, stream), stream)
 
     def copy_out(self, copies: Iterable[Copy]) -> None:
-        """Copy to the host what nothing on the device writes any more. It is there when this returns."""
+        """Copy to the host memory that no kernel is writing. When this returns, the copy is complete."""
 
         def directly(copy: Copy) -> None:
-            self._call("cuMemcpyDtoHAsync", copy.host, copy.device, copy.size, self._back)
+            self._call("cuMemcpyDtoHAsync", copy.host, copy.device, copy.size, self._out_stream)
 
-        self._copy(copies, directly, self._chunk_out, self._back)
+        self._copy(copies, directly, self._chunk_out, self._out_stream)
 
     def _copy(
         self,
@@ -83,16 +86,16 @@ class Staging:
         stream: Any,
     ) -> None:
         chunks: list[Copy] = []
-        begun = False
+        has_page_locked = False
         for copy in copies:
             if page_locked := self._is_page_locked(copy):
-                begun = True
+                has_page_locked = True
             if page_locked or copy.size <= _SMALL:
                 directly(copy)
             else:
                 chunks += _chunks(copy)
-        self._at_once(in_chunks, chunks)
-        if begun:  # of all others the driver returns when the host is done with them
+        self._run_parallel(in_chunks, chunks)
+        if has_page_locked:  # only these copies are asynchronous for the host
             self._call("cuStreamSynchronize", stream)
 
     def _chunk_in(self, stream: int, chunk: Copy) -> None:
@@ -103,15 +106,15 @@ class Staging:
             self._call("cuEventRecord", buffer.event, stream)
 
     def _chunk_out(self, chunk: Copy) -> None:
-        with self._device.current(), self._buffer(self._back) as buffer:
+        with self._device.current(), self._buffer(self._out_stream) as buffer:
             self._call("cuEventSynchronize", buffer.event)
-            self._call("cuMemcpyDtoHAsync", buffer.address, chunk.device, chunk.size, self._back)
-            self._call("cuEventRecord", buffer.event, self._back)
+            self._call("cuMemcpyDtoHAsync", buffer.address, chunk.device, chunk.size, self._out_stream)
+            self._call("cuEventRecord", buffer.event, self._out_stream)
             self._call("cuEventSynchronize", buffer.event)
             ctypes.memmove(chunk.host, buffer.address, chunk.size)
 
-    def _at_once(self, work: Callable[[Copy], None], chunks: Sequence[Copy]) -> None:
-        """Do `work` for each chunk, in several threads. None is at work any more when this returns."""
+    def _run_parallel(self, work: Callable[[Copy], None], chunks: Sequence[Copy]) -> None:
+        """Call `work` for each chunk, in several threads, and wait for all of them."""
         if len(chunks) < 2:
             for chunk in chunks:
                 work(chunk)
@@ -121,7 +124,7 @@ class Staging:
             for chunk in chunks:
                 try:
                     futures.append(_threads().submit(work, chunk))
-                except RuntimeError:  # the interpreter is ending and starts no threads any more
+                except RuntimeError:  # the interpreter is shutting down and starts no threads
                     work(chunk)
             for future in futures:
                 future.result()
@@ -132,7 +135,7 @@ class Staging:
 
     @contextmanager
     def _buffer(self, stream: Any) -> Iterator[_Buffer]:
-        """A buffer that nobody else has, used in `stream`."""
+        """A staging buffer for exclusive use in `stream`."""
         buffer = self._buffers.get()
         try:
             if buffer.event is None:
@@ -142,7 +145,7 @@ class Staging:
                 buffer.address = int(self._call("cuMemHostAlloc", _CHUNK, 0))
             yield buffer
         except BaseException:
-            # What the GPU has begun ends before the buffer is used again.
+            # Finish the transfers from or to the buffer before it is used again.
             with suppress(DriverCallError):
                 self._call("cuStreamSynchronize", stream)
             raise
@@ -150,11 +153,11 @@ class Staging:
             self._buffers.put(buffer)
 
     def _is_page_locked(self, copy: Copy) -> bool:
-        """Whether the GPU reaches the host memory by itself."""
+        """Whether the GPU can access the host memory directly."""
         api = self._device.driver.api
         attribute = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         for address in (copy.host, copy.host + copy.size - 1):
-            # An error for all other memory, which is no failure.
+            # The function returns an error for pageable memory, which is no failure of the driver.
             status, kind = api.cuPointerGetAttribute(attribute, address)
             if int(status) or kind != api.CUmemorytype.CU_MEMORYTYPE_HOST:
                 return False
@@ -171,9 +174,9 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(_THREADS, "cuda_ext staging")
 
 
-_stagings: Prepared[int, Staging] = Prepared()
+_stagings: ProcessCache[int, Staging] = ProcessCache()
 
 
-def staging(device: Device) -> Staging:
-    """That of `device`, whose context is current; the same for everybody."""
-    return _stagings.once(device.ordinal, lambda: Staging(device))
+def staging_of(device: Device) -> Staging:
+    """The staging buffers of `device`, whose context must be current."""
+    return _stagings.get_or_create(device.ordinal, lambda: Staging(device))

@@ -1,7 +1,7 @@
-"""The CUDA driver, opened at its first use and never at import.
+"""The CUDA driver and its devices.
 
-The first caller opens it, in whichever thread; the outcome is kept, failure too, and a failure is raised anew
-at every later call without asking again.
+The driver is opened at its first use, never at import. The outcome is cached, a failure too: later calls
+raise the same error without trying again.
 """
 
 from __future__ import annotations
@@ -18,37 +18,36 @@ from typing import Any, TypeVar
 
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 
-__all__ = ["Device", "Driver", "Prepared", "gpu_available", "is_open", "lock", "open_driver"]
+__all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "is_open", "lock", "open_driver"]
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
-# Held while the driver is opened and while images are loaded. There is one for everything, because a process
-# that forks has to know whether another thread was in the middle of either.
+# Held while the driver is opened and while images are loaded. A single lock for both, so that a forked child
+# can tell whether another thread was doing either.
 lock = threading.RLock()
 
 _OLDEST = (12, 0)  # the first driver with cuLibraryLoadData
 
-# Errors of a kernel that already ran, after which the process gets nothing else: CUDA_ERROR_CONTAINED,
-# _ILLEGAL_ADDRESS, _LAUNCH_TIMEOUT, _ASSERT, from _HARDWARE_STACK_ERROR to _LAUNCH_FAILED, and
-# _TENSOR_MEMORY_LEAK.
+# Errors of an earlier kernel that leave the context unusable: CUDA_ERROR_CONTAINED, _ILLEGAL_ADDRESS,
+# _LAUNCH_TIMEOUT, _ASSERT, _HARDWARE_STACK_ERROR to _LAUNCH_FAILED, and _TENSOR_MEMORY_LEAK.
 _STICKY = {226, 700, 702, 710, *range(714, 720), 721}
 
-# Handles that stand for streams of every context.
+# The handles of the default streams, which exist in every context.
 _DEFAULT_STREAMS = {0, 1, 2}
 
-_FORKED = (
-    "CUDA was used before this process was forked, and the driver does not survive that; use CUDA in child "
-    'processes only, or start them with multiprocessing.get_context("spawn")'
+_FORKED = DriverError(
+    "CUDA was used before this process was forked, and the driver does not survive that",
+    remedy='use CUDA in child processes only, or start them with multiprocessing.get_context("spawn")',
 )
 
 
 class Device:
-    """A GPU, as `driver` sees it.
+    """A GPU.
 
-    ``capability`` is its compute capability (``90`` for 9.0). ``largest_grid`` counts blocks,
-    ``largest_block`` and ``most_threads`` the threads of a block, ``shared_memory_limit`` the bytes of shared
-    memory that a block may have at most.
+    ``capability`` is the compute capability (``90`` for 9.0). ``largest_grid`` is in blocks,
+    ``largest_block`` and ``most_threads`` are in threads per block, and ``shared_memory_limit`` is the most
+    shared memory that a block may have, in bytes.
     """
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
@@ -69,11 +68,11 @@ class Device:
         return self._get("MAX_THREADS_PER_MULTIPROCESSOR")
 
     @cached_property
-    def takes_cooperative_launches(self) -> bool:
+    def supports_cooperative_launches(self) -> bool:
         return bool(self._get("COOPERATIVE_LAUNCH"))
 
     @cached_property
-    def takes_clusters(self) -> bool:
+    def supports_clusters(self) -> bool:
         return bool(self._get("CLUSTER_LAUNCH"))
 
     @cached_property
@@ -82,7 +81,7 @@ class Device:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the primary context current within the block, and afterwards what was current before."""
+        """Make the primary context current within the block, and restore the previous one after it."""
         if int(self.driver.call("cuCtxGetCurrent")) == int(self.context):
             yield
             return
@@ -94,12 +93,12 @@ class Device:
 
     @cached_property
     def context(self) -> Any:
-        """The primary context, which the libraries of this process share."""
+        """The primary context, which all libraries in this process share."""
         with lock:
             return self.driver.call("cuDevicePrimaryCtxRetain", self.driver.call("cuDeviceGet", self.ordinal))
 
-    def _extents(self, what: str) -> tuple[int, int, int]:
-        x, y, z = (self._get(f"MAX_{what}_DIM_{axis}") for axis in "XYZ")
+    def _extents(self, name: str) -> tuple[int, int, int]:
+        x, y, z = (self._get(f"MAX_{name}_DIM_{axis}") for axis in "XYZ")
         return x, y, z
 
     def _get(self, name: str) -> int:
@@ -111,16 +110,15 @@ class Device:
 
 
 class Driver:
-    """The opened driver. ``version`` is the CUDA version that it supports, ``(13, 0)``; ``devices`` are all
-    GPUs that this process sees.
+    """The opened driver. ``version`` is the newest CUDA version that it supports, ``(13, 0)``.
 
-    ``fault`` is the text of the error, if there was one, after which nothing works any more in this process.
+    ``fault`` is the error, if there was one, after which all driver calls in this process fail.
     """
 
     def __init__(self, api: Any, version: tuple[int, int]) -> None:
         self.api = api
         self.version = version
-        self.fault = ""
+        self.fault: DriverCallError | None = None
         self._devices: dict[int, Device] = {}
 
     def call(self, function: str, *arguments: Any) -> Any:
@@ -131,37 +129,37 @@ class Driver:
         try:
             return _call(self.api, function, *arguments)
         except DriverCallError as error:
-            raise self._noted(error) from None
+            raise self._record(error) from None
 
     def error(self, function: str, status: Any) -> DriverCallError:
-        """What `function` failed with."""
-        return self._noted(_error(self.api, function, status))
+        """The error for the `status` that `function` returned."""
+        return self._record(_error(self.api, function, status))
 
-    def _noted(self, error: DriverCallError) -> DriverCallError:
-        """`error`, which says so if it comes after the one that ended all work on the GPU."""
+    def _record(self, error: DriverCallError) -> DriverCallError:
+        """Record `error` if it ends all work on the GPU; name the recorded error in all later ones."""
         if self.fault:
             return DriverCallError(
-                f"{error}; no work on the GPU succeeds in this process any more since {self.fault}; "
-                "start another",
+                f"{error}; no work on the GPU succeeds in this process any more since {self.fault}",
                 error.code,
+                remedy="start another",
             )
         if error.code in _STICKY:
-            self.fault = str(error)
+            self.fault = error
         return error
 
     @cached_property
     def count(self) -> int:
-        """How many GPUs this process sees."""
+        """The number of GPUs that are visible to this process."""
         return int(self.call("cuDeviceGetCount"))
 
     def device(self, ordinal: int) -> Device:
-        """The GPU of that number, counted as CUDA does. Raises :class:`NoDeviceError` if there is none."""
+        """The GPU with that CUDA ordinal. Raises :class:`NoDeviceError` if there is none."""
         if ordinal not in self._devices:
             if not 0 <= ordinal < self.count:
                 raise NoDeviceError(
-                    f"there is no GPU {ordinal}; this process sees {self.count}, counted from 0"
+                    f"there is no GPU {ordinal}", remedy=f"this process sees {self.count}, counted from 0"
                 )
-            # Two threads may both come here; one of the two stays.
+            # Of two threads that get here, one stores its device.
             self._devices.setdefault(ordinal, Device(self, ordinal))
         return self._devices[ordinal]
 
@@ -172,7 +170,7 @@ class Driver:
         return self.device(int(self.call("cuCtxGetDevice")))
 
     def device_of_stream(self, stream: int) -> Device:
-        """The GPU of `stream`; the current one for a default stream."""
+        """The GPU of the stream with that handle; for a default stream, the current one."""
         if self.count == 1 or stream in _DEFAULT_STREAMS:
             return self.current_device()
         self.call("cuCtxPushCurrent", self.call("cuStreamGetCtx", stream))
@@ -182,47 +180,47 @@ class Driver:
             self.call("cuCtxPopCurrent")
 
     def pointer_attribute(self, name: str, address: int) -> int:
-        """What the driver knows of the memory at `address`."""
+        """An attribute of the memory at `address`, such as ``DEVICE_ORDINAL``."""
         attribute = getattr(self.api.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
         return int(self.call("cuPointerGetAttribute", attribute, address))
 
 
-class Prepared(dict[_K, _T]):
-    """What launches need of the driver. In the child of a process that used CUDA it is empty."""
+class ProcessCache(dict[_K, _T]):
+    """A dictionary of driver objects. A forked child starts with an empty one."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()
-        _prepared.add(self)
+        _caches.add(self)
 
-    def once(self, key: _K, make: Callable[[], _T]) -> _T:
-        """What is under `key`; it is made by one thread, while others wait for it."""
+    def get_or_create(self, key: _K, create: Callable[[], _T]) -> _T:
+        """The value of `key`. One thread creates it while others wait."""
         if key not in self:
             with lock:
                 if key not in self:
-                    self[key] = make()
+                    self[key] = create()
         return self[key]
 
 
-_prepared: weakref.WeakSet[Prepared[Any, Any]] = weakref.WeakSet()
+_caches: weakref.WeakSet[ProcessCache[Any, Any]] = weakref.WeakSet()
 
 _outcome: Driver | DriverError | None = None
 
 
 def open_driver() -> Driver:
-    """The driver.
+    """Return the driver, and open it at the first call.
 
     Raises :class:`NoDriverError`, :class:`DriverTooOldError`, :class:`NoDeviceError`, or :class:`DriverError`
-    where the driver gives another reason.
+    for other failures of the driver.
     """
     global _outcome
     if _outcome is None:
         with lock:
             if _outcome is None:
                 try:
-                    _outcome = _opened()
+                    _outcome = _open()
                 except DriverError as error:
                     _outcome = error.with_traceback(None)
     if isinstance(_outcome, DriverError):
@@ -231,12 +229,12 @@ def open_driver() -> Driver:
 
 
 def is_open() -> bool:
-    """Whether the driver has been opened, and can be used."""
+    """Whether the driver has been opened successfully."""
     return isinstance(_outcome, Driver)
 
 
 def gpu_available() -> bool:
-    """Whether kernels can be launched here: there is a driver that can be used, and a GPU."""
+    """Whether kernels can be launched in this process: there is a usable driver, and a GPU."""
     try:
         open_driver()
     except DriverError:
@@ -244,7 +242,7 @@ def gpu_available() -> bool:
     return True
 
 
-def _opened() -> Driver:
+def _open() -> Driver:
     try:
         from cuda.bindings import driver as api
     except ImportError as error:
@@ -254,21 +252,22 @@ def _opened() -> Driver:
                 "under Linux and Windows"
             ) from None
         raise NoDriverError(
-            f"the CUDA driver is reached through cuda-bindings: {error}; install cuda-bindings"
+            f"the CUDA driver is reached through cuda-bindings: {error}", remedy="install cuda-bindings"
         ) from None
     try:
-        # Asked before anything else: the other functions take the driver's presence for granted.
+        # cuInit comes first, since the other functions assume that there is a driver.
         _call(api, "cuInit", 0)
     except DriverCallError as error:
-        raise _refusal(error) from None
+        raise _explain_refusal(error) from None
     driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
         raise DriverTooOldError(
             f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching "
-            f"takes {'.'.join(map(str, _OLDEST))} or newer; upgrade the driver"
+            f"takes {'.'.join(map(str, _OLDEST))} or newer",
+            remedy="upgrade the driver",
         )
     if driver.count == 0:
-        raise NoDeviceError(_no_device())
+        raise _no_device()
     return driver
 
 
@@ -277,11 +276,11 @@ def _call(api: Any, function: str, *arguments: Any) -> Any:
         status, *results = getattr(api, function)(*arguments)
     except (OSError, RuntimeError) as error:
         raise NoDriverError(
-            f"there is no CUDA driver on this machine ({_first_line(error)}); launching kernels takes an "
-            "NVIDIA GPU and its driver"
+            f"there is no CUDA driver on this machine ({_first_line(error)})",
+            remedy="launching kernels takes an NVIDIA GPU and its driver",
         ) from None
     except ValueError as error:
-        # The driver is newer than cuda-bindings and answers with an error of its own.
+        # The driver is newer than cuda-bindings, which does not know the error code.
         raise DriverCallError(f"{function} failed: {error}") from None
     if int(status):
         raise _error(api, function, status)
@@ -294,34 +293,36 @@ def _error(api: Any, function: str, status: Any) -> DriverCallError:
     return DriverCallError(f"{function} failed: {status.name} ({int(status)}): {description}", int(status))
 
 
-def _refusal(error: DriverCallError) -> DriverError:
-    """What ``cuInit`` means by `error`, and what to do."""
+def _explain_refusal(error: DriverCallError) -> DriverError:
+    """The error to raise for an `error` of ``cuInit``, with a remedy."""
     match error.code:
         case 3:  # CUDA_ERROR_NOT_INITIALIZED
-            return DriverError(_FORKED)
+            return copy(_FORKED)
         case 34:  # CUDA_ERROR_STUB_LIBRARY
             return NoDriverError(
-                "the CUDA library that was found is a stub for linking, not a driver; take the toolkit's "
-                "stubs directory out of LD_LIBRARY_PATH"
+                "the CUDA library that was found is a stub for linking, not a driver",
+                remedy="take the toolkit's stubs directory out of LD_LIBRARY_PATH",
             )
         case 100 | 101:  # CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE
-            return NoDeviceError(_no_device())
+            return _no_device()
         case 803:  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
-            remedy = "the driver's library and its kernel module are of different versions; reboot"
+            remedy = "the driver's library and its kernel module have different versions; reboot"
         case 804:  # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
             remedy = "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver"
         case 802:  # CUDA_ERROR_SYSTEM_NOT_READY
             remedy = "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down"
         case _:
             remedy = "see whether nvidia-smi works; reboot, or reinstall the driver"
-    return DriverError(f"the CUDA driver cannot be used: {error}; {remedy}")
+    return DriverError(f"the CUDA driver cannot be used: {error}", remedy=remedy)
 
 
-def _no_device() -> str:
+def _no_device() -> NoDeviceError:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return "the CUDA driver finds no GPU; see whether nvidia-smi lists one"
-    return f"the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES={visible!r}; change or unset that"
+        return NoDeviceError("the CUDA driver finds no GPU", remedy="see whether nvidia-smi lists one")
+    return NoDeviceError(
+        f"the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES={visible!r}", remedy="change or unset that"
+    )
 
 
 def _first_line(error: BaseException) -> str:
@@ -332,9 +333,9 @@ def _after_fork() -> None:
     global lock, _outcome
     held_by_another_thread = not lock.acquire(blocking=False)
     if isinstance(_outcome, Driver) or held_by_another_thread:
-        _outcome = DriverError(_FORKED)
-    for prepared in list(_prepared):
-        prepared.clear()
+        _outcome = _FORKED
+    for cache in list(_caches):
+        cache.clear()
     lock = threading.RLock()
 
 

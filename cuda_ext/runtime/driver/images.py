@@ -1,4 +1,4 @@
-"""Which image of a unit the driver takes for a GPU, and why there may be none."""
+"""Select the image of a unit that a GPU and its driver can load, or explain why there is none."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["image_for", "no_image", "ptx_too_new", "select_image"]
 def select_image(images: Iterable[Image], capability: int) -> Image | None:
     """The image that runs on a GPU of `capability` (``90`` for 9.0), or ``None``.
 
-    That is the newest cubin of the GPU's generation that is not newer than the GPU; where there is none, the
-    newest PTX that is not newer than it. The suffix ``a`` restricts either to exactly that GPU, ``f`` to its
-    family; among images of one number the more special one is taken.
+    That is the newest cubin of the GPU's generation that is not newer than the GPU, or else the newest PTX
+    that is not newer than the GPU. An image with the suffix ``a`` runs on exactly that GPU only, one with
+    ``f`` on its family; of images with the same number the most specific is selected.
     """
     targets = [(Architecture.parse(image.architecture), image) for image in images]
     fitting = [(_rank(target), image) for target, image in targets if _runs_on(target, capability)]
@@ -41,40 +41,41 @@ def image_for(
     unit: Unit,
     capability: int,
     driver: tuple[int, int],
-    why_not_compiled: Callable[[], str] = str,
+    explain_jit: Callable[[], str] = str,
 ) -> Image:
     """The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
 
-    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`, which also tell why
-    none is compiled on demand.
+    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`. Their texts include
+    the reason that `explain_jit` gives for not compiling on demand.
     """
     image = select_image(unit.images, capability)
     if image is None:
-        raise no_image(manifest, unit, capability, why_not_compiled())
-    for needed, reason in _needs(manifest, unit, image):
+        raise no_image(manifest, unit, capability, explain_jit())
+    for needed, reason in _requirements(manifest, unit, image):
         if driver < needed:
             raise DriverTooOldError(
-                f"{manifest.module}: the NVIDIA driver supports CUDA up to {_text(driver)}, and "
-                f"{image.file}, {reason}, needs {_text(needed)} or newer; "
-                f"{_jit(why_not_compiled())}upgrade the driver"
+                f"the NVIDIA driver supports CUDA up to {_text(driver)}, and {image.file}, {reason}, needs "
+                f"{_text(needed)} or newer",
+                where=manifest.module,
+                remedy=f"{_jit(explain_jit())}upgrade the driver",
             )
-    if image.kind == "ptx" and not _arrived_compiled(unit, image) and driver < _version(manifest):
-        raise ptx_too_new(manifest, unit, image, driver, why_not_compiled())
+    if image.kind == "ptx" and not _is_prebuilt(unit, image) and driver < _version(manifest):
+        raise ptx_too_new(manifest, unit, image, driver, explain_jit())
     return image
 
 
-def _needs(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple[int, int], str]]:
-    """The drivers that `image` needs, and why."""
-    if image.kind == "cubin" and not _arrived_compiled(unit, image):
-        # Within a major version every driver runs every cubin.
+def _requirements(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple[int, int], str]]:
+    """The CUDA versions that the driver has to support to load `image`, each with its reason."""
+    if image.kind == "cubin" and not _is_prebuilt(unit, image):
+        # A driver loads the cubins of all CUDA versions with its major version.
         yield (_version(manifest)[0], 0), f"made by CUDA {manifest.version}"
-    ready_made = unit.arrived_as(".fatbin")
-    if image.file.endswith(".fatbin") and not ready_made and manifest.compress in ("balance", "size"):
+    is_prebuilt = unit.arrived_as(".fatbin")
+    if image.file.endswith(".fatbin") and not is_prebuilt and manifest.compress in ("balance", "size"):
         yield (12, 4), "compressed with zstd"
 
 
-def _arrived_compiled(unit: Unit, image: Image) -> bool:
-    """Whether `image` was a source itself, so that nobody knows which CUDA made it."""
+def _is_prebuilt(unit: Unit, image: Image) -> bool:
+    """Whether `image` was itself a source of the build; the CUDA version that produced it is not known."""
     return unit.arrived_as(f".{image.kind}", ".fatbin")
 
 
@@ -87,31 +88,32 @@ def _text(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def no_image(manifest: Manifest, unit: Unit, capability: int, why_not_compiled: str) -> NoImageError:
-    """`unit` holds nothing that a GPU of `capability` runs."""
+def no_image(manifest: Manifest, unit: Unit, capability: int, jit: str) -> NoImageError:
+    """The error for a `unit` without an image for GPUs of `capability`; `jit` says why none is compiled."""
     built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": []}
     for image in unit.images:
         built[image.kind].append(image.architecture)
     cubins, ptx, ltoir = (", ".join(architectures) for architectures in built.values())
     unlinked = f"; LTO-IR, which has to be linked first: {ltoir}" if ltoir else ""
     return NoImageError(
-        f"{manifest.module}: {unit.title} has no image for this GPU: device is sm_{capability}; "
-        f"built for {cubins or 'none'}; PTX: {ptx or 'none'}{unlinked}; "
-        f"{_jit(why_not_compiled)}"
-        f'add "sm_{capability}" to architectures and build again'
+        f"{unit.title} has no image for this GPU: device is sm_{capability}; built for {cubins or 'none'}; "
+        f"PTX: {ptx or 'none'}{unlinked}",
+        where=manifest.module,
+        remedy=f'{_jit(jit)}add "sm_{capability}" to architectures and build again',
     )
 
 
-def _jit(why_not_compiled: str) -> str:
-    return f"jit: {why_not_compiled}; " if why_not_compiled else ""
+def _jit(reason: str) -> str:
+    return f"jit: {reason}; " if reason else ""
 
 
 def ptx_too_new(
-    manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int], why_not_compiled: str
+    manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int], jit: str
 ) -> PtxTooNewError:
-    """`image` is the only one that fits, and the driver does not read its PTX."""
+    """The error for an `image` that is the only one for the GPU, with PTX too new for the driver."""
     return PtxTooNewError(
-        f"{manifest.module}: of {unit.title} only PTX ({image.architecture}) fits this GPU; "
-        f"CUDA {manifest.version} made it, and the NVIDIA driver reads PTX up to CUDA {_text(driver)}; "
-        f"{_jit(why_not_compiled)}upgrade the driver, or add this GPU to architectures and build again"
+        f"of {unit.title} only PTX ({image.architecture}) fits this GPU; CUDA {manifest.version} made it, "
+        f"and the NVIDIA driver reads PTX up to CUDA {_text(driver)}",
+        where=manifest.module,
+        remedy=f"{_jit(jit)}upgrade the driver, or add this GPU to architectures and build again",
     )

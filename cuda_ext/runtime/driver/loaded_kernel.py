@@ -1,4 +1,4 @@
-"""A kernel in the driver."""
+"""A kernel that the driver has loaded on one device: its attributes, limits and occupancy."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from cuda_ext.runtime.driver.driver import Device
 
 __all__ = ["Attributes", "LoadedKernel"]
 
-# What a block gets of shared memory, static and dynamic together, unless the kernel is allowed more.
+# The shared memory of a block, static and dynamic, that a kernel may use without opting in to more, in bytes.
 _DEFAULT_SHARED_MEMORY = 48 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What one image of a kernel takes on one GPU: ``registers`` and bytes of ``local`` memory per thread,
-    bytes of static ``shared`` and of ``constant`` memory, and the most threads that a block may have.
+    """The resources that a kernel uses on one GPU.
 
+    ``registers`` and ``local`` memory are per thread, static ``shared`` memory is per block; memory sizes,
+    also of ``constant`` memory, are in bytes. ``most_threads`` is the largest number of threads in a block.
     ``ptx`` and ``binary`` are the architectures (``90``) of the PTX and of the machine code.
     """
 
@@ -34,18 +35,18 @@ class Attributes:
 
 
 class LoadedKernel:
-    """A kernel on one device, whose context is current; `handle` is its ``CUkernel``."""
+    """A kernel on `device`, whose context must be current; `handle` is its ``CUkernel``."""
 
     def __init__(self, device: Device, handle: Any) -> None:
         self.device = device
         self._handle = handle
-        # That of the primary context, so that a launch cannot land on another device.
+        # The function of the primary context: a launch of it cannot run on another device.
         self.function = device.driver.call("cuKernelGetFunction", handle)
         self.address = int(self.function)
         self._static = self._get("SHARED_SIZE_BYTES")
         self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
         self.most_blocks = device.largest_grid[0]
-        # Bytes of dynamic shared memory that need no further leave.
+        # The dynamic shared memory that a launch may use at present, in bytes.
         self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
         self.best_block = cache(self._best_block)
         self.blocks_at_once = cache(self._blocks_at_once)
@@ -63,30 +64,33 @@ class LoadedKernel:
         )
 
     def allow_shared(self, shared: int) -> None:
-        """Have as much dynamic shared memory allowed.
+        """Allow launches with `shared` bytes of dynamic shared memory.
 
-        Raises :class:`ArgumentError` if the device has not that much.
+        Raises :class:`ArgumentError` if the device does not have as much.
         """
         if shared <= self.allowed:
             return
         device = self.device
         if shared > (most := device.shared_memory_limit - self._static):
             raise ArgumentError(
-                f"shared: expected at most {most} bytes, found {shared}; a block on this GPU, {device}, has "
-                f"{device.shared_memory_limit}, of which the kernel's own variables take {self._static}"
+                f"expected at most {most} bytes, found {shared}",
+                where="shared",
+                remedy=f"a block on this GPU, {device}, has {device.shared_memory_limit}, of which the "
+                f"kernel's own variables take {self._static}",
             )
         with cuda.lock:
-            # Never less than another thread needs.
+            # Another thread may have allowed more in the meantime.
             if shared > self.allowed:
                 self._set("MAX_DYNAMIC_SHARED_SIZE_BYTES", shared)
                 self.allowed = shared
 
     def allow_large_clusters(self) -> None:
-        """Have clusters allowed that other GPUs may not have."""
+        """Allow clusters of more than eight blocks, which not all GPUs support."""
         self._set("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
 
     @property
     def most_blocks_of_a_cluster(self) -> int:
+        """The largest number of blocks in a cluster."""
         config = self.device.driver.api.CUlaunchConfig()
         config.gridDimX = config.gridDimY = config.gridDimZ = 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self.most_threads, 1, 1
@@ -94,7 +98,7 @@ class LoadedKernel:
             return int(self.device.driver.call("cuOccupancyMaxPotentialClusterSize", self.function, config))
 
     def _best_block(self, shared: int) -> int:
-        """The threads per block with which the most threads run at once, given `shared` bytes per block."""
+        """The block size with the highest occupancy, for `shared` bytes of dynamic shared memory."""
         with self.device.current():
             _, threads = self.device.driver.call(
                 "cuOccupancyMaxPotentialBlockSize", self.function, None, shared, 0
@@ -102,10 +106,11 @@ class LoadedKernel:
         return int(threads)
 
     def _blocks_at_once(self, threads: int, shared: int) -> int:
-        """How many blocks of `threads` threads the GPU runs at once."""
+        """The number of blocks of `threads` threads that are resident on the GPU at once."""
         return self.blocks_per_multiprocessor(threads, shared) * self.device.multiprocessors
 
     def blocks_per_multiprocessor(self, threads: int, shared: int) -> int:
+        """The number of blocks of `threads` threads that are resident on a multiprocessor at once."""
         function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         with self.device.current():
             return int(self.device.driver.call(function, self.function, threads, shared))

@@ -1,6 +1,6 @@
-"""Compilation on demand: a demand and the embedded texts of a module become a record.
+"""Compile a request from the embedded sources of a module, with the same functions and checks as a build.
 
-It is the same compilation as in a build, with the same checks. The C++ loader makes the same records.
+The C++ loader produces the same cache entries.
 """
 
 from __future__ import annotations
@@ -17,53 +17,59 @@ from cuda_ext.compiler.translation_unit import Compiler, SourceKind, Translation
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Source
-from cuda_ext.runtime.jit.entry import Record
-from cuda_ext.runtime.jit.request import Demand
+from cuda_ext.runtime.jit.entry import Entry, EntryKernel, EntrySymbol
+from cuda_ext.runtime.jit.request import Request
 from cuda_ext.toolchain.fatbin_packing import pack
 
-__all__ = ["fulfil"]
+__all__ = ["compile_request"]
 
 
-def fulfil(demand: Demand, texts: Mapping[str, bytes], compiler: Compiler) -> Record:
-    """Compile what `demand` asks for; `texts` are the embedded sources and headers.
+def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Compiler) -> Entry:
+    """Compile `request`; `texts` are the embedded sources and headers by name.
 
-    Raises :class:`~cuda_ext.errors.CompilationError`, also for texts that are not those of the build.
+    Raises :class:`~cuda_ext.errors.CompilationError`, also if `texts` differ from those of the build.
     """
-    # What reads names and types is imported while the first compilation runs.
-    with suppress(RuntimeError):  # there may be no thread to be had
-        threading.Thread(target=_import_reader, daemon=True).start()
-    units = [_unit(source, texts) for source in demand.sources]
-    target = _target(demand.architecture, compiler)
-    making = link_units(demand.link, units, [target]) if demand.link else compile_unit(units[0], [target])
-    packed = pack(run_here(making, compiler), "none", "cubin")
+    # Import the DWARF reader while the compiler runs.
+    with suppress(RuntimeError):  # the system may refuse another thread
+        threading.Thread(target=_import_dwarf, daemon=True).start()
+    units = [_restore_unit(source, texts) for source in request.sources]
+    target = _target(request.architecture, compiler)
+    steps = link_units(request.link, units, [target]) if request.link else compile_unit(units[0], [target])
+    packed = pack(run_here(steps, compiler), "none", "cubin")
     (image,) = packed.unit.images
-    return Record(image.architecture, packed.files[image.file], packed.kernels, packed.symbols)
+    return Entry(
+        image.architecture,
+        packed.files[image.file],
+        tuple(EntryKernel(k.expression, k.lowered, k.parameters) for k in packed.kernels),
+        tuple(EntrySymbol(s.name, s.lowered, s.space, s.type, s.size) for s in packed.symbols),
+    )
 
 
-def _import_reader() -> None:
-    with suppress(ImportError):  # whoever needs it says so
+def _import_dwarf() -> None:
+    with suppress(ImportError):  # the compilation reports it
         import_module("cuda_ext.formats.dwarf")
 
 
-def _unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:
+def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:
     text = texts.get(source.name, b"")
     kind: SourceKind = "ptx" if source.name.endswith(".ptx") else "cu"
     others = {name: content for name, content in texts.items() if name != source.name}
-    # Whoever compiles a string may give headers that no directive names.
+    # The `headers` argument of cuda_ext.compile may have headers that no #include names.
     for headers in (closure(text, source.options.pre_include, others) if kind == "cu" else {}, others):
         unit = TranslationUnit(source.name, text, kind, headers, source.options, source.instantiate)
         if unit.sha256 == source.sha256:
             return unit
     raise CompilationError(
-        f"{source.name}: it, or one of its headers, is not what the module was built from; "
-        "reinstall the package that holds it"
+        "it, or one of its headers, is not what the module was built from",
+        where=source.name,
+        remedy="reinstall the package that holds it",
     )
 
 
 def _target(wanted: Architecture, compiler: Compiler) -> Architecture:
-    """What to compile for, so that a GPU of architecture `wanted` runs it.
+    """The architecture to compile for, so that a GPU of architecture `wanted` can load the image.
 
-    For a GPU that is newer than the compiler that is a cubin of its generation, or else PTX.
+    If the compiler does not know `wanted`, it is an older cubin of the same generation, or else PTX.
     """
     if compiler.supports(wanted):
         return wanted
@@ -71,7 +77,8 @@ def _target(wanted: Architecture, compiler: Compiler) -> Architecture:
     if not older:
         raise CompilationError(
             f"{compiler.name} {compiler.version} cannot compile for sm_{wanted.number}: it begins with "
-            f"sm_{min(compiler.capabilities())}; older GPUs take an older CUDA"
+            f"sm_{min(compiler.capabilities())}",
+            remedy="older GPUs take an older CUDA",
         )
     same_generation = max(older) // 10 == wanted.major
     return Architecture("cubin" if same_generation else "ptx", max(older))

@@ -1,7 +1,7 @@
-"""What a module's sources are to be compiled for after it was built.
+"""A request to compile sources of a module after it was built.
 
-A demand is told by digests and names alone, so that its record is found without reading a source or loading a
-compiler. The C++ loader comes to the same keys.
+A request names its sources by digests, so that its cache entry is found without reading a source or loading a
+compiler. The C++ loader computes the same keys.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.netstring import Field, key_of
 from cuda_ext.manifest import Source
 
-__all__ = ["Demand"]
+__all__ = ["Request"]
 
-# Counted up whenever the same demand would come to another record, in Python and in C++.
+# Increase it, here and in C++, whenever the same request is to have a different result.
 _KEY = "on demand 1"
 
 
-class Demand(NamedTuple):
-    """`sources`, with what each is to be instantiated for, as one image for a GPU.
+class Request(NamedTuple):
+    """`sources`, each with its name expressions, to be compiled to one image.
 
-    ``architecture`` is the GPU's own, ``sm_90``; with ``a`` where the sources may use what only that GPU has.
-    ``link`` is the module's name where its units are linked, and ``None`` where there is one source.
+    ``architecture`` is that of the GPU, ``sm_90``, with the suffix ``a`` where the sources may use features
+    of exactly that GPU. ``link`` is the module's name where units are linked, ``None`` for a single source.
     """
 
     sources: tuple[Source, ...]
@@ -33,11 +33,11 @@ class Demand(NamedTuple):
 
     @property
     def expressions(self) -> list[str]:
-        """The name expressions, each once."""
+        """The normalised name expressions, sorted and without duplicates."""
         return sorted({normalise(each) for source in self.sources for each in source.instantiate})
 
     def key(self, identity: str) -> str:
-        """The key of its record, made by the compiler of that `identity`."""
+        """The key of the cache entry that a compiler with that `identity` produces."""
         fields: list[Field] = [_KEY, identity, str(self.architecture), self.link]
         fields.append(str(len(self.sources)))
         for source in self.sources:
@@ -48,5 +48,5 @@ class Demand(NamedTuple):
         return key_of(*fields)
 
     def __str__(self) -> str:
-        what = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)
-        return f"{what} for {self.architecture}"
+        names = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)
+        return f"{names} for {self.architecture}"

@@ -1,7 +1,6 @@
-"""The user's cache, as what is compiled at run time uses it.
+"""The user's cache for compilation at run time: the local store of the build cache, never a remote one.
 
-It is the local store of the build cache: nothing comes from a network at run time. Where it cannot be used,
-or its disk is full, one goes on without it and warns once.
+If it cannot be used, or its disk is full, a warning is issued once and compilation goes on without it.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.cache.store import NullStore
 from cuda_ext.errors import BuildError, CacheWarning, StoreError
 
-__all__ = ["alone", "find", "keep"]
+__all__ = ["lock_key", "read_cache", "write_cache"]
 
 
-def find(key: str) -> bytes | None:
-    """What is kept under `key`."""
+def read_cache(key: str) -> bytes | None:
+    """The content under `key`, or ``None``."""
     return _store().get(key)
 
 
-def keep(key: str, content: bytes) -> None:
-    """Keep `content` under `key`, within the cache's bound."""
+def write_cache(key: str, content: bytes) -> None:
+    """Store `content` under `key`, and evict entries beyond the cache's size limit."""
     store = _store()
     try:
         store.put(key, content)
@@ -34,21 +33,21 @@ def keep(key: str, content: bytes) -> None:
     store.prune()
 
 
-def alone(key: str) -> AbstractContextManager[object]:
-    """Wait until no other process makes what belongs under `key`; look for it again then."""
+def lock_key(key: str) -> AbstractContextManager[object]:
+    """Hold the lock of `key` among all processes. Read the cache again after acquiring it."""
     return _store().lock(key)
 
 
 def _store() -> LocalStore | NullStore:
-    return _opened(os.environ.get("CUDA_EXT_CACHE", ""), os.environ.get("CUDA_EXT_CACHE_SIZE", ""))
+    return _open_store(os.environ.get("CUDA_EXT_CACHE", ""), os.environ.get("CUDA_EXT_CACHE_SIZE", ""))
 
 
 @cache
-def _opened(location: str, size: str) -> LocalStore | NullStore:
+def _open_store(location: str, size: str) -> LocalStore | NullStore:
     environ = {**os.environ, "CUDA_EXT_CACHE": location, "CUDA_EXT_CACHE_SIZE": size}
     try:
         return open_local_store(environ, _warn_once)
-    except BuildError as error:  # a size that is none, or a package that is missing
+    except BuildError as error:  # an invalid size, or a missing package
         _warn_once(f"compiling goes on without a cache: {error}")
         return NullStore()
 

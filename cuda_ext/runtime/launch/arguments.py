@@ -1,7 +1,7 @@
-"""The arguments of a launch, checked against the kernel's signature and made into what ``struct`` packs.
+"""The arguments of a launch: check them against the kernel's signature and convert them for ``struct``.
 
-Whatever does not fit is an :class:`~cuda_ext.errors.ArgumentError` that names the argument, what was expected
-and what was found.
+Arguments that do not fit raise :class:`~cuda_ext.errors.ArgumentError` with the argument's name, what was
+expected, and what was found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, TypeAlias
 
-from cuda_ext.errors import ArgumentError
+from cuda_ext.errors import ArgumentError, did_you_mean
+from cuda_ext.formats.quantities import format_count
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.device_memory import (
     DeviceMemory,
@@ -26,10 +27,17 @@ from cuda_ext.runtime.arrays.device_memory import (
 )
 from cuda_ext.runtime.arrays.dtypes import check_dtype
 from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out, is_host_array
-from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, tensor_map
-from cuda_ext.runtime.suggestions import did_you_mean
+from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
-__all__ = ["Field", "Pointer", "described", "fields", "in_order", "is_numpy_bool", "layout"]
+__all__ = [
+    "Field",
+    "Pointer",
+    "describe_value",
+    "is_numpy_bool",
+    "make_fields",
+    "order_arguments",
+    "pack_layout",
+]
 
 Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | Out | None
 
@@ -38,8 +46,8 @@ Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArr
 class Field:
     """A parameter as ``struct`` packs it: `format`, one or two letters for one value.
 
-    ``convert`` gives that value for an argument, or for one in device memory that memory, whose address is
-    the value. It raises :class:`ArgumentError`, and does not name the argument.
+    ``convert`` returns that value for an argument, or a :class:`DeviceMemory` whose address is the value. It
+    raises :class:`ArgumentError` without the argument's name.
     """
 
     parameter: Parameter
@@ -51,28 +59,31 @@ class Field:
         return self.parameter.kind == "pointer"
 
     def value(self, argument: object) -> Any:
-        """What stands for `argument`. Raises :class:`ArgumentError` that names it."""
+        """Convert `argument`. Raises :class:`ArgumentError` with its name."""
         try:
             return self.convert(argument)
         except ArgumentError as error:
-            raise ArgumentError(f"argument {self.parameter.name!r}: {error}") from None
+            error.where = f"argument {self.parameter.name!r}"
+            raise
         except Exception as error:
-            # The argument's own library raised it when asked what this is.
+            # The argument's own library raised it, in __dlpack__ for instance.
             raise ArgumentError(
-                f"argument {self.parameter.name!r}: expected {self.parameter.type}, found "
-                f"{type(argument).__qualname__} that cannot be read: {error}"
+                f"expected {self.parameter.type}, found {type(argument).__qualname__} that cannot be read: "
+                f"{error}",
+                where=f"argument {self.parameter.name!r}",
             ) from error
 
 
-def fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
+def make_fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
+    """The fields of a kernel's parameters."""
     return tuple(Field(p, *_KINDS[p.kind](p)) for p in parameters)
 
 
-def layout(packed: Sequence[Field]) -> tuple[struct.Struct, tuple[int, ...]]:
-    """How the values of all fields lie in memory, and where each begins."""
+def pack_layout(fields: Sequence[Field]) -> tuple[struct.Struct, tuple[int, ...]]:
+    """The layout of the values of all fields in host memory, and the offset of each in bytes."""
     text, offsets, end = "<", [], 0
-    for field in packed:
-        # Structures may be aligned to anything up to 128 bytes, and the driver only copies.
+    for field in fields:
+        # The driver copies each argument, so 16 bytes do for structures that are aligned to up to 128 bytes.
         alignment = min(16, field.parameter.size & -field.parameter.size)
         start = -(-end // alignment) * alignment
         text += f"{start - end}x" * (start > end) + field.format
@@ -81,33 +92,32 @@ def layout(packed: Sequence[Field]) -> tuple[struct.Struct, tuple[int, ...]]:
     return struct.Struct(text), tuple(offsets)
 
 
-def in_order(
+def order_arguments(
     parameters: Sequence[Parameter],
     arguments: Sequence[object],
     named: Mapping[str, object],
     options: Iterable[str] = (),
 ) -> list[object]:
-    """All arguments by position. Raises :class:`ArgumentError` unless each parameter is given once.
+    """Return all arguments by position. `options` are other keywords that the call takes, for suggestions.
 
-    `options` are names that may have been meant besides.
+    Raises :class:`ArgumentError` unless each parameter is given exactly once.
     """
     ordered = list(arguments)
     if named:
         names = [parameter.name for parameter in parameters[len(ordered) :]]
         for name in named:
             if name not in names:
-                hint = did_you_mean(name, [*names, *options])
-                raise ArgumentError(f"no parameter {name!r} is left to be given by name{hint}")
+                raise ArgumentError(
+                    f"no parameter {name!r} is left to be given by name",
+                    remedy=did_you_mean(name, [*names, *options]),
+                )
         if missing := [name for name in names if name not in named]:
-            raise ArgumentError(f"missing: {', '.join(missing)}; pass a value for each parameter")
+            raise ArgumentError(f"missing: {', '.join(missing)}", remedy="pass a value for each parameter")
         ordered += [named[name] for name in names]
     if len(ordered) != len(parameters):
-        raise ArgumentError(f"expected {_count(len(parameters))}, found {len(ordered)}")
+        expected = format_count(len(parameters), "argument") if parameters else "no arguments"
+        raise ArgumentError(f"expected {expected}, found {len(ordered)}")
     return ordered
-
-
-def _count(number: int) -> str:
-    return f"{number or 'no'} argument{'' if number == 1 else 's'}"
 
 
 _Conversion: TypeAlias = tuple[str, Callable[[Any], Any]]
@@ -119,7 +129,7 @@ def _integer(parameter: Parameter) -> _Conversion:
 
 
 def _enum(parameter: Parameter) -> _Conversion:
-    # The type that an enumeration is stored in may be either.
+    # The underlying type of an enumeration may be signed or unsigned.
     return _whole_number(parameter, signed=True, unsigned=True)
 
 
@@ -162,7 +172,7 @@ def _float(parameter: Parameter) -> _Conversion:
         try:
             single.pack(number)
         except OverflowError:
-            raise _out_of_range(parameter, number) from None
+            raise _out_of_range(parameter.type, number) from None
         return number
 
     return letter, convert
@@ -175,15 +185,15 @@ def _real_for(parameter: Parameter, value: object) -> float:
             raise _mismatch(parameter.type, value)
         return float(number)
     except OverflowError:
-        raise _out_of_range(parameter, value) from None
+        raise _out_of_range(parameter.type, value) from None
 
 
-def _out_of_range(parameter: Parameter, number: object) -> ArgumentError:
-    return ArgumentError(f"{reprlib.repr(number)} is out of the range of {parameter.type}")
+def _out_of_range(type_: str, number: object) -> ArgumentError:
+    return ArgumentError(f"{reprlib.repr(number)} is out of the range of {type_}")
 
 
 def _bfloat16(number: float) -> bytes:
-    """The upper half of the float that is nearest to `number` among those with eight significant bits."""
+    """The bytes of `number` rounded to bfloat16: the upper half of a float with eight significant bits."""
     rounded = number
     if math.isfinite(number):
         exponent = max(math.frexp(number)[1], -125) - 8
@@ -191,10 +201,10 @@ def _bfloat16(number: float) -> bytes:
     try:
         return struct.pack("<f", rounded)[2:]
     except OverflowError:
-        raise ArgumentError(f"{reprlib.repr(number)} is out of the range of __nv_bfloat16") from None
+        raise _out_of_range("__nv_bfloat16", number) from None
 
 
-# Numbers that C++ keeps in structures.
+# Number types that are structures in C++.
 _HALVES = ("__half", "__nv_bfloat16")
 _COMPLEX = {
     name: letters
@@ -207,19 +217,21 @@ _COMPLEX = {
 
 
 def _struct(parameter: Parameter) -> _Conversion:
-    own: Callable[[Any], bytes | None] = _content
+    # Converts the values that only this type takes.
+    special: Callable[[Any], bytes | None] = _content
     letters = _COMPLEX.get(parameter.type.rpartition("::")[2])
     if parameter.type in _HALVES:
         letter, half = _float(parameter)
-        own = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
+        special = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
     elif letters:
-        own = lambda value: _complex(letters, parameter, value)  # noqa: E731
+        special = lambda value: _complex(letters, parameter, value)  # noqa: E731
     elif parameter.type in TENSOR_MAPS:
-        own = tensor_map
+        special = read_tensor_map
 
     def convert(value: object) -> bytes:
-        found = own(value)
-        content = _content(value) if found is None else found
+        content = special(value)
+        if content is None:
+            content = _content(value)
         if content is None:
             expected = "bytes, a ctypes.Structure or a numpy scalar"
             raise _mismatch(f"the {parameter.size} bytes of {parameter.type} ({expected})", value)
@@ -244,7 +256,7 @@ def _complex(letters: str, parameter: Parameter, value: object) -> bytes | None:
             return None
         return struct.pack(letters, number.real, number.imag)
     except OverflowError:
-        raise _out_of_range(parameter, value) from None
+        raise _out_of_range(parameter.type, value) from None
 
 
 def _pointer(parameter: Parameter) -> _Conversion:
@@ -304,7 +316,7 @@ _KINDS: dict[str, Callable[[Parameter], _Conversion]] = {
 
 
 def _index(value: object) -> int | None:
-    """`value` as an int, if it is a whole number on the host."""
+    """`value` as an int, or ``None`` unless it is an integer in host memory."""
     if not _is_host_number(value):
         return None
     try:
@@ -314,12 +326,12 @@ def _index(value: object) -> int | None:
 
 
 def _real(value: object) -> float | None:
-    """`value` as a real number, if it is one on the host."""
+    """`value` as a real number, or ``None`` unless it is one in host memory."""
     if isinstance(value, (float, int)):
         return value
     if not _is_host_number(value) or not hasattr(value, "__float__") or _has_imaginary_part(value):
         return None
-    if isinstance(value, (str, bytes)):  # of numpy, which reads a number in it
+    if isinstance(value, (str, bytes)):  # numpy.str_ has __float__, which parses the text
         return None
     try:
         return float(value)
@@ -332,12 +344,12 @@ def _has_imaginary_part(value: object) -> bool:
 
 
 def _is_host_number(value: object) -> bool:
-    # A tensor in device memory has __index__ and __float__, too, which wait for the GPU.
+    # Tensors in device memory have __index__ and __float__, too, and these wait for the GPU.
     return not _is_tensor(value) and not getattr(value, "ndim", None)
 
 
 def _content(value: object) -> bytes | None:
-    """The bytes of `value`, if it has the buffer protocol; text and Python objects have none of C++."""
+    """The bytes of `value`, if it has the buffer protocol and holds no text or Python objects."""
     if isinstance(value, str) or getattr(getattr(value, "dtype", None), "hasobject", False):
         return None
     try:
@@ -356,11 +368,11 @@ def is_numpy_bool(value: object) -> bool:
 
 
 def _mismatch(expected: str, found: object) -> ArgumentError:
-    return ArgumentError(f"expected {expected}, found {described(found)}")
+    return ArgumentError(f"expected {expected}, found {describe_value(found)}")
 
 
-def described(value: object) -> str:
-    """`value` as errors show it."""
+def describe_value(value: object) -> str:
+    """Describe `value` for an error: a number or text by its value, all others by their type."""
     if value is None or isinstance(value, numbers.Number | str | bytes):
         return reprlib.repr(value)
     kind = type(value)

@@ -1,4 +1,4 @@
-"""How a kernel is launched, apart from its arguments."""
+"""The launch configuration of a kernel: grid, block, shared memory, cluster, and launch attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cuda_ext.errors import ArgumentError
 if TYPE_CHECKING:
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
-__all__ = ["Dim", "Extents", "Launch", "LaunchOptions"]
+__all__ = ["Dim", "Extents", "LaunchConfiguration", "LaunchOptions", "check_extents"]
 
 Dim: TypeAlias = (
     SupportsIndex
@@ -22,13 +22,13 @@ Dim: TypeAlias = (
 )
 Extents: TypeAlias = tuple[int, int, int]
 
-# What every GPU with clusters takes; more may need leave.
+# Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
 _PORTABLE_CLUSTER = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What a call says about its launch, not checked yet; see :meth:`Kernel.__call__`."""
+    """The launch keywords of a call, not checked yet; see :class:`~cuda_ext.runtime.kernel.Kernel`."""
 
     grid: Dim | None = None
     block: Dim | None = None
@@ -41,8 +41,8 @@ class LaunchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """A launch configuration that a kernel can have. ``shared`` counts bytes, ``cluster`` blocks."""
+class LaunchConfiguration:
+    """A valid launch configuration. ``shared`` is in bytes, ``cluster`` in blocks."""
 
     grid: Extents
     block: Extents
@@ -52,37 +52,41 @@ class Launch:
     dependent: bool = False
 
     @classmethod
-    def checked(cls, options: LaunchOptions, kernel: LoadedKernel) -> Launch:
-        """Raises :class:`ArgumentError` for what `kernel` cannot do on its GPU."""
+    def check(cls, options: LaunchOptions, kernel: LoadedKernel) -> LaunchConfiguration:
+        """Check `options`. Raises :class:`ArgumentError` for what `kernel` does not support on its GPU."""
         device = kernel.device
-        shared = _whole("shared", options.shared, "a number of bytes")
+        shared = _check_count("shared", options.shared, "a number of bytes")
         kernel.allow_shared(shared)
         if options.threads is not None:
             if options.grid is not None:
-                raise ArgumentError("threads: counts all threads of the grid; give either that or grid")
-            grid, block = _spread(_whole("threads", options.threads, "a number of threads"), options, kernel)
+                raise ArgumentError(
+                    "counts all threads of the grid", where="threads", remedy="give either that or grid"
+                )
+            threads = _check_count("threads", options.threads, "a number of threads")
+            grid, block = _divide(threads, options, kernel)
         elif options.grid is None or options.block is None:
             raise ArgumentError("expected grid and block, or threads")
         else:
-            grid = extents("grid", options.grid, device.largest_grid)
-            block = extents("block", options.block, device.largest_block)
+            grid = check_extents("grid", options.grid, device.largest_grid)
+            block = check_extents("block", options.block, device.largest_block)
         if (count := math.prod(block)) > kernel.most_threads:
-            why = "" if kernel.most_threads == device.most_threads else ", as the kernel was compiled"
+            reason = "" if kernel.most_threads == device.most_threads else ", as the kernel was compiled"
             raise ArgumentError(
-                f"block: expected at most {kernel.most_threads} threads{why}, found {count}: {block}"
+                f"expected at most {kernel.most_threads} threads{reason}, found {count}: {block}",
+                where="block",
             )
-        cluster = None if options.cluster is None else _cluster(options.cluster, grid, kernel)
+        cluster = None if options.cluster is None else _check_cluster(options.cluster, grid, kernel)
         if options.cooperative:
             _check_cooperative(grid, math.prod(block), shared, kernel)
         return cls(grid, block, shared, cluster, bool(options.cooperative), bool(options.dependent))
 
     @property
     def plain(self) -> bool:
-        """Whether ``cuLaunchKernel`` can do it."""
+        """Whether ``cuLaunchKernel`` supports it."""
         return self.cluster is None and not self.cooperative and not self.dependent
 
-    def config(self, api: Any, stream: int) -> Any:
-        """The ``CUlaunchConfig`` for `stream`."""
+    def build(self, api: Any, stream: int) -> Any:
+        """Build the ``CUlaunchConfig`` for `stream`."""
         config = api.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = self.grid
         config.blockDimX, config.blockDimY, config.blockDimZ = self.block
@@ -125,71 +129,74 @@ class Launch:
         return ", ".join(parts)
 
 
-def extents(name: str, value: Dim, largest: Extents) -> Extents:
-    """`value` filled up with ones. Raises :class:`ArgumentError` for more than `largest`."""
-    given = value if isinstance(value, (tuple, list)) else (value,)
+def check_extents(name: str, value: Dim, largest: Extents) -> Extents:
+    """Return `value` extended to three dimensions. Raises :class:`ArgumentError` if it exceeds `largest`."""
     try:
-        found = [operator.index(extent) for extent in given]
+        extents = [operator.index(e) for e in (value if isinstance(value, (tuple, list)) else (value,))]
     except TypeError:
-        found = []
-    if not 1 <= len(found) <= 3:
-        raise ArgumentError(f"{name}: expected an int or up to three, found {value!r}")
-    x, y, z = (*found, 1, 1)[:3]
+        extents = []
+    if not 1 <= len(extents) <= 3:
+        raise ArgumentError(f"expected an int or up to three, found {value!r}", where=name)
+    x, y, z = (*extents, 1, 1)[:3]
     if not all(1 <= extent <= limit for extent, limit in zip((x, y, z), largest, strict=True)):
-        raise ArgumentError(f"{name}: expected at least 1 and at most {largest}, found {value!r}")
+        raise ArgumentError(f"expected at least 1 and at most {largest}, found {value!r}", where=name)
     return x, y, z
 
 
-def _whole(name: str, value: SupportsIndex, expected: str) -> int:
+def _check_count(name: str, value: SupportsIndex, expected: str) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
     if number < 0:
-        raise ArgumentError(f"{name}: expected {expected}, found {value!r}")
+        raise ArgumentError(f"expected {expected}, found {value!r}", where=name)
     return number
 
 
-def _spread(threads: int, options: LaunchOptions, kernel: LoadedKernel) -> tuple[Extents, Extents]:
-    """A grid of at least `threads` threads, in blocks of the size that occupies the GPU best."""
+def _divide(threads: int, options: LaunchOptions, kernel: LoadedKernel) -> tuple[Extents, Extents]:
+    """A grid and blocks of at least `threads` threads; by default, blocks have the best occupancy."""
     if options.block is None:
         block = (kernel.best_block(operator.index(options.shared)), 1, 1)
     else:
-        block = extents("block", options.block, kernel.device.largest_block)
+        block = check_extents("block", options.block, kernel.device.largest_block)
     grid = max(1, -(-threads // math.prod(block)))
     if grid > (most := kernel.device.largest_grid[0]):
         raise ArgumentError(
-            f"threads: expected at most {most * math.prod(block)} in blocks of {math.prod(block)}, "
-            f"found {threads}"
+            f"expected at most {most * math.prod(block)} in blocks of {math.prod(block)}, found {threads}",
+            where="threads",
         )
     return (grid, 1, 1), block
 
 
-def _cluster(value: Dim, grid: Extents, kernel: LoadedKernel) -> Extents:
+def _check_cluster(value: Dim, grid: Extents, kernel: LoadedKernel) -> Extents:
     device = kernel.device
-    if not device.takes_clusters:
-        raise ArgumentError(f"cluster: this GPU, {device}, has no clusters; they came with sm_90")
-    cluster = extents("cluster", value, grid)
+    if not device.supports_clusters:
+        raise ArgumentError(
+            f"this GPU, {device}, has no clusters", where="cluster", remedy="they came with sm_90"
+        )
+    cluster = check_extents("cluster", value, grid)
     if any(blocks % size for blocks, size in zip(grid, cluster, strict=True)):
-        raise ArgumentError(f"cluster: expected divisors of the grid {grid}, found {value!r}")
+        raise ArgumentError(f"expected divisors of the grid {grid}, found {value!r}", where="cluster")
     size = math.prod(cluster)
     if size > _PORTABLE_CLUSTER:
         kernel.allow_large_clusters()
     if size > (most := kernel.most_blocks_of_a_cluster):
         raise ArgumentError(
-            f"cluster: expected at most {most} blocks on this GPU, {device}, found {size}: {cluster}"
+            f"expected at most {most} blocks on this GPU, {device}, found {size}: {cluster}", where="cluster"
         )
     return cluster
 
 
 def _check_cooperative(grid: Extents, threads: int, shared: int, kernel: LoadedKernel) -> None:
     device = kernel.device
-    if not device.takes_cooperative_launches:
-        raise ArgumentError(f"cooperative: this GPU, {device}, cannot launch cooperatively")
+    if not device.supports_cooperative_launches:
+        raise ArgumentError(f"this GPU, {device}, cannot launch cooperatively", where="cooperative")
     blocks = kernel.blocks_at_once(threads, shared)
     if math.prod(grid) > blocks:
         raise ArgumentError(
-            f"grid: expected at most {blocks} blocks, since cooperative ones all run at once, found "
-            f"{math.prod(grid)}; that is {blocks // device.multiprocessors} of {threads} threads on each of "
-            f"{device.multiprocessors} multiprocessors"
+            f"expected at most {blocks} blocks, since cooperative ones all run at once, found "
+            f"{math.prod(grid)}",
+            where="grid",
+            remedy=f"that is {blocks // device.multiprocessors} of {threads} threads on each of "
+            f"{device.multiprocessors} multiprocessors",
         )

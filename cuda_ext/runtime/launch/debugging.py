@@ -1,7 +1,7 @@
-"""``CUDA_EXT_DEBUG=1``: slow launches that find out what is wrong.
+"""``CUDA_EXT_DEBUG=1``: slow launches that attribute errors to the kernel that caused them.
 
-The arrays of each launch are looked at before it, and the stream is waited for after it, so that a kernel's
-fault is told as its own, with all that it was launched with.
+The arrays of each launch are checked before it, and the stream is synchronized after it, so that an error
+names the kernel, its arguments and its launch configuration.
 """
 
 from __future__ import annotations
@@ -21,70 +21,72 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device, Driver
 from cuda_ext.runtime.launch.arguments import Field
 
-__all__ = ["enabled", "examined", "synchronise"]
+__all__ = ["check_arguments", "enabled", "synchronize"]
 
-_ON_THE_HOST = 1  # CU_MEMORYTYPE_HOST: pinned, and every GPU reaches it
+_ON_THE_HOST = 1  # CU_MEMORYTYPE_HOST: page-locked host memory, which every GPU can access
 
 
 @cache
 def enabled() -> bool:
-    """What the environment says when this is first asked, at the first launch of the process."""
+    """Whether debug mode is on. The environment is read once, at the first launch of the process."""
     return os.environ.get("CUDA_EXT_DEBUG", "") not in ("", "0")
 
 
-def examined(
+def check_arguments(
     kernel: Kernel,
     fields: Sequence[Field],
     arguments: Sequence[object],
     values: Sequence[Any],
     device: Device,
 ) -> str:
-    """What errors tell of a launch of `kernel` with `arguments`, for which `values` stand.
+    """Check the arrays of a launch and describe all its arguments for error messages.
 
-    Raises :class:`ArgumentError` for an array that the kernel would not see as it is: a view with gaps, one
-    that is not aligned to its elements, or one that reaches beyond its allocation.
+    `values` are what is passed for `arguments`. Raises :class:`ArgumentError` for a view with gaps, and for
+    an array that is not aligned to its elements or reaches beyond its allocation.
     """
     lines = [f"\n  in a launch of {kernel.signature}"]
     with device.current():
         for field, argument, value in zip(fields, arguments, values, strict=True):
             name = field.parameter.name
             try:
-                lines.append(f"    {name} = {_examined(field, argument, value, device)}")
+                lines.append(f"    {name} = {_check_argument(field, argument, value, device)}")
             except ArgumentError as error:
-                raise ArgumentError(f"argument {name!r}: {error}") from None
+                error.where = f"argument {name!r}"
+                raise
     return "\n".join(lines)
 
 
-def _examined(field: Field, argument: object, value: Any, device: Device) -> str:
+def _check_argument(field: Field, argument: object, value: Any, device: Device) -> str:
     if isinstance(value, HostArray):
         return f"{value.owner.dtype} array of shape {value.owner.shape} in host memory"
     if not isinstance(value, DeviceMemory) or not value.address:
         return reprlib.repr(argument)
     layout = array_layout(argument)
-    _check(field, value.address, layout, device)
+    _check_array(field, value.address, layout, device)
     place = f"{value.address:#x} on GPU {device.ordinal if value.device is None else value.device}"
     return f"{value.dtype or 'an'} array of shape {layout.shape} at {place}" if layout else place
 
 
-def synchronise(device: Device, stream: int) -> None:
-    """Wait until the work in `stream` is done, unless that is only being recorded.
+def synchronize(device: Device, stream: int) -> None:
+    """Synchronize `stream`, unless it is being captured into a graph.
 
-    Raises :class:`DriverCallError` for what became of it.
+    Raises :class:`DriverCallError` for an error of the work in it.
     """
     with device.current():
         if not int(device.driver.call("cuStreamIsCapturing", stream)):
             device.driver.call("cuStreamSynchronize", stream)
 
 
-def _check(field: Field, address: int, layout: ArrayLayout | None, device: Device) -> None:
+def _check_array(field: Field, address: int, layout: ArrayLayout | None, device: Device) -> None:
     element = field.parameter.element or "void"
-    if element.endswith(")"):  # a function's address is that of no memory
+    if element.endswith(")"):  # a pointer to a function
         return
     if layout is not None and not layout.contiguous:
         raise ArgumentError(
             f"expected a contiguous array, found a view of shape {layout.shape} with strides of "
-            f"{layout.strides} bytes; the kernel sees the memory, not the view: pass a contiguous copy, or "
-            "the address alone if the kernel knows the strides"
+            f"{layout.strides} bytes",
+            remedy="the kernel sees the memory, not the view: pass a contiguous copy, or the address alone "
+            "if the kernel knows the strides",
         )
     if layout is not None and not layout.size:
         return
@@ -97,7 +99,7 @@ def _check(field: Field, address: int, layout: ArrayLayout | None, device: Devic
 
 
 def _check_memory(address: int, size: int, device: Device) -> None:
-    """Whether `size` bytes from `address` on lie in one allocation that `device` reaches."""
+    """Check that `size` bytes at `address` lie in one allocation that `device` can access."""
     driver = device.driver
     try:
         start = driver.pointer_attribute("RANGE_START_ADDR", address)
@@ -106,22 +108,22 @@ def _check_memory(address: int, size: int, device: Device) -> None:
         if driver.fault:
             raise
         raise ArgumentError(
-            f"expected memory on GPU {device.ordinal}, found {address:#x}, which is in no allocation; "
-            f"perhaps it has been freed ({error})"
+            f"expected memory on GPU {device.ordinal}, found {address:#x}, which is in no allocation",
+            remedy=f"perhaps it has been freed ({error})",
         ) from None
     if address + size > end:
         raise ArgumentError(
             f"expected an array within its allocation, found one of {size} bytes at {address:#x}, which ends "
             f"{address + size - end} bytes behind the {end - start} bytes at {start:#x}"
         )
-    if (ordinal := _place(driver, address)) not in (None, device.ordinal):
+    if (ordinal := _device_of(driver, address)) not in (None, device.ordinal):
         raise ArgumentError(
             f"expected memory on GPU {device.ordinal}, found {address:#x}, which is on GPU {ordinal}"
         )
 
 
-def _place(driver: Driver, address: int) -> int | None:
-    """The GPU whose memory is at `address`; ``None`` if all reach it."""
+def _device_of(driver: Driver, address: int) -> int | None:
+    """The GPU whose memory is at `address`; ``None`` if all GPUs can access it."""
     if driver.count == 1 or driver.pointer_attribute("IS_MANAGED", address):
         return None
     if driver.pointer_attribute("MEMORY_TYPE", address) == _ON_THE_HOST:

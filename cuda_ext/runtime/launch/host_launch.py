@@ -1,4 +1,4 @@
-"""A launch with host arrays: copied to the GPU before it, and back after it."""
+"""Launches with host arrays, which are copied to the GPU before and back after them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.device_copies import DeviceCopies
-from cuda_ext.runtime.arrays.device_scope import copies_of_scope
+from cuda_ext.runtime.arrays.device_scope import innermost_scope
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 
@@ -21,58 +21,62 @@ _CAPTURED_IMPLICITLY = 906
 
 
 class Pending:
-    """A launch with ``wait=False``, whose results are not there yet.
+    """A launch with ``wait=False``, whose results have not been copied back yet.
 
-    It holds the arrays that the kernel writes. If it is dropped without :meth:`wait`, nothing is copied back.
+    It keeps the arrays that the kernel writes alive. Without a call of :meth:`wait`, nothing is copied back.
     """
 
     def __init__(
-        self, device: Device, stream: int, copies: DeviceCopies, failed: Callable[[DriverCallError], NoReturn]
+        self,
+        device: Device,
+        stream: int,
+        copies: DeviceCopies,
+        raise_error: Callable[[DriverCallError], NoReturn],
     ) -> None:
         driver = device.driver
         self._device = device
         self._copies = copies
-        self._failed = failed
+        self._raise_error = raise_error
         self._lock = threading.Lock()
         self._error: DriverCallError | None = None
         self._event = driver.call("cuEventCreate", driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
-        self._end = weakref.finalize(self, _ended, device, copies, self._event)
-        self._end.atexit = False
+        self._release = weakref.finalize(self, _release, device, copies, self._event)
+        self._release.atexit = False
         driver.call("cuEventRecord", self._event, stream)
 
     @property
     def done(self) -> bool:
-        """Whether the kernel is over, so that :meth:`wait` only has to copy."""
+        """Whether the kernel has finished, so that :meth:`wait` only has to copy."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            if not self._end.alive:
+            if not self._release.alive:
                 return True
             self._device.driver.call("cuEventQuery", self._event)
         except DriverCallError as error:
             if error.code == _NOT_READY:
                 return False
-            self._failed(error)
+            self._raise_error(error)
         finally:
             self._lock.release()
         return True
 
     def wait(self) -> None:
-        """Wait for the kernel, and copy what it wrote to the arrays.
+        """Wait for the kernel, and copy its results to the arrays.
 
-        Raises :class:`~cuda_ext.errors.LaunchError` if the kernel failed; the arrays are as they were then.
+        Raises :class:`~cuda_ext.errors.LaunchError` if the kernel failed; the arrays are then unchanged.
         """
         with self._lock:
-            if self._end.alive:
+            if self._release.alive:
                 try:
                     self._device.driver.call("cuEventSynchronize", self._event)
-                    self._copies.bring_back(done=True)
+                    self._copies.copy_back(wait=False)
                 except DriverCallError as error:
                     self._error = error
-                # Whatever else comes between, such as an interrupt, leaves everything for another call.
-                self._end()
+                # After any other exception, such as KeyboardInterrupt, wait() can be called again.
+                self._release()
             if self._error:
-                self._failed(self._error)
+                self._raise_error(self._error)
 
 
 def launch_with_copies(
@@ -82,28 +86,28 @@ def launch_with_copies(
     arrays: Sequence[HostArray],
     wait: bool,
     submit: Callable[[list[int]], None],
-    failed: Callable[[DriverCallError], NoReturn],
+    raise_error: Callable[[DriverCallError], NoReturn],
 ) -> Pending | None:
-    """Have `submit` launch in `stream`, which `keep` holds, with the addresses of `arrays` on `device`.
+    """Copy `arrays` to `device`, call `submit` with their addresses there, and copy the results back.
 
-    `failed` raises what an error of the driver means once this has returned. Raises :class:`DriverCallError`,
-    and :class:`ArgumentError` where `stream` is being captured into a graph.
+    `keep` keeps `stream` alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises
+    :class:`DriverCallError`, and :class:`ArgumentError` if `stream` is being captured into a graph.
     """
     own = DeviceCopies()
-    scope = copies_of_scope()
+    scope = innermost_scope()
     pending = None
     with device.current():
         _check_not_captured(device, stream)
         try:
-            with (scope or own).placed(device, stream, keep, arrays) as addresses:
+            with (scope or own).place(device, stream, keep, arrays) as addresses:
                 submit(addresses)
             if not wait:
-                pending = Pending(device, stream, own, failed)
+                pending = Pending(device, stream, own, raise_error)
             elif scope is None:
-                own.bring_back()
+                own.copy_back()
         finally:
             if pending is None:
-                own.end()
+                own.release()
     return pending
 
 
@@ -118,12 +122,13 @@ def _check_not_captured(device: Device, stream: int) -> None:
         if captured == api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE:
             return
     raise ArgumentError(
-        "stream: is being captured into a graph, which takes no host arrays and cannot be waited for; pass "
-        "arrays in device memory, and leave out wait=False"
+        "is being captured into a graph, which takes no host arrays and cannot be waited for",
+        where="stream",
+        remedy="pass arrays in device memory, and leave out wait=False",
     )
 
 
-def _ended(device: Device, copies: DeviceCopies, event: Any) -> None:
+def _release(device: Device, copies: DeviceCopies, event: Any) -> None:
     with suppress(DriverCallError):
         device.driver.call("cuEventDestroy", event)
-    copies.end()
+    copies.release()

@@ -1,55 +1,66 @@
-"""Launching one kernel, with every check: for any argument and any number of GPUs.
+"""The launch that is right: any argument, any number of GPUs, every check.
 
-:mod:`~cuda_ext.runtime.launch.specialised` launches common arguments in less time; all others come here.
+:mod:`~cuda_ext.runtime.launch.specialised` launches common arguments faster and leaves all others to this.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
-from cuda_ext.runtime.driver.driver import Device, Driver, Prepared, open_driver
+from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
-from cuda_ext.runtime.driver.loaded_library import Library
 from cuda_ext.runtime.launch import debugging
-from cuda_ext.runtime.launch.arguments import fields, in_order, layout
-from cuda_ext.runtime.launch.configuration import Launch, LaunchOptions
+from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
+from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
 from cuda_ext.runtime.launch.streams import stream_handle
 
-__all__ = ["LAUNCH_KEYWORDS", "Buffer", "Configs", "Launcher"]
+__all__ = ["LAUNCH_KEYWORDS", "Buffer", "Configs", "Launcher", "ResolvedArguments"]
 
-# Memory for the arguments of one launch, the address of the array that points at each, and that array.
+# The packed arguments of one launch, the address of the array of pointers to them, and that array.
 Buffer = tuple[bytearray, int, Any]
-# By device and stream: the function and its ``CUlaunchConfig``, the addresses of both, and what they are of.
-Configs = Prepared[tuple[int, int], tuple[Any, Any, int, int, Launch]]
+# By device and stream: the function, its ``CUlaunchConfig``, the addresses of both, and the configuration.
+Configs = ProcessCache[tuple[int, int], tuple[Any, Any, int, int, LaunchConfiguration]]
 
 _OPTIONS = {field.name for field in dataclasses.fields(LaunchOptions)}
-# So many streams a bound function remembers.
+# The number of streams for which a bound function keeps its configuration.
 _MOST_CONFIGS = 256
-# The keywords of a call that name no parameter.
+# The keywords of a call that are not names of parameters.
 LAUNCH_KEYWORDS = _OPTIONS | {"stream"}
 
 
-class Launcher:
-    """Launches `kernel` of `library`.
+class ResolvedArguments(NamedTuple):
+    """The arguments of a launch in the order of the parameters, and the ``values`` that are passed for them.
 
-    ``ready`` has the kernel on each device where it can be launched without further ado.
+    The launch runs on ``device``. ``stream`` is the handle of the stream that was given, if any.
     """
 
-    def __init__(self, library: Library, kernel: manifest.Kernel) -> None:
-        self.library = library
+    ordered: list[object]
+    values: list[Any]
+    stream: int | None
+    device: Device
+
+
+class Launcher:
+    """Launches `kernel`; `load` loads it on a device.
+
+    ``ready`` holds, by device ordinal, the loaded kernels that have been launched before.
+    """
+
+    def __init__(self, kernel: manifest.Kernel, load: Callable[[Device], LoadedKernel]) -> None:
         self.kernel = kernel
-        self.fields = fields(kernel.parameters)
-        self.packing, self._offsets = layout(self.fields)
-        self.ready: Prepared[int, LoadedKernel] = Prepared()
-        # Those that no launch uses at present. None is shared: other threads launch while the driver is at
-        # work, and so may a signal's handler in this one.
+        self.load = load
+        self.fields = make_fields(kernel.parameters)
+        self.packing, self._offsets = pack_layout(self.fields)
+        self.ready: ProcessCache[int, LoadedKernel] = ProcessCache()
+        # Buffers that no launch is using. Each launch takes one for itself, since other threads, and signal
+        # handlers in this thread, may launch the kernel while the driver call runs.
         self.buffers: list[Buffer] = []
 
     def call(self, arguments: Sequence[object], keywords: dict[str, Any]) -> Any:
@@ -65,155 +76,187 @@ class Launcher:
         stream: object,
         configs: Mapping[Launcher, Configs] | None = None,
     ) -> Any:
-        """Launch as :class:`~cuda_ext.runtime.kernel.Kernel` says. `configs` is told how to do so again."""
+        """Launch as :class:`~cuda_ext.runtime.kernel.Kernel` documents; store the configuration in `configs`.
+
+        Return the pending launch if the caller has to wait for it, else ``None``.
+        """
         try:
-            ordered, values, handle, device = self.located(arguments, named, stream)
-            driver = device.driver
+            resolved = self.resolve(arguments, named, stream)
+            device = resolved.device
+            handle = resolved.stream
             if handle is None:
-                handle = _current_stream(values, device.ordinal)
-            chosen = self.chosen(device, values)
-            loaded = chosen.loaded(device)
-            launch = Launch.checked(options, loaded)
-            told, pending = "", None
-            try:
-                if debugging.enabled():
-                    told = debugging.examined(chosen.kernel, self.fields, ordered, values, device)
-                if options.wait and not any(isinstance(value, HostArray) for value in values):
-                    chosen._submit(loaded, launch, handle, values)
-                else:
-                    pending = chosen._submit_with_copies(loaded, launch, handle, stream, values, options.wait)
-                if told:
-                    debugging.synchronise(device, handle)
-            except DriverCallError as error:
-                chosen.refused(error, driver, launch, f" in stream {handle:#x}{told}" if told else "")
+                handle = _current_stream(resolved.values, device.ordinal)
+            chosen = self.choose(device, resolved.values)
+            loaded = chosen.load(device)
+            configuration = LaunchConfiguration.check(options, loaded)
+            pending = chosen._launch_checked(loaded, configuration, resolved, handle, stream, options.wait)
         except ArgumentError as error:
-            raise ArgumentError(f"{error}\n  in a launch of {self.kernel.signature}") from None
+            error.signature = self.kernel.signature
+            raise
         chosen.ready[device.ordinal] = loaded
         if configs is not None:
-            config = launch.config(driver.api, handle)
+            config = configuration.build(device.driver.api, handle)
             known = configs[chosen]
             if len(known) >= _MOST_CONFIGS:
                 known.clear()
             addresses = loaded.address, config.getPtr()
-            known[device.ordinal, handle] = loaded.function, config, *addresses, launch
+            known[device.ordinal, handle] = loaded.function, config, *addresses, configuration
         return pending
 
-    def located(
+    def resolve(
         self, arguments: Sequence[object], named: Mapping[str, object], stream: object
-    ) -> tuple[list[object], list[Any], int | None, Device]:
-        """All arguments by position, what is passed for them, the handle of `stream` if there is one, and the
-        GPU that a launch with them runs on.
+    ) -> ResolvedArguments:
+        """Check and convert the arguments of a call, and find the device to launch on.
 
-        Raises :class:`ArgumentError` for what does not fit.
+        Raises :class:`ArgumentError` for arguments that do not fit the signature.
         """
-        ordered = in_order(self.kernel.parameters, arguments, named, LAUNCH_KEYWORDS)
+        ordered = order_arguments(self.kernel.parameters, arguments, named, LAUNCH_KEYWORDS)
         values = [
             host_array(field.parameter, argument) or field.value(argument)
             for field, argument in zip(self.fields, ordered, strict=True)
         ]
         handle = None if stream is None else stream_handle(stream)
-        return ordered, values, handle, self._device(open_driver(), values, handle)
+        return ResolvedArguments(ordered, values, handle, self._find_device(open_driver(), values, handle))
 
     @property
     def candidates(self) -> Sequence[Launcher]:
-        """Those that a launch may come to. There is more than one behind a name for several kernels."""
+        """The launchers that a launch chooses from: several where a name has variants."""
         return (self,)
 
-    def chosen(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is one
-        """The candidate that a launch on `device` with `values` comes to."""
+    def choose(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is only one
+        """The candidate that a launch on `device` with `values` takes."""
         return self
 
     def choice(self, table: str) -> str:
-        """As Python, what belongs to the chosen one, where ``table0`` belongs to the first candidate.
+        """A Python expression for the entry of the chosen candidate in ``table0``, ``table1``, ...
 
-        The number of the GPU is in ``device``, and the values of the arguments are in ``v0``, ``v1``, ...
+        It may use ``device``, the ordinal of the GPU, and the argument values ``v0``, ``v1``, ...
         """
         return f"{table}0"
 
-    def loaded(self, device: Device) -> LoadedKernel:
-        return self.library.kernel(self.kernel, device)
+    def raise_launch_error(
+        self, error: DriverCallError, driver: Driver, configuration: LaunchConfiguration, details: str = ""
+    ) -> NoReturn:
+        """Raise :class:`LaunchError` for `error`. `details` describe the launch further."""
+        text, note = str(error), ""
+        if error is driver.fault:
+            error.where = self.kernel.expression
+            note = "" if details else "; the fault may be of earlier work on this GPU"
+        raise LaunchError(
+            f"{text}; launched with {configuration}{note}{details}", where=self.kernel.expression
+        ) from None
 
-    def refused(self, error: DriverCallError, driver: Driver, launch: Launch, told: str = "") -> NoReturn:
-        """Raise what `error` means for a launch; `told` is what else is known of that."""
-        note = ""
-        if str(error) == driver.fault:  # the first that ends all work
-            driver.fault = f"{self.kernel.expression}: {error}"
-            note = "" if told else "; the fault may be of earlier work on this GPU"
-        raise LaunchError(f"{self.kernel.expression}: {error}; launched with {launch}{note}{told}") from None
-
-    def _device(self, driver: Driver, values: Sequence[Any], stream: int | None) -> Device:
-        """Where the arrays lie; or else where the stream is, or the current context."""
+    def _find_device(self, driver: Driver, values: Sequence[Any], stream: int | None) -> Device:
+        """The device that holds the arrays; without arrays, that of the stream or of the current context."""
         if driver.count == 1:
             return driver.device(0)
-        places: dict[int, str] = {}
+        names: dict[int, str] = {}
         for field, value in zip(self.fields, values, strict=True):
-            if (ordinal := _place(driver, value)) is not None:
-                places.setdefault(ordinal, field.parameter.name)
-        if len(places) > 1:
-            (here, first), (there, second), *_ = places.items()
+            if (ordinal := _device_of(driver, value)) is not None:
+                names.setdefault(ordinal, field.parameter.name)
+        if len(names) > 1:
+            (first, name), (second, other), *_ = names.items()
             raise ArgumentError(
-                f"argument {second!r}: is on GPU {there}, and {first!r} is on GPU {here}; "
-                "a kernel runs on one"
+                f"is on GPU {second}, and {name!r} is on GPU {first}",
+                where=f"argument {other!r}",
+                remedy="a kernel runs on one",
             )
-        for ordinal in places:
+        for ordinal in names:
             return driver.device(ordinal)
         return driver.current_device() if stream is None else driver.device_of_stream(stream)
 
-    def _submit(self, loaded: LoadedKernel, launch: Launch, stream: int, values: Sequence[Any]) -> None:
+    def _launch_checked(
+        self,
+        loaded: LoadedKernel,
+        configuration: LaunchConfiguration,
+        resolved: ResolvedArguments,
+        handle: int,
+        stream: object,
+        wait: bool,
+    ) -> Any:
+        """Launch in the stream `handle`, which `stream` keeps alive, after all checks but debug mode's."""
+        ordered, values, _, device = resolved
+        details = ""
+        try:
+            if debugging.enabled():
+                details = debugging.check_arguments(self.kernel, self.fields, ordered, values, device)
+                details = f" in stream {handle:#x}{details}"
+            pending = None
+            if wait and not any(isinstance(value, HostArray) for value in values):
+                self._submit(loaded, configuration, handle, values)
+            else:
+                pending = self._submit_with_copies(loaded, configuration, handle, stream, values, wait)
+            if details:
+                debugging.synchronize(device, handle)
+        except DriverCallError as error:
+            self.raise_launch_error(error, device.driver, configuration, details)
+        return pending
+
+    def _submit(
+        self, loaded: LoadedKernel, configuration: LaunchConfiguration, stream: int, values: Sequence[Any]
+    ) -> None:
         driver = loaded.device.driver
         try:
             buffer = self.buffers.pop()
         except IndexError:
-            buffer = self._new_buffer()
+            buffer = self._allocate_buffer()
         memory, addresses, _ = buffer
         self.packing.pack_into(memory, 0, *(v.address if isinstance(v, DeviceMemory) else v for v in values))
         try:
             with loaded.device.current():
-                if launch.plain:
-                    shape = *launch.grid, *launch.block, launch.shared
+                if configuration.plain:
+                    shape = *configuration.grid, *configuration.block, configuration.shared
                     driver.call("cuLaunchKernel", loaded.function, *shape, stream, addresses, 0)
                 else:
-                    config = launch.config(driver.api, stream)
+                    config = configuration.build(driver.api, stream)
                     driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
         finally:
             self.buffers.append(buffer)
 
     def _submit_with_copies(
-        self, loaded: LoadedKernel, launch: Launch, handle: int, stream: object, values: list[Any], wait: bool
+        self,
+        loaded: LoadedKernel,
+        configuration: LaunchConfiguration,
+        handle: int,
+        stream: object,
+        values: list[Any],
+        wait: bool,
     ) -> Any:
-        """Submit between copies to the GPU and back. `stream` is what `handle` is of."""
-        from cuda_ext.runtime.launch.host_launch import launch_with_copies  # importing it takes a while
+        """Submit between the copies of host arrays to the GPU and back."""
+        from cuda_ext.runtime.launch.host_launch import launch_with_copies  # a slow import
 
         driver = loaded.device.driver
-        places = [i for i, value in enumerate(values) if isinstance(value, HostArray)]
+        positions = [i for i, value in enumerate(values) if isinstance(value, HostArray)]
 
         def submit(addresses: list[int]) -> None:
-            placed = dict(zip(places, addresses, strict=True))
-            self._submit(loaded, launch, handle, [placed.get(i, value) for i, value in enumerate(values)])
+            copies = dict(zip(positions, addresses, strict=True))
+            self._submit(
+                loaded, configuration, handle, [copies.get(i, value) for i, value in enumerate(values)]
+            )
 
         return launch_with_copies(
             loaded.device,
             handle,
             stream,
-            [values[i] for i in places],
+            [values[i] for i in positions],
             wait,
             submit,
-            lambda error: self.refused(error, driver, launch),
+            lambda error: self.raise_launch_error(error, driver, configuration),
         )
 
-    def _new_buffer(self) -> Buffer:
+    def _allocate_buffer(self) -> Buffer:
         memory = bytearray(self.packing.size)
         start = ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
         addresses = (ctypes.c_void_p * len(self._offsets))(*(start + offset for offset in self._offsets))
         return memory, ctypes.addressof(addresses), addresses
 
 
-def _place(driver: Driver, value: object) -> int | None:
-    """The GPU where `value` lies, if it is known to lie on one."""
+def _device_of(driver: Driver, value: object) -> int | None:
+    """The ordinal of the GPU that holds `value`, or ``None`` if it is not known."""
     if isinstance(value, HostArray):
-        from cuda_ext.runtime.arrays.device_scope import copies_of_scope  # needed for host arrays only
+        from cuda_ext.runtime.arrays.device_scope import innermost_scope  # only host arrays need it
 
-        scope = copies_of_scope()
+        scope = innermost_scope()
         return scope.device_of(value) if scope else None
     if not isinstance(value, DeviceMemory):
         return None
@@ -223,7 +266,7 @@ def _place(driver: Driver, value: object) -> int | None:
 
 
 def _current_stream(values: Sequence[Any], device: int) -> int:
-    """The stream that the framework of the first array works in; the default stream where there is none."""
+    """The current stream of the library of the first array; without arrays, the default stream."""
     for value in values:
         if isinstance(value, DeviceMemory) and value.stream is not None:
             return value.stream(device)

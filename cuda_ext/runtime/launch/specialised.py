@@ -15,11 +15,11 @@ from typing import Any
 from cuda_ext.errors import DriverCallError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes
-from cuda_ext.runtime.driver.driver import Device, Prepared, is_open, open_driver
+from cuda_ext.runtime.driver.driver import Device, ProcessCache, is_open, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging
 from cuda_ext.runtime.launch.arguments import Field
-from cuda_ext.runtime.launch.configuration import Extents, Launch, LaunchOptions
+from cuda_ext.runtime.launch.configuration import Extents, LaunchConfiguration, LaunchOptions
 from cuda_ext.runtime.launch.launcher import Configs, Launcher
 from cuda_ext.runtime.launch.streams import stream_handle
 from cuda_ext.runtime.launch.submission import submission
@@ -117,7 +117,7 @@ def call(launcher: Launcher, outdated: Callable[[], None]) -> Callable[..., Any]
         status: Any, grid: Extents, block: Extents, arguments: tuple[object, ...], shared: int, stream: int
     ) -> None:
         if not _launched_nothing(status):
-            _refused(launcher, status, Launch(grid, block, shared))
+            _refused(launcher, status, LaunchConfiguration(grid, block, shared))
         carefully(arguments, {}, grid=grid, block=block, shared=shared, stream=stream)
 
     ready = _numbered("ready", [candidate.ready for candidate in launcher.candidates])
@@ -129,13 +129,13 @@ def bound(launcher: Launcher, options: LaunchOptions, stream: object) -> Callabl
     """What ``Kernel.bind`` returns."""
     if debugging.enabled() or not options.wait:
         return lambda *arguments, **named: launcher.launch(arguments, named, options, stream)
-    configs: dict[Launcher, Configs] = {candidate: Prepared() for candidate in launcher.candidates}
+    configs: dict[Launcher, Configs] = {candidate: ProcessCache() for candidate in launcher.candidates}
 
     def carefully(arguments: tuple[object, ...], named: dict[str, Any]) -> Any:
         given = [a for a in arguments if a is not _absent]
         return launcher.launch(given, named, options, stream, configs)
 
-    def failed(status: Any, arguments: tuple[object, ...], launched: Launch) -> None:
+    def failed(status: Any, arguments: tuple[object, ...], launched: LaunchConfiguration) -> None:
         if not _launched_nothing(status):
             _refused(launcher, status, launched)
         carefully(arguments, {})
@@ -348,10 +348,10 @@ def _launched_nothing(status: Any) -> bool:
     return not isinstance(status, ValueError) and int(status) in (201, 400, -1)
 
 
-def _refused(launcher: Launcher, status: Any, launch: Launch) -> None:
+def _refused(launcher: Launcher, status: Any, launch: LaunchConfiguration) -> None:
     driver = open_driver()
     try:
         error = driver.error("the launch", driver.api.CUresult(int(status)))
     except ValueError as unknown:  # to cuda-bindings, which are older than the driver
         error = DriverCallError(f"the launch failed: {unknown}")
-    launcher.refused(error, driver, launch)
+    launcher.raise_launch_error(error, driver, launch)

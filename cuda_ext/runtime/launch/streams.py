@@ -1,4 +1,4 @@
-"""Streams of all libraries, as handles."""
+"""Stream handles from the stream objects of all libraries."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Stream", "stream_handle"]
 
 
 class _HasCudaStream(Protocol):
-    """A stream as PyTorch's."""
+    """A stream of PyTorch."""
 
     @property
     def cuda_stream(self) -> int: ...
 
 
 class _HasPtr(Protocol):
-    """A stream as CuPy's."""
+    """A stream of CuPy."""
 
     @property
     def ptr(self) -> int: ...
 
 
 class _StreamProtocol(Protocol):
-    """A stream as cuda.core's: a version, which is 0, and the handle."""
+    """A stream of cuda.core: the protocol's version, 0, and the handle."""
 
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
@@ -34,11 +34,11 @@ Stream: TypeAlias = SupportsIndex | _StreamProtocol | _HasCudaStream | _HasPtr
 
 
 def stream_handle(stream: object) -> int:
-    """The handle of `stream`. Raises :class:`ArgumentError` for anything else."""
+    """The handle of `stream`. Raises :class:`ArgumentError` for objects that are no stream."""
     if protocol := getattr(stream, "__cuda_stream__", None):
         version, handle = protocol()
         if version != 0:
-            raise ArgumentError(f"stream: expected version 0 of __cuda_stream__, found {version}")
+            raise ArgumentError(f"expected version 0 of __cuda_stream__, found {version}", where="stream")
     else:
         handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
     try:
@@ -46,5 +46,5 @@ def stream_handle(stream: object) -> int:
     except TypeError:
         number = -1
     if not 0 <= number < 1 << 64:
-        raise ArgumentError(f"stream: expected a stream or its handle, found {stream!r}")
+        raise ArgumentError(f"expected a stream or its handle, found {stream!r}", where="stream")
     return number

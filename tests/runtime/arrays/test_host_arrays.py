@@ -773,8 +773,8 @@ def test_nothing_is_placed_in_a_scope_that_has_just_ended(run: Script) -> None:
         """
         from cuda_ext.runtime.arrays.device_copies import DeviceCopies
         copies = DeviceCopies()
-        copies.end()
-        caught(copies.placed(None, 0, None, []).__enter__)
+        copies.release()
+        caught(copies.place(None, 0, None, []).__enter__)
         """
     )
     assert done.output == [

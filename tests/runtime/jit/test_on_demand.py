@@ -18,10 +18,10 @@ from cuda_ext import errors
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.store import pack, unpack
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Kernel, Options, Parameter, Source, Symbol
-from cuda_ext.runtime.jit.compile_request import fulfil
-from cuda_ext.runtime.jit.entry import Record, read_record, reference
-from cuda_ext.runtime.jit.request import Demand
+from cuda_ext.manifest import Options, Parameter, Source
+from cuda_ext.runtime.jit.compile_request import compile_request
+from cuda_ext.runtime.jit.entry import Entry, EntryKernel, EntrySymbol, Reference, decode_entry
+from cuda_ext.runtime.jit.request import Request
 from cuda_ext.runtime.module import library_of
 from cuda_ext.toolchain.identity import installed_nvrtc
 from tests.fixtures.device_code import module, nvrtc, unit
@@ -315,7 +315,7 @@ def test_without_nvrtc_the_extra_is_named(fake_driver: Path, saved: Path, tmp_pa
 def test_a_driver_that_is_older_than_nvrtc_is_told(on_gpu: Callable[..., Run]) -> None:
     (told,) = on_gpu("caught(lambda: kernels.axpy['double'])", FAKE_CUDA_VERSION=12080).output
     reason = (
-        "NVRTC 13 makes what this NVIDIA driver does not load, which supports CUDA up to 12.8; upgrade the "
+        "NVRTC 13 output is too new for this NVIDIA driver, which supports CUDA up to 12.8; upgrade the "
         'driver, or install "cuda-ext[cu12]"'
     )
     assert told == MISSING.format(reason)
@@ -408,11 +408,12 @@ def test_a_source_that_was_changed_afterwards_is_not_compiled(
 def test_the_image_is_the_one_that_a_build_would_have_made() -> None:
     source = unit(SOURCE, "axpy<float>", headers={"scale.h": HEADER}, define={"FACTOR": "3"}, std="c++20")
     built = module(source, architectures=("sm_90",), compress="none", emit="cubin")
-    demand = Demand((source.described,), Architecture.parse("sm_90"))
-    record = fulfil(demand, {source.name: source.source, **source.headers}, nvrtc())
-    assert record.image == built.files["unit.sm_90.cubin"]
-    assert record.kernels == built.manifest.kernels
-    assert record.architecture == "sm_90"
+    request = Request((source.described,), Architecture.parse("sm_90"))
+    entry = compile_request(request, {source.name: source.source, **source.headers}, nvrtc())
+    assert entry.image == built.files["unit.sm_90.cubin"]
+    expected = [EntryKernel(k.expression, k.lowered, k.parameters) for k in built.manifest.kernels]
+    assert list(entry.kernels) == expected
+    assert entry.architecture == "sm_90"
 
 
 def test_a_gpu_newer_than_the_compiler_gets_what_it_can_run() -> None:
@@ -424,24 +425,26 @@ def test_a_gpu_newer_than_the_compiler_gets_what_it_can_run() -> None:
         f"sm_{newest + 20}": f"compute_{newest}",
         "sm_90a": "sm_90a",
     }.items():
-        demand = Demand((source.described,), Architecture.parse(wanted))
-        assert fulfil(demand, {source.name: source.source}, nvrtc()).architecture == expected
+        request = Request((source.described,), Architecture.parse(wanted))
+        assert compile_request(request, {source.name: source.source}, nvrtc()).architecture == expected
     with pytest.raises(
         errors.CompilationError, match="cannot compile for sm_35: it begins with sm_75; older"
     ):
-        fulfil(Demand((source.described,), Architecture("cubin", 35)), {source.name: source.source}, nvrtc())
+        compile_request(
+            Request((source.described,), Architecture("cubin", 35)), {source.name: source.source}, nvrtc()
+        )
 
 
 def test_everything_that_decides_on_a_record_is_in_its_key() -> None:
     source = Source("device/a.cu", "11" * 32, Options(define={"A": "1"}), ("k<int>", "k<float>"))
-    demand = Demand((source,), Architecture.parse("sm_90"))
+    request = Request((source,), Architecture.parse("sm_90"))
     others = [
-        Demand((source,), Architecture.parse("sm_90a")),
-        Demand((source,), Architecture.parse("sm_80")),
-        Demand((source,), demand.architecture, "pkg.kernels"),
-        Demand((source, source), demand.architecture),
+        Request((source,), Architecture.parse("sm_90a")),
+        Request((source,), Architecture.parse("sm_80")),
+        Request((source,), request.architecture, "pkg.kernels"),
+        Request((source, source), request.architecture),
         *(
-            Demand((replace(source, **change),), demand.architecture)  # type: ignore[arg-type]
+            Request((replace(source, **change),), request.architecture)  # type: ignore[arg-type]
             for change in (
                 {"name": "device/b.cu"},
                 {"sha256": "22" * 32},
@@ -454,10 +457,10 @@ def test_everything_that_decides_on_a_record_is_in_its_key() -> None:
             )
         ),
     ]
-    keys = [demand.key("nvrtc 1"), demand.key("nvrtc 2"), *(other.key("nvrtc 1") for other in others)]
+    keys = [request.key("nvrtc 1"), request.key("nvrtc 2"), *(other.key("nvrtc 1") for other in others)]
     assert len(set(keys)) == len(keys)
     same = replace(source, instantiate=("k< float >", "k<int>", "k<int>"))
-    assert Demand((same,), demand.architecture).key("nvrtc 1") == demand.key("nvrtc 1")
+    assert Request((same,), request.architecture).key("nvrtc 1") == request.key("nvrtc 1")
 
 
 def test_the_compiler_is_told_without_being_loaded(tmp_path: Path) -> None:
@@ -474,34 +477,35 @@ def test_the_compiler_is_told_without_being_loaded(tmp_path: Path) -> None:
 # --- Records.
 
 POINTER = Parameter("x", "const größe*", "pointer", 8, 0, element="größe", const=True)
-RECORD = Record(
+REFERENCE = Reference(None, "ab" * 32)
+ENTRY = Entry(
     "sm_90a",
     bytes(range(256)),
     (
-        Kernel("k<float>", "_Z1kIfEv", 0, (POINTER, Parameter("n", "int", "integer", 4, 8))),
-        Kernel("p", "p", 0, ()),
+        EntryKernel("k<float>", "_Z1kIfEv", (POINTER, Parameter("n", "int", "integer", 4, 8))),
+        EntryKernel("p", "p", ()),
     ),
-    (Symbol("ns::w", "_ZN2ns1wE", 0, "constant", "float[9]", 36),),
+    (EntrySymbol("ns::w", "_ZN2ns1wE", "constant", "float[9]", 36),),
 )
 
 
 def test_a_record_is_read_back() -> None:
-    assert read_record(RECORD.encode()) == RECORD
-    assert read_record(reference("ab" * 32)) == "ab" * 32
-    assert read_record(b"") is None
+    assert decode_entry(ENTRY.encode()) == ENTRY
+    assert decode_entry(REFERENCE.encode()) == REFERENCE
+    assert decode_entry(b"") is None
 
 
 def test_a_record_of_any_other_length_is_none() -> None:
-    content = RECORD.encode()
-    assert [n for n in range(len(content)) if read_record(content[:n]) is not None] == []
-    assert read_record(content + b"-") is None
-    assert read_record(content + content) is None
+    content = ENTRY.encode()
+    assert [n for n in range(len(content)) if decode_entry(content[:n]) is not None] == []
+    assert decode_entry(content + b"-") is None
+    assert decode_entry(content + content) is None
 
 
 def test_no_damage_to_an_entry_goes_unnoticed() -> None:
     """Every bit of the header, of the names and of the image counts, and every length."""
     key = "5a" * 32
-    entry = pack(key, RECORD.encode())
+    entry = pack(key, ENTRY.encode())
     for position in range(len(entry)):
         for bit in (1, 128):
             damaged = bytearray(entry)
@@ -513,11 +517,11 @@ def test_no_damage_to_an_entry_goes_unnoticed() -> None:
 
 def test_whatever_the_fields_say_it_is_a_record_or_none() -> None:
     """A record with the right digest that another program wrote."""
-    content = RECORD.encode()
+    content = ENTRY.encode()
     for position in range(len(content)):
         for byte in (0, ord("-"), ord(":"), ord("9"), 255):
             damaged = content[:position] + bytes([byte]) + content[position + 1 :]
-            assert read_record(damaged) is None or isinstance(read_record(damaged), Record)
+            assert decode_entry(damaged) is None or isinstance(decode_entry(damaged), Entry)
 
 
 @host_compiler

@@ -15,7 +15,7 @@ import pytest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes
-from cuda_ext.runtime.launch.arguments import fields, in_order, layout
+from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
 from tests.fixtures.loader import (
     AXPY,
     signature,
@@ -64,10 +64,10 @@ class Array:
 
 
 def pack(parameters: Any, arguments: Any, named: Any) -> bytes:
-    converted = fields(parameters)
-    ordered = in_order(parameters, arguments, named)
+    converted = make_fields(parameters)
+    ordered = order_arguments(parameters, arguments, named)
     values = [field.value(argument) for field, argument in zip(converted, ordered, strict=True)]
-    layout_, _ = layout(converted)
+    layout_, _ = pack_layout(converted)
     return layout_.pack(*(v.address if isinstance(v, DeviceMemory) else v for v in values))
 
 

@@ -1,4 +1,4 @@
-"""Kernels as operators of PyTorch, which ``torch.compile`` and autograd's dispatcher know of."""
+"""Register kernels as PyTorch operators, for ``torch.compile`` and the dispatcher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
 
-__all__ = ["torch_op"]
+__all__ = ["register_operator"]
 
 _TYPES: dict[ParameterKind, str] = {
     "integer": "int",
@@ -20,25 +20,29 @@ _TYPES: dict[ParameterKind, str] = {
 _HALVES = ("__half", "__nv_bfloat16")
 
 
-def torch_op(
+def register_operator(
     launch: Callable[..., object],
     signature: str,
     parameters: Sequence[Parameter],
     name: str,
     options: Mapping[str, Any],
 ) -> Any:
-    """Register `launch` as the operator `name`, ``namespace::operator``; see :meth:`Kernel.torch_op`."""
+    """Register `launch` as the operator `name`, ``namespace::operator``, for :meth:`Kernel.torch_op`."""
     import torch
 
     if unfit := [p.name for p in parameters if not p.name.isidentifier()]:
         raise ArgumentError(
-            f"{signature}: PyTorch does not take the name {unfit[0]!r} for a parameter; rename it"
+            f"PyTorch does not take the name {unfit[0]!r} for a parameter",
+            where=signature,
+            remedy="rename it",
         )
     positions = {parameter.name: number for number, parameter in enumerate(parameters)}
     for option, value in options.items():
         if isinstance(value, str) and value not in positions:
-            raise ArgumentError(f"{option}: expected the name of a parameter of {signature}, found {value!r}")
-    schema = ", ".join(_declared(number, parameter) for number, parameter in enumerate(parameters))
+            raise ArgumentError(
+                f"expected the name of a parameter of {signature}, found {value!r}", where=option
+            )
+    schema = ", ".join(_declare(number, parameter) for number, parameter in enumerate(parameters))
     torch.library.define(name, f"({schema}) -> ()")
 
     def run(*arguments: Any) -> None:
@@ -50,8 +54,8 @@ def torch_op(
     return getattr(getattr(torch.ops, namespace), operator).default
 
 
-def _declared(number: int, parameter: Parameter) -> str:
-    """A parameter as a schema declares it: what is not ``const`` is written to, and aliases nothing else."""
+def _declare(number: int, parameter: Parameter) -> str:
+    """The declaration of a parameter in a schema: arrays that are not ``const`` are mutated."""
     if parameter.kind == "pointer":
         type_ = "Tensor?" if parameter.const else f"Tensor(a{number}!)?"
     elif parameter.type in _HALVES:
@@ -60,8 +64,9 @@ def _declared(number: int, parameter: Parameter) -> str:
         type_ = _TYPES[parameter.kind]
     else:
         raise ArgumentError(
-            f"{parameter}: PyTorch's operators take tensors, integers, bools and floats only; launch the "
-            "kernel without one"
+            "PyTorch's operators take tensors, integers, bools and floats only",
+            where=str(parameter),
+            remedy="launch the kernel without one",
         )
     return f"{type_} {parameter.name}"
 

@@ -1,0 +1,149 @@
+"""``cuda_ext.compile`` and ``cuda_ext.prepare``: compilation at run time that the program asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, get_args
+
+from cuda_ext.compiler import headers as project_headers
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError
+from cuda_ext.manifest import Compression, Options
+from cuda_ext.runtime.jit.compile_source import compile_source
+from cuda_ext.runtime.jit.preparation import Preparation, prepare_entries
+from cuda_ext.runtime.module import library_of, module_from
+from cuda_ext.toolchain import native_gpus
+
+__all__ = ["compile", "prepare"]
+
+
+def compile(  # noqa: A001 - reads as cuda_ext.compile
+    source: str | os.PathLike[str],
+    *,
+    architectures: Sequence[str] | None = None,
+    instantiate: Sequence[str] = (),
+    name: str = "kernels",
+    compiler: Literal["nvrtc", "nvcc"] = "nvrtc",
+    std: str = "c++17",
+    define: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+    include_dirs: Sequence[str | os.PathLike[str]] = (),
+    headers: Mapping[str, str] | None = None,
+    fast_math: bool = False,
+    relaxed_constexpr: bool = False,
+    compress: Compression = "size",
+    report: Callable[[str], None] = lambda _: None,
+) -> ModuleType:
+    """Compile `source`, which is CUDA C++ text or the path of a ``.cu`` file, to a module of kernels.
+
+    Compiling needs no GPU and no driver. The module lists its kernels and images as any other one, can be
+    saved, and launches where there is a GPU.
+
+    `architectures` are spelled as in the configuration (``sm_90a``, ``compute_90``, ``all-major``); by
+    default they are those of the GPUs in this machine, or ``all-major`` where it has none. `instantiate`
+    lists C++ name expressions; kernels that are not templates need no listing. `headers` maps names to
+    the text of headers that the source may include besides those found in `include_dirs`. `report`
+    receives the compiler's warnings.
+
+    The output of NVRTC is kept in the user's cache, and taken from there while the source, all headers, the
+    options and the tool chain are unchanged. With `options` that name files or directories it is not kept,
+    since their content is not part of the cache key; name directories under `include_dirs` instead.
+
+    >>> import cuda_ext
+    >>> module = cuda_ext.compile(
+    ...     "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] = value; }",
+    ...     instantiate=["fill<float>"], architectures=["sm_90"])
+    >>> [kernel.signature for kernel in cuda_ext.describe(module).kernels]
+    ['fill<float>(float* x, float value)']
+
+    Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the
+    compiler's text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
+    """
+    _check_lists(
+        architectures=architectures, instantiate=instantiate, options=options, include_dirs=include_dirs
+    )
+    _check_choice("compress", compress, get_args(Compression))
+    _check_choice("compiler", compiler, ("nvrtc", "nvcc"))
+    if architectures is not None and not architectures:
+        raise BuildError(
+            "is empty", where="architectures", remedy='name at least one, such as "sm_90" or "all-major"'
+        )
+    file, text, found = _gather(source, f"{name}.cu", include_dirs)
+    given = {header: content.encode() for header, content in (headers or {}).items()}
+    unit_options = Options(
+        std=std,
+        define=dict(sorted((define or {}).items())),
+        raw=tuple(options),
+        fast_math=fast_math,
+        relaxed_constexpr=relaxed_constexpr,
+    )
+    unit = TranslationUnit(file, text, "cu", {**found, **given}, unit_options, tuple(instantiate))
+    native = native_gpus.capabilities() if architectures is None or "native" in architectures else []
+    names = architectures or (["native"] if native else ["all-major"])
+    compiled = compile_source(unit, name, names, native, compress, compiler)
+    for line in compiled.log:
+        report(line)
+    return module_from(compiled.manifest, compiled.files.__getitem__)
+
+
+def prepare(
+    module: ModuleType,
+    expressions: Sequence[str] | None = None,
+    *,
+    architectures: Sequence[str] | None = None,
+) -> Preparation:
+    """Compile what would be compiled on demand, and keep it in the user's cache.
+
+    It serves container images and the start of clusters: afterwards no process compiles at its first call. No
+    GPU is needed where `architectures` are given.
+
+    `expressions` are C++ name expressions of kernels of `module`; those of one source are compiled in one go.
+    By default it is everything that was built, for GPUs that no image was built for. `architectures`, spelled
+    ``sm_90``, stand for GPUs; by default they are those of this machine.
+
+    Raises :class:`~cuda_ext.errors.BuildError` where nothing can be compiled, and
+    :class:`~cuda_ext.errors.KernelNotFoundError` for an expression that no source defines.
+    """
+    return prepare_entries(library_of(module).on_demand, expressions, architectures)
+
+
+def _check_lists(**arguments: Any) -> None:
+    for argument, value in arguments.items():
+        if isinstance(value, str):
+            raise TypeError(f'{argument}: expected a list of strings; write ["{value}"]')
+
+
+def _check_choice(argument: str, choice: str, known: Sequence[str]) -> None:
+    if choice not in known:
+        raise ValueError(f"{argument}: expected {' or '.join(map(repr, known))}, found {choice!r}")
+
+
+def _gather(
+    source: str | os.PathLike[str], name: str, include_dirs: Sequence[str | os.PathLike[str]]
+) -> tuple[str, bytes, dict[str, bytes]]:
+    """The name, text and headers of `source`. Names are relative to the common parent of all directories."""
+    directories = [Path(os.path.realpath(d)) for d in include_dirs]
+    for directory in directories:
+        if not directory.is_dir():
+            raise BuildError(
+                f"{str(directory)!r} is not a directory", where="include_dirs", remedy="correct the path"
+            )
+    text: bytes | None = None
+    if isinstance(source, str):
+        if source.endswith(".cu") and "\n" not in source:
+            raise TypeError(
+                f"source: expected CUDA C++ text, found what looks like a path; pass pathlib.Path({source!r})"
+            )
+        # Text includes headers as a file in the first directory would.
+        path = (directories[0] if directories else Path(os.path.realpath(os.curdir))) / name
+        text = source.encode()
+    else:
+        path = Path(os.path.realpath(source))
+        if not path.is_file():
+            raise BuildError("is not a file", where=os.fspath(source), remedy="correct the path")
+    root = Path(os.path.commonpath([path.parent, *directories]))
+    rewritten, headers = project_headers.gather(path, root, directories, text=text)
+    return path.relative_to(root).as_posix(), rewritten, headers
