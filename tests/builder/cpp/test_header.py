@@ -19,7 +19,7 @@ from cuda_ext.builder.cpp.kernel_classes import kernel_class
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
-from cuda_ext.runtime.driver.images import _needs, image_for
+from cuda_ext.runtime.driver.images import _requirements, image_for
 from tests.fixtures.cpp_modules import compile_cpp, package_of, write_cpp
 from tests.fixtures.device_code import module, unit
 from tests.fixtures.loader import FILES, SAMPLE, signature, single_image
@@ -176,7 +176,7 @@ def test_drivers_are_needed_as_in_python(sources, compress):
 
     assert match[1] == ("0" if is_accepted(cubin, 12, 9) else "13050")
     assert match[2] == ("0" if is_accepted(ptx, 13, 4) else "13050")
-    assert match[3] == ("true" if (12, 4) in dict(_needs(made, compiled, cubin)) else "false")
+    assert match[3] == ("true" if (12, 4) in dict(_requirements(made, compiled, cubin)) else "false")
 
 
 def test_images_share_a_fatbin_or_have_files_of_their_own():
