@@ -30,7 +30,8 @@ from bench._scale import driver_memory, planning
 from bench._workloads import Workload, cub, example, small
 
 from cuda_ext.errors import ToolchainError
-from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc
+from cuda_ext.toolchain.compilers import find_nvcc
+from cuda_ext.toolchain.nvcc import Nvcc
 
 PARTS = {
     "a": "example_project",

@@ -1,4 +1,4 @@
-"""One build of a project, from its configuration to the packages: everything is opened here, and closed."""
+"""One build of a project, from its configuration to the packages. What a build opens is closed here."""
 
 from __future__ import annotations
 
@@ -10,130 +10,90 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_ext import __version__
 from cuda_ext.builder.config.resolve_variants import with_variants
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.report import open_build_log
-from cuda_ext.builder.scheduler.batch import Execution, Made, Work
+from cuda_ext.builder.scheduler.batch import Batch, BuiltLibrary, PlannedLibrary
+from cuda_ext.builder.scheduler.job_keys import JobKeys
 from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
-from cuda_ext.builder.scheduler.task import Task
-from cuda_ext.builder.scheduler.timings import Durations
-from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
+from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
+from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.builder.sources.globs import check_overrides
 from cuda_ext.builder.sources.plan import Sources, native_capabilities, plan_module
-from cuda_ext.cache.dependencies import DependencyCache, FileDigests, Resolve, key_of
+from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.jobs import Steps
-from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan, assemble, libraries, objects
+from cuda_ext.compiler.module_plan import ModulePlan, assemble, library_plans, source_plans
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.toolchain.fatbin_packing import PackedLibrary
+from cuda_ext.toolchain.compilers import CompilerChoice
 
 if TYPE_CHECKING:
     from cuda_ext.builder.config.modules import ModuleConfig
     from cuda_ext.builder.project import Project
+    from cuda_ext.builder.scheduler.task import Task
 
 __all__ = ["build", "compile_source", "plan"]
 
-# Bytes of a package that the cache keeps as a whole; a larger one is put together from its libraries again.
-_LARGEST_KEPT = 16 << 20
-
 
 def build(
-    project: Project, environ: Mapping[str, str], progress: Progress, otherwise: Path | None = None
+    project: Project, environ: Mapping[str, str], progress: Progress, fallback: Path | None = None
 ) -> list[Package]:
-    """The packages of all modules of `project`. `otherwise` serves as cache where there is none.
+    """Build the packages of all modules of `project`. Without a usable cache, use one in `fallback`.
 
-    Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, unless it
-    takes the kernels to see it, and for failed compilations with all of them.
+    Raises :class:`BuildError`: for a mistake in the configuration before the first compilation, unless only
+    the kernels show it, and for failed compilations with all of them.
     """
-    with _session(project, environ, progress, otherwise) as session:
-        return session.packages()
+    with _session(project, environ, progress, fallback) as session:
+        return session.build()
 
 
 def compile_source(
-    project: Project, source: str, environ: Mapping[str, str], progress: Progress, otherwise: Path
+    project: Project, source: str, environ: Mapping[str, str], progress: Progress, fallback: Path
 ) -> set[str]:
-    """Compile what `source` contributes to each module of `project`, so that :func:`build` finds it known.
+    """Compile what `source` contributes to each module of `project`, for a later :func:`build`.
 
-    That is to be given the same `otherwise`. Returns the paths of all files that it depends on. Raises
+    Both need the same `fallback`. Returns the paths of all files that the products depend on. Raises
     :class:`BuildError`.
     """
-    with _session(project, environ, progress, otherwise) as session:
+    with _session(project, environ, progress, fallback) as session:
         return session.compile(source)
 
 
 def plan(project: Project, environ: Mapping[str, str]) -> list[ModulePlan]:
-    """What :func:`build` would make. Nothing is compiled. Raises :class:`BuildError` for what cannot work."""
-    nobody = progress_for(io.StringIO(), lambda _: None)
-    with _session(project, environ, nobody) as session:
+    """Plan what :func:`build` would build; compile nothing. Raises :class:`BuildError`."""
+    with _session(project, environ, progress_for(io.StringIO(), lambda _: None)) as session:
         return [module.plan for module in session.plan()]
 
 
 @contextmanager
 def _session(
-    project: Project, environ: Mapping[str, str], progress: Progress, otherwise: Path | None = None
+    project: Project, environ: Mapping[str, str], progress: Progress, fallback: Path | None = None
 ) -> Iterator[_Session]:
-    """A session, which keeps what it learned for the next one, however it ends."""
-    with closing(open_store(environ, progress.message, otherwise)) as store:
+    """Open a session, and keep what it learned for the next one, however it ends."""
+    with closing(open_store(environ, progress.message, fallback)) as store:
         session = _Session(project, environ, progress, store)
         try:
             yield session
         finally:
-            session.remember()
+            session.save()
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """A module with the compiler that makes it, and its libraries. ``key`` names its whole package."""
+class _PlannedModule:
+    """A module with its plan, and the keys of what its compiler makes."""
 
     config: ModuleConfig
     plan: ModulePlan
-    toolchain: Toolchain
-    works: tuple[Work, ...]
-    key: str
-
-    @classmethod
-    def of(cls, config: ModuleConfig, plan: ModulePlan, toolchain: Toolchain) -> _Planned:
-        # What decides on a library are its units, and how they are put together.
-        groups = [plan.units] if plan.link else [(unit_plan,) for unit_plan in plan.units]
-        how = (plan.name if plan.link else "", plan.compress, plan.emit)
-        works = tuple(
-            _work(plan, toolchain, group, how, steps)
-            for group, steps in zip(groups, libraries(plan), strict=True)
-        )
-        beside = (plan.name, str(plan.embed), repr(config.settings.variants))
-        headers = (field for item in plan.headers.items() for field in item)
-        key = key_of("package", __version__, *beside, *headers, *(work.key for work in works))
-        return cls(config, plan, toolchain, works, key)
-
-    def works_of(self, source: str) -> list[Work]:
-        """What can be done about `source` alone."""
-        plan = self.plan
-        if not plan.link:
-            return [work for work in self.works if source == work.units[0].name]
-        kinds = ("object", *sorted({unit_plan.unit.kind for unit_plan in plan.units}))
-        return [
-            _work(plan, self.toolchain, [unit_plan], kinds, steps)
-            for unit_plan, steps in zip(plan.units, objects(plan), strict=True)
-            if unit_plan.unit.name == source
-        ]
+    keys: JobKeys
 
     @property
-    def resolve(self) -> Resolve:
-        return self.toolchain.resolver([unit_plan.unit for unit_plan in self.plan.units])
+    def libraries(self) -> list[PlannedLibrary]:
+        return [PlannedLibrary(library, self.keys) for library in library_plans(self.plan)]
 
-
-def _work(
-    plan: ModulePlan,
-    toolchain: Toolchain,
-    group: Sequence[UnitPlan],
-    how: Sequence[str],
-    steps: Steps[PackedLibrary],
-) -> Work:
-    units = tuple(unit_plan.unit for unit_plan in group)
-    return Work(plan.name, toolchain, toolchain.key_of_library(group, *how), units, steps)
+    def libraries_of(self, source: str) -> list[PlannedLibrary]:
+        """What can be compiled of `source` alone."""
+        return [PlannedLibrary(library, self.keys) for library in source_plans(self.plan, source)]
 
 
 class _Session:
@@ -145,71 +105,70 @@ class _Session:
         self._progress = progress
         self._store = store
         self._digests = FileDigests(store)
-        self._durations = Durations(store, tuple(module.name for module in project.modules))
-        self._toolchains: dict[tuple[str | None, ...], Toolchain] = {}
+        self._timings = Timings(store, tuple(module.name for module in project.modules))
+        self._keys: dict[CompilerChoice, JobKeys] = {}
 
-    def packages(self) -> list[Package]:
-        project, cache = self._project, DependencyCache(self._store)
-        environ, settings = self._environ, project.settings
+    def build(self) -> list[Package]:
+        """Build all packages."""
+        project, environ = self._project, self._environ
         log = open_build_log(
             project.name,
             project.root,
-            environ.get("CUDA_EXT_REPORT") or settings.report,
-            environ.get("CUDA_EXT_TRACE") or settings.trace,
-            worker_count(environ),
+            environ.get("CUDA_EXT_REPORT") or project.settings.report,
+            environ.get("CUDA_EXT_TRACE") or project.settings.trace,
+            worker_count(environ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
         )
-        planned = self.plan()
-        # Reports cover every kernel, so skip cached packages.
-        known = {} if log else _known(planned, cache)
-        unknown = [module for module in planned if module.key not in known]
-        for module in planned:
-            if module.key in known:
-                self._progress.note(f"{module.plan.name}: nothing has changed since it was compiled")
-        execution = Execution(cache, self._durations, self._progress, log)
-        works = [work for module in unknown for work in module.works]
-        results = iter(execution.run(works, self._open_executor))
-        made: list[tuple[Package, list[PackedLibrary]]] = []
+        modules = self.plan()
+        batch = Batch(DependencyCache(self._store), self._timings, self._progress, log)
+        libraries = [module.libraries for module in modules]
+        results = iter(batch.run([each for group in libraries for each in group], self._open_executor))
+        packages: list[Package] = []
+        built: list[tuple[Package, list[BuiltLibrary]]] = []
         failures: list[BuildError] = []
-        for module in unknown:
+        for module, group in zip(modules, libraries, strict=True):
             try:
-                own = _all([next(results) for _ in module.works])
-                known[module.key] = _assembled(module, own, cache)
-                made.append((known[module.key], [result.library for result in own]))
+                own = _succeeded([next(results) for _ in group])
+                packages.append(_package(module, own))
+                built.append((packages[-1], own))
+                if all(library.known for library in own):
+                    self._progress.note(f"{module.plan.name}: nothing has changed since it was compiled")
             except ConfigError as error:  # it names the module itself
                 failures.append(error)
             except BuildError as error:
                 failures.append(type(error)(f"{module.plan.name}:\n{error}"))
-        _raise(failures)
-        packages = [known[module.key] for module in planned]
+        _raise_all(failures)
         for text in dict.fromkeys(text for package in packages for text in package.log):
             self._progress.message(text)
         if log:
-            log.write(made)
+            log.write([(package, [each.library for each in own]) for package, own in built])
         return packages
 
     def compile(self, source: str) -> set[str]:
+        """Compile `source`; return the files that the products depend on."""
         root = self._project.root
-        works = [work for module in self.plan(source) for work in module.works_of(source)]
-        execution = Execution(DependencyCache(self._store), self._durations, self._progress)
-        found = {str(root / source)}
-        for work, made in zip(works, _all(execution.run(works, self._open_executor)), strict=True):
-            for log in made.library.log:
+        libraries = [library for module in self.plan(source) for library in module.libraries_of(source)]
+        batch = Batch(DependencyCache(self._store), self._timings, self._progress)
+        files = {str(root / source)}
+        results = _succeeded(batch.run(libraries, self._open_executor))
+        for planned, built in zip(libraries, results, strict=True):
+            for log in built.library.log:
                 self._progress.message(log)
-            own = {name for unit in work.units for name in unit.headers}
-            found.update(str(root / name) for name in own & made.reads)
-            found |= work.toolchain.files(work.units, made.reads)
-        return found
+            units = planned.plan.compiled_units
+            own = {name for unit in units for name in unit.headers}
+            files.update(str(root / name) for name in own & built.reads)
+            files |= planned.keys.files(units, built.reads)
+        return files
 
-    def remember(self) -> None:
-        """Keep for the next build what this one learned, however it ended."""
+    def save(self) -> None:
+        """Keep what this session learned for the next one."""
         self._digests.save()
-        self._durations.save()
+        self._timings.save()
         self._store.prune()
 
-    def plan(self, source: str | None = None) -> list[_Planned]:
-        """All that decides on the modules, or on `source`. Nothing is compiled.
+    def plan(self, source: str | None = None) -> list[_PlannedModule]:
+        """Plan the modules, or what concerns `source`; compile nothing.
 
-        The compiler is only asked what is unknown.
+        The compiler is only asked what the cache does not know.
         """
         modules = self._project.modules
         sources = [Sources(module, self._project.root) for module in modules]
@@ -219,74 +178,56 @@ class _Session:
                 own.restrict(source)
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
-    def _plan(self, module: ModuleConfig, sources: Sources) -> _Planned:
-        toolchain = self._toolchain(module)
-        self._progress.note(f"{module.name}: with {toolchain.name} {toolchain.version}")
+    def _plan(self, module: ModuleConfig, sources: Sources) -> _PlannedModule:
+        keys = self._keys_for(module)
+        compiler = keys.compiler
+        self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
         native = native_capabilities(module, self._environ)
-        plan = plan_module(module, sources, toolchain, native, self._environ)
-        return _Planned.of(module, plan, toolchain)
+        plan = plan_module(module, sources, compiler, native, self._environ)
+        keys.prepare(unit_plan.unit for unit_plan in plan.units)
+        return _PlannedModule(module, plan, keys)
 
-    def _toolchain(self, module: ModuleConfig) -> Toolchain:
+    def _keys_for(self, module: ModuleConfig) -> JobKeys:
         settings = module.settings
-        chosen = (settings.compiler, settings.nvcc, settings.launcher)
-        if chosen not in self._toolchains:
-            self._toolchains[chosen] = self._opened(*chosen)
-        return self._toolchains[chosen]
+        executable = str(self._project.root / settings.nvcc) if settings.nvcc else None
+        choice = CompilerChoice(settings.compiler, executable, settings.launcher)
+        if choice not in self._keys:
+            compiler = RememberedCompiler.open(choice, self._environ, self._store)
+            self._keys[choice] = JobKeys(compiler, self._digests)
+        return self._keys[choice]
 
-    def _opened(self, compiler: str, nvcc: str | None, launcher: str | None) -> Toolchain:
-        if compiler == "nvrtc":
-            from cuda_ext.toolchain.nvrtc import Nvrtc
-
-            return Toolchain(Nvrtc(), self._store, self._digests)
-        from cuda_ext.toolchain.nvcc import find_nvcc
-
-        configured = str(self._project.root / nvcc) if nvcc else None
-        found = find_nvcc(
-            *(configured, self._environ, launcher),
-            check=lambda candidate: Toolchain(candidate, self._store, self._digests).version,
-        )
-        return Toolchain(found, self._store, self._digests)
-
-    def _open_executor(self) -> Executor:
+    def _open_executor(self, tasks: int) -> Executor:
+        """Open what does `tasks` tasks at first, and perhaps more later."""
         if self._project.settings.executor == "dask":
             from cuda_ext.builder.scheduler.dask_cluster import dask_executor
 
             return dask_executor(self._environ)
 
-        def started(task: Task) -> None:
+        def show_start(task: Task) -> None:
             for job in task.jobs:
                 self._progress.started(str(job))
 
-        return WorkerPool(worker_count(self._environ), started)
+        return WorkerPool(min(worker_count(self._environ), tasks), show_start)
 
 
-def _known(planned: Sequence[_Planned], cache: DependencyCache) -> dict[str, Package]:
-    """The packages that the cache has, whole, by the keys of their modules."""
-    found = {module.key: cache.find(module.key, module.resolve, Package.decode) for module in planned}
-    return {key: known.content for key, known in found.items() if known}
-
-
-def _assembled(module: _Planned, results: Sequence[Made], cache: DependencyCache) -> Package:
-    """The package of `module`, of its libraries."""
-    packed = [result.library for result in results]
-    log = tuple(dict.fromkeys(text for library in packed for text in library.log))
-    compiled = assemble(module.plan, packed, module.toolchain.name, module.toolchain.version)
+def _package(module: _PlannedModule, built: Sequence[BuiltLibrary]) -> Package:
+    """The package of `module`, from its libraries."""
+    libraries = [each.library for each in built]
+    log = tuple(dict.fromkeys(text for library in libraries for text in library.log))
+    compiler = module.keys.compiler
+    compiled = assemble(module.plan, libraries, compiler.name, compiler.version)
     variants, where = module.config.settings.variants, module.config.key_path("variants")
     manifest = with_variants(compiled.manifest, variants, where)
-    package = generate(replace(compiled, manifest=manifest), log)
-    if sum(map(len, package.files.values())) <= _LARGEST_KEPT:
-        reads = {name for result in results for name in result.reads}
-        cache.keep(module.key, reads, module.resolve, package.encode())
-    return package
+    return generate(replace(compiled, manifest=manifest), log)
 
 
-def _all(results: Sequence[Made | BuildError]) -> list[Made]:
-    """The libraries. Raises :class:`BuildError` with all that failed, once each."""
-    _raise([result for result in results if isinstance(result, BuildError)])
-    return [result for result in results if isinstance(result, Made)]
+def _succeeded(results: Sequence[BuiltLibrary | BuildError]) -> list[BuiltLibrary]:
+    """The libraries. Raises :class:`BuildError` with all failures."""
+    _raise_all([result for result in results if isinstance(result, BuildError)])
+    return [result for result in results if isinstance(result, BuiltLibrary)]
 
 
-def _raise(failures: Sequence[BuildError]) -> None:
+def _raise_all(failures: Sequence[BuildError]) -> None:
     """Raise all `failures` as one, if there are any."""
     if failures:
         kinds = {type(failure) for failure in failures}

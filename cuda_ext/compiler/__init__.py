@@ -1,4 +1,5 @@
-"""The pure function: source, headers, options, architecture and compiler give image, names, signatures.
+"""Compiling as data: source, headers, options, architecture and compiler determine images, names, signatures.
 
-It knows nothing of setuptools, CMake, wheels, GPUs or drivers.
+This room knows nothing of setuptools, CMake, wheels, GPUs or drivers, and starts no compiler:
+:mod:`cuda_ext.toolchain` does the jobs that are planned here.
 """

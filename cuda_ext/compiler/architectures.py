@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-from cuda_ext.compiler.translation_unit import Described
+from cuda_ext.compiler.translation_unit import CompilerInfo
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 
@@ -20,7 +20,7 @@ GROUPS = ("all", "all-major", "native")
 
 
 def expand(
-    names: Iterable[str], compiler: Described, where: str, native: Sequence[int] = ()
+    names: Iterable[str], compiler: CompilerInfo, where: str, native: Sequence[int] = ()
 ) -> tuple[Architecture, ...]:
     """Turn spellings and groups into a sorted list of architectures without duplicates.
 
@@ -70,7 +70,7 @@ def from_cmake(text: str) -> list[str]:
     return names
 
 
-def _checked(name: str, compiler: Described, where: str) -> Architecture:
+def _checked(name: str, compiler: CompilerInfo, where: str) -> Architecture:
     try:
         architecture = Architecture.parse(name)
     except ValueError:
@@ -88,7 +88,7 @@ def _checked(name: str, compiler: Described, where: str) -> Architecture:
     return architecture
 
 
-def _hint(name: str, compiler: Described) -> str:
+def _hint(name: str, compiler: CompilerInfo) -> str:
     """Name the nearest valid spelling, by digits when there are any."""
     capabilities = compiler.capabilities()
     digits = re.search(r"\d+(?:\.\d+)?", name)

@@ -1,139 +1,292 @@
-"""What the driver loads as one: the images of a translation unit, or of several that are linked together.
+"""A library: what the driver loads as one. It is planned as data, and put together from products.
 
-Nothing is compiled here: each computation yields the jobs that it needs done.
+It is a translation unit compiled for its architectures, or several units that are linked together.
+:func:`missing_jobs` says which jobs remain, given the products so far: first compilations and signatures,
+rarely signatures for a second architecture, then links. :func:`build_library` checks the products and puts
+them together.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TypeVar, cast
+from typing import Literal, cast
 
-from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.jobs import Job, LinkJob, Outcome, Product, Steps, UnitJob
-from cuda_ext.compiler.signatures import survey_of_assembly, survey_of_cubin
-from cuda_ext.compiler.translation_unit import (
-    CompiledImage,
-    Survey,
-    SurveyedKernel,
-    SurveyedSymbol,
-    TranslationUnit,
-)
-from cuda_ext.errors import BuildError, CompilationError, FatbinError, ToolchainError
+from cuda_ext.compiler import ready_made
+from cuda_ext.compiler.compiled_image import CompiledImage
+from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
+from cuda_ext.compiler.reflection import reflect_cubin, reflect_ptx
+from cuda_ext.compiler.signatures import Signatures, merge
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import Cubin, read_cubin
-from cuda_ext.formats.fatbin import read_fatbin
-from cuda_ext.manifest import ImageKind
-from cuda_ext.toolchain.nvjitlink import LinkInput
+from cuda_ext.manifest import Compression
 
-__all__ = ["Library", "compile_object", "compile_unit", "gather", "link_units"]
+__all__ = ["Emit", "Library", "LibraryPlan", "build_library", "compile_log", "missing_jobs"]
 
-_T = TypeVar("_T")
+Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
+Products = Mapping[Job, Outcome]
 
-# In the names of what the device runtime library brings along.
+# In the names of what the device runtime library contributes.
 _OF_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LibraryPlan:
+    """A library of `module`: one unit for its architectures or, with ``link``, several that are linked.
+
+    ``part`` is the number of the instantiation, where each instantiation has its own library. ``only`` limits
+    a linked library to the compilation of one of its units, without a link. ``compress`` and ``emit`` are as
+    in :class:`~cuda_ext.compiler.module_plan.ModulePlan`.
+    """
+
+    module: str
+    units: tuple[TranslationUnit, ...]
+    architectures: tuple[Architecture, ...]
+    compress: Compression = "size"
+    emit: Emit = "fatbin"
+    link: bool = False
+    part: int | None = None
+    only: TranslationUnit | None = None
+
+    @property
+    def compiled_units(self) -> tuple[TranslationUnit, ...]:
+        """The units whose products are needed."""
+        return (self.only,) if self.only else self.units
+
+    def targets(self) -> tuple[Architecture, ...]:
+        """The architectures that sources are compiled for, one for each of ``architectures``."""
+        if not self.link:
+            return self.architectures
+        through_lto = any(unit.kind == "ltoir" for unit in self.units)
+        # PTX comes out of a link only when LTO-IR goes in, and LTO-IR is not linked with cubins.
+        return tuple(a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in self.architectures)
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The images of one or more units, with a survey of all that is in them.
+    """The images of one or more units, with the signatures of all that is in them.
 
-    ``names`` has the name map of each image, ``log`` what the compiler said. ``container`` is set where the
-    images arrived in a fatbin that ships as it is.
+    ``names`` has the name map of each image, ``log`` the compiler's warnings. ``container`` is set where the
+    images arrived in a fatbin that ships unchanged.
     """
 
     stem: str
     units: tuple[TranslationUnit, ...]
     images: tuple[CompiledImage, ...]
-    survey: Survey
+    signatures: Signatures
     names: tuple[Mapping[str, str], ...]
     log: tuple[str, ...] = ()
     container: bytes | None = None
 
 
-def gather(computations: Sequence[Steps[_T]]) -> Steps[list[_T]]:
-    """Take all `computations` through their steps at once. Their failures are told together, once each."""
-    results: dict[int, _T] = {}
-    failures: dict[int, str] = {}
-    outcomes: dict[int, Sequence[Outcome] | None] = dict.fromkeys(range(len(computations)))
-    while outcomes:
-        wanted: dict[int, Sequence[Job]] = {}
-        for index, outcome in outcomes.items():
-            try:
-                # A computation begins with nothing.
-                wanted[index] = computations[index].send(cast("Sequence[Outcome]", outcome))
-            except StopIteration as stop:
-                results[index] = stop.value
-            except ToolchainError:
-                raise
-            except BuildError as error:
-                failures[index] = str(error)
-        if not wanted:
-            break
-        done = iter((yield [job for jobs in wanted.values() for job in jobs]))
-        outcomes = {index: [next(done) for _ in jobs] for index, jobs in wanted.items()}
-    if failures:
-        raise CompilationError("\n\n".join(dict.fromkeys(failures[i] for i in sorted(failures))))
-    return [results[index] for index in sorted(results)]
+def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
+    """The jobs that `plan` needs next, besides those in `products`.
 
-
-def compile_unit(
-    unit: TranslationUnit, architectures: Sequence[Architecture], part: int | None = None
-) -> Steps[Library]:
-    """Compile `unit`, or take it in as it is, for all `architectures`.
-
-    `part` is the number of its instantiation, where each of them has a library of its own.
+    Empty when all products are there, or when one failed and no other is of use; then
+    :func:`build_library` raises.
     """
-    container = None
-    names: list[Mapping[str, str]] | None = None
-    match unit.kind:
-        case "cu":
-            images, survey, names = yield from _compiled(unit, architectures)
-        case "ptx":
-            images = yield from _assembled(unit, architectures)
-            survey = survey_of_assembly(unit.source)
-        case "ltoir":
-            images = yield from _assembled(unit, architectures)
-            survey = _survey_of_images(images)
-        case "cubin":
-            images = [read_image(_target_of_cubin(unit, architectures), unit.source)]
-            survey = survey_of_cubin(unit.source)
-        case "fatbin":
-            container = unit.source
-            images = _images_of_fatbin(unit)
-            survey = _survey_of_images(images)
+    try:
+        for stage in (_compilations, _further_signatures, _links):
+            if missing := [job for job in stage(plan, products) if job not in products]:
+                return missing
+    except BuildError:
+        pass
+    return []
+
+
+def build_library(plan: LibraryPlan, products: Products) -> Library:
+    """Put `products` together. Raises :class:`BuildError` for all failed jobs, and for what does not fit."""
+    _check_linkable(plan)
+    if plan.link:
+        return _linked_library(plan, products)
+    unit = plan.units[0]
+    container = unit.source if unit.kind == "fatbin" else None
+    images, signatures, names = _unit_images(plan, unit, products)
     if not any(i.entries or i.architecture.kind == "ltoir" for i in images):
         raise CompilationError(
-            f"{unit.name}: defines no kernel; a source needs at least one __global__ function (templates "
-            "only count when instantiated: list them under instantiate), or set link = true if other sources "
-            "call it"
+            "defines no kernel",
+            where=unit.name,
+            remedy="a source needs at least one __global__ function (templates only count when instantiated: "
+            "list them under instantiate), or set link = true if other sources call it",
         )
-    library = Library(
-        PurePosixPath(unit.name).stem,
-        (unit,),
-        tuple(images),
-        survey,
-        tuple(names or [{}] * len(images)),
-        _log(images),
-        container,
-    )
-    return library if part is None else _part(library, part)
+    stem = PurePosixPath(unit.name).stem
+    library = Library(stem, (unit,), tuple(images), signatures, tuple(names), _log(images), container)
+    return library if plan.part is None else _part(library, plan.part)
+
+
+def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
+    """The warnings about the unit that `plan` is limited to. Raises :class:`BuildError`."""
+    _check_linkable(plan)
+    return _log(image for unit in plan.compiled_units for image in _objects(plan, unit, products)[0])
+
+
+def _check_linkable(plan: LibraryPlan) -> None:
+    if plan.link and (unlinkable := [str(a) for a in plan.architectures if a.kind == "ltoir"]):
+        raise BuildError(
+            "link = true makes cubins and PTX", where=plan.module, remedy=f"leave out {', '.join(unlinkable)}"
+        )
+
+
+def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
+    _check_linkable(plan)
+    jobs: list[Job] = []
+    for unit in plan.compiled_units:
+        if unit.kind == "cu":
+            jobs += [CompileJob(unit, a) for a in plan.targets()]
+            jobs.append(SignatureJob(unit, _newest(plan)))
+        elif unit.kind in ("ptx", "ltoir") and not plan.link:
+            jobs += ready_made.assembly_jobs(unit, plan.architectures)
+    return jobs
+
+
+def _further_signatures(plan: LibraryPlan, products: Products) -> list[Job]:
+    """Signature jobs for images whose kernels depend on the architecture, which CUDA forbids."""
+    jobs: list[Job] = []
+    for unit in plan.compiled_units:
+        images = [products[CompileJob(unit, a)] for a in plan.targets()] if unit.kind == "cu" else []
+        signatures = products[SignatureJob(unit, _newest(plan))] if images else None
+        if isinstance(signatures, Signatures) and all(isinstance(image, CompiledImage) for image in images):
+            jobs += _uncovered(plan, unit, cast("list[CompiledImage]", images), signatures)
+    return jobs
+
+
+def _uncovered(
+    plan: LibraryPlan, unit: TranslationUnit, images: Iterable[CompiledImage], signatures: Signatures
+) -> list[SignatureJob]:
+    newest = _newest(plan)
+    return [
+        SignatureJob(unit, image.architecture)
+        for image in images
+        if image.architecture != newest and not signatures.cover(image)
+    ]
+
+
+def _links(plan: LibraryPlan, products: Products) -> list[LinkJob]:
+    """The jobs that link all units of `plan`. Raises :class:`BuildError` if an object is missing."""
+    if not plan.link or plan.only:
+        return []
+    objects = [images for images, _ in _all_objects(plan, products)]
+    return [
+        LinkJob(
+            plan.module,
+            tuple(
+                LinkInput(unit.name, images[index].architecture.kind, images[index].data)
+                for unit, images in zip(plan.units, objects, strict=True)
+            ),
+            architecture,
+        )
+        for index, architecture in enumerate(plan.architectures)
+    ]
+
+
+def _newest(plan: LibraryPlan) -> Architecture:
+    """The architecture that signatures are read for.
+
+    For newer GPUs, the tool chain's headers have variables that they lack for older ones.
+    """
+    return max(plan.targets(), key=lambda architecture: (architecture.number, architecture.suffix))
+
+
+def _unit_images(
+    plan: LibraryPlan, unit: TranslationUnit, products: Products
+) -> tuple[list[CompiledImage], Signatures, list[Mapping[str, str]]]:
+    """The images of the unit of an unlinked library, their signatures, and the name map of each."""
+    match unit.kind:
+        case "cu":
+            return _compiled(plan, unit, products)
+        case "ptx" | "ltoir":
+            jobs = ready_made.assembly_jobs(unit, plan.architectures)
+            assembled = [*_images(jobs, products), *ready_made.images_of(unit, plan.architectures)]
+            images = sorted(assembled, key=lambda image: image.architecture)
+            signatures = reflect_ptx(unit.source) if unit.kind == "ptx" else ready_made.signatures_of(images)
+        case "cubin":
+            images, signatures = ready_made.images_of(unit, plan.architectures), reflect_cubin(unit.source)
+        case "fatbin":
+            images = ready_made.images_of(unit, plan.architectures)
+            signatures = ready_made.signatures_of(images)
+    return images, signatures, [{} for _ in images]
+
+
+def _compiled(
+    plan: LibraryPlan, unit: TranslationUnit, products: Products
+) -> tuple[list[CompiledImage], Signatures, list[Mapping[str, str]]]:
+    """The images of a source, their signatures, and the name map of each."""
+    jobs: list[Job] = [CompileJob(unit, a) for a in plan.targets()]
+    images = _images(jobs, products)
+    (first,) = _signatures([SignatureJob(unit, _newest(plan))], products)
+    further = _uncovered(plan, unit, images, first)
+    own = _signatures(further, products)
+    signatures = merge([first, *own])
+    for image in images:
+        _check_sizes(unit, image, signatures)
+    names = {job.architecture: found.names for job, found in zip(further, own, strict=True)}
+    return images, signatures, [names.get(image.architecture, first.names) for image in images]
+
+
+def _linked_library(plan: LibraryPlan, products: Products) -> Library:
+    objects = _all_objects(plan, products)
+    log = _log(image for images, _ in objects for image in images)
+    names = dict(item for _, signatures in objects for item in signatures.names.items())
+    images = []
+    for linked in _images(_links(plan, products), products):
+        _check_linked(plan.module, linked)
+        entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
+        images.append(replace(linked, entries=entries))
+    if not any(i.entries for i in images):
+        raise CompilationError(
+            "none of its sources defines a kernel",
+            where=plan.module,
+            remedy="templates only count when instantiated: list them under instantiate",
+        )
+    signatures = merge(each for _, each in objects)
+    if new := [image for image in images if not signatures.kernels.keys() >= set(image.entries)]:
+        # Kernels out of LTO-IR show only after the link. The variables may be the tool chain's, so leave
+        # them out.
+        signatures = merge([Signatures(ready_made.signatures_of(new).kernels, {}), signatures])
+    stem = plan.module.rpartition(".")[2]
+    return Library(stem, plan.units, tuple(images), signatures, (names,) * len(images), log)
+
+
+def _all_objects(plan: LibraryPlan, products: Products) -> list[tuple[list[CompiledImage], Signatures]]:
+    """The objects of each unit. Raises :class:`CompilationError` with the failures of all units."""
+    objects = []
+    failures: list[str] = []
+    for unit in plan.units:
+        try:
+            objects.append(_objects(plan, unit, products))
+        except BuildError as error:
+            failures.append(str(error))
+    if failures:
+        raise CompilationError("\n\n".join(dict.fromkeys(failures)))
+    return objects
+
+
+def _objects(
+    plan: LibraryPlan, unit: TranslationUnit, products: Products
+) -> tuple[list[CompiledImage], Signatures]:
+    """`unit` as objects to be linked: one for each of the architectures."""
+    if unit.kind == "cu":
+        images, signatures, names = _compiled(plan, unit, products)
+        return images, replace(signatures, names={k: v for each in names for k, v in each.items()})
+    images = [ready_made.object_of(unit, a) for a in plan.architectures]
+    return images, ready_made.signatures_of(images[:1])
 
 
 def _part(library: Library, number: int) -> Library:
-    """`library`, named by its number, with one instantiation; what needs none is in the first part alone.
+    """Reduce `library` to one instantiation; kernels that need none stay in the first part alone.
 
-    Raises :class:`CompilationError` for variables, of which each part would have its own.
+    Raises :class:`CompilationError` for variables, of which each part would have its own copy.
     """
     unit = library.units[0]
-    if library.survey.symbols:
-        name = min(symbol.name for symbol in library.survey.symbols.values())
+    if library.signatures.symbols:
+        name = min(symbol.name for symbol in library.signatures.symbols.values())
         raise CompilationError(
-            f"{unit.name}: its kernels share the variable {name!r}, and with split-instantiations each "
-            "would have its own; take split-instantiations away, or the variable"
+            f"its kernels share the variable {name!r}, and with split-instantiations each would have its own",
+            where=unit.name,
+            remedy="take split-instantiations away, or the variable",
         )
     images = library.images
     if number:
@@ -144,266 +297,61 @@ def _part(library: Library, number: int) -> Library:
     return replace(library, stem=f"{library.stem}-{number}", images=images)
 
 
-def link_units(
-    name: str,
-    units: Sequence[TranslationUnit],
-    architectures: Sequence[Architecture],
-) -> Steps[Library]:
-    """Compile `units` as relocatable device code and link them for each of `architectures`.
-
-    `name` is the module's.
-    """
-    if unlinkable := [str(a) for a in architectures if a.kind == "ltoir"]:
-        raise BuildError(f"{name}: link = true makes cubins and PTX; leave out {', '.join(unlinkable)}")
-    found = yield from gather([_objects(unit, units, architectures) for unit in units])
-    log = _log(image for objects, _ in found for image in objects)
-    jobs = [
-        LinkJob(
-            name,
-            tuple(
-                LinkInput(unit.name, objects[index].architecture.kind, objects[index].data)
-                for unit, (objects, _) in zip(units, found, strict=True)
-            ),
-            architecture,
-        )
-        for index, architecture in enumerate(architectures)
-    ]
-    names = dict(item for _, survey in found for item in survey.names.items())
-    images = []
-    for linked in _images(jobs, (yield jobs)):
-        _check_linked(name, linked)
-        entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
-        images.append(replace(linked, entries=entries))
-    if not any(i.entries for i in images):
-        raise CompilationError(
-            f"{name}: none of its sources defines a kernel; templates only count when instantiated: list "
-            "them under instantiate"
-        )
-    survey = _merged(survey for _, survey in found)
-    if new := [image for image in images if not survey.kernels.keys() >= set(image.entries)]:
-        # Kernels out of LTO-IR show only now. The variables are the tool chain's too, and nobody can tell.
-        survey = _merged([Survey(_survey_of_images(new).kernels, {}), survey])
-    return Library(name.rpartition(".")[2], tuple(units), tuple(images), survey, (names,) * len(images), log)
+def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
+    return [cast("CompiledImage", product) for product in _succeeded(jobs, products)]
 
 
-def compile_object(
-    unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
-) -> Steps[tuple[str, ...]]:
-    """Do for `unit` alone what :func:`link_units` does before it links `units`; what the compiler said."""
-    images, _ = yield from _objects(unit, units, architectures)
-    return _log(images)
+def _signatures(jobs: Sequence[Job], products: Products) -> list[Signatures]:
+    return [cast("Signatures", product) for product in _succeeded(jobs, products)]
 
 
-def _compiled(
-    unit: TranslationUnit, architectures: Sequence[Architecture]
-) -> Steps[tuple[list[CompiledImage], Survey, list[Mapping[str, str]]]]:
-    """The images of a source, what the compiler tells of them, and the name map of each.
-
-    CUDA forbids signatures and instantiations that depend on the architecture, so one survey serves all
-    images; for code that does so all the same, each image has its own.
-    """
-    compilations = [UnitJob("compile", unit, a) for a in architectures]
-    # For newer GPUs, the tool chain's headers have variables that they do not have for older ones.
-    newest = max(architectures, key=lambda architecture: (architecture.number, architecture.suffix))
-    surveys = [UnitJob("survey", unit, newest)]
-    *compiled, surveyed = yield [*compilations, *surveys]
-    images = _images(compilations, compiled)
-    found = _surveys(surveys, [surveyed])
-    unknown = [i for i in images if i.architecture != newest and not _describes(found[0], i)]
-    if unknown:
-        surveys = [UnitJob("survey", unit, image.architecture) for image in unknown]
-        found += _surveys(surveys, (yield surveys))
-    merged = _merged(found)
-    for image in images:
-        _check_sizes(unit, image, merged)
-    own = {image.architecture: survey for image, survey in zip(unknown, found[1:], strict=True)}
-    return images, merged, [own.get(image.architecture, found[0]).names for image in images]
-
-
-def _describes(survey: Survey, image: CompiledImage) -> bool:
-    """Whether all that is in `image` is known, under the names that it has there. LTO-IR does not tell."""
-    if image.architecture.kind == "ltoir":
-        return True
-    symbols = survey.symbols.keys()
-    theirs = {_anywhere(name) for name in survey.variables - symbols}
-    return (
-        survey.kernels.keys() >= set(image.entries)
-        and all(_anywhere(name) in theirs for name in set(image.variables) - symbols)
-        and {*image.entries, *image.variables}.issuperset(survey.names.values())
-    )
-
-
-def _anywhere(lowered: str) -> str:
-    """A name without the architecture that CUB and Thrust put into theirs, by all their fashions.
-
-    As in ``16_V_300500_SM_900``, ``17CUB_300001_SM_900`` and ``17CUB_200200_900_NS``.
-    """
-    return re.sub(r"\d+((?:CUB|THRUST|_V)_\d+_)(?:SM_)?\d+(?:_\d+)*", r"\1", lowered)
-
-
-def _images(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[CompiledImage]:
-    return [cast("CompiledImage", product) for product in _products(jobs, outcomes)]
-
-
-def _surveys(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Survey]:
-    return [cast("Survey", product) for product in _products(jobs, outcomes)]
-
-
-def _products(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Product]:
-    """The products of `jobs`; or one error, which tells what went wrong for which architectures."""
-    products: list[Product] = []
+def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
+    """The products of `jobs`. Raises one error that names the architectures of each failure."""
+    succeeded: list[Product] = []
     failed: dict[str, list[Job]] = {}
-    for job, outcome in zip(jobs, outcomes, strict=True):
+    for job in jobs:
+        outcome = products[job]
         if isinstance(outcome, CompilationError):
             failed.setdefault(str(outcome), []).append(job)
         else:
-            products.append(outcome)
+            succeeded.append(outcome)
     if failed:
-        raise CompilationError("\n\n".join(_told(text, jobs) for text, jobs in failed.items()))
-    return products
+        raise CompilationError("\n\n".join(_failure(text, jobs) for text, jobs in failed.items()))
+    return succeeded
 
 
-def _told(text: str, jobs: Sequence[Job]) -> str:
-    """The `text` of a compiler names its files; that of the linker does not."""
+def _failure(text: str, jobs: Sequence[Job]) -> str:
+    """Complete the `text` of a compiler, which names its files, or of the linker, which does not."""
     targets = ", ".join(str(job.architecture) for job in jobs)
     if isinstance(jobs[0], LinkJob):
-        # What is assembled has its own name.
-        doing = "assembling" if jobs[0].name == jobs[0].inputs[0].name else "linking"
-        return f"{jobs[0].name}: {doing} for {targets}: {text}"
+        # A single image is assembled under its own name.
+        verb = "assembling" if jobs[0].name == jobs[0].inputs[0].name else "linking"
+        return f"{jobs[0].name}: {verb} for {targets}: {text}"
     return f"{text}\n(compiling {jobs[0].name} for {targets})"
 
 
-def _objects(
-    unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
-) -> Steps[tuple[list[CompiledImage], Survey]]:
-    """`unit` as objects to be linked with all `units`: one for each of `architectures`."""
-    match unit.kind:
-        case "cu":
-            through_lto = any(other.kind == "ltoir" for other in units)
-            # PTX comes out of a link only when LTO-IR goes in, and LTO-IR does not see into cubins.
-            targets = [a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in architectures]
-            images, survey, names = yield from _compiled(unit, targets)
-            return images, replace(survey, names={k: v for found in names for k, v in found.items()})
-        case "fatbin":
-            raise BuildError(f"{unit.name}: a fatbin cannot be device-linked; give its cubins instead")
-        case kind:
-            images = [_ready_made(unit, kind, a) for a in architectures]
-            return images, _survey_of_images(images[:1])
-
-
 def _log(images: Iterable[CompiledImage]) -> tuple[str, ...]:
-    """What the compiler said about `images`, once."""
+    """The compiler's warnings about `images`, without repetitions."""
     return tuple(dict.fromkeys(image.log for image in images if image.log))
 
 
-def _check_sizes(unit: TranslationUnit, image: CompiledImage, survey: Survey) -> None:
-    """Compare the description with what is in `image`: one name may not stand for different things."""
+def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signatures) -> None:
+    """Compare `signatures` with what is in `image`: one name must not stand for different things."""
     for lowered in image.entries:
-        known = survey.kernels[lowered]
-        if image.sizes[lowered] != tuple(p.size for p in known.parameters):
+        kernel = signatures.kernels[lowered]
+        if image.sizes[lowered] != tuple(p.size for p in kernel.parameters):
             raise CompilationError(
-                f"{unit.name}: kernel {known.name!r} has other parameters for {image.architecture}; give it "
-                "another name there"
+                f"kernel {kernel.name!r} has other parameters for {image.architecture}",
+                where=unit.name,
+                remedy="give it another name there",
             )
-    for lowered, symbol in survey.symbols.items():
+    for lowered, symbol in signatures.symbols.items():
         if image.sizes.get(lowered, (symbol.size,)) != (symbol.size,):
             raise CompilationError(
-                f"{unit.name}: variable {symbol.name!r} has another size for {image.architecture}; give it "
-                "another name there"
+                f"variable {symbol.name!r} has another size for {image.architecture}",
+                where=unit.name,
+                remedy="give it another name there",
             )
-
-
-def _merged(surveys: Iterable[Survey]) -> Survey:
-    """All that `surveys` know; the later one where two know the same."""
-    kernels: dict[str, SurveyedKernel] = {}
-    symbols: dict[str, SurveyedSymbol] = {}
-    variables: set[str] = set()
-    for survey in surveys:
-        kernels |= survey.kernels
-        symbols |= survey.symbols
-        variables |= survey.variables
-    return Survey(kernels, symbols, frozenset(variables))
-
-
-def _assembled(unit: TranslationUnit, architectures: Sequence[Architecture]) -> Steps[list[CompiledImage]]:
-    """The images of PTX or LTO-IR that arrived ready-made."""
-    target = ptx.target(unit.source) if unit.kind == "ptx" else None
-    for architecture in architectures:
-        if unit.kind == "ptx":
-            _check_assembles(unit, target, architecture)
-    source = LinkInput(unit.name, cast("ImageKind", unit.kind), unit.source)
-    jobs = [LinkJob(unit.name, (source,), a) for a in architectures if a.kind != unit.kind]
-    made = _images(jobs, (yield jobs)) if jobs else []
-    made += [read_image(a, unit.source) for a in architectures if a.kind == unit.kind]
-    return sorted(made, key=lambda image: image.architecture)
-
-
-def _check_assembles(unit: TranslationUnit, target: Architecture | None, architecture: Architecture) -> None:
-    if target is None:
-        raise CompilationError(
-            f"{unit.name}: is not PTX, as it has no .target; take it out of sources, or make it again"
-        )
-    if not target.serves(architecture):
-        raise CompilationError(
-            f"{unit.name}: is PTX for sm_{target.target}, which cannot be compiled for {architecture}; "
-            "list only architectures that it serves, in an override if other sources serve more"
-        )
-    if architecture.kind == "ltoir":
-        raise CompilationError(
-            f"{unit.name}: PTX cannot become LTO-IR for {architecture}; leave that out, or give the source"
-        )
-
-
-def _ready_made(unit: TranslationUnit, kind: ImageKind, architecture: Architecture) -> CompiledImage:
-    """A unit that is no source, as an object to be linked for `architecture`."""
-    if kind == "cubin":
-        target = _cubin(unit).target
-        if target is not None and target.number != architecture.number:
-            raise CompilationError(
-                f"{unit.name}: is a cubin for {target}, not for {architecture}; give one for that, or leave "
-                f"{architecture} out"
-            )
-    return read_image(architecture.as_kind(kind), unit.source)
-
-
-def _cubin(unit: TranslationUnit) -> Cubin:
-    try:
-        return read_cubin(unit.source)
-    except BuildError as error:
-        raise CompilationError(f"{unit.name}: {error}; make it anew") from None
-
-
-def _target_of_cubin(unit: TranslationUnit, architectures: Sequence[Architecture]) -> Architecture:
-    if found := _cubin(unit).target:
-        return found
-    if len(architectures) == 1 and architectures[0].kind == "cubin":
-        return architectures[0]
-    raise BuildError(
-        f"{unit.name}: the cubin does not say which architecture it is for; name it in an override: "
-        f'sources = ["{unit.name}"], architectures = ["sm_..."]'
-    )
-
-
-def _images_of_fatbin(unit: TranslationUnit) -> list[CompiledImage]:
-    try:
-        return [
-            read_image(
-                Architecture.parse(entry.architecture), entry.stored if entry.scrambled else entry.payload()
-            )
-            for entry in read_fatbin(unit.source)
-        ]
-    except FatbinError as error:
-        raise CompilationError(
-            f"{unit.name}: cannot be read as a fatbin ({error}); take it out of sources, or make it again"
-        ) from None
-
-
-def _survey_of_images(images: Iterable[CompiledImage]) -> Survey:
-    """What images without a source tell: cubins only sizes, PTX plain types, LTO-IR nothing."""
-    by_kind: dict[ImageKind, list[bytes]] = {"cubin": [], "ptx": [], "ltoir": []}
-    for image in images:
-        by_kind[image.architecture.kind].append(image.data)
-    return _merged([*map(survey_of_cubin, by_kind["cubin"]), *map(survey_of_assembly, by_kind["ptx"])])
 
 
 def _check_linked(name: str, image: CompiledImage) -> None:
@@ -411,16 +359,21 @@ def _check_linked(name: str, image: CompiledImage) -> None:
     if image.architecture.kind == "ptx" and (missing := ptx.undefined(image.data)):
         if missing[0].startswith("__cuda"):
             raise CompilationError(
-                f"{where}: PTX cannot hold the device runtime library, which launches kernels from the "
-                f"device; leave {image.architecture} out of the architectures"
+                "PTX cannot hold the device runtime library, which launches kernels from the device",
+                where=where,
+                remedy=f"leave {image.architecture} out of the architectures",
             )
         raise CompilationError(
-            f"{where}: no source defines {', '.join(missing)}; name the source that does in sources"
+            f"no source defines {', '.join(missing)}",
+            where=where,
+            remedy="name the source that does in sources",
         )
     # The linker renames a kernel that would hide another.
     for entry in image.entries:
         hidden, _, number = entry.rpartition("$")
         if number.isdigit() and hidden in image.entries:
             raise CompilationError(
-                f"{where}: two sources define {hidden}; rename one of them or put it into a namespace"
+                f"two sources define {hidden}",
+                where=where,
+                remedy="rename one of them or put it into a namespace",
             )

@@ -1,31 +1,29 @@
-"""One module from its translation units: images, fatbins, and the manifest that describes them.
+"""A module: planned as libraries, and assembled from them with the manifest that describes it.
 
-Everything is done in memory; nothing is read from or written to the project. What was asked for is what
-comes out: every requested architecture and instantiation is checked in the finished fatbins.
+Everything is done in memory; nothing is read from or written to the project.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cuda_ext.compiler.jobs import Steps, run_here
-from cuda_ext.compiler.library import Library, compile_object, compile_unit, gather, link_units
-from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.compiler.fatbin_packing import PackedLibrary
+from cuda_ext.compiler.library import Emit, LibraryPlan
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import SCHEMA, Compression, Manifest, Unit
-from cuda_ext.toolchain.fatbin_packing import Emit, PackedLibrary, pack
+from cuda_ext.manifest import SCHEMA, Compression, Manifest
 
-__all__ = ["CompiledModule", "ModulePlan", "UnitPlan", "assemble", "compile_module", "libraries", "objects"]
+__all__ = ["CompiledModule", "ModulePlan", "UnitPlan", "assemble", "library_plans", "source_plans"]
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
     """A translation unit and the architectures that it is compiled for.
 
-    ``part`` counts the libraries that one source with split instantiations becomes.
+    ``part`` numbers the libraries of a source with split instantiations.
     """
 
     unit: TranslationUnit
@@ -35,9 +33,9 @@ class UnitPlan:
 
 @dataclass(frozen=True, slots=True)
 class ModulePlan:
-    """All that decides a module's bytes, besides the compiler.
+    """All that determines a module's bytes, besides the compiler.
 
-    ``emit`` says how far to go: one fatbin per unit, or the single images as files. With ``link`` all
+    ``emit`` is the form of the output: one fatbin per unit, or the single images as files. With ``link`` all
     units, compiled as relocatable device code, become one library. With ``embed`` the sources and
     headers of the units travel with the module, and so do ``headers``, by their canonical names.
     """
@@ -59,51 +57,33 @@ class CompiledModule:
     files: dict[str, bytes]
 
 
-def compile_module(
-    plan: ModulePlan, compiler: Compiler, report: Callable[[str], None] = lambda _: None
-) -> CompiledModule:
-    """Compile every unit of `plan` for its architectures, in this process.
-
-    `report` receives the compiler's warnings. Raises :class:`~cuda_ext.errors.BuildError` with one message
-    that holds all failing units.
-    """
-    packed = run_here(gather(libraries(plan)), compiler)
-    for log in dict.fromkeys(log for library in packed for log in library.log):
-        report(log)
-    return assemble(plan, packed, compiler.name, compiler.version)
-
-
-def libraries(plan: ModulePlan) -> list[Steps[PackedLibrary]]:
-    """The computations that make the libraries of `plan`, in their order."""
+def library_plans(plan: ModulePlan) -> list[LibraryPlan]:
+    """The libraries of `plan`, in their order."""
     if plan.link:
-        units = [unit_plan.unit for unit_plan in plan.units]
-        architectures = sorted({a for unit_plan in plan.units for a in unit_plan.architectures})
-        return [_packed(link_units(plan.name, units, architectures), plan)]
-    return [_packed(compile_unit(p.unit, p.architectures, p.part), plan) for p in plan.units]
+        units = tuple(unit_plan.unit for unit_plan in plan.units)
+        architectures = tuple(sorted({a for unit_plan in plan.units for a in unit_plan.architectures}))
+        return [LibraryPlan(plan.name, units, architectures, plan.compress, plan.emit, link=True)]
+    return [
+        LibraryPlan(plan.name, (p.unit,), p.architectures, plan.compress, plan.emit, part=p.part)
+        for p in plan.units
+    ]
 
 
-def objects(plan: ModulePlan) -> list[Steps[PackedLibrary]]:
-    """For each unit of `plan`, whose units are linked, what is done before; it makes a library of nothing."""
-    units = [unit_plan.unit for unit_plan in plan.units]
-    return [_unlinked(p.unit, units, p.architectures) for p in plan.units]
-
-
-def _unlinked(
-    unit: TranslationUnit, units: Sequence[TranslationUnit], architectures: Sequence[Architecture]
-) -> Steps[PackedLibrary]:
-    log = yield from compile_object(unit, units, architectures)
-    return PackedLibrary(Unit((unit.described,), ()), (), (), {}, log)
-
-
-def _packed(making: Steps[Library], plan: ModulePlan) -> Steps[PackedLibrary]:
-    return pack((yield from making), plan.compress, plan.emit)
+def source_plans(plan: ModulePlan, source: str) -> list[LibraryPlan]:
+    """What can be compiled of `plan` with the source of that name alone."""
+    libraries = library_plans(plan)
+    if not plan.link:
+        return [library for library in libraries if library.units[0].name == source]
+    return [
+        replace(library, only=unit) for library in libraries for unit in library.units if unit.name == source
+    ]
 
 
 def assemble(
-    plan: ModulePlan, packed: Sequence[PackedLibrary], compiler: str, version: str
+    plan: ModulePlan, libraries: Sequence[PackedLibrary], compiler: str, version: str
 ) -> CompiledModule:
-    """The module of the libraries of `plan`, made by that compiler. Raises :class:`BuildError`."""
-    _check_unique(packed)
+    """Assemble the module of `libraries`, which that compiler made. Raises :class:`BuildError`."""
+    _check_unique(libraries)
     embedded = _embedded(plan)
     manifest = Manifest(
         schema=SCHEMA,
@@ -111,30 +91,33 @@ def assemble(
         compiler=compiler,
         version=version,
         compress=plan.compress,
-        units=tuple(library.unit for library in packed),
-        kernels=tuple(replace(k, unit=index) for index, lib in enumerate(packed) for k in lib.kernels),
-        symbols=tuple(replace(s, unit=index) for index, lib in enumerate(packed) for s in lib.symbols),
+        units=tuple(library.unit for library in libraries),
+        kernels=tuple(replace(k, unit=index) for index, lib in enumerate(libraries) for k in lib.kernels),
+        symbols=tuple(replace(s, unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: hashlib.sha256(c).hexdigest() for n, c in embedded.items()} if plan.embed else None,
     )
     files: dict[str, bytes] = {}
-    for library in packed:
-        if taken := files.keys() & library.files.keys():
+    for library in libraries:
+        if shared := files.keys() & library.files.keys():
             raise BuildError(
-                f"{library.unit.sources[0].name}: another source makes {min(taken)} too; rename it"
+                f"another source makes {min(shared)} too",
+                where=library.unit.sources[0].name,
+                remedy="rename it",
             )
         files |= library.files
     return CompiledModule(manifest, files | {f"sources/{name}": c for name, c in embedded.items()})
 
 
-def _check_unique(packed: Iterable[PackedLibrary]) -> None:
+def _check_unique(libraries: Iterable[PackedLibrary]) -> None:
     sources: dict[str, str] = {}
-    for library in packed:
+    for library in libraries:
         for kernel in library.kernels:
             source = library.unit.sources[0].name
             if kernel.expression in sources:
                 raise BuildError(
                     f"kernel {kernel.expression!r} is defined twice, in {sources[kernel.expression]} and in "
-                    f"{source}; rename one of them or put it into a namespace"
+                    f"{source}",
+                    remedy="rename one of them or put it into a namespace",
                 )
             sources[kernel.expression] = source
 
@@ -143,9 +126,9 @@ def _embedded(plan: ModulePlan) -> dict[str, bytes]:
     """The sources and headers that compilation on demand reads."""
     if not plan.embed:
         return {}
-    found = dict(plan.headers)
+    files = dict(plan.headers)
     for unit_plan in plan.units:
         if unit_plan.unit.kind in ("cu", "ptx"):
-            found[unit_plan.unit.name] = unit_plan.unit.source
-            found |= unit_plan.unit.headers
-    return dict(sorted(found.items()))
+            files[unit_plan.unit.name] = unit_plan.unit.source
+            files |= unit_plan.unit.headers
+    return dict(sorted(files.items()))

@@ -1,283 +1,86 @@
-"""Names and types from the compiler's own debug information.
+"""The kernels and variables of a translation unit, as the compiler describes them.
 
-A translation unit compiled to PTX with ``-G`` carries DWARF: for every kernel its lowered name, its C++
-name, its parameters with names and resolved types; for every variable its type. That holds for
-templates, ``extern "C"``, ``static``, anonymous namespaces and kernels made by macros alike, under NVRTC
-and nvcc. The compilation is a pass of its own; only its description is kept.
+:mod:`cuda_ext.compiler.reflection` reads them from images.
 """
 
 from __future__ import annotations
 
-import io
-import posixpath
 import re
-from collections.abc import Iterator, Set
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from cuda_ext.compiler.name_expressions import normalise, scope_of
-from cuda_ext.compiler.translation_unit import Survey, SurveyedKernel, SurveyedSymbol
-from cuda_ext.formats import ptx as ptx_text
-from cuda_ext.formats.cubin import read_cubin
-from cuda_ext.formats.ptx import PtxParameter
-from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.compiler.compiled_image import NO_TRACE, CompiledImage, Trace
+from cuda_ext.manifest import Parameter
 
-__all__ = ["NOT_WITH_DEBUG", "survey_of_assembly", "survey_of_cubin", "survey_of_debug_ptx"]
-
-# Options that debug information excludes, left out of the pass that is surveyed.
-NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
+__all__ = ["KernelSignature", "Signatures", "SymbolSignature", "merge"]
 
 
-# DW_AT_encoding, from section 7.8 of the DWARF 2 standard.
-_ENCODINGS: dict[int, ParameterKind] = {
-    0x02: "bool",
-    0x04: "float",
-    0x05: "integer",
-    0x06: "integer",
-    0x07: "unsigned",
-    0x08: "unsigned",
-}
+@dataclass(frozen=True, slots=True)
+class KernelSignature:
+    """A kernel: its C++ name with namespaces, its lowered name, its parameters."""
+
+    name: str
+    lowered: str
+    parameters: tuple[Parameter, ...]
 
 
-def survey_of_debug_ptx(ptx: bytes, project_files: Set[str]) -> Survey:
-    """Describe what is in `ptx`, which was compiled with debug information.
+@dataclass(frozen=True, slots=True)
+class SymbolSignature:
+    """A variable in device memory; ``size`` is in bytes."""
 
-    Kernels count wherever they are defined. Variables count where a file of the project declares them and
-    they can be written: constants, and what the tool chain's headers declare, are nobody's business.
+    name: str
+    lowered: str
+    space: Literal["constant", "device"]
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """The kernels and variables of a translation unit, by lowered name.
+
+    ``variables`` are the lowered names of all variables of the unit: ``symbols``, and those of the tool
+    chain's headers. ``names`` is the name map: each requested name expression with its lowered name.
     """
-    declared = ptx_text.kernels(ptx)
-    variables = ptx_text.variables(ptx)
-    files = ptx_text.files(ptx)
-    kernels: dict[str, SurveyedKernel] = {}
-    symbols: dict[str, SurveyedSymbol] = {}
-    for unit in _compilation_units(ptx):
-        top = unit.get_top_DIE()
-        here = _text(top, "DW_AT_comp_dir").rstrip("/") + "/"
-        for die in top.iter_children():
-            lowered = _text(die, "DW_AT_MIPS_linkage_name")
-            if die.tag == "DW_TAG_subprogram" and lowered in declared:
-                parameters = [d for d in die.iter_children() if d.tag == "DW_TAG_formal_parameter"]
-                kernels[lowered] = SurveyedKernel(
-                    _qualified(die, lowered), lowered, _described(declared[lowered], parameters)
-                )
-            elif die.tag == "DW_TAG_variable" and lowered in variables:
-                file = files.get(_number(die, "DW_AT_decl_file"), "").removeprefix(here)
-                if posixpath.normpath(file) in project_files and not _is_const(_target(die)):
-                    variable = variables[lowered]
-                    symbols[lowered] = SurveyedSymbol(
-                        _qualified(die, lowered),
-                        lowered,
-                        variable.space,
-                        _spelling(_target(die)),
-                        variable.size,
-                    )
-    return Survey(kernels, symbols, frozenset(variables))
 
+    kernels: Mapping[str, KernelSignature]
+    symbols: Mapping[str, SymbolSignature]
+    variables: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+    trace: Trace = field(default=NO_TRACE, compare=False)
 
-def survey_of_assembly(ptx: bytes) -> Survey:
-    """Describe PTX that carries no debug information: names are lowered names, types are PTX's."""
-    return Survey(
-        {
-            name: SurveyedKernel(name, name, _described(parameters, None))
-            for name, parameters in ptx_text.kernels(ptx).items()
-        },
-        {
-            name: SurveyedSymbol(name, name, variable.space, "char", variable.size)
-            for name, variable in ptx_text.variables(ptx).items()
-        },
-    )
+    def cover(self, image: CompiledImage) -> bool:
+        """Whether they describe all that is in `image`, under the names that it has there.
 
-
-def survey_of_cubin(cubin: bytes) -> Survey:
-    """Describe a cubin that arrived without a source: names are lowered names, types are unknown."""
-    contents = read_cubin(cubin)
-    return Survey(
-        {name: SurveyedKernel(name, name, parameters) for name, parameters in contents.kernels.items()},
-        {
-            name: SurveyedSymbol(name, name, variable.space, "char", variable.size)
-            for name, variable in contents.variables.items()
-        },
-    )
-
-
-def _described(declared: tuple[PtxParameter, ...], described: list[Any] | None) -> tuple[Parameter, ...]:
-    """Sizes and alignment as PTX declares them, names and types as DWARF describes them."""
-    parameters: list[Parameter] = []
-    offset = 0
-    for index, slot in enumerate(declared):
-        offset = -(-offset // slot.align) * slot.align
-        if described is None or len(described) != len(declared):
-            parameters.append(_untyped(slot, index, offset))
-        else:
-            parameters.append(_typed(slot, described[index], index, offset))
-        offset += slot.size
-    return tuple(parameters)
-
-
-def _typed(slot: PtxParameter, die: Any, index: int, offset: int) -> Parameter:
-    type_ = _resolved(_target(die))
-    name = _text(die, "DW_AT_name") or f"arg{index}"
-    spelling = _spelling(type_)
-    match type_.tag if type_ is not None else None:
-        case "DW_TAG_pointer_type" | "DW_TAG_reference_type":
-            element = _target(type_)
-            return Parameter(
-                name,
-                spelling,
-                "pointer",
-                slot.size,
-                offset,
-                element=_spelling(_resolved(element)),
-                const=_is_const(element),
-            )
-        case "DW_TAG_base_type":
-            kind = _ENCODINGS.get(_number(type_, "DW_AT_encoding"), "opaque")
-            if kind == "float" and slot.size > 8:
-                kind = "opaque"  # Python has no __float128
-        case "DW_TAG_enumeration_type":
-            kind = "enum"
-        case _:
-            kind = "struct"
-    return Parameter(name, spelling, kind, slot.size, offset)
-
-
-# What PTX says for sure. Compilers write u32 for signed integers too, and u64 for addresses.
-_PTX_KINDS: dict[str, tuple[ParameterKind, str]] = {
-    "f32": ("float", "float"),
-    "f64": ("float", "double"),
-    "s8": ("integer", "signed char"),
-    "s16": ("integer", "short"),
-    "s32": ("integer", "int"),
-    "s64": ("integer", "long long"),
-}
-
-
-def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
-    # Compilers number the parameters of a kernel; people name them.
-    name = f"arg{index}" if slot.name.endswith(f"_param_{index}") else slot.name
-    if slot.pointer:
-        return Parameter(name, "void*", "pointer", slot.size, offset, element="void")
-    kind, spelling = _PTX_KINDS.get(slot.type, ("opaque", f".{slot.type}"))
-    if slot.count is not None:
-        kind, spelling = "opaque", f".{slot.type}[{slot.count}]"
-    return Parameter(name, spelling, kind, slot.size, offset)
-
-
-def _compilation_units(ptx: bytes) -> Iterator[Any]:
-    from cuda_ext.formats.dwarf import DebugSectionDescriptor, DwarfConfig, DWARFInfo, InlineText
-
-    def section(name: str) -> Any:
-        data = ptx_text.debug_section(ptx, name)
-        return DebugSectionDescriptor(io.BytesIO(data), name, 0, len(data), 0)
-
-    absent = (
-        "aranges frame loc ranges line pubtypes pubnames addr str_offsets line_str loclists rnglists "
-        "sup types"
-    )
-    dwarf = DWARFInfo(
-        config=DwarfConfig(little_endian=True, machine_arch="CUDA", default_address_size=8),
-        debug_info_sec=section(".debug_info"),
-        debug_abbrev_sec=section(".debug_abbrev"),
-        debug_str_sec=section(".debug_str"),
-        eh_frame_sec=None,
-        gnu_debugaltlink_sec=None,
-        **{f"debug_{name}_sec": None for name in absent.split()},
-    )
-    for unit in dwarf.iter_CUs():
-        unit.structs.Dwarf_dw_form["DW_FORM_string"] = InlineText("")  # type: ignore[assignment]
-        yield unit
-
-
-def _text(die: Any, attribute: str) -> str:
-    value = die.attributes.get(attribute)
-    return value.value.decode(errors="replace") if value is not None else ""
-
-
-def _number(die: Any, attribute: str) -> int:
-    value = die.attributes.get(attribute)
-    return value.value if value is not None and isinstance(value.value, int) else 0
-
-
-def _target(die: Any) -> Any:
-    """The type that `die` refers to; ``None`` is void."""
-    return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
-
-
-_TRANSPARENT = {
-    "DW_TAG_typedef",
-    "DW_TAG_const_type",
-    "DW_TAG_volatile_type",
-    "DW_TAG_restrict_type",
-}
-
-
-def _resolved(type_: Any) -> Any:
-    """`type_` without typedefs and qualifiers."""
-    while type_ is not None and type_.tag in _TRANSPARENT:
-        type_ = _target(type_)
-    return type_
-
-
-def _is_const(type_: Any) -> bool:
-    """Whether `type_`, or what it is an array of, is ``const``."""
-    while type_ is not None and type_.tag in {*_TRANSPARENT, "DW_TAG_array_type"}:
-        if type_.tag == "DW_TAG_const_type":
+        LTO-IR shows no names, and is taken as covered.
+        """
+        if image.architecture.kind == "ltoir":
             return True
-        type_ = _target(type_)
-    return False
+        symbols = self.symbols.keys()
+        others = {_without_architecture(name) for name in self.variables - symbols}
+        return (
+            self.kernels.keys() >= set(image.entries)
+            and all(_without_architecture(name) in others for name in set(image.variables) - symbols)
+            and {*image.entries, *image.variables}.issuperset(self.names.values())
+        )
 
 
-def _spelling(type_: Any) -> str:
-    """The C++ spelling without typedefs: ``const float*``, ``float[9]``, ``void(*)(int)``."""
-    if type_ is None:
-        return "void"
-    match type_.tag:
-        case "DW_TAG_const_type" | "DW_TAG_volatile_type":
-            inner = _spelling(_target(type_))
-            word = "const" if type_.tag == "DW_TAG_const_type" else "volatile"
-            return f"{inner} {word}" if inner.endswith("*") else f"{word} {inner}"
-        case "DW_TAG_pointer_type" | "DW_TAG_reference_type":
-            inner, sign = _target(type_), "*" if type_.tag == "DW_TAG_pointer_type" else "&"
-            match _resolved(inner).tag if inner is not None else None:
-                case "DW_TAG_array_type":
-                    return _spelling(inner).replace("[", f"({sign})[", 1)
-                case "DW_TAG_subroutine_type":
-                    return _spelling(inner).replace("(", f"({sign})(", 1)
-            return _spelling(inner) + sign
-        case "DW_TAG_array_type":
-            counts = "".join(
-                f"[{_number(d, 'DW_AT_count') or _number(d, 'DW_AT_upper_bound') + 1}]"
-                for d in type_.iter_children()
-                if d.tag == "DW_TAG_subrange_type"
-            )
-            return _spelling(_target(type_)) + counts
-        case "DW_TAG_subroutine_type":
-            parameters = [d for d in type_.iter_children() if d.tag == "DW_TAG_formal_parameter"]
-            return f"{_spelling(_target(type_))}({', '.join(_spelling(_target(p)) for p in parameters)})"
-        case tag if tag in _TRANSPARENT:
-            return _spelling(_target(type_))
-        case _:
-            name = _text(type_, "DW_AT_name")  # lowered, where it is an enumeration in a namespace
-            return (_nested_name(name) if name.startswith("_Z") else normalise(name)) or "struct"
+def _without_architecture(lowered: str) -> str:
+    """Remove the architecture that CUB and Thrust put into names, in each of their versions.
+
+    As in ``16_V_300500_SM_900``, ``17CUB_300001_SM_900`` and ``17CUB_200200_900_NS``.
+    """
+    return re.sub(r"\d+((?:CUB|THRUST|_V)_\d+_)(?:SM_)?\d+(?:_\d+)*", r"\1", lowered)
 
 
-def _qualified(die: Any, lowered: str) -> str:
-    """The C++ name with its namespaces, which DWARF leaves out and the lowered name has."""
-    if match := re.match(r"__nv_static_(\d+)_", lowered):
-        # Relocatable code: an identifier of that length stands before a name of internal linkage.
-        lowered = lowered[match.end() + int(match[1]) + 1 :]
-    name = _text(die, "DW_AT_name")
-    if name == lowered and lowered.startswith("_Z"):
-        return _nested_name(lowered)
-    return normalise("::".join([*scope_of(lowered), name]))
-
-
-def _nested_name(lowered: str) -> str:
-    """``ns::weights`` for ``_ZN2ns7weightsE``; what is more than names within names stays as it is."""
-    parts, rest = [], lowered.removeprefix("_ZN")
-    while match := re.match(r"L?(\d+)", rest):
-        end = match.end() + int(match[1])
-        parts.append(rest[match.end() : end])
-        rest = rest[end:]
-    if rest != "E":
-        return lowered
-    return "::".join(part for part in parts if not part.startswith(("_INTERNAL_", "_GLOBAL__N_")))
+def merge(several: Iterable[Signatures]) -> Signatures:
+    """Unite signatures; the later one counts where two describe the same name. Name maps are left out."""
+    kernels: dict[str, KernelSignature] = {}
+    symbols: dict[str, SymbolSignature] = {}
+    variables: set[str] = set()
+    for signatures in several:
+        kernels |= signatures.kernels
+        symbols |= signatures.symbols
+        variables |= signatures.variables
+    return Signatures(kernels, symbols, frozenset(variables))

@@ -204,15 +204,15 @@ class _DeferredProgress:
         self._shown: Progress | None = None
         self._held: list[Callable[[Progress], None]] = [lambda progress: progress.note(reason)]
 
-    def plan(self, jobs: int, expected: float | None = None) -> None:
-        self._tell(lambda progress: progress.plan(jobs, expected))
+    def plan(self, jobs: int) -> None:
+        self._tell(lambda progress: progress.plan(jobs))
 
     def started(self, job: str) -> None:
         self._tell(lambda progress: progress.started(job), show=True)
 
-    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
         show = outcome != "cached"
-        self._tell(lambda progress: progress.finished(job, outcome, seconds, expected), show)
+        self._tell(lambda progress: progress.finished(job, outcome, seconds), show)
 
     def note(self, text: str) -> None:
         self._tell(lambda progress: progress.note(text))

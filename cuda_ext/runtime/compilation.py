@@ -15,7 +15,7 @@ from cuda_ext.manifest import Compression, Options
 from cuda_ext.runtime.jit.compile_source import compile_source
 from cuda_ext.runtime.jit.preparation import Preparation, prepare_entries
 from cuda_ext.runtime.module import library_of, module_from
-from cuda_ext.toolchain import native_gpus
+from cuda_ext.toolchain.bindings import gpu_capabilities
 
 __all__ = ["compile", "prepare"]
 
@@ -81,7 +81,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         relaxed_constexpr=relaxed_constexpr,
     )
     unit = TranslationUnit(file, text, "cu", {**found, **given}, unit_options, tuple(instantiate))
-    native = native_gpus.capabilities() if architectures is None or "native" in architectures else []
+    native = gpu_capabilities() if architectures is None or "native" in architectures else []
     names = architectures or (["native"] if native else ["all-major"])
     compiled = compile_source(unit, name, names, native, compress, compiler)
     for line in compiled.log:

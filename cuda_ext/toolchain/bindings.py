@@ -1,8 +1,8 @@
-"""The libraries of the tool chain, through cuda-bindings.
+"""The CUDA libraries, through cuda-bindings.
 
 cuda-bindings looks for them in the interpreter's own site-packages, while an isolated build has its
 packages elsewhere on ``sys.path``. So the library of an installed wheel is opened here, by its path;
-cuda-bindings then takes what is already open, and never one of another version that the system may have.
+cuda-bindings then uses the open library, and never one of another version that the system may have.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Literal
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain import discovery
 
-__all__ = ["binding", "library_files"]
+__all__ = ["binding", "library_files", "gpu_capabilities"]
 
 _TITLES = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 
 
 @cache
 def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
-    """The module ``cuda.bindings.<name>`` with its library open.
+    """Import ``cuda.bindings.<name>`` and open its library.
 
     Raises :class:`~cuda_ext.errors.ToolchainError` if either is missing.
     """
@@ -35,17 +35,17 @@ def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
             ctypes.CDLL(str(library))
         module.nvrtcVersion() if name == "nvrtc" else module.version()
     except (ImportError, OSError, RuntimeError) as error:
-        # Whoever looks for libraries repeats their names for each place.
+        # The message of cuda-pathfinder repeats the library's name for each place.
         reason = str(error).partition("\n")[0].partition(": No such file: ")[0] or type(error).__name__
         raise ToolchainError(
-            f"{_TITLES[name]} cannot be loaded ({reason}); "
-            'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
+            f"{_TITLES[name]} cannot be loaded ({reason})",
+            remedy='install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")',
         ) from None
     return module
 
 
 def library_files(name: str) -> list[Path]:
-    """The library `name` in the installed wheels, if it is there. Nothing is loaded."""
+    """Find the library `name` in the installed wheels, without loading it."""
     major = _major()
     pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_TITLES[name]}.so.{major}".lower()
     for directory in discovery.library_directories(name, major):
@@ -57,11 +57,34 @@ def library_files(name: str) -> list[Path]:
 
 @cache
 def _major() -> int:
-    """The CUDA version that the installed cuda-bindings is made for; 0 if there is none."""
+    """The major version of CUDA that the installed cuda-bindings is for; 0 if it is not installed."""
     if loaded := sys.modules.get("cuda.bindings"):
         return int(loaded.__version__.partition(".")[0])
-    # Its metadata tells, in the name of their directory. Reading them in earnest takes 40 ms.
+    # The name of its metadata directory has the version. importlib.metadata would take 40 ms.
     for entry in map(Path, sys.path):
         for metadata in entry.glob("cuda_bindings-*.dist-info"):
             return int(metadata.name.removeprefix("cuda_bindings-").partition(".")[0])
     return 0
+
+
+def gpu_capabilities() -> list[int]:
+    """The compute capabilities of the GPUs in this machine; empty where there is no driver or no GPU.
+
+    Only ``cuInit`` and queries that need no context are called.
+    """
+    try:
+        from cuda.bindings import driver
+
+        cuda: Any = driver
+        if int(cuda.cuInit(0)[0]) != 0:
+            return []
+        _, count = cuda.cuDeviceGetCount()
+        major = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        minor = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        capabilities = {
+            10 * cuda.cuDeviceGetAttribute(major, device)[1] + cuda.cuDeviceGetAttribute(minor, device)[1]
+            for device in range(count)
+        }
+    except (ImportError, OSError, RuntimeError, ValueError):
+        return []
+    return sorted(capabilities)

@@ -1,15 +1,34 @@
-"""The compiler's own text, with what an author needs to know besides."""
+"""The texts of compilers: remedies for errors, and the resources that ptxas reports."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from cuda_ext.compiler.compiled_image import CompiledImage
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
 
-__all__ = ["explain"]
+__all__ = ["VERBOSE", "attach_log", "explain"]
+
+# Makes ptxas report resources; NVRTC and nvcc pass it on.
+VERBOSE = ("-Xptxas", "-v")
+
+_ENTRY = re.compile(r"^ptxas info\s*: Compiling entry function '([^']+)' for ", re.MULTILINE)
+_LINE = re.compile(
+    r"^(?:ptxas info\s*: .*|(?:ptxas\s+\.)?\s+\d+ bytes (?:stack frame, .*|cumulative stack size.*))$\n?",
+    re.MULTILINE,
+)
+_COUNTS = {
+    "registers": r"Used (\d+) registers",
+    "stack": r"(\d+) bytes stack frame",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+    "shared": r"(\d+) bytes smem",
+}
+_CONSTANT = re.compile(r"(\d+) bytes cmem\[")
 
 # As the CUDA front end writes it, and as host compilers do when they preprocess.
 _MISSING_HEADER = re.compile(
@@ -27,6 +46,22 @@ _NAME_MAP = re.compile(
 _ASIDES = re.compile(
     r"^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?", re.MULTILINE
 )
+
+
+def attach_log(image: CompiledImage, log: str) -> CompiledImage:
+    """Return `image` with the resources that `log` reports, and with the rest of `log` as its diagnostics."""
+    usage = dict(image.usage)
+    _, *sections = _ENTRY.split(log)
+    for name, section in zip(sections[::2], sections[1::2], strict=True):
+        if name in usage:
+            matches = {key: re.search(pattern, section) for key, pattern in _COUNTS.items()}
+            usage[name] = replace(
+                usage[name],
+                **{key: int(match[1]) if match else 0 for key, match in matches.items()},
+                # From sm_90 on, ptxas 13 does not report it.
+                constant=sum(map(int, _CONSTANT.findall(section))) or None,
+            )
+    return replace(image, log=_LINE.sub("", log).strip(), usage=usage)
 
 
 def explain(

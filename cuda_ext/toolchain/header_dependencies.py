@@ -1,41 +1,64 @@
-"""The headers that a compilation depends on: by name as it looked them up, and by content.
+"""The headers that a compilation depends on: by the name under which it looked them up, and by content.
 
-A name is the canonical one of a project's header, or the path below the directory of the search path that
-leads to it, or else an absolute path. So a header that appears earlier on the search path, or on another
-machine in another place, is told from its content alone. A name behind a question mark was only asked about,
-as ``__has_include`` does: what counts is whether, and in which directory, it is there.
+A name is the canonical name of a project's header, or the path below the directory of the search path that
+leads to it, or else an absolute path. So a header that appears earlier on the search path, or lies elsewhere
+on another machine, counts by its content alone. A name after a question mark was only tested, as
+``__has_include`` does: then it counts whether, and in which directory, the header exists.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
+from cuda_ext.compiler.compiled_image import Span
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
 
-__all__ = ["Resolver", "looked_up", "make_dependencies"]
+__all__ = ["Resolver", "header_names", "make_dependencies", "read_time_trace"]
 
 _HAS_INCLUDE = re.compile(rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]')
 _QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-# A name that is a macro, and what macros stand for.
+# A name that is a macro, and the values of macros.
 _BY_MACRO = re.compile(rb"(?:__has_include\w*\s*\(|#[ \t]*include\b)\s*[A-Za-z_]")
 _DEFINED = re.compile(rb'^[ \t]*#[ \t]*define\b[^\n<"]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
 
-def looked_up(opened: Iterable[str], unit: TranslationUnit, search_path: Sequence[Path]) -> frozenset[str]:
-    """The names of the headers that the compilation of `unit` has `opened`, or may have asked about.
+def read_time_trace(content: bytes) -> tuple[Span, ...]:
+    """Read what ``-fdevice-time-trace`` writes: Chrome's trace format, in microseconds.
 
-    What was opened are canonical names and the paths of all others.
+    Raises :class:`~cuda_ext.errors.CompilationError` for what the compiler could not write properly.
     """
-    names = set(_asked_about(unit.source))
+    spans = []
+    try:
+        for event in json.loads(content, strict=False)["traceEvents"]:
+            if event.get("ph") == "X":
+                about = event.get("args", {})
+                detail = about.get("detail") or about.get("name") or ""
+                spans.append(Span(event["name"], detail, event["ts"] / 1e6, event["dur"] / 1e6))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CompilationError(
+            f"the compiler's time trace is damaged ({error})",
+            remedy="check whether the disk is full, or a header has a name that is not text",
+        ) from None
+    return tuple(spans)
+
+
+def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequence[Path]) -> frozenset[str]:
+    """The names of the headers that the compilation of `unit` has `opened`, or may have tested.
+
+    `opened` are canonical names of the project's headers, and the paths of all others.
+    """
+    names = set(_tested(unit.source))
     directories = tuple(os.path.normpath(d) + os.sep for d in search_path)
     for path in opened:
         if path in unit.headers:
             names.add(path)
-            names.update(_asked_about(unit.headers[path]))
+            names.update(_tested(unit.headers[path]))
         else:
             names.update(_names(path, directories))
     return frozenset(names - {unit.name})
@@ -43,21 +66,21 @@ def looked_up(opened: Iterable[str], unit: TranslationUnit, search_path: Sequenc
 
 @cache
 def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
-    """The name of the header at `path`, and those that it asks about."""
+    """The name of the header at `path`, and the names that it tests."""
     path = os.path.normpath(path)
     try:
         with open(path, "rb") as file:
             content = file.read()
     except OSError:
         content = b""
-    # Such names are looked up beside the header first, and then on the search path, where they were found.
+    # Quoted names are looked up beside the header first, and then on the search path, where they were found.
     beside = (f"{os.path.dirname(path)}/{os.fsdecode(name)}" for name in _QUOTED.findall(content))
-    asked = (f"?{_name(os.path.normpath(place), directories)}" for place in beside)
-    return frozenset([_name(path, directories), *asked, *_asked_about(content)])
+    tested = (f"?{_name(os.path.normpath(place), directories)}" for place in beside)
+    return frozenset([_name(path, directories), *tested, *_tested(content)])
 
 
 def _name(path: str, directories: tuple[str, ...]) -> str:
-    """The shortest name of the file at `path` that the search path leads to it with, or else its path."""
+    """The shortest name with which the search path leads to the file at `path`, or else its path."""
     holding = sorted((d for d in directories if path.startswith(d)), key=len, reverse=True)
     for directory in holding:
         name = path.removeprefix(directory)
@@ -67,7 +90,7 @@ def _name(path: str, directories: tuple[str, ...]) -> str:
 
 
 @cache
-def _asked_about(content: bytes) -> frozenset[str]:
+def _tested(content: bytes) -> frozenset[str]:
     names = _HAS_INCLUDE.findall(content)
     if _BY_MACRO.search(content):
         names += _DEFINED.findall(content)
@@ -87,31 +110,31 @@ def make_dependencies(rule: str) -> list[str]:
 
 
 class Resolver:
-    """What names lead to now: the digest of each header, ``None`` where there is none.
+    """Resolves names to the digests of headers, ``None`` where there is none.
 
-    `digest` gives that of a file. One instance is for one moment: it looks at every place once.
+    `digest` computes that of a file. An instance looks at every place once, and is for one build.
     """
 
     def __init__(self, search_path: Sequence[Path], digest: Callable[[str], str | None]) -> None:
         self._search_path = [f"{directory}{os.sep}" for directory in search_path]
         self._digest = digest
-        self._found: dict[str, str | None] = {}
+        self._resolved: dict[str, str | None] = {}
 
     def __call__(self, name: str) -> str | None:
-        """The digest of a header that is not the project's, or where one is that was asked about."""
-        if name not in self._found:
-            self._found[name] = self._where(name[1:]) if name.startswith("?") else self._what(name)
-        return self._found[name]
+        """The digest of a header that is not the project's, or the place of one that was tested."""
+        if name not in self._resolved:
+            self._resolved[name] = self._place(name[1:]) if name.startswith("?") else self._content(name)
+        return self._resolved[name]
 
     def file(self, name: str) -> str | None:
         """The file that `name` leads to, if there is one."""
         places = self._places(name.removeprefix("?"))
         return next((place for place in places if os.path.isfile(place)), None)
 
-    def _what(self, name: str) -> str | None:
+    def _content(self, name: str) -> str | None:
         return next(filter(None, map(self._digest, self._places(name))), None)
 
-    def _where(self, name: str) -> str | None:
+    def _place(self, name: str) -> str | None:
         return next((str(i) for i, path in enumerate(self._places(name)) if os.path.exists(path)), None)
 
     def _places(self, name: str) -> Sequence[str]:

@@ -1,8 +1,15 @@
-"""The NVRTC that is installed here, told from any other without loading it, which takes a while."""
+"""The identity of a tool: equal on every machine with the same files, found without loading them.
+
+A file is identified by its name, its size, and its first and last 64 KiB. Tools are ELF files or DLLs of up
+to 140 MB: reading them whole takes longer than a small build, and their ends hold the build ID and the tables
+of sections, which differ between any two builds of a tool. The C++ loader computes the same for NVRTC
+(``include/cuda_ext/on_demand``).
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,20 +19,24 @@ from cuda_ext.formats.netstring import Field, key_of
 from cuda_ext.toolchain import discovery
 from cuda_ext.toolchain.bindings import binding, library_files
 
-__all__ = ["InstalledNvrtc", "installed_nvrtc"]
+__all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc"]
 
-# A file is told by its size and this many bytes at either end, where the tables of a library are, which every
-# build of it fills otherwise, and the version in a header.
-_TELLING = 1 << 16
-# Headers that tell which CUDA and which CCCL a directory is of.
-_OF_VERSIONS = ("cuda.h", "cuda/std/__cccl/version.h")
+_SAMPLE = 1 << 16
+# Headers that hold the version of CUDA and of CCCL.
+_VERSION_HEADERS = ("cuda.h", "cuda/std/__cccl/version.h")
+
+
+def identity_of(name: str, files: Iterable[Path], version: str = "") -> str:
+    """The identity of the tool `name`, which consists of `files`; without files, its `version` counts."""
+    samples = [field for file in files for field in _sample(file)]
+    return key_of(name, *(samples or [version]))
 
 
 class InstalledNvrtc(NamedTuple):
-    """Its library, and the major version of CUDA that is in the name of that.
+    """The NVRTC that compilation on demand uses: its library, and its major version.
 
-    ``identity`` is another one wherever the compiler or the toolkit's headers are. It is the same on every
-    machine with the same files, and the C++ loader comes to the same.
+    The toolkit's headers are part of this ``identity``, since the headers that a compilation on demand reads
+    are not recorded. Builds record them, and use the identity of the library alone.
     """
 
     library: Path
@@ -35,30 +46,31 @@ class InstalledNvrtc(NamedTuple):
 
 @cache
 def installed_nvrtc() -> InstalledNvrtc:
-    """NVRTC as it would be loaded. Raises :class:`~cuda_ext.errors.ToolchainError` if there is none."""
+    """Find NVRTC without loading it. Raises :class:`~cuda_ext.errors.ToolchainError` if there is none."""
     library = next(iter(library_files("nvrtc")), None) or _loaded()
     major = int(library.name.removeprefix("libnvrtc.so.").removeprefix("nvrtc64_")[:2])
-    headers = [d / name for d in discovery.header_directories(major, library) for name in _OF_VERSIONS]
-    told = [*_told(library), *(field for header in headers if header.is_file() for field in _told(header))]
-    return InstalledNvrtc(library, major, key_of("nvrtc", *told))
+    headers = [d / name for d in discovery.header_directories(major, library) for name in _VERSION_HEADERS]
+    files = [library, *(header for header in headers if header.is_file())]
+    return InstalledNvrtc(library, major, identity_of("nvrtc", files))
 
 
 def _loaded() -> Path:
-    """The library that cuda-bindings finds on the system, which it does by loading it."""
+    """The library that cuda-bindings finds on the system, by loading it."""
     binding("nvrtc")
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
     path = load_nvidia_dynamic_lib("nvrtc").abs_path
     if path is None:
         raise ToolchainError(
-            "NVRTC was loaded from a file that nobody tells; set CUDA_PATH to the toolkit that it belongs to"
+            "cannot determine which libnvrtc was loaded",
+            remedy="set CUDA_PATH to the toolkit that it belongs to",
         )
     return Path(path)
 
 
-def _told(file: Path) -> list[Field]:
+def _sample(file: Path) -> list[Field]:
     with file.open("rb") as opened:
         size = os.fstat(opened.fileno()).st_size
-        first = opened.read(_TELLING)
-        opened.seek(max(0, size - _TELLING))
-        return [file.name, str(size), first, opened.read(_TELLING)]
+        first = opened.read(_SAMPLE)
+        opened.seek(max(0, size - _SAMPLE))
+        return [file.name, str(size), first, opened.read(_SAMPLE)]

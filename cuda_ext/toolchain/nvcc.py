@@ -1,4 +1,4 @@
-"""nvcc: found on this machine, run as a process, its output independent of the directory it runs in.
+"""nvcc, run as a process; its output does not depend on the directory that it runs in.
 
 It needs a host compiler, even for device code alone, and reads the host's C++ headers.
 """
@@ -11,83 +11,32 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from operator import attrgetter
 from pathlib import Path
 
-from cuda_ext.compiler.image import read_image
-from cuda_ext.compiler.signatures import NOT_WITH_DEBUG, survey_of_debug_ptx
-from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
+from cuda_ext.compiler.compiled_image import NO_TRACE, CompiledImage, Span, Trace, read_image
+from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, reflect_debug_ptx
+from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import discovery, process
-from cuda_ext.toolchain.diagnostics import explain
-from cuda_ext.toolchain.header_dependencies import looked_up, make_dependencies
-from cuda_ext.toolchain.ptxas_log import VERBOSE, attach_log
-from cuda_ext.toolchain.time_trace import NO_TRACE, Span, Trace, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain
+from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies, read_time_trace
 
-__all__ = ["Nvcc", "find_nvcc", "nvcc_candidates"]
-
-
-def find_nvcc(
-    configured: str | None,
-    environ: Mapping[str, str],
-    launcher: str | None = None,
-    check: Callable[[Nvcc], object] = attrgetter("version"),
-) -> Nvcc:
-    """The nvcc to use: `configured` and no other, or else the first that works, which `check` finds out.
-
-    The order is ``CUDA_PATH``, ``CUDA_HOME``, the registry's wheel, ``PATH``. Raises
-    :class:`~cuda_ext.errors.ToolchainError` that tells why each of them was passed over.
-    """
-    passed_over = []
-    for origin, candidate in nvcc_candidates(configured, environ):
-        if isinstance(candidate, Path):
-            try:
-                found = Nvcc(candidate, environ, launcher)
-                check(found)
-                return found
-            except ToolchainError as error:
-                candidate = str(error)
-        passed_over.append(f"  {origin}: {candidate}".replace("\n", "\n    "))
-    remedy = 'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit'
-    if configured is not None:
-        remedy = "correct the key nvcc, or remove it so that others are tried"
-    raise ToolchainError(
-        "\n".join(["no nvcc can be used:", *passed_over])
-        + f'\n{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler'
-    )
-
-
-def nvcc_candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
-    """Where nvcc may be: each place with a path, or with the reason why there is none."""
-    search_path = environ.get("PATH", "")
-    if configured is not None:
-        yield "configured", Path(shutil.which(configured, path=search_path) or configured)
-        return
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        value = environ.get(variable)
-        yield variable, Path(value, "bin", "nvcc") if value else "not set"
-    # Those for CUDA 12, under other names, hold ptxas and libNVVM but no nvcc.
-    directories = [
-        d for package in discovery.nvidia_packages() for d in sorted(package.glob("cu*/bin"), reverse=True)
-    ]
-    wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
-    yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"
-    found = shutil.which("nvcc", path=search_path)
-    yield "PATH", Path(found) if found else "holds no nvcc"
+__all__ = ["Nvcc"]
 
 
 class Nvcc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that can read the host's C++ headers.
 
-    Of `environ` it heeds where programs are, and nothing that would change an image. `launcher` is a program
-    that runs it, such as ``sccache``. It works below `scratch`, or where temporary files go. With `timed` it
-    tells how long it took for what. Raises
-    :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if `executable` does not run, or finds
-    no host compiler.
+    Of `environ` it uses the places of programs, and nothing that would change an image. `launcher` is a
+    program that runs it, such as ``sccache``. It works below ``scratch``, or in the directory for temporary
+    files. With ``timed`` it records how long each phase takes. Raises
+    :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if `executable` does not run, or has no
+    host compiler.
     """
 
     name = "nvcc"
@@ -101,10 +50,10 @@ class Nvcc:
         timed: bool = False,
     ) -> None:
         self.executable = executable.absolute()
-        self._environ = _environment(environ)
         self.launcher = launcher
-        self._scratch = scratch
-        self._timed = timed
+        self.scratch = scratch
+        self.timed = timed
+        self._environ = _environment(environ)
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
@@ -175,14 +124,14 @@ class Nvcc:
             images.append(dataclasses.replace(image, trace=trace))
         return tuple(images)
 
-    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
+    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
         source = _with_name_map(unit, "static __device__ void* const")
         options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
         options = [*_target(architecture.as_kind("ptx")), "-G", *options]
         assembly, _, trace = self._run(unit, source, options)
         lowered = ptx.addresses(assembly, _NAME_MAP)
         return dataclasses.replace(
-            survey_of_debug_ptx(assembly, {unit.name, *unit.headers}),
+            reflect_debug_ptx(assembly, {unit.name, *unit.headers}),
             names=dict(zip(unit.instantiate, lowered, strict=True)),
             trace=trace,
         )
@@ -190,9 +139,9 @@ class Nvcc:
     def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str, Trace]:
         """Compile `source` in place of the unit's own; the output, the compiler's text, and what it read."""
         try:
-            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self._scratch) as name:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 directory = Path(name)
-                if self._timed:
+                if self.timed:
                     options = [*options, f"-fdevice-time-trace={_TIMES}"]
                 ended = self._run_in(directory, unit, source, options)
                 output = directory / _OUTPUT
@@ -224,7 +173,7 @@ class Nvcc:
             os.path.normpath(directory / path) for path in make_dependencies((directory / _READ).read_text())
         )
         names = [path.removeprefix(f"{directory}/") for path in opened]
-        return Trace(looked_up(set(names) - {unit.name}, unit, self.search_path(unit)), spans)
+        return Trace(header_names(set(names) - {unit.name}, unit, self.search_path(unit)), spans)
 
     def _run_in(
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]

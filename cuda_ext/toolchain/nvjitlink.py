@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_ext.compiler.compiled_image import CompiledImage, read_image
+from cuda_ext.compiler.jobs import LinkInput, LinkJob
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
-from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import discovery
 from cuda_ext.toolchain.bindings import binding, library_files
 
-__all__ = ["LinkInput", "files", "link"]
+__all__ = ["files", "link", "link_job"]
 
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
@@ -24,38 +24,34 @@ _STATUS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LinkInput:
-    """One object to link; ``name`` appears in errors."""
-
-    name: str
-    kind: ImageKind
-    data: bytes
+def link_job(job: LinkJob) -> CompiledImage:
+    """Do `job`. Raises :class:`~cuda_ext.errors.CompilationError` with the linker's own text."""
+    return read_image(job.architecture, link(job.inputs, job.architecture))
 
 
 def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     """Link `inputs` to one image for `architecture`: a cubin, or PTX where all inputs are LTO-IR.
 
-    The device runtime library comes in where they call for it. Raises
+    The device runtime library is added where they refer to it. Raises
     :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
     _check_defined_once(inputs)
     try:
         return _link(inputs, architecture)
     except CompilationError as error:
-        if "__cuda" not in str(error):
+        if "__cuda" not in error.problem:
             raise
     library = discovery.cudadevrt(binding("nvjitlink").version()[0])
     if library is None:
         raise CompilationError(
-            "the code launches kernels from the device, which needs the device runtime library (cudadevrt); "
-            "install nvidia-cuda-runtime"
+            "the code launches kernels from the device, which needs the device runtime library (cudadevrt)",
+            remedy="install nvidia-cuda-runtime",
         )
     return _link(inputs, architecture, [library])
 
 
 def files() -> list[Path]:
-    """What decides on the result of a link besides its inputs; empty where nobody knows."""
+    """The files that determine the result of a link besides its inputs; empty where they are not known."""
     libraries = library_files("nvjitlink")
     major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
     runtime = discovery.cudadevrt(int(major[1] or major[2])) if major else None
@@ -78,8 +74,8 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
         raise CompilationError(
-            f"nvJitLink refuses {architecture}: {error}; install nvJitLink and the compiler of one "
-            'CUDA, as "cuda-ext[cu13]" does'
+            f"nvJitLink refuses {architecture}: {error}",
+            remedy='install nvJitLink and the compiler of one CUDA, as "cuda-ext[cu13]" does',
         ) from None
     try:
         for item in inputs:
@@ -106,19 +102,19 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
 
 
 def _check_defined_once(inputs: Sequence[LinkInput]) -> None:
-    """Find what several cubins define, of which nvJitLink would quietly take the last."""
+    """Find what several cubins define; nvJitLink would silently take the last definition."""
     first: dict[str, str] = {}
     for item in inputs:
         if item.kind != "cubin":
             continue
         cubin = read_cubin(item.data)
         for name, linkage in cubin.defined.items():
-            # Weak definitions are all the same. Local ones are nobody else's, but kernels are found by name.
+            # Weak definitions are equal. Local ones do not collide, but kernels are looked up by name.
             if linkage == "weak" or (linkage == "local" and name not in cubin.kernels):
                 continue
             if name in first:
                 raise CompilationError(
-                    f"{first[name]} and {item.name} both define {name}; rename one of them or put it into a "
-                    "namespace"
+                    f"{first[name]} and {item.name} both define {name}",
+                    remedy="rename one of them or put it into a namespace",
                 )
             first[name] = item.name

@@ -1,4 +1,4 @@
-"""NVRTC, in process, through ``cuda.bindings.nvrtc``: no host compiler, no driver, no GPU."""
+"""NVRTC, in this process, through ``cuda.bindings.nvrtc``: no host compiler, no driver, no GPU."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.compiler.image import read_image
+from cuda_ext.compiler.compiled_image import HEADER, NO_TRACE, CompiledImage, Span, Trace, read_image
 from cuda_ext.compiler.nvrtc_options import nvrtc_options
-from cuda_ext.compiler.signatures import NOT_WITH_DEBUG, survey_of_debug_ptx
-from cuda_ext.compiler.translation_unit import CompiledImage, Survey, TranslationUnit
+from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, reflect_debug_ptx
+from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import discovery
 from cuda_ext.toolchain.bindings import binding, library_files
-from cuda_ext.toolchain.diagnostics import explain
-from cuda_ext.toolchain.header_dependencies import looked_up
-from cuda_ext.toolchain.ptxas_log import VERBOSE, attach_log
-from cuda_ext.toolchain.time_trace import NO_TRACE, Span, Trace, headers_of, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain
+from cuda_ext.toolchain.header_dependencies import header_names, read_time_trace
 
 __all__ = ["Nvrtc"]
+
+# A header within NVRTC itself.
+_BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
 class Nvrtc:
     """The :class:`~cuda_ext.compiler.translation_unit.Compiler` that needs nothing but wheels.
 
-    With a `scratch` directory it tells which headers it read, and with `timed` how long it took for what.
+    With a `scratch` directory it records which headers it reads, and with `timed` how long each phase takes.
     Raises :class:`~cuda_ext.errors.ToolchainError`, when it is first needed, if NVRTC cannot be loaded.
     """
 
@@ -59,10 +61,10 @@ class Nvrtc:
 
     @cached_property
     def header_directories(self) -> list[Path]:
-        """Where CUDA's and CCCL's headers are, and those of other CUDA libraries from the registry."""
+        """The directories of CUDA's and CCCL's headers, and of other CUDA libraries from the registry."""
         major, minor = map(int, self.version.split("."))
         bundled = discovery.unpacked_headers(self.version)
-        # NVRTC can since 13.3; cuda-bindings may be older.
+        # NVRTC unpacks headers since 13.3; cuda-bindings may be older.
         if not bundled and (major, minor) >= (13, 3) and hasattr(self._nvrtc, "nvrtcInstallBundledHeaders"):
             bundled = discovery.unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
@@ -93,20 +95,20 @@ class Nvrtc:
         images = [attach_log(read_image(a, program.image(a.kind)), program.log) for a in architectures]
         return tuple(replace(image, trace=trace) for image in images)
 
-    def survey(self, unit: TranslationUnit, architecture: Architecture) -> Survey:
+    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
-        # Nothing of it ships, wherever it was made.
+        # Nothing of this pass ships, so line tables may name the working directory.
         program, trace = self._run(
             unit, [*options, f"-arch=compute_{architecture.target}", "-G"], nullcontext()
         )
-        survey = survey_of_debug_ptx(program.image("ptx"), {unit.name, *unit.headers})
+        signatures = reflect_debug_ptx(program.image("ptx"), {unit.name, *unit.headers})
         names = {expression: program.lowered_name(expression) for expression in unit.instantiate}
-        return replace(survey, names=names, trace=trace)
+        return replace(signatures, names=names, trace=trace)
 
     def _run(
         self, unit: TranslationUnit, options: list[str], environment: AbstractContextManager[None]
     ) -> tuple[_Program, Trace]:
-        """Compile `unit` in that `environment`; the program, and its own account of how it came about."""
+        """Compile `unit` in that `environment`; return the program and its trace."""
         with environment, self._time_trace(unit) as (tracing, spans):
             for more in ([_MINIMAL], []) if _is_simple(unit) else ([],):
                 program = _Program(self._nvrtc, unit)
@@ -123,15 +125,17 @@ class Nvrtc:
             )
         if self._scratch is None:
             return program, NO_TRACE
-        reads = looked_up(headers_of(spans), unit, self.search_path(unit))
+        opened = [span.detail for span in spans if span.name == HEADER and span.detail != _BUILT_IN]
+        # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
+        reads = header_names(opened, unit, self.search_path(unit) if opened else ())
         return program, Trace(reads, tuple(spans) if self._timed else ())
 
     @contextmanager
     def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
-        """The options that make NVRTC keep account, and what it wrote at the end."""
+        """Yield the options for a time trace, and a list that receives its spans at the end."""
         spans: list[Span] = []
-        # What includes nothing reads nothing, and keeping account takes time.
-        silent = not (self._timed or _may_include(unit))
+        # A source that includes nothing reads no header, and tracing takes time.
+        silent = not (self._timed or unit.may_include)
         if self._scratch is None or silent:
             yield [], spans
             return
@@ -139,7 +143,7 @@ class Nvrtc:
         file = self._scratch / "trace.json"
         with suppress(FileNotFoundError):
             content = file.read_bytes()
-            file.unlink()  # or NVRTC adds to it
+            file.unlink()  # NVRTC would append to it
             spans += read_time_trace(content)
 
     def _options(self, unit: TranslationUnit) -> list[str]:
@@ -151,27 +155,24 @@ class Nvrtc:
         status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
         if int(status) != 0:
             raise ToolchainError(
-                f"{directory}: NVRTC could not unpack its headers: {status.name}; set CUDA_EXT_CACHE to a "
-                "directory with room for 30 MB"
+                f"NVRTC could not unpack its headers: {status.name}",
+                where=directory,
+                remedy="set CUDA_EXT_CACHE to a directory with room for 30 MB",
             )
 
 
-# Leaves out declarations of the CUDA runtime, which every compilation begins with, and which take a third of
-# the time of a small one. The images are the same.
+# Omits the declarations of the CUDA runtime that precede every source and take a third of the time of a small
+# compilation. The images are the same.
 _MINIMAL = "--minimal"
 
 
 def _is_simple(unit: TranslationUnit) -> bool:
-    """Whether `unit` can most likely do without those declarations."""
-    return not _may_include(unit) and not re.search(rb"cuda|tex|surf|<<<", unit.source)
-
-
-def _may_include(unit: TranslationUnit) -> bool:
-    return b"include" in unit.source or bool(unit.options.pre_include or unit.options.raw)
+    """Whether `unit` most likely needs none of those declarations."""
+    return not unit.may_include and not re.search(rb"cuda|tex|surf|<<<", unit.source)
 
 
 def _needs_toolkit(unit: TranslationUnit) -> bool:
-    """Whether `unit` may include a header of others: those of the project stand in quotes."""
+    """Whether `unit` may include a header that is not the project's; those of the project are in quotes."""
     texts = (unit.source, *unit.headers.values())
     if unit.options.pre_include or unit.options.raw:
         return True
@@ -192,7 +193,7 @@ _environment = threading.Lock()
 def _nameless_directory() -> Iterator[None]:
     """Keep the working directory out of line tables.
 
-    NVRTC takes its name from the environment, if that name leads there; this one does in every process.
+    NVRTC takes its name from PWD if that leads to it; ``/proc/self/cwd`` does so in every process.
     """
     with _environment:
         before = os.environ.get("PWD")
@@ -220,7 +221,7 @@ class _Program:
             self._check(nvrtc.nvrtcAddNameExpression(self._handle, expression.encode())[0])
 
     def compile(self, options: Sequence[str]) -> bool:
-        """Compile; whether it succeeded. :attr:`log` has the compiler's text either way."""
+        """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
         arguments = [option.encode() for option in options]
         (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return int(status) == 0

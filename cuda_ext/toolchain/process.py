@@ -1,6 +1,6 @@
-"""Runs other programs: the command, its exit code and its output in one place.
+"""Runs other programs and worker processes; no other module does.
 
-Whatever ends the wait, Ctrl-C among it, ends the program too, with everything that it started.
+Whatever ends the wait for a program, Ctrl-C included, ends the program too, with everything that it started.
 """
 
 from __future__ import annotations
@@ -11,15 +11,25 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, ClassVar, cast
 
-__all__ = ["Child", "Completed", "end", "end_all", "ending_in_order", "run", "start_python"]
-
-Child = subprocess.Popen[bytes]
+__all__ = [
+    "Child",
+    "Completed",
+    "Fork",
+    "can_fork",
+    "end",
+    "end_all",
+    "ending_in_order",
+    "run",
+    "start_python",
+]
 
 _running: set[subprocess.Popen[str]] = set()
 
@@ -33,7 +43,7 @@ class Completed:
     output: str
 
     def __str__(self) -> str:
-        shown = self.output.strip() or "it said nothing"
+        shown = self.output.strip() or "no output"
         return f"{shlex.join(self.command)}\nended with exit code {self.exit_code}: {shown}"
 
 
@@ -42,7 +52,7 @@ def run(command: Sequence[str], *, environ: Mapping[str, str], directory: Path |
 
     Raises :class:`OSError` if it cannot be started.
     """
-    # In a process group of its own, so that the compilers behind a compiler driver can be ended with it.
+    # In a process group of its own, so that the compilers behind a compiler driver end with it.
     with subprocess.Popen(  # noqa: S603
         list(command),
         cwd=directory,
@@ -71,7 +81,7 @@ def end_all() -> None:
         _end(process)
 
 
-def start_python(code: str, *arguments: str) -> Child:
+def start_python(code: str, *arguments: str) -> subprocess.Popen[bytes]:
     """Start this interpreter with `code`, its standard input and output pipes; Ctrl-C does not reach it.
 
     Nothing is imported from the working directory.
@@ -84,13 +94,87 @@ def start_python(code: str, *arguments: str) -> Child:
     )
 
 
-def end(child: Child) -> int:
-    """End what :func:`start_python` started, and return its exit code.
+def can_fork() -> bool:
+    """Whether this process has a single thread, so that a fork inherits no lock that another one holds."""
+    try:
+        return len(list(Path("/proc/self/task").iterdir())) == 1
+    except OSError:
+        return False
 
-    Its input ends, and if it goes on all the same, so does it.
+
+class Fork:
+    """A fork of this process that calls `function`, its standard input and output pipes.
+
+    Ctrl-C does not reach it. It has the part of the interface of :class:`subprocess.Popen` that workers need.
+    """
+
+    _others: ClassVar[set[Fork]] = set()
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        its_input, to_it = os.pipe()
+        from_it, its_output = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            self._call(function, its_input, its_output, (to_it, from_it))
+        os.close(its_input)
+        os.close(its_output)
+        self.stdin: IO[bytes] = os.fdopen(to_it, "wb")
+        self.stdout: IO[bytes] = os.fdopen(from_it, "rb")
+        self.returncode: int | None = None
+        self._wait_lock = threading.Lock()
+        self._others.add(self)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and return its exit code."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._wait_lock:
+            while self.returncode is None:
+                pid, status = os.waitpid(self.pid, 0 if deadline is None else os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+                    self._others.discard(self)
+                elif deadline is not None and time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired("fork", timeout or 0)
+                else:
+                    time.sleep(0.001)
+            return self.returncode
+
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _call(
+        self, function: Callable[[], object], its_input: int, its_output: int, ours: tuple[int, int]
+    ) -> None:
+        """Call `function` in the fork, which never returns from here."""
+        try:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            # The input of another fork ends when this process ends, so it must not stay open here.
+            for other in self._others:
+                other.stdin.close()
+                other.stdout.close()
+            os.dup2(its_input, 0)
+            os.dup2(its_output, 1)
+            for descriptor in (*ours, its_input, its_output):
+                os.close(descriptor)
+            function()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+
+Child = subprocess.Popen[bytes] | Fork
+
+
+def end(child: Child) -> int:
+    """End a worker process, and return its exit code.
+
+    Its input ends; if it does not end within ten seconds, it is killed.
     """
     pipes = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
-    for _ in range(2):  # what was not sent fails the first time
+    for _ in range(2):  # closing fails the first time where something was not sent
         with suppress(OSError):
             pipes[0].close()
     try:

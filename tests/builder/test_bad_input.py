@@ -10,7 +10,7 @@ import pytest
 
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import loads
-from cuda_ext.toolchain.native_gpus import capabilities
+from cuda_ext.toolchain.bindings import gpu_capabilities
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, build, load, refusal, write_project
 
@@ -281,7 +281,7 @@ def test_an_instantiation_whose_body_fails_is_told_by_the_compiler(tmp_path: Pat
 
 
 def test_native_without_a_gpu_is_refused(tmp_path: Path) -> None:
-    if capabilities():
+    if gpu_capabilities():
         pytest.skip("this machine has a GPU")
     write_project(tmp_path, f'[{WHERE}]\narchitectures = ["native"]')
     assert refusal(tmp_path) == (

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.scheduler.spool import Spool
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests, key_of
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.location import local_directory
@@ -245,28 +244,6 @@ def test_a_full_temporary_directory_is_one_error_and_spoils_nothing(
     after = built(project)
     shutil.rmtree(cache / "objects")
     assert built(project) == after
-
-
-@needs_mount
-def test_what_does_not_fit_onto_the_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64k", "none") as disk:
-        monkeypatch.setattr("tempfile.tempdir", str(disk))
-        spool = Spool()
-        place = spool.put(b"first")
-        with pytest.raises(BuildError, match="No space left on device; free some space"):
-            spool.put(bytes(100_000))
-        assert spool.get(place) == b"first"
-        spool.close()
-
-
-def test_what_waits_on_disk_comes_back() -> None:
-    spool = Spool()
-    contents = [b"", b"one", bytes(3_000_000), b"\0\n", b"two"]
-    places = [spool.put(content) for content in contents]
-    for place, content in reversed(list(zip(places, contents, strict=True))):
-        assert spool.get(place) == content
-    assert spool.get(spool.put(b"three")) == b"three"
-    spool.close()
 
 
 # Keys.

@@ -18,16 +18,17 @@ from click.testing import CliRunner
 import cuda_ext
 from cuda_ext.cli.commands import commands
 from cuda_ext.cli.inspect.display import NOTHING
+from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.formats.resources import Resources, read_resources
 from cuda_ext.manifest import Options, loads
+from cuda_ext.toolchain.diagnostics import VERBOSE
 from cuda_ext.toolchain.nvfatbin import write_fatbin
-from cuda_ext.toolchain.nvjitlink import LinkInput, link
+from cuda_ext.toolchain.nvjitlink import link
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from cuda_ext.toolchain.ptxas_log import VERBOSE
 from tests.fixtures.command_line import run
 from tests.fixtures.projects import KERNELS, SCALE, build, write_project
 

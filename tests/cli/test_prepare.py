@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.toolchain import native_gpus
+from cuda_ext.toolchain.bindings import gpu_capabilities
 from tests.fixtures.command_line import run
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, write_project
@@ -124,7 +124,7 @@ def test_what_is_no_import_name_is_wrong_usage(prepare: Prepare, name: str) -> N
     assert errors.endswith(f"{name!r} is not an import name; write it as in example_project.kernels\n")
 
 
-@pytest.mark.skipif(bool(native_gpus.capabilities()), reason="there is a GPU")
+@pytest.mark.skipif(bool(gpu_capabilities()), reason="there is a GPU")
 def test_without_a_gpu_architectures_must_be_named(prepare: Prepare) -> None:
     assert refused(prepare("p.kernels")).startswith("architectures: there is no GPU here; name those")
 

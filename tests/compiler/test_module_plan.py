@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.compiler.jobs import run_here
-from cuda_ext.compiler.library import compile_unit
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
@@ -22,7 +20,7 @@ from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Image
 from cuda_ext.toolchain import discovery
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from tests.fixtures.device_code import KERNEL, image, kernels, module, nvrtc, unit
+from tests.fixtures.device_code import KERNEL, image, kernels, library, module, nvrtc, unit
 from tests.toolchain.test_nvrtc import UNSTABLE
 
 ROOT = Path(__file__).parents[2]
@@ -190,7 +188,7 @@ def test_a_variable_may_be_compiled_for_some_architectures_only():
     "space", ["_V_300500_SM_", "CUB_300001_SM_", "CUB_200200_", "THRUST_200200_"], ids=lambda s: s.strip("_")
 )
 @pytest.mark.parametrize("ours", [False, True])
-def test_one_survey_serves_all_images_although_cub_names_its_variables_by_architecture(tmp_path, space, ours):
+def test_one_pass_serves_all_images_although_cub_names_its_variables_by_architecture(tmp_path, space, ours):
     header = (
         f"#define JOIN_(a, b) a##b\n#define JOIN(a, b) JOIN_(a, b)\n"
         f"namespace cub {{ inline namespace JOIN({space}, __CUDA_ARCH__) {{ __device__ int counter; }} }}\n"
@@ -201,34 +199,34 @@ def test_one_survey_serves_all_images_although_cub_names_its_variables_by_archit
     source = "#include <cub.cuh>\n__global__ void k() { cub::counter = 1; }"
     # What is the project's has a description for each image, whatever it is called.
     own = {"name": "device/a.cu", "headers": {"cub.cuh": header}} if ours else {"raw": (f"-I{include}",)}
-    steps = compile_unit(unit(source, **own), [Architecture.parse(f"sm_{n}") for n in (80, 90, 120)])
-    surveys = []
+    architectures = [Architecture.parse(f"sm_{n}") for n in (80, 90, 120)]
+    reflected = []
 
     class Counting(Nvrtc):
-        def survey(self, unit, architecture):
-            surveys.append(str(architecture))
-            return super().survey(unit, architecture)
+        def reflect(self, unit, architecture):
+            reflected.append(str(architecture))
+            return super().reflect(unit, architecture)
 
-    library = run_here(steps, Counting())
-    assert surveys == (["sm_120", "sm_80", "sm_90"] if ours else ["sm_120"])
-    assert len(library.survey.symbols) == (3 if ours else 0)
+    built = library(unit(source, **own), architectures, Counting())
+    assert reflected == (["sm_120", "sm_80", "sm_90"] if ours else ["sm_120"])
+    assert len(built.signatures.symbols) == (3 if ours else 0)
 
 
-def test_one_survey_serves_although_newer_gpus_have_more_variables_of_the_tool_chain():
+def test_one_pass_serves_although_newer_gpus_have_more_variables_of_the_tool_chain():
     """Cooperative groups have clusters from sm_90 on."""
     source = (
         "#include <cooperative_groups.h>\n__global__ void k() { cooperative_groups::this_grid().sync(); }"
     )
-    surveys = []
+    reflected = []
 
     class Counting(Nvrtc):
-        def survey(self, unit, architecture):
-            surveys.append(str(architecture))
-            return super().survey(unit, architecture)
+        def reflect(self, unit, architecture):
+            reflected.append(str(architecture))
+            return super().reflect(unit, architecture)
 
     relocatable = unit(source, relocatable=True)
-    run_here(compile_unit(relocatable, [Architecture.parse(f"sm_{n}") for n in (80, 90)]), Counting())
-    assert surveys == ["sm_90"]
+    library(relocatable, [Architecture.parse(f"sm_{n}") for n in (80, 90)], Counting())
+    assert reflected == ["sm_90"]
 
 
 def test_a_name_that_each_image_lowers_differently_is_one_kernel():
@@ -420,7 +418,7 @@ def test_a_cubin_is_taken_in_for_the_architecture_that_it_is_for(architecture):
 def test_what_is_no_cubin_is_told(content, problem):
     with pytest.raises(CompilationError) as caught:
         module(unit(content, name="device/a.cubin"))
-    assert str(caught.value) == f"device/a.cubin: is not a cubin, or a damaged one: {problem}; make it anew"
+    assert str(caught.value) == f"device/a.cubin: is not a cubin, or a damaged one: {problem}; make it again"
 
 
 def test_every_truncated_cubin_is_refused():
@@ -552,7 +550,7 @@ def test_variables_of_one_name_that_are_static_in_each_unit_cannot_be_told_by_na
     reports: list[str] = []
     compiled = linked(source.replace("NAME", "a"), source.replace("NAME", "b"), reports=reports)
     assert symbols(compiled) == []
-    assert "several units have a 'n::v' of their own" in reports[-1]
+    assert "several units define a 'n::v' of their own" in reports[-1]
 
 
 @pytest.mark.parametrize(

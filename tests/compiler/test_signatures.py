@@ -1,14 +1,14 @@
-"""The survey: what the compiler tells of kernels, parameters and variables, for every kind of declaration."""
+"""Signatures: how the compiler describes kernels, parameters and variables, for every kind of declaration."""
 
 from __future__ import annotations
 
 import pytest
 
-from cuda_ext.compiler.signatures import survey_of_assembly
-from cuda_ext.compiler.translation_unit import SurveyedKernel, SurveyedSymbol
+from cuda_ext.compiler.reflection import reflect_ptx
+from cuda_ext.compiler.signatures import KernelSignature, SymbolSignature
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Parameter
-from tests.fixtures.device_code import image, survey, unit
+from tests.fixtures.device_code import image, signatures, unit
 
 TYPES = """
 struct Pair { float x; double y; };
@@ -27,8 +27,8 @@ HEADERS = """
 """
 
 
-def kernel(source: str, *instantiate: str) -> SurveyedKernel:
-    (found,) = survey(unit(source, *instantiate)).kernels.values()
+def kernel(source: str, *instantiate: str) -> KernelSignature:
+    (found,) = signatures(unit(source, *instantiate)).kernels.values()
     return found
 
 
@@ -36,8 +36,8 @@ def parameters(declarations: str, headers: str = "") -> tuple[Parameter, ...]:
     return kernel(f'{headers}{TYPES}extern "C" __global__ void k({declarations}) {{}}').parameters
 
 
-def symbol(source: str) -> SurveyedSymbol:
-    (found,) = survey(source + "\n__global__ void k() {}").symbols.values()
+def symbol(source: str) -> SymbolSignature:
+    (found,) = signatures(source + "\n__global__ void k() {}").symbols.values()
     return found
 
 
@@ -165,14 +165,14 @@ def test_offsets_follow_the_alignment():
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_90", "sm_100"])
 def test_places_and_sizes_are_those_of_the_cubin(declarations, architecture):
     source = f'{TYPES}extern "C" __global__ void k({declarations}) {{}}'
-    described = [(p.offset, p.size) for p in survey(source).kernels["k"].parameters]
+    described = [(p.offset, p.size) for p in signatures(source).kernels["k"].parameters]
     built = [(p.offset, p.size) for p in read_cubin(image(source, architecture).data).kernels["k"]]
     assert described == built
 
 
 def test_a_cubin_places_what_is_aligned_to_64_bytes_for_itself():
     source = f'{TYPES}extern "C" __global__ void k(char c, Map map, int i) {{}}'
-    assert [p.offset for p in survey(source).kernels["k"].parameters] == [0, 64, 192]
+    assert [p.offset for p in signatures(source).kernels["k"].parameters] == [0, 64, 192]
     built = [read_cubin(image(source, a).data).kernels["k"] for a in ("sm_80", "sm_90", "sm_100")]
     assert all([p.size for p in parameters] == [1, 128, 4] for parameters in built)
     assert len({parameters[1].offset for parameters in built}) > 1
@@ -235,7 +235,7 @@ def test_a_parameter_pack_is_told_one_by_one():
 
 
 def test_every_overload_has_parameters_of_its_own():
-    found = survey("__global__ void k(int n) {} __global__ void k(float x, int n) {}").kernels
+    found = signatures("__global__ void k(int n) {} __global__ void k(float x, int n) {}").kernels
     assert {name: [p.type for p in k.parameters] for name, k in found.items()} == {
         "_Z1ki": ["int"],
         "_Z1kfi": ["float", "int"],
@@ -244,12 +244,12 @@ def test_every_overload_has_parameters_of_its_own():
 
 def test_names_fit_those_in_the_image():
     source = "namespace { __global__ void a() {} } static __global__ void b() {} __global__ void c() {}"
-    assert set(survey(source).kernels) == set(image(source).entries)
+    assert set(signatures(source).kernels) == set(image(source).entries)
 
 
 @pytest.mark.parametrize("raw", [("-lineinfo",), ("-G",), ("--use_fast_math",), ("--maxrregcount=32",)])
 def test_options_of_the_build_do_not_get_in_the_way(raw):
-    assert survey(unit("__global__ void k(int n) {}", raw=raw)).kernels["_Z1ki"].parameters[0].name == "n"
+    assert signatures(unit("__global__ void k(int n) {}", raw=raw)).kernels["_Z1ki"].parameters[0].name == "n"
 
 
 def test_instructions_of_one_architecture_survive_debugging():
@@ -259,7 +259,7 @@ def test_instructions_of_one_architecture_survive_debugging():
       asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(0) : "memory");
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }"""
-    (found,) = survey(source, "sm_90a").kernels.values()
+    (found,) = signatures(source, "sm_90a").kernels.values()
     assert [p.name for p in found.parameters] == ["d", "a"]
 
 
@@ -303,19 +303,19 @@ def test_variables_are_described(source, expected):
     ],
 )
 def test_what_nobody_can_write_is_no_symbol(source):
-    assert survey(source + "\n__global__ void k() {}").symbols == {}
+    assert signatures(source + "\n__global__ void k() {}").symbols == {}
 
 
 def test_variables_of_project_headers_are_symbols():
     source = unit(
         '#include "device/h.cuh"\n__global__ void k() {}', headers={"device/h.cuh": "__constant__ int w;"}
     )
-    assert [s.name for s in survey(source).symbols.values()] == ["w"]
+    assert [s.name for s in signatures(source).symbols.values()] == ["w"]
 
 
 def test_all_variables_of_an_image_are_seen():
     source = "#include <cuda/std/utility>\nconstexpr int c = 3; __device__ int d;\n__global__ void k() {}"
-    assert survey(source).variables >= set(image(source).variables)
+    assert signatures(source).variables >= set(image(source).variables)
 
 
 # ---------------------------------------------------------------------------------------------- assembly
@@ -341,7 +341,7 @@ HAND_WRITTEN = b"""
 
 
 def test_ptx_tells_places_sizes_and_plain_types():
-    found = survey_of_assembly(HAND_WRITTEN).kernels
+    found = reflect_ptx(HAND_WRITTEN).kernels
     assert [str(p) for p in found["clamp"].parameters] == [
         *("void* x", ".u32 n", "long long offset", "float low", ".b8[16] pair", ".u64 handle"),
     ]
@@ -350,12 +350,12 @@ def test_ptx_tells_places_sizes_and_plain_types():
 
 
 def test_parameters_that_a_compiler_numbered_have_no_names():
-    (found,) = survey_of_assembly(HAND_WRITTEN).kernels["numbered"].parameters
+    (found,) = reflect_ptx(HAND_WRITTEN).kernels["numbered"].parameters
     assert found == Parameter("arg0", "double", "float", 8, 0)
 
 
 def test_ptx_tells_its_variables():
-    found = survey_of_assembly(HAND_WRITTEN).symbols
+    found = reflect_ptx(HAND_WRITTEN).symbols
     assert {s.name: (s.space, s.size) for s in found.values()} == {
         "weights": ("constant", 36),
         "vectors": ("device", 32),

@@ -17,7 +17,8 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
-from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc
+from cuda_ext.toolchain.compilers import find_nvcc
+from cuda_ext.toolchain.nvcc import Nvcc
 from tests.fixtures.projects import KERNELS, refusal, write_project
 
 pytestmark = pytest.mark.host_compiler
@@ -76,8 +77,8 @@ def sccache(tmp_path) -> Iterator[Nvcc]:
 def outcome(compiler: Nvcc, compiled: TranslationUnit) -> list[object]:
     """All that comes out of `compiler`, traces and logs included."""
     images = [compiler.compile(compiled, [architecture])[0] for architecture in ARCHITECTURES]
-    survey = compiler.survey(compiled, ARCHITECTURES[0])
-    return [*((image, image.trace.reads) for image in images), survey, survey.trace.reads]
+    signatures = compiler.reflect(compiled, ARCHITECTURES[0])
+    return [*((image, image.trace.reads) for image in images), signatures, signatures.trace.reads]
 
 
 def hits(tmp_path: Path) -> int:

@@ -15,18 +15,21 @@ from typing import TypeVar
 
 import pytest
 
-from cuda_ext.compiler.jobs import run_here
-from cuda_ext.compiler.library import compile_unit
-from cuda_ext.compiler.translation_unit import CompiledImage, Compiler, Survey, TranslationUnit
+from cuda_ext.compiler.compiled_image import CompiledImage
+from cuda_ext.compiler.jobs import LinkInput
+from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain import process
-from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc
-from cuda_ext.toolchain.nvjitlink import LinkInput, link
+from cuda_ext.toolchain.compilers import find_nvcc
+from cuda_ext.toolchain.nvcc import Nvcc
+from cuda_ext.toolchain.nvjitlink import link
 from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.device_code import library
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -119,8 +122,8 @@ def nvrtc() -> Nvrtc:
 
 
 @pytest.fixture(scope="session")
-def survey(nvcc: Nvcc) -> Survey:
-    return nvcc.survey(UNIT, SM_90)
+def signatures(nvcc: Nvcc) -> Signatures:
+    return nvcc.reflect(UNIT, SM_90)
 
 
 def compiled(compiler: Compiler, unit: TranslationUnit, architecture: Architecture) -> CompiledImage:
@@ -128,8 +131,8 @@ def compiled(compiler: Compiler, unit: TranslationUnit, architecture: Architectu
     return image
 
 
-def parameters(survey: Survey, kernel: str) -> list[str]:
-    (found,) = (k for k in survey.kernels.values() if k.name == kernel)
+def parameters(signatures: Signatures, kernel: str) -> list[str]:
+    (found,) = (k for k in signatures.kernels.values() if k.name == kernel)
     return [str(p) for p in found.parameters]
 
 
@@ -139,10 +142,10 @@ def error_of(nvcc: Nvcc, unit: TranslationUnit, architecture: Architecture = COM
     return str(caught.value)
 
 
-def described(survey: Survey) -> tuple[object, ...]:
+def described(signatures: Signatures) -> tuple[object, ...]:
     """All but lowered names, which hold other identifiers of the translation unit."""
-    kernels = sorted(((k.name, k.parameters) for k in survey.kernels.values()), key=str)
-    return kernels, sorted((s.name, s.space, s.type, s.size) for s in survey.symbols.values())
+    kernels = sorted(((k.name, k.parameters) for k in signatures.kernels.values()), key=str)
+    return kernels, sorted((s.name, s.space, s.type, s.size) for s in signatures.symbols.values())
 
 
 def is_running(pid: int) -> bool:
@@ -320,7 +323,7 @@ def test_ptx_holds_its_kernels_and_variables(nvcc):
 def test_lto_ir_links_to_a_cubin_with_the_names_that_were_told(nvcc):
     image = compiled(nvcc, UNIT, LTO_90)
     linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
-    names = nvcc.survey(UNIT, LTO_90).names
+    names = nvcc.reflect(UNIT, LTO_90).names
     assert tuple(names) == UNIT.instantiate
     assert set(names.values()) <= set(read_cubin(linked).kernels)
 
@@ -450,7 +453,7 @@ def test_warnings_are_kept_with_paths_of_the_project(nvcc):
 @pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90], ids=str)
 def test_each_expression_is_mapped_to_an_entry_of_the_image(nvcc, architecture, relocatable):
     source = replace(UNIT, options=Options(relocatable=relocatable))
-    image, names = compiled(nvcc, source, architecture), nvcc.survey(source, architecture).names
+    image, names = compiled(nvcc, source, architecture), nvcc.reflect(source, architecture).names
     assert tuple(names) == UNIT.instantiate
     assert names["axpy<float, 4>"] == "_Z4axpyIfLi4EEvT_PAT0__S0_b"
     assert set(names.values()) <= set(image.entries)
@@ -464,7 +467,7 @@ def test_an_expression_may_use_anything_that_the_source_knows(nvcc):
     )
     expressions = ("k<real, (SIZE > 1 ? 7 : 3)>", "k<float, 7>")
     instantiated = unit(source, *expressions)
-    assert nvcc.survey(instantiated, COMPUTE_90).names == dict.fromkeys(expressions, "_Z1kIfLi7EEvPT_")
+    assert nvcc.reflect(instantiated, COMPUTE_90).names == dict.fromkeys(expressions, "_Z1kIfLi7EEvPT_")
     assert compiled(nvcc, instantiated, COMPUTE_90).entries == ("_Z1kIfLi7EEvPT_",)
 
 
@@ -487,11 +490,11 @@ def test_names_hold_for_an_architecture_with_kernels_of_its_own(nvcc):
         template <class T> __global__ void k(T* x) {}
     """
     older, instantiated = Architecture.parse("compute_80"), unit(source, "k<T>")
-    assert nvcc.survey(instantiated, COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
-    assert nvcc.survey(instantiated, older).names == {"k<T>": "_Z1kIdEvPT_"}
-    library = run_here(compile_unit(instantiated, [older, COMPUTE_90]), nvcc)
-    assert library.names == ({"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"})
-    assert [image.entries for image in library.images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
+    assert nvcc.reflect(instantiated, COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
+    assert nvcc.reflect(instantiated, older).names == {"k<T>": "_Z1kIdEvPT_"}
+    built = library(instantiated, [older, COMPUTE_90], nvcc)
+    assert built.names == ({"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"})
+    assert [image.entries for image in built.images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
 
 
 @pytest.mark.host_compiler
@@ -500,9 +503,9 @@ def test_one_pass_describes_a_unit_for_all_architectures(nvcc, fake, tmp_path):
     counted = find_nvcc(str(tmp_path / "bin/nvcc"), os.environ)
     source = unit("template <class T> __global__ void k(T* x) {}", "k<float>")
     architectures = [Architecture.parse(a) for a in ("sm_80", "sm_90", "compute_90")]
-    library = run_here(compile_unit(source, architectures), counted)
-    assert library.names == ({"k<float>": "_Z1kIfEvPT_"},) * 3
-    assert [image.entries for image in library.images] == [("_Z1kIfEvPT_",)] * 3
+    built = library(source, architectures, counted)
+    assert built.names == ({"k<float>": "_Z1kIfEvPT_"},) * 3
+    assert [image.entries for image in built.images] == [("_Z1kIfEvPT_",)] * 3
     passes = [line for line in (tmp_path / "calls").read_text().splitlines() if "device/k.cu" in line]
     assert len(passes) == 4
     assert sum(" -G " in line for line in passes) == 1
@@ -532,7 +535,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(nvcc, tmp_path, monkeypatc
         options=Options(raw=raw),
         instantiate=("anonymous", "internal"),
     )
-    images, surveys = [], []
+    images, reflected = [], []
     for place, zone in (("a", "UTC"), ("b/c", "Asia/Tokyo")):
         (tmp_path / place).mkdir(parents=True)
         monkeypatch.setenv("TMPDIR", str(tmp_path / place))
@@ -541,9 +544,9 @@ def test_the_same_input_gives_the_same_bytes_anywhere(nvcc, tmp_path, monkeypatc
         monkeypatch.chdir(tmp_path / place)
         ours = Nvcc(nvcc.executable, os.environ)
         images.append(compiled(ours, source, architecture))
-        surveys.append(ours.survey(source, architecture))
+        reflected.append(ours.reflect(source, architecture))
     assert images[0] == images[1]
-    assert surveys[0] == surveys[1]
+    assert reflected[0] == reflected[1]
     assert str(tmp_path).encode() not in images[0].data
 
 
@@ -691,12 +694,12 @@ def test_an_option_that_leaves_no_image_is_told(nvcc):
     assert "cicc" in text
 
 
-# The survey
+# Signatures
 
 
 @pytest.mark.host_compiler
-def test_the_survey_names_every_kernel_as_cxx_does(survey):
-    assert sorted(k.name for k in survey.kernels.values()) == [
+def test_signatures_name_every_kernel_as_cxx_does(signatures):
+    assert sorted(k.name for k in signatures.kernels.values()) == [
         "anonymous",
         "anonymous_template<int>",
         "axpy<float, 4>",
@@ -721,13 +724,13 @@ def test_the_survey_names_every_kernel_as_cxx_does(survey):
         ("user_types", ["Box box", "Side side", "unsigned char c", "unsigned long long n"]),
     ],
 )
-def test_the_survey_tells_parameters(survey, kernel, signature):
-    assert parameters(survey, kernel) == signature
+def test_signatures_show_parameters(signatures, kernel, signature):
+    assert parameters(signatures, kernel) == signature
 
 
 @pytest.mark.host_compiler
-def test_the_survey_tells_the_project_s_variables_and_no_others(survey):
-    assert {(s.name, s.space, s.type, s.size) for s in survey.symbols.values()} == {
+def test_signatures_show_the_project_s_variables_and_no_others(signatures):
+    assert {(s.name, s.space, s.type, s.size) for s in signatures.symbols.values()} == {
         ("ns::inner::table", "device", "float[3][4]", 48),
         ("ns::inner::pair", "constant", "Pair", 16),
         ("ns::inner::hidden_count", "device", "int", 4),
@@ -740,20 +743,20 @@ def test_the_survey_tells_the_project_s_variables_and_no_others(survey):
 
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("architecture", [SM_90, LTO_90], ids=str)
-def test_the_survey_and_the_image_use_the_same_lowered_names(nvcc, architecture):
+def test_signatures_and_the_image_use_the_same_lowered_names(nvcc, architecture):
     relocatable = replace(UNIT, options=Options(relocatable=True))
-    image, survey = compiled(nvcc, relocatable, architecture), nvcc.survey(relocatable, architecture)
-    assert tuple(survey.names) == UNIT.instantiate
-    assert set(survey.names.values()) <= set(survey.kernels)
-    assert set(image.entries) <= set(survey.kernels)
+    image, signatures = compiled(nvcc, relocatable, architecture), nvcc.reflect(relocatable, architecture)
+    assert tuple(signatures.names) == UNIT.instantiate
+    assert set(signatures.names.values()) <= set(signatures.kernels)
+    assert set(image.entries) <= set(signatures.kernels)
 
 
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("relocatable", [False, True])
-def test_the_survey_is_the_one_that_nvrtc_gives(nvcc, nvrtc, relocatable):
+def test_signatures_are_those_of_nvrtc(nvcc, nvrtc, relocatable):
     same = replace(UNIT, source=SOURCE, options=Options(relocatable=relocatable))
     for ours, theirs in zip(
-        described(nvcc.survey(same, SM_90)), described(nvrtc.survey(same, SM_90)), strict=True
+        described(nvcc.reflect(same, SM_90)), described(nvrtc.reflect(same, SM_90)), strict=True
     ):
         assert ours == theirs
 
@@ -763,7 +766,7 @@ def test_int64_is_another_type_under_nvrtc(nvcc, nvrtc):
     # The host's <cstdint> says long, libcu++ without a host says long long: the name map of each differs.
     source = unit("#include <cuda/std/cstdint>\n__global__ void k(cuda::std::int64_t* x) {}", "k")
     for compiler, lowered in ((nvcc, "_Z1kPl"), (nvrtc, "_Z1kPx")):
-        assert compiler.survey(source, COMPUTE_90).names == {"k": lowered}
+        assert compiler.reflect(source, COMPUTE_90).names == {"k": lowered}
         assert compiled(compiler, source, COMPUTE_90).entries == (lowered,)
 
 
@@ -771,9 +774,9 @@ def test_int64_is_another_type_under_nvrtc(nvcc, nvrtc):
 @pytest.mark.parametrize(
     "raw", [("-lineinfo",), ("-dlto",), ("-G",), ("--generate-line-info", "-Xptxas", "-v")], ids=str
 )
-def test_the_survey_does_without_options_that_exclude_debug_information(nvcc, raw):
+def test_signatures_do_without_options_that_exclude_debug_information(nvcc, raw):
     source = unit("__global__ void k(int n) {}", raw=raw)
-    assert parameters(nvcc.survey(source, SM_90), "k") == ["int n"]
+    assert parameters(nvcc.reflect(source, SM_90), "k") == ["int n"]
 
 
 # Processes
@@ -796,7 +799,7 @@ def test_ctrl_c_ends_the_compiler_with_everything_it_started(fake, tmp_path):
     script = f"""
 import os
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.toolchain.nvcc import find_nvcc
+from cuda_ext.toolchain.compilers import find_nvcc
 from cuda_ext.compiler.translation_unit import TranslationUnit
 find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), [Architecture.parse("sm_90")])
 """

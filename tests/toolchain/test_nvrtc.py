@@ -17,7 +17,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain.bindings import binding
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, survey, unit
+from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, signatures, unit
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,13 +181,13 @@ def test_a_template_that_nobody_instantiates_is_no_kernel():
 )
 def test_name_expressions_are_instantiated_and_lowered(source, expression, lowered):
     instantiated = unit(source, expression)
-    assert survey(instantiated).names == {expression: lowered}
+    assert signatures(instantiated).names == {expression: lowered}
     assert lowered in image(instantiated).entries
 
 
 def test_expressions_may_name_one_kernel_in_several_ways():
     source = unit("using real = float; template <class T> __global__ void k(T) {}", "k<float>", "k<real>")
-    assert survey(source).names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
+    assert signatures(source).names == dict.fromkeys(["k<float>", "k<real>"], "_Z1kIfEvT_")
     assert image(source).entries == ("_Z1kIfEvT_",)
 
 
@@ -256,7 +256,7 @@ def test_ptx_is_for_its_architecture_and_ends_with_its_text(architecture):
 def test_lto_ir_has_names_and_no_entries():
     source = unit("template <class T> __global__ void k(T) {}", "k<int>")
     compiled = image(source, "lto_90")
-    assert survey(source, "lto_90").names == {"k<int>": "_Z1kIiEvT_"}
+    assert signatures(source, "lto_90").names == {"k<int>": "_Z1kIiEvT_"}
     assert compiled.entries == ()
     assert compiled.data
 

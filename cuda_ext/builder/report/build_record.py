@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cuda_ext.builder.report.difference import Build
+from cuda_ext.compiler.compiled_image import Span
 from cuda_ext.formats.codec import decode, encode
 from cuda_ext.formats.resources import Usage
-from cuda_ext.toolchain.time_trace import Span
 
 __all__ = [
     "BuildRecord",

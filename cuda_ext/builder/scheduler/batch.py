@@ -1,240 +1,262 @@
-"""All compilations of a build at once: what is known comes from the cache, the rest from an executor.
+"""All compilations of a build: known products come from the cache, the others from an executor.
 
-Libraries are computations that yield jobs. Each goes on as soon as its own jobs are done, and the executor
-knows all jobs that wait.
+The jobs that the libraries of all modules need first are collected before the executor is opened, so that the
+longest start first. A library whose jobs are done is packed at once, or needs its next jobs.
 """
 
 from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING
 
-from cuda_ext.builder.scheduler.progress import Outcome as Ending
-from cuda_ext.builder.scheduler.progress import Progress
-from cuda_ext.builder.scheduler.spool import Place, Spool
-from cuda_ext.builder.scheduler.task import Done, Task
-from cuda_ext.builder.scheduler.timings import Durations
-from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
+from cuda_ext.builder.scheduler.job_keys import JobKeys
+from cuda_ext.builder.scheduler.task import Task, TaskResult
+from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.cache.dependencies import DependencyCache, Resolve
-from cuda_ext.compiler.jobs import Job, Steps, decode, together
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.fatbin_packing import PackedLibrary
+from cuda_ext.compiler.jobs import Job, Outcome, decode_product, group_jobs
+from cuda_ext.compiler.library import LibraryPlan, missing_jobs
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
-from cuda_ext.toolchain.fatbin_packing import PackedLibrary
+from cuda_ext.formats import codec
+from cuda_ext.toolchain.compile_library import pack_library
 
 if TYPE_CHECKING:
     from cuda_ext.builder.report.build_log import BuildLog
+    from cuda_ext.builder.scheduler.progress import Outcome as Ending
+    from cuda_ext.builder.scheduler.progress import Progress
 
-__all__ = ["Execution", "Made", "Work"]
+__all__ = ["Batch", "BuiltLibrary", "PlannedLibrary"]
 
-# So many tasks the executor knows at a time, each with its source and a future.
-_KNOWN = 2000
+# The tasks that an executor has at a time, each with its source and a future.
+_SUBMITTED = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A library of `module` to be made: by taking ``steps``, unless the cache has it under ``key``.
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedLibrary:
+    """A library to build: its plan, and the keys of what its compiler makes."""
 
-    It is made of ``units``, and depends on the headers that these read.
-    """
+    plan: LibraryPlan
+    keys: JobKeys
 
-    module: str
-    toolchain: Toolchain
-    key: str
-    units: tuple[TranslationUnit, ...]
-    steps: Steps[PackedLibrary]
+    @property
+    def module(self) -> str:
+        return self.plan.module
 
     @property
     def resolve(self) -> Resolve:
-        return self.toolchain.resolver(self.units)
+        return self.keys.resolver(self.plan.compiled_units)
 
 
-class Made(NamedTuple):
-    """A library, and the names of the headers that it depends on."""
+@dataclass(frozen=True, slots=True)
+class BuiltLibrary:
+    """A library, and the names of the headers that it depends on; ``known`` if the cache had it whole."""
 
     library: PackedLibrary
     reads: frozenset[str]
+    known: bool = False
 
 
-@dataclass(slots=True)
-class _Library:
-    """A library on its way: the jobs that it waits for, their outcomes so far, and what they read."""
+@dataclass(slots=True, eq=False)
+class _Unfinished:
+    """A library that lacks the products of ``open_jobs`` jobs."""
 
     index: int
-    work: Work
-    steps: Steps[PackedLibrary]
-    jobs: Sequence[Job] = ()
-    outcomes: list[Place | CompilationError | None] = field(default_factory=list)
+    planned: PlannedLibrary
+    key: str
+    products: dict[Job, Outcome] = field(default_factory=dict)
     reads: set[str] = field(default_factory=set)
+    open_jobs: int = 0
 
 
-class _Wish(NamedTuple):
-    """Whoever wants a job done, and at which place among its jobs."""
-
-    library: _Library
-    position: int
-
-
-def _checked(content: bytes) -> bytes:
-    decode(content)
-    return content
+# A library that waits for a product, and its own job for it.
+_Waiting = tuple[_Unfinished, Job]
+# A task, and the key of each of its jobs.
+_Planned = tuple[Task, tuple[str, ...]]
 
 
-class Execution:
-    """One build's compilations, all told to `progress`, and to the `log` if there is one."""
+class Batch:
+    """The compilations of one build, shown by `progress` and, if there is one, recorded in `log`."""
 
     def __init__(
-        self, cache: DependencyCache, durations: Durations, progress: Progress, log: BuildLog | None = None
+        self, cache: DependencyCache, timings: Timings, progress: Progress, log: BuildLog | None = None
     ) -> None:
         self._cache = cache
-        self._durations = durations
+        self._timings = timings
         self._progress = progress
         self._log = log
-        self._results: dict[int, Made | BuildError] = {}
-        # By key, so that what several libraries need is compiled once.
-        self._wishes: dict[str, list[_Wish]] = {}
-        self._unsent: dict[str, _Wish] = {}
-        self._ended: queue.SimpleQueue[tuple[Task, Future[Done]]] = queue.SimpleQueue()
+        self._results: dict[int, BuiltLibrary | BuildError] = {}
+        # By key, so that a product that several libraries need is made once.
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._new: list[str] = []
+        self._cached: list[tuple[str, Job]] = []
+        self._ended: queue.SimpleQueue[tuple[_Planned, Future[TaskResult]]] = queue.SimpleQueue()
 
-    def run(self, works: Sequence[Work], open_executor: Callable[[], Executor]) -> list[Made | BuildError]:
-        """Make the library of each of `works`, or the error that says why there is none.
+    def run(
+        self, libraries: Sequence[PlannedLibrary], open_executor: Callable[[int], Executor]
+    ) -> list[BuiltLibrary | BuildError]:
+        """Build each of `libraries`, or return the error that it failed with.
 
-        The executor is opened if anything is to be compiled. Raises :class:`BuildError` for what ends the
-        whole build. However it ends, the executor has ended, and what was compiled is in the cache.
+        If anything is to be compiled, the executor is opened for that number of tasks. Raises
+        :class:`BuildError` for what ends the whole build. In any case, the executor has ended afterwards, and
+        all products are in the cache.
         """
-        with closing(Spool()) as self._spool:
-            for index, work in enumerate(works):
-                self._begin(index, work)
-            if self._unsent:
-                executor = open_executor()
-                try:
-                    self._compile(executor)
-                except BaseException:
-                    executor.shutdown(cancel_futures=True)
-                    raise
-                executor.shutdown()
-        return [self._results[index] for index in range(len(works))]
-
-    def _begin(self, index: int, work: Work) -> None:
-        if known := self._cache.find(work.key, work.resolve, PackedLibrary.decode):
-            library = known.content
-            self._results[index] = Made(library, known.dependencies)
-            if self._log is not None:
-                for image in library.unit.images:
-                    unit = library.unit.sources[0].name
-                    self._log.add_job(work.module, unit, image.architecture, "compile", "cached")
-            return
-        self._advance(_Library(index, work, work.steps))
-
-    def _advance(self, library: _Library) -> None:
-        """Take `library`, whose jobs are all done, as far as it comes."""
-        while None not in library.outcomes:
-            outcomes = [
-                decode(self._spool.get(o)) if isinstance(o, Place) else cast("CompilationError", o)
-                for o in library.outcomes
-            ]
+        for index, planned in enumerate(libraries):
+            self._begin(index, planned)
+        tasks = self._tasks()
+        if tasks:
+            # Before the display starts a thread: a process with a single thread starts workers faster.
+            executor = open_executor(len(tasks))
             try:
-                # A generator begins with nothing.
-                library.jobs = library.steps.send(outcomes or cast("list[CompilationError]", None))
-            except StopIteration as stop:
-                made = Made(stop.value, frozenset(library.reads))
-                work = library.work
-                self._cache.keep(work.key, made.reads, work.resolve, made.library.encode())
-                self._results[library.index] = made
-                return
-            except ToolchainError:
+                self._compile(executor, tasks)
+            except BaseException:
+                executor.shutdown(cancel_futures=True)
                 raise
-            except BuildError as error:
-                self._results[library.index] = error
-                return
-            library.outcomes = [None] * len(library.jobs)
-            for position, job in enumerate(library.jobs):
-                self._look_up(job, _Wish(library, position))
+            executor.shutdown()
+        self._show_planned()
+        return [self._results[index] for index in range(len(libraries))]
 
-    def _look_up(self, job: Job, wish: _Wish) -> None:
-        toolchain = wish.library.work.toolchain
-        key = toolchain.key(job)
-        if key in self._wishes:
-            self._wishes[key].append(wish)
+    def _begin(self, index: int, planned: PlannedLibrary) -> None:
+        key = planned.keys.library_key(planned.plan)
+        known = self._cache.find(key, planned.resolve, lambda content: codec.decode(PackedLibrary, content))
+        if known is None:
+            self._advance(_Unfinished(index, planned, key))
             return
-        self._progress.plan(1)
-        if known := self._cache.find(key, toolchain.resolver(job.units), _checked):
-            self._fulfil([wish], self._spool.put(known.content), known.dependencies)
-            self._tell(wish.library.work.module, [job], "cached")
-        else:
-            self._wishes[key] = [wish]
-            self._unsent[key] = wish
+        library = known.content
+        self._results[index] = BuiltLibrary(library, known.dependencies, known=True)
+        if self._log is not None:
+            for image in library.unit.images:
+                unit = library.unit.sources[0].name
+                self._log.add_job(planned.module, unit, image.architecture, "compile", "cached")
 
-    def _fulfil(
-        self, wishes: Iterable[_Wish], outcome: Place | CompilationError, reads: Iterable[str] = ()
-    ) -> None:
-        for library, position in wishes:
-            library.outcomes[position] = outcome
-            library.reads.update(reads)
+    def _advance(self, library: _Unfinished) -> None:
+        """Look up the jobs that `library` needs next, and finish it if it needs none."""
+        while not library.open_jobs:
+            jobs = missing_jobs(library.planned.plan, library.products)
+            if not jobs:
+                self._finish(library)
+                return
+            for job in jobs:
+                self._look_up(library, job)
 
-    def _compile(self, executor: Executor) -> None:
-        """Have all jobs done that are wanted, and those that libraries want next."""
-        waiting = deque(self._tasks())
-        running = 0
-        while waiting or running:
-            while waiting and running < _KNOWN:
-                task = waiting.popleft()
-                future = executor.submit(task)
-                future.add_done_callback(lambda f, task=task: self._ended.put((task, f)))  # type: ignore[misc]
-                running += 1
-            task, future = self._ended.get()
-            running -= 1
-            for library in self._receive(task, future):
-                self._advance(library)
-            waiting.extendleft(reversed(self._tasks()))
+    def _look_up(self, library: _Unfinished, job: Job) -> None:
+        keys = library.planned.keys
+        key = keys.key(job)
+        if key not in self._waiting:
+            resolve = keys.resolver(job.units)
+            known = self._cache.find(key, resolve, lambda content: decode_product(job, content))
+            if known:
+                library.products[job] = known.content
+                library.reads |= known.dependencies
+                self._cached.append((library.planned.module, job))
+                return
+            self._waiting[key] = []
+            self._new.append(key)
+        self._waiting[key].append((library, job))
+        library.open_jobs += 1
 
-    def _tasks(self) -> list[Task]:
-        """Tasks for what nobody has yet, the longest first."""
-        keys: dict[Job, str] = {}
-        by_module: dict[tuple[Toolchain, str], list[Job]] = {}
-        for key, (library, position) in self._unsent.items():
-            work, job = library.work, library.jobs[position]
-            keys[job] = key
-            by_module.setdefault((work.toolchain, work.module), []).append(job)
-        self._unsent.clear()
-        tasks = []
-        for (toolchain, module), jobs in by_module.items():
-            for group in together(jobs):
-                expected = max(self._durations.expected(module, job) for job in group)
-                names = tuple(keys[job] for job in group)
-                timed = self._log is not None
-                tasks.append(Task(tuple(group), names, module, toolchain.spec, expected, timed))
-        return sorted(tasks, key=lambda task: -task.expected)
-
-    def _receive(self, task: Task, future: Future[Done]) -> list[_Library]:
-        """Take in what came out of `task`; the libraries that can go on now."""
-        wishes = [self._wishes.pop(key) for key in task.keys]
+    def _finish(self, library: _Unfinished) -> None:
+        planned = library.planned
         try:
-            done = future.result()
-        except CompilationError as error:
-            for waiting in wishes:
-                self._fulfil(waiting, error)
-            self._tell(task.module, task.jobs, "failed")
-        else:
-            for job, key, waiting, content in zip(task.jobs, task.keys, wishes, done.products, strict=True):
-                resolve = waiting[0].library.work.toolchain.resolver(job.units)
-                self._cache.keep(key, done.reads, resolve, content)
-                self._fulfil(waiting, self._spool.put(content), done.reads)
-                self._durations.measured(task.module, job, done.seconds)
-            self._tell(task.module, task.jobs, "compiled", done)
-        libraries = {id(w.library): w.library for waiting in wishes for w in waiting}
-        return [library for library in libraries.values() if None not in library.outcomes]
+            packed = pack_library(planned.plan, library.products)
+        except ToolchainError:
+            raise
+        except BuildError as error:
+            self._results[library.index] = error
+            return
+        reads = frozenset(library.reads)
+        self._cache.keep(library.key, reads, planned.resolve, codec.encode(packed))
+        self._results[library.index] = BuiltLibrary(packed, reads)
 
-    def _tell(self, module: str, jobs: Sequence[Job], ending: Ending, done: Done | None = None) -> None:
-        """Show and record how `jobs` ended, all of them in one task."""
-        seconds = done.seconds if done else 0.0
+    def _show_planned(self, tasks: Sequence[_Planned] = ()) -> None:
+        """Show that `tasks` are planned, and the jobs that the cache knew."""
+        cached, self._cached = self._cached, []
+        if count := len(cached) + sum(len(task.jobs) for task, _ in tasks):
+            self._progress.plan(count)
+        for module, job in cached:
+            self._show_ended(module, (job,), "cached")
+
+    def _tasks(self) -> list[_Planned]:
+        """Tasks for the new jobs, with their keys.
+
+        The library with the longest expected task comes first, and the tasks of a library follow each other:
+        then few libraries are unfinished at a time, and their products fit into memory.
+        """
+        by_library: dict[_Unfinished, dict[Job, str]] = {}
+        for key in self._new:
+            library, job = self._waiting[key][0]
+            by_library.setdefault(library, {})[job] = key
+        self._new.clear()
+        ordered = []
+        for library, keys in by_library.items():
+            module, spec = library.planned.module, library.planned.keys.compiler.spec
+            expected = {
+                group: max(self._timings.expected(module, job) for job in group) for group in group_jobs(keys)
+            }
+            longest = max(expected.values())
+            ordered += [
+                (Task(group, spec, longest, self._log is not None), tuple(keys[job] for job in group))
+                for group in sorted(expected, key=lambda group: -expected[group])
+            ]
+        return sorted(ordered, key=lambda item: -item[0].priority)
+
+    def _compile(self, executor: Executor, tasks: Sequence[_Planned]) -> None:
+        """Have `tasks` done, and those that become necessary."""
+        unsubmitted = deque(tasks)
+        self._show_planned(tasks)
+        running = 0
+        while unsubmitted or running:
+            while unsubmitted and running < _SUBMITTED:
+                planned = unsubmitted.popleft()
+                future = executor.submit(planned[0])
+                future.add_done_callback(lambda f, planned=planned: self._ended.put((planned, f)))  # type: ignore[misc]
+                running += 1
+            planned, future = self._ended.get()
+            running -= 1
+            for library in self._receive(*planned, future):
+                self._advance(library)
+            more = self._tasks()
+            self._show_planned(more)
+            unsubmitted.extendleft(reversed(more))
+
+    def _receive(self, task: Task, keys: Sequence[str], future: Future[TaskResult]) -> list[_Unfinished]:
+        """Distribute the products of `task`; return the libraries that can go on now."""
+        waiting = [self._waiting.pop(key) for key in keys]
+        first = waiting[0][0][0].planned
+        try:
+            result = future.result()
+        except CompilationError as error:
+            for libraries in waiting:
+                self._distribute(libraries, error)
+            self._show_ended(first.module, task.jobs, "failed")
+        else:
+            for job, key, libraries, content in zip(task.jobs, keys, waiting, result.products, strict=True):
+                self._cache.keep(key, result.reads, first.keys.resolver(job.units), content)
+                self._distribute(libraries, decode_product(job, content), result.reads)
+                self._timings.measured(first.module, job, result.seconds)
+            self._show_ended(first.module, task.jobs, "compiled", result)
+        concerned = dict.fromkeys(library for each in waiting for library, _ in each)
+        return [library for library in concerned if not library.open_jobs]
+
+    def _distribute(
+        self, waiting: Sequence[_Waiting], outcome: Outcome, reads: frozenset[str] = frozenset()
+    ) -> None:
+        for library, job in waiting:
+            library.products[job] = outcome
+            library.reads |= reads
+            library.open_jobs -= 1
+
+    def _show_ended(
+        self, module: str, jobs: Sequence[Job], ending: Ending, result: TaskResult | None = None
+    ) -> None:
+        """Show and record how the `jobs` of one task ended."""
+        seconds = result.seconds if result else 0.0
         for job in jobs:
-            self._progress.finished(str(job), ending, seconds / len(jobs), self._durations.known(module, job))
+            self._progress.finished(str(job), ending, seconds / len(jobs))
         if self._log is None:
             return
         log_job = partial(
@@ -245,7 +267,7 @@ class Execution:
             jobs[0].action,
             ending,
         )
-        if done:
-            log_job(worker=done.worker, began=done.began, seconds=done.seconds, spans=done.spans)
+        if result:
+            log_job(worker=result.worker, began=result.began, seconds=result.seconds, spans=result.spans)
         else:
             log_job()

@@ -22,7 +22,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 import cuda_ext
-from cuda_ext.builder.scheduler.task import Done, Task
+from cuda_ext.builder.scheduler.task import Task, TaskResult
 from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
 
 __all__ = ["DaskExecutor", "dask_executor"]
@@ -58,7 +58,7 @@ class DaskExecutor(Executor):
         self._address = address
         self._distributed = _distributed()
         self._failure: ToolchainError | None = None
-        self._outcomes: set[asyncio.Task[Done]] = set()
+        self._outcomes: set[asyncio.Task[TaskResult]] = set()
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._opened: Future[None] = Future()
@@ -144,15 +144,15 @@ class DaskExecutor(Executor):
                         "install the same on every machine of the cluster"
                     )
 
-    async def _outcome(self, task: Task, call: bytes) -> Done:
+    async def _outcome(self, task: Task, call: bytes) -> TaskResult:
         """What became of `task` on some worker; nothing of it stays on the cluster."""
-        waiting = cast("asyncio.Task[Done]", asyncio.current_task())
+        waiting = cast("asyncio.Task[TaskResult]", asyncio.current_task())
         self._outcomes.add(waiting)
         future = None
         try:
             # The scheduler reads what a worker is to call. This it knows, whatever is installed there.
             future = self._client.submit(
-                pickle.loads, call, key=f"cuda_ext-{uuid4()}", pure=False, priority=task.expected
+                pickle.loads, call, key=f"cuda_ext-{uuid4()}", pure=False, priority=task.priority
             )
             answer = await future
         except self._distributed.KilledWorker as error:
@@ -180,7 +180,7 @@ class DaskExecutor(Executor):
                 future.release()
         if isinstance(answer, BuildError):
             raise answer
-        return cast("Done", answer)
+        return cast("TaskResult", answer)
 
     async def _all_done(self) -> None:
         await asyncio.gather(*self._outcomes, return_exceptions=True)
@@ -255,7 +255,7 @@ class _Call:
         return self._reduced
 
 
-def _perform(version: str, errand: bytes) -> Done | BuildError:
+def _perform(version: str, errand: bytes) -> TaskResult | BuildError:
     """Do a task in this worker. An error is no failure of the worker's, and Dask would shorten its text."""
     address = _distributed().get_worker().address
     try:

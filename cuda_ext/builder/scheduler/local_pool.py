@@ -1,11 +1,13 @@
-"""Processes of this machine that compile, and who does what next.
+"""Worker processes of this machine.
 
-A worker stays alive between tasks: loading NVRTC is paid for once. One that dies is
-replaced. When this process ends, in whichever way, so do its workers, and the programs that they run.
+A worker stays alive between tasks, so that NVRTC is loaded once. One that dies is replaced. When this process
+ends, in whichever way, its workers end too, and the programs that they run. Compilations never run in this
+process itself: there, neither Ctrl-C nor a crash of the compiler could be handled.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -31,7 +33,7 @@ from cuda_ext.toolchain import process
 
 __all__ = ["WorkerPool", "worker_count"]
 
-# What CUB takes.
+# The memory that a compilation with CUB needs.
 _MEMORY_OF_A_WORKER = 1 << 30
 # Bytes below which a compiler cannot work.
 _SPACE = 1 << 20
@@ -39,26 +41,38 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from cuda_ext.builder.scheduler.worker import serve; serve(sys.argv[2])"
 )
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def worker_count(environ: Mapping[str, str]) -> int:
-    """``MAX_JOBS``, or else as many as there are cores, and memory for."""
+    """``MAX_JOBS``, or else the number of cores, limited by the memory that is available."""
     if text := environ.get("MAX_JOBS", "").strip():
         if not re.fullmatch("0*[1-9][0-9]{0,3}", text):
-            raise ConfigError(f"MAX_JOBS: {text!r} is not a number of processes; write 1 or more")
+            raise ConfigError(
+                f"{text!r} is not a number of processes", where="MAX_JOBS", remedy="write 1 or more"
+            )
         return int(text)
+    return max(1, min(_available_cores(), _available_memory() // _MEMORY_OF_A_WORKER))
+
+
+# Read here, since loky takes longer to import than a small build takes, and psutil knows no cgroups.
+def _available_cores() -> int:
+    """The cores that this process, or the container that it is in, may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, _available_memory() // _MEMORY_OF_A_WORKER))
+    with suppress(OSError, ValueError):
+        quota, period = (_CGROUP / "cpu.max").read_text().split()
+        cores = min(cores, math.ceil(int(quota) / int(period)))
+    return cores
 
 
 def _available_memory() -> int:
-    """Bytes that this machine, or the container that this process is in, has left."""
+    """The bytes that this machine, or the container that this process is in, has left."""
     available = sys.maxsize
     with suppress(OSError, ValueError, IndexError):
         kilobytes = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]
         available = int(kilobytes) << 10
     with suppress(OSError, ValueError):
-        available = min(available, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+        available = min(available, int((_CGROUP / "memory.max").read_text()))
     return available
 
 
@@ -66,40 +80,37 @@ _Item = tuple[Task, "Future[Any]"]
 
 
 class WorkerPool(Executor):
-    """Calls tasks in `count` processes of their own, which begin when they are needed.
-
-    `started` is told of each task when its turn has come, in some thread.
-    """
+    """Runs tasks in `count` processes. `started` is called for each task when it starts, in some thread."""
 
     def __init__(self, count: int, started: Callable[[Task], None] = lambda _: None) -> None:
         self._count = count
         self._started = started
-        # The longest first, and of those that are alike the earliest; at the end, nothing for each thread.
+        # Highest priority first, in order of arrival among equals; at the end, nothing for each thread.
         self._queue: queue.PriorityQueue[tuple[float, int, _Item | None]] = queue.PriorityQueue()
         self._order = itertools.count()
-        self._threads: list[threading.Thread] = []
-        self._processes: dict[int, process.Child] = {}
         self._lock = threading.Lock()
-        self._ended = False
-        # The sources in a row for which workers died.
-        self._lost: set[str] = set()
-        # The workers make it and remove it: if this process is killed before there is one, nothing is left.
+        self._has_ended = False
+        # The sources of consecutive tasks in which workers died.
+        self._fatal: set[str] = set()
+        # Workers create it and remove it: nothing is left if this process is killed before there is one.
         self._scratch = str(Path(tempfile.gettempdir(), f"cuda_ext-{secrets.token_hex(8)}"))
+        # All workers start before the first thread, since a process with several threads cannot fork.
+        self._processes = {number: self._start() for number in range(count)}
+        self._threads = [
+            threading.Thread(target=self._drive, args=(number,), daemon=True) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if args or kwargs or not isinstance(fn, Task):
-            raise TypeError("a worker does tasks")
+            raise TypeError("only tasks can be submitted")
         future: Future[Any] = Future()
-        self._queue.put((-fn.expected, next(self._order), (fn, future)))
-        with self._lock:
-            if len(self._threads) < self._count:
-                number = len(self._threads)
-                self._threads.append(threading.Thread(target=self._drive, args=(number,), daemon=True))
-                self._threads[-1].start()
+        self._queue.put((-fn.priority, next(self._order), (fn, future)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the workers. With `cancel_futures` at once, whatever they are doing."""
+        """End the workers. With `cancel_futures`, end them at once, whatever they are doing."""
         if cancel_futures:
             with suppress(queue.Empty):
                 while item := self._queue.get_nowait()[-1]:
@@ -108,7 +119,7 @@ class WorkerPool(Executor):
             self._queue.put((math.inf, next(self._order), None))
         if cancel_futures:
             with self._lock:
-                self._ended = True
+                self._has_ended = True
                 children = list(self._processes.values())
             for child in children:
                 process.end(child)
@@ -118,14 +129,14 @@ class WorkerPool(Executor):
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _drive(self, number: int) -> None:
-        """Have one worker do one task after the other."""
+        """Pass one task after the other to one worker."""
         while item := self._queue.get()[-1]:
             task, future = item
             if not future.set_running_or_notify_cancel():
                 continue
             self._started(task)
             try:
-                future.set_result(self._ask(number, task))
+                future.set_result(self._run(number, task))
             except BaseException as error:
                 future.set_exception(error)
         with self._lock:
@@ -133,52 +144,61 @@ class WorkerPool(Executor):
         if child:
             process.end(child)
 
-    def _ask(self, number: int, task: Task) -> Any:
-        """The worker's answer. A task in which two workers died is at fault itself."""
-        how = "was ended"
+    def _run(self, number: int, task: Task) -> Any:
+        """The worker's answer. If two workers die in a task, the task is at fault."""
+        death = ""
         for _ in range(2):
             requests, answers = self._worker(number)
             with suppress(OSError):
                 worker.send(requests, task)
                 if (answer := worker.receive(answers)) is not None:
-                    self._lost.clear()
+                    self._fatal.clear()
                     result, error = pickle.loads(answer)  # noqa: S301 - from a process of ours
                     if error:
                         raise error
                     return result
             with self._lock:
-                if self._ended:
+                if self._has_ended:
                     raise _cancelled()
-                how = _how(process.end(self._processes.pop(number)))
-        self._lost.add(task.jobs[0].name)
+                death = _describe(process.end(self._processes.pop(number)))
+        self._fatal.add(task.jobs[0].name)
         temporary = tempfile.gettempdir()
         if shutil.disk_usage(temporary).free < _SPACE:
-            raise BuildError(f"{temporary}: is full; free some space, or set TMPDIR to a directory with more")
-        if len(self._lost) > 2:
-            sources = ", ".join(sorted(self._lost))
             raise BuildError(
-                f"the processes that compile end at once ({how}), whatever the source ({sources}); if there "
-                f"is too little memory for {self._count} of them, set MAX_JOBS to fewer"
+                "is full", where=temporary, remedy="free some space, or set TMPDIR to a directory with more"
+            )
+        if len(self._fatal) > 2:
+            sources = ", ".join(sorted(self._fatal))
+            raise BuildError(
+                f"the processes that compile end at once ({death}), whatever the source ({sources})",
+                remedy=f"if there is too little memory for {self._count} of them, set MAX_JOBS to fewer",
             )
         raise CompilationError(
-            f"{task}: the compiler's process {how}, twice; if there is too little memory, set "
-            "MAX_JOBS to fewer"
+            f"the compiler's process {death}, twice",
+            where=str(task),
+            remedy="if there is too little memory, set MAX_JOBS to fewer",
         )
 
     def _worker(self, number: int) -> tuple[IO[bytes], IO[bytes]]:
         """The pipes to a worker and from it."""
         with self._lock:
-            if self._ended:
+            if self._has_ended:
                 raise _cancelled()
             if number not in self._processes:
-                self._processes[number] = process.start_python(_START, json.dumps(sys.path), self._scratch)
+                self._processes[number] = self._start()
             child = self._processes[number]
         return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
 
+    def _start(self) -> process.Child:
+        # A fork has all modules imported, which takes a new interpreter longer than a small compilation.
+        if process.can_fork():
+            return process.Fork(functools.partial(worker.serve, self._scratch))
+        return process.start_python(_START, json.dumps(sys.path), self._scratch)
+
 
 def _cancelled() -> BuildError:
-    return BuildError("the build was ended; start it again, and it goes on from there")
+    return BuildError("the build was interrupted", remedy="start it again, and it continues from there")
 
 
-def _how(exit_code: int) -> str:
+def _describe(exit_code: int) -> str:
     return f"was ended by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"

@@ -34,14 +34,14 @@ _ENOUGH_SECONDS, _ENOUGH_JOBS = 2.0, 3
 class Progress(Protocol):
     """Receives what a build does, from any thread. :meth:`close` must always be called."""
 
-    def plan(self, jobs: int, expected: float | None = None) -> None:
-        """Add jobs; `expected` is the sum of their seconds in earlier builds, if known."""
+    def plan(self, jobs: int) -> None:
+        """Add a number of jobs."""
 
     def started(self, job: str) -> None:
         """Note that `job` began to compile."""
 
-    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
-        """Note that `job` ended after `seconds`; `expected` is its time in earlier builds, if known."""
+    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
+        """Note that `job` ended after `seconds`."""
 
     def note(self, text: str) -> None:
         """Show a line about the course of the build."""
@@ -72,13 +72,13 @@ class Quiet:
     def __init__(self, report: Callable[[str], None]) -> None:
         self.message = report
 
-    def plan(self, jobs: int, expected: float | None = None) -> None:
+    def plan(self, jobs: int) -> None:
         pass
 
     def started(self, job: str) -> None:
         pass
 
-    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -96,9 +96,7 @@ class _Counts:
         self.total = 0
         self.running: dict[str, int] = {}
         self.by_outcome: dict[Outcome, int] = {"compiled": 0, "cached": 0, "failed": 0}
-        self.planned: float | None = 0.0
         self._first: float | None = None
-        self._real = self._expected = self._spent = 0.0
 
     @property
     def done(self) -> int:
@@ -108,15 +106,14 @@ class _Counts:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def plan(self, jobs: int, expected: float | None) -> None:
+    def plan(self, jobs: int) -> None:
         self.total += jobs
-        self.planned = None if expected is None or self.planned is None else self.planned + expected
 
     def start(self, job: str) -> None:
         self._first = time.monotonic() if self._first is None else self._first
         self.running[job] = self.running.get(job, 0) + 1
 
-    def finish(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+    def finish(self, job: str, outcome: Outcome) -> None:
         self.by_outcome[outcome] += 1
         # There may be more jobs than planned, and the display must not show 57/56.
         self.total = max(self.total, self.done)
@@ -124,12 +121,6 @@ class _Counts:
             self.running[job] -= 1
         else:
             self.running.pop(job, None)
-        if self.planned is not None:
-            self.planned -= expected or 0.0
-        if outcome != "cached":
-            self._spent += seconds
-            if expected:
-                self._real, self._expected = self._real + seconds, self._expected + expected
 
     def remaining(self) -> float | None:
         """Estimate the remaining seconds; ``None`` while too few jobs have ended."""
@@ -138,9 +129,6 @@ class _Counts:
         left = self.total - self.done
         if since < _ENOUGH_SECONDS or compiled < _ENOUGH_JOBS or not left:
             return None
-        if self.planned is not None and self.planned > 0 and self._expected > 0:
-            at_once = max(self._spent / since, 1.0)
-            return self.planned * (self._real / self._expected) / at_once
         return left * since / compiled
 
     def summary(self) -> str:
@@ -162,18 +150,18 @@ class _Lines:
         self._counts = _Counts()
         self._closed = False
 
-    def plan(self, jobs: int, expected: float | None = None) -> None:
+    def plan(self, jobs: int) -> None:
         with self._lock:
-            self._counts.plan(jobs, expected)
+            self._counts.plan(jobs)
 
     def started(self, job: str) -> None:
         with self._lock:
             self._counts.start(job)
 
-    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
         with self._lock:
             jobs = self._counts
-            jobs.finish(job, outcome, seconds, expected)
+            jobs.finish(job, outcome)
             if outcome != "cached":
                 count = f"[{jobs.done:{len(str(jobs.total))}}/{jobs.total}]"
                 ended = "failed" if outcome == "failed" else format_seconds(seconds)
@@ -216,9 +204,9 @@ class _Live:
         self._process = os.getpid()
         atexit.register(self._at_exit)
 
-    def plan(self, jobs: int, expected: float | None = None) -> None:
+    def plan(self, jobs: int) -> None:
         with self._lock:
-            self._counts.plan(jobs, expected)
+            self._counts.plan(jobs)
             if not self._closed and not self._live.is_started:
                 self._live.start()
 
@@ -226,9 +214,9 @@ class _Live:
         with self._lock:
             self._counts.start(job)
 
-    def finished(self, job: str, outcome: Outcome, seconds: float, expected: float | None) -> None:
+    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
         with self._lock:
-            self._counts.finish(job, outcome, seconds, expected)
+            self._counts.finish(job, outcome)
         if outcome == "failed":
             self._print(f"failed: {job} after {format_seconds(seconds)}", "red")
 

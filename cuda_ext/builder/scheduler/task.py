@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import atexit
 import os
-import platform
 import shutil
 import tempfile
 import threading
 import time
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from cuda_ext.builder.scheduler.toolchain_keys import CompilerSpec, identity
-from cuda_ext.cache.dependencies import FileDigests
-from cuda_ext.cache.open_store import open_store
-from cuda_ext.compiler.jobs import Job, encode, perform
+from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
+from cuda_ext.compiler.compiled_image import Span
+from cuda_ext.compiler.jobs import Job, encode_product
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import ToolchainError
-from cuda_ext.toolchain.time_trace import Span
+from cuda_ext.toolchain.compile_library import perform
+from cuda_ext.toolchain.compilers import open_compiler
+from cuda_ext.toolchain.identity import identity_of
 
-__all__ = ["Done", "Task"]
+__all__ = ["Task", "TaskResult"]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What came out of a task: a product for each job, encoded, and how that came about.
+class TaskResult:
+    """The encoded product of each job of a task, and the headers that they depend on.
 
     ``worker`` names the process that did it, ``began`` is when, in seconds since the epoch, and ``seconds``
     how long it took there.
@@ -43,59 +43,59 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Jobs that one pass of a compiler does. Called, in whatever process, it does them.
+    """Jobs that one pass of a compiler does. Calling a task does them, in any process.
 
-    ``keys`` name the product of each job. ``expected`` is how long the task will take, in seconds. With
-    ``timed`` the compiler keeps account of itself.
+    Executors start tasks of higher ``priority`` first. With ``timed`` the compiler records a time trace.
     """
 
     jobs: tuple[Job, ...]
-    keys: tuple[str, ...]
-    module: str
     compiler: CompilerSpec
-    expected: float = 0.0
+    priority: float = 0.0
     timed: bool = False
 
     def __str__(self) -> str:
         return f"{self.jobs[0].name} {', '.join(str(job.architecture) for job in self.jobs)}"
 
-    def __call__(self) -> Done:
+    def __call__(self) -> TaskResult:
         """Raises :class:`~cuda_ext.errors.BuildError`."""
         with _lock:
-            compiler = _compiler(self.compiler, self.timed)
-        with _lock if self.compiler.name == "nvrtc" else nullcontext():
+            compiler = _open(self.compiler, self.timed)
+        with _lock if compiler.name == "nvrtc" else nullcontext():
             began, clock = time.time(), time.perf_counter()
             products = perform(self.jobs, compiler)
-        return Done(
-            tuple(map(encode, products)),
+        return TaskResult(
+            tuple(map(encode_product, products)),
             products[0].trace.reads,
             products[0].trace.spans,
-            f"{platform.node()}:{os.getpid()}",
+            f"{_host()}:{os.getpid()}",
             began,
             time.perf_counter() - clock,
         )
 
 
-# For those who call tasks in several threads. NVRTC's front end does one at a time anyway, and the files that
-# this process's Nvrtc keeps in its scratch directory are for one.
+# For callers with several threads: NVRTC's front end compiles one program at a time, and the scratch
+# directory of a process's Nvrtc is for one.
 _lock = threading.Lock()
 
 
 @cache
-def _compiler(spec: CompilerSpec, timed: bool) -> Compiler:
-    """This process's compiler. Raises :class:`ToolchainError` if it is not the one that was asked for."""
-    compiler = spec.open(_scratch(), timed)
+def _open(spec: CompilerSpec, timed: bool) -> Compiler:
+    """Open this process's compiler. Raises :class:`ToolchainError` if it differs from the build's."""
+    compiler = open_compiler(spec.choice, os.environ, scratch=_scratch(), timed=timed, check=lambda _: None)
     files = compiler.files()
-    with closing(open_store(os.environ, lambda _: None)) as store:
-        digests = FileDigests(store)
-        found = identity(spec.name, files, digests, "" if files else compiler.version)
-        digests.save()
-    if found != spec.identity:
+    if identity_of(compiler.name, files, "" if files else compiler.version) != spec.identity:
         raise ToolchainError(
-            f"{platform.node()}: has another {spec.name} ({compiler.version}) than the build; "
-            "install the same packages on every machine"
+            f"has another {compiler.name} ({compiler.version}) than the build",
+            where=_host(),
+            remedy="install the same packages on every machine",
         )
+    compiler.remember(spec.version)
     return compiler
+
+
+@cache
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
 
 
 @cache

@@ -1,47 +1,61 @@
-"""How long compilations took last time, so that the longest can begin first."""
+"""How long jobs took in earlier builds, so that the longest start first."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from cuda_ext.cache.dependencies import key_of
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Job, LinkJob
+from cuda_ext.formats.codec import DecodingError, decode, encode
 
-__all__ = ["Durations"]
+__all__ = ["Timings"]
+
+# Seconds. Without a measurement: CUDA's and CCCL's headers take long, kernels are quick.
+_WITH_HEADERS, _WITHOUT = 2.0, 0.05
 
 
-class Durations:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Timings:
     """Seconds by job, for the modules of one build."""
 
     def __init__(self, store: Store, modules: tuple[str, ...]) -> None:
         self._store = store
-        self._key = key_of("durations", *modules)
-        self._known: dict[str, float] = {}
-        with suppress(ValueError, TypeError, AttributeError):
-            found = json.loads(store.get(self._key) or b"{}")
-            self._known = {str(name): float(seconds) for name, seconds in found.items()}
+        self._key = key_of("timings", *modules)
+        self._known: Mapping[str, float] | None = None
         self._measured: dict[str, float] = {}
 
     def known(self, module: str, job: Job) -> float | None:
-        """What `job` took, if it was ever done."""
+        """The seconds that `job` took, if it was ever done."""
+        if self._known is None:
+            self._known = self._load()
         return self._known.get(_name(module, job))
 
     def expected(self, module: str, job: Job) -> float:
-        """What `job` will take, if only by guess: CUDA's and CCCL's headers take seconds, kernels little."""
+        """The seconds that `job` will take, as an estimate."""
         known = self.known(module, job)
         if known is not None:
             return known
-        return 2.0 if isinstance(job, LinkJob) or b"#include <" in job.unit.source else 0.05
+        return _WITH_HEADERS if isinstance(job, LinkJob) or b"#include <" in job.unit.source else _WITHOUT
 
     def measured(self, module: str, job: Job, seconds: float) -> None:
         self._measured[_name(module, job)] = round(seconds, 3)
 
     def save(self) -> None:
-        """Keep what was measured for the next build."""
+        """Keep the measurements for the next build."""
         if self._measured:
-            self._store.put(self._key, json.dumps(self._known | self._measured).encode())
+            self._store.put(self._key, encode(_Entry({**(self._known or {}), **self._measured})))
+
+    def _load(self) -> Mapping[str, float]:
+        with suppress(DecodingError):
+            return decode(_Entry, self._store.get(self._key) or b"").seconds
+        return {}
 
 
 def _name(module: str, job: Job) -> str:

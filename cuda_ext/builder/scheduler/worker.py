@@ -1,4 +1,4 @@
-"""A worker process of :mod:`~cuda_ext.builder.scheduler.local_pool`: compile until the input ends.
+"""A worker process of :mod:`~cuda_ext.builder.scheduler.local_pool`: do tasks until the input ends.
 
 Messages are pickles, each after its length in 8 bytes, between a process and the one that started it.
 """
@@ -22,20 +22,23 @@ __all__ = ["receive", "send", "serve"]
 
 
 def serve(scratch: str) -> None:
-    """Call what arrives, and answer with what it returns or raises. Temporary files go below `scratch`."""
-    # One's own, so that nothing can appear in it once it is gone.
+    """Call the functions that arrive on standard input, and write what they return or raise.
+
+    Temporary files go below `scratch`.
+    """
+    # Each worker has a directory of its own, in which nothing can appear after the worker has ended.
     tempfile.tempdir = os.path.join(scratch, str(os.getpid()))
     with suppress(FileExistsError):
         os.mkdir(scratch, mode=0o700)
     os.makedirs(tempfile.tempdir, mode=0o700, exist_ok=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # Whatever a library prints is no answer.
+    # The output of a library is no answer.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    over = threading.Event()
-    reader = threading.Thread(target=_read, args=(requests, arrived, over), daemon=True)
+    input_ended = threading.Event()
+    reader = threading.Thread(target=_read, args=(requests, arrived, input_ended), daemon=True)
     reader.start()
     try:
         while True:
@@ -45,22 +48,22 @@ def serve(scratch: str) -> None:
                 answer = function(), None
             except BuildError as error:
                 answer = None, error
-            with suppress(BrokenPipeError):  # at the end of the input, which the reader sees too
+            with suppress(BrokenPipeError):  # the input ends too, which the reader handles
                 send(answers, answer)
     finally:
-        if over.is_set():  # what failed did so because its files were removed, which is to be completed
+        if input_ended.is_set():  # the reader removes the files, and ends the process
             reader.join()
 
 
-def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], over: threading.Event) -> None:
-    """Pass requests on. At their end nobody waits for an answer: leave at once, and leave nothing behind."""
+def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], input_ended: threading.Event) -> None:
+    """Pass requests on. At their end, end the process at once, with its programs and files."""
     while (message := receive(requests)) is not None:
         arrived.put(message)
-    over.set()
+    input_ended.set()
     process.end_all()
     own = tempfile.gettempdir()
     for _ in range(100):
-        shutil.rmtree(own, ignore_errors=True)  # a compiler may be writing
+        shutil.rmtree(own, ignore_errors=True)  # a compiler may still be writing
         if not os.path.exists(own):
             break
     with suppress(OSError):

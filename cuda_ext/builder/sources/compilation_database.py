@@ -25,11 +25,11 @@ from cuda_ext.filesystem.locks import lock
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain import discovery
-from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc
 
 if TYPE_CHECKING:
-    from cuda_ext.builder.config.keys import Settings
     from cuda_ext.builder.project import Project
 
 __all__ = ["FILE_NAME", "Command", "compile_commands", "default_place", "write"]
@@ -53,14 +53,17 @@ class Command(TypedDict):
 
 def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) -> list[Command]:
     """An entry for each device source of each module. Raises :class:`BuildError`."""
-    compilers = _Compilers(project.root, environ)
+    compilers: dict[CompilerChoice, Nvrtc | Nvcc] = {}
     commands: list[Command] = []
     for module in project.modules:
         sources = Sources(module, project.root)
         include = [f"-I{name}" for name in module.settings.include_dirs]
         for unit in (sources.unit(name) for name in sources.names if kind_of(name) == "cu"):
             settings, options = sources.settings(unit.name), unit.options
-            compiler = compilers.of(settings)
+            executable = str(project.root / settings.nvcc) if settings.nvcc else None
+            choice = CompilerChoice(settings.compiler, executable)
+            compiler = compilers.get(choice) or open_compiler(choice, environ)
+            compilers[choice] = compiler
             arguments = [
                 *("clang++", "-xcuda", _OURS, f"--cuda-gpu-arch={_architecture(settings.architectures)}"),
                 f"-std={settings.std}",
@@ -216,23 +219,3 @@ def _toolkit(nvcc: Path) -> Path:
     """The toolkit that `nvcc` belongs to."""
     roots = [nvcc.resolve().parent.parent, nvcc.parent.parent]
     return next((root for root in roots if (root / "include" / "cuda_runtime.h").is_file()), roots[0])
-
-
-class _Compilers:
-    """The compilers of a build. Each is found once."""
-
-    def __init__(self, root: Path, environ: Mapping[str, str]) -> None:
-        self._root = root
-        self._environ = environ
-        self._found: dict[tuple[str, str | None], Nvrtc | Nvcc] = {}
-
-    def of(self, settings: Settings) -> Nvrtc | Nvcc:
-        chosen = (settings.compiler, settings.nvcc)
-        if chosen not in self._found:
-            self._found[chosen] = self._find(settings)
-        return self._found[chosen]
-
-    def _find(self, settings: Settings) -> Nvrtc | Nvcc:
-        if settings.compiler == "nvrtc":
-            return Nvrtc()
-        return find_nvcc(str(self._root / settings.nvcc) if settings.nvcc else None, self._environ)

@@ -26,7 +26,7 @@ from cuda_ext.compiler.architectures import GROUPS, expand, from_cmake
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
-from cuda_ext.compiler.translation_unit import Described, TranslationUnit
+from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
@@ -123,7 +123,7 @@ def check_module(module: ModuleConfig, root: Path) -> list[str]:
 def plan_module(
     module: ModuleConfig,
     sources: Sources,
-    compiler: Described,
+    compiler: CompilerInfo,
     native: Sequence[int] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
@@ -178,15 +178,15 @@ def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> lis
         asked.update(override.settings.get("architectures", ()))
     if "native" not in asked and "native" not in environ.get("CUDAARCHS", ""):
         return []
-    from cuda_ext.toolchain.native_gpus import capabilities
+    from cuda_ext.toolchain.bindings import gpu_capabilities
 
-    return capabilities()
+    return gpu_capabilities()
 
 
 def _architectures(
     module: ModuleConfig,
     source: str,
-    compiler: Described,
+    compiler: CompilerInfo,
     native: Sequence[int],
     environ: Mapping[str, str],
 ) -> tuple[Architecture, ...]:

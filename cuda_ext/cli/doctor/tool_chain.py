@@ -17,8 +17,9 @@ from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.toolchain import discovery, process
 from cuda_ext.toolchain.bindings import binding, library_files
+from cuda_ext.toolchain.compilers import find_nvcc, nvcc_candidates
 from cuda_ext.toolchain.identity import installed_nvrtc
-from cuda_ext.toolchain.nvcc import Nvcc, find_nvcc, nvcc_candidates
+from cuda_ext.toolchain.nvcc import Nvcc
 
 __all__ = ["examine_project", "examine_tool_chain", "has_project"]
 

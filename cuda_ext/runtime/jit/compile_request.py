@@ -11,15 +11,14 @@ from contextlib import suppress
 from importlib import import_module
 
 from cuda_ext.compiler.headers import closure
-from cuda_ext.compiler.jobs import run_here
-from cuda_ext.compiler.library import compile_unit, link_units
+from cuda_ext.compiler.library import LibraryPlan
 from cuda_ext.compiler.translation_unit import Compiler, SourceKind, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Source
 from cuda_ext.runtime.jit.entry import Entry, EntryKernel, EntrySymbol
 from cuda_ext.runtime.jit.request import Request
-from cuda_ext.toolchain.fatbin_packing import pack
+from cuda_ext.toolchain.compile_library import compile_library
 
 __all__ = ["compile_request"]
 
@@ -32,10 +31,11 @@ def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Comp
     # Import the DWARF reader while the compiler runs.
     with suppress(RuntimeError):  # the system may refuse another thread
         threading.Thread(target=_import_dwarf, daemon=True).start()
-    units = [_restore_unit(source, texts) for source in request.sources]
+    units = tuple(_restore_unit(source, texts) for source in request.sources)
     target = _target(request.architecture, compiler)
-    steps = link_units(request.link, units, [target]) if request.link else compile_unit(units[0], [target])
-    packed = pack(run_here(steps, compiler), "none", "cubin")
+    link = request.link is not None
+    plan = LibraryPlan(request.link or "", units if link else units[:1], (target,), "none", "cubin", link)
+    packed = compile_library(plan, compiler)
     (image,) = packed.unit.images
     return Entry(
         image.architecture,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.nvrtc_options import nvrtc_options
-from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ManifestError, ToolchainError
 from cuda_ext.formats import codec, netstring
 from cuda_ext.manifest import Compression, Manifest
@@ -57,9 +57,11 @@ def compile_source(
     def compile_unit() -> CompiledSource:
         # Imported here, since a cached module needs no compiler.
         from cuda_ext.compiler.architectures import expand
-        from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan, compile_module
+        from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan
+        from cuda_ext.toolchain.compile_library import compile_module
+        from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
-        tool = _open_compiler(compiler)
+        tool = open_compiler(CompilerChoice(compiler), os.environ)
         targets = expand(architectures, tool, "architectures", native)
         log: list[str] = []
         module = compile_module(ModulePlan(name, (UnitPlan(unit, targets),), compress), tool, log.append)
@@ -104,13 +106,3 @@ def _read(key: str) -> CompiledSource | None:
         return CompiledSource(manifest_file.loads(entry.manifest, "the cache"), entry.files, entry.log)
     except (codec.DecodingError, ManifestError):
         return None
-
-
-def _open_compiler(name: str) -> Compiler:
-    if name == "nvcc":
-        from cuda_ext.toolchain.nvcc import find_nvcc
-
-        return find_nvcc(None, os.environ)
-    from cuda_ext.toolchain.nvrtc import Nvrtc
-
-    return Nvrtc()

@@ -214,9 +214,9 @@ def _has_options(source: Source) -> bool:
 
 @cache
 def _open_nvrtc() -> Compiler:
-    from cuda_ext.toolchain.nvrtc import Nvrtc
+    from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
-    return Nvrtc()
+    return open_compiler(CompilerChoice(), os.environ)
 
 
 def _read_entry(key: str) -> Entry | Reference | None:

@@ -12,7 +12,7 @@ from cuda_ext.manifest import Unit
 from cuda_ext.runtime.driver.images import select_image
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 from cuda_ext.runtime.jit.request import Request
-from cuda_ext.toolchain import native_gpus
+from cuda_ext.toolchain.bindings import gpu_capabilities
 
 __all__ = ["Preparation", "prepare_entries"]
 
@@ -57,7 +57,7 @@ def prepare_entries(
 
 def _capabilities(architectures: Sequence[str] | None) -> list[int]:
     if architectures is None:
-        if capabilities := native_gpus.capabilities():
+        if capabilities := gpu_capabilities():
             return capabilities
         raise BuildError(
             "there is no GPU here", where="architectures", remedy='name those of others, such as "sm_90"'

@@ -170,7 +170,7 @@ def test_failures_that_differ_between_architectures(tmp_path: Path) -> None:
     assert told.count("#error directive: ") == 2
 
 
-def test_a_survey_that_fails_is_told(tmp_path: Path) -> None:
+def test_signatures_that_fail_is_told(tmp_path: Path) -> None:
     source = '#ifdef __CUDACC_DEBUG__\n#error debugging\n#endif\nextern "C" __global__ void a(int* x) {}\n'
     told = failure(write_project(tmp_path / "project", TABLE, {"device/a.cu": source, "include/x.cuh": ""}))
     assert "debugging" in told

@@ -22,15 +22,14 @@ import pytest
 from cuda_ext.builder import session
 from cuda_ext.builder.scheduler import dask_cluster
 from cuda_ext.builder.scheduler.dask_cluster import dask_executor
-from cuda_ext.builder.scheduler.task import Done, Task
-from cuda_ext.builder.scheduler.toolchain_keys import Toolchain
-from cuda_ext.cache.dependencies import FileDigests
+from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
+from cuda_ext.builder.scheduler.task import Task, TaskResult
 from cuda_ext.cache.open_store import open_store
-from cuda_ext.compiler.jobs import UnitJob
+from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ConfigError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.compilers import CompilerChoice
 from tests.fixtures.projects import FILL, build, refusal, write_project
 
 pytest.importorskip("distributed", reason="Dask is not installed")
@@ -71,7 +70,7 @@ class Cluster:
         """Start a worker; its address."""
         place = self.root / f"worker{len(self.workers)}"
         place.mkdir()
-        command = ["dask_executor.cli.dask_worker", self.address, "--host", "127.0.0.1", "--no-nanny"]
+        command = ["distributed.cli.dask_worker", self.address, "--host", "127.0.0.1", "--no-nanny"]
         # The process has nothing from the builder but the packages.
         process = _start(place, *command, "--no-dashboard", "--local-directory", f"{place}", *options)
         self.processes.append(process)
@@ -112,7 +111,7 @@ def _wait(condition: Callable[[], object]) -> object:
 @contextmanager
 def _cluster(root: Path) -> Iterator[Cluster]:
     options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    scheduler = _start(root, "dask_executor.cli.dask_scheduler", *options)
+    scheduler = _start(root, "distributed.cli.dask_scheduler", *options)
     processes = [scheduler]
     try:
         found = _wait(lambda: re.search(r"Scheduler at: +(tcp://\S+)", _log(root)))
@@ -173,9 +172,9 @@ def project(tmp_path) -> Path:
 def task(tmp_path) -> Task:
     """A small one, as a build would send it."""
     with closing(open_store(os.environ, lambda _: None)) as store:
-        spec = Toolchain(Nvrtc(), store, FileDigests(store)).spec
-    job = UnitJob("compile", TranslationUnit("device/fill.cu", FILL.encode()), Architecture.parse("sm_90"))
-    return Task((job,), ("key",), "p.kernels", spec)
+        spec = RememberedCompiler.open(CompilerChoice(), os.environ, store).spec
+    job = CompileJob(TranslationUnit("device/fill.cu", FILL.encode()), Architecture.parse("sm_90"))
+    return Task((job,), spec)
 
 
 # What comes out
@@ -243,14 +242,14 @@ def test_errors_of_the_compiler_are_those_of_a_local_build(dask, tmp_path, capfd
 
 @dataclass(frozen=True, slots=True)
 class Deadly(Task):
-    def __call__(self) -> Done:
+    def __call__(self) -> TaskResult:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
 
 def test_a_task_that_kills_its_workers_is_a_compilation_that_failed(cluster, task, capfd):
     cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
-    deadly = Deadly(task.jobs, task.keys, task.module, task.compiler)
+    deadly = Deadly(task.jobs, task.compiler)
     with dask_executor(os.environ) as executor:
         error = executor.submit(deadly).exception(30)
     assert isinstance(error, CompilationError)
@@ -279,7 +278,7 @@ class FromElsewhere(Task):
 
 def test_a_worker_that_lacks_a_package_is_one_error(dask, task):
     with dask_executor(os.environ) as executor:
-        error = executor.submit(FromElsewhere(task.jobs, task.keys, "m", task.compiler)).exception(30)
+        error = executor.submit(FromElsewhere(task.jobs, task.compiler)).exception(30)
     assert isinstance(error, ToolchainError)
     assert "No module named 'module_that_is_nowhere'" in str(error)
     assert "install cuda-ext" in str(error)

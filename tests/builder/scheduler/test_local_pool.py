@@ -18,13 +18,14 @@ import pytest
 
 from cuda_ext.builder.scheduler import worker
 from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
+from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.task import Task
-from cuda_ext.builder.scheduler.toolchain_keys import CompilerSpec
 from cuda_ext.cache.location import local_directory
-from cuda_ext.compiler.jobs import UnitJob
+from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import process
+from cuda_ext.toolchain.compilers import CompilerChoice
 from tests.fixtures.device_code import KERNEL, unit
 from tests.fixtures.projects import SM_90, build, load, write_project
 
@@ -167,8 +168,8 @@ class Unreadable(Task):
         return int, ("no task",)
 
 
-SPEC = CompilerSpec("nvrtc", None, None, "nobody's")
-TASK = Task((UnitJob("compile", unit(KERNEL), Architecture.parse("sm_90")),), ("key",), "p.kernels", SPEC)
+SPEC = CompilerSpec(CompilerChoice(), "another", "13.0")
+TASK = Task((CompileJob(unit(KERNEL), Architecture.parse("sm_90")),), SPEC)
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def test_a_task_that_cannot_be_read_is_an_error(pool: WorkerPool) -> None:
-    future = pool.submit(Unreadable(TASK.jobs, TASK.keys, TASK.module, TASK.compiler))
+    future = pool.submit(Unreadable(TASK.jobs, TASK.compiler))
     with pytest.raises(CompilationError, match="ended with exit code 1, twice"):
         future.result(timeout=60)
 
@@ -242,8 +243,8 @@ def test_a_worker_without_a_build_leaves_nothing(tmp_path: Path, task: Callable[
 
 def test_the_longest_is_first() -> None:
     order: list[float] = []
-    pool = WorkerPool(1, lambda task: order.append(task.expected))
-    for expected in (9, 1, 3, 2):  # the first is on its way before the others come
-        pool.submit(replace(TASK, expected=float(expected)))
+    pool = WorkerPool(1, lambda task: order.append(task.priority))
+    for priority in (9, 1, 3, 2):  # the first is on its way before the others come
+        pool.submit(replace(TASK, priority=float(priority)))
     pool.shutdown()
     assert order[1:] == [3, 2, 1]

@@ -30,11 +30,11 @@ def test_lines_count_what_was_done_and_sum_up_the_cache():
     progress.plan(10)
     progress.plan(2)
     for n in range(9):
-        progress.finished(f"device/{n}.cu sm_90", "cached", 0.0, None)
+        progress.finished(f"device/{n}.cu sm_90", "cached", 0.0)
     progress.started("device/axpy.cu sm_90")
-    progress.finished("device/axpy.cu sm_90", "compiled", 0.041, 0.05)
+    progress.finished("device/axpy.cu sm_90", "compiled", 0.041)
     progress.started("device/bad.cu sm_90")
-    progress.finished("device/bad.cu sm_90", "failed", 1.5, None)
+    progress.finished("device/bad.cu sm_90", "failed", 1.5)
     progress.close()
     progress.close()
     assert lines[:3] == [
@@ -50,14 +50,14 @@ def test_lines_count_what_was_done_and_sum_up_the_cache():
 def test_counts_are_aligned():
     progress, lines = plain()
     progress.plan(10)
-    progress.finished("a", "compiled", 1, None)
+    progress.finished("a", "compiled", 1)
     assert lines == ["[ 1/10] a 1.00 s"]
 
 
 def test_one_compilation_is_not_several():
     progress, lines = plain()
     progress.plan(1)
-    progress.finished("a", "compiled", 1, None)
+    progress.finished("a", "compiled", 1)
     progress.close()
     assert lines[-1].startswith("1 compilation: 1 compiled, in ")
 
@@ -75,7 +75,7 @@ def test_many_threads_may_tell():
     def work(name: int) -> None:
         for n in range(100):
             progress.started(f"{name} {n}")
-            progress.finished(f"{name} {n}", "compiled", 0, None)
+            progress.finished(f"{name} {n}", "compiled", 0)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
     for thread in threads:
@@ -133,32 +133,27 @@ def clock(monkeypatch):
     return now
 
 
-def tally(clock, planned: float | None, done: int, seconds: float, expected: float | None):
+def counts(clock, done: int, seconds: float):
     """A build of 10 jobs on two workers that began `clock` ago."""
     found = progress_module._Counts()
-    found.plan(10, planned)
+    found.plan(10)
     for n in range(done):
         found.start(str(n))
     clock[0] += done * seconds / 2
     for n in range(done):
-        found.finish(str(n), "compiled", seconds, expected)
+        found.finish(str(n), "compiled")
     return found
 
 
 def test_nothing_is_estimated_from_nothing(clock):
-    assert tally(clock, None, 2, 60, None).remaining() is None
-    assert tally(clock, None, 4, 0.5, None).remaining() is None
-    assert tally(clock, None, 10, 60, None).remaining() is None
+    assert counts(clock, 2, 60).remaining() is None
+    assert counts(clock, 4, 0.5).remaining() is None
+    assert counts(clock, 10, 60).remaining() is None
 
 
-def test_without_expectations_the_rest_goes_on_as_before(clock):
+def test_the_rest_takes_as_long_as_what_is_done(clock):
     # 4 of 10 in 8 s.
-    assert tally(clock, None, 4, 4, None).remaining() == pytest.approx(12)
-
-
-def test_expected_seconds_tell_the_rest_better(clock):
-    # 4 took 8 s each where 4 s were planned; what is planned as 4 s is left for two workers.
-    assert tally(clock, 4 * 4 + 4, 4, 8, 4).remaining() == pytest.approx(4 * 2 / 2)
+    assert counts(clock, 4, 4).remaining() == pytest.approx(12)
 
 
 SCRIPT = r"""
@@ -168,14 +163,14 @@ progress = progress_for(sys.stdout, print)
 progress.message("p.kernels: with [bold]nvrtc[/bold] 13.5")
 progress.plan(4)
 try:
-    progress.finished("device/old.cu sm_90", "cached", 0, None)
+    progress.finished("device/old.cu sm_90", "cached", 0)
     progress.started("device/späße.cu sm_90")
     time.sleep(0.4)
     {middle}
-    progress.finished("device/späße.cu sm_90", "compiled", 0.4, None)
+    progress.finished("device/späße.cu sm_90", "compiled", 0.4)
     progress.message("device/a.cu:1: warning: kept")
-    progress.finished("device/bad.cu sm_90", "failed", 0.1, None)
-    progress.finished("device/b.cu sm_90", "compiled", 0.1, None)
+    progress.finished("device/bad.cu sm_90", "failed", 0.1)
+    progress.finished("device/b.cu sm_90", "compiled", 0.1)
 finally:
     {end}
 """

@@ -1,0 +1,117 @@
+"""The cache keys of jobs and libraries: all that determines a product, but the headers that it reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from pathlib import Path
+
+from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
+from cuda_ext.cache.dependencies import FileDigests, Resolve, key_of
+from cuda_ext.compiler.jobs import Job, LinkJob
+from cuda_ext.compiler.library import LibraryPlan
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats import codec
+from cuda_ext.manifest import Options
+from cuda_ext.toolchain import nvjitlink
+from cuda_ext.toolchain.bindings import library_files
+from cuda_ext.toolchain.header_dependencies import Resolver
+from cuda_ext.toolchain.identity import identity_of
+
+__all__ = ["JobKeys"]
+
+
+class JobKeys:
+    """The keys of what `compiler` makes, with the linker and the packer beside it."""
+
+    def __init__(self, compiler: RememberedCompiler, digests: FileDigests) -> None:
+        self.compiler = compiler
+        self._digests = digests
+        self._resolvers: dict[tuple[Path, ...], Resolver] = {}
+        self._headers: dict[int, tuple[Mapping[str, bytes], str]] = {}
+
+    def key(self, job: Job) -> str:
+        """The key of `job`."""
+        if isinstance(job, LinkJob):
+            inputs = (f for i in job.inputs for f in (i.name, i.kind, hashlib.sha256(i.data).digest()))
+            return key_of("link", self._linker, str(job.architecture), *inputs)
+        return key_of(job.action, str(job.architecture), self._key_of_source(job.unit))
+
+    def library_key(self, plan: LibraryPlan) -> str:
+        """The key of the library of `plan`, which includes the headers of its units."""
+        fields = [plan.compress, plan.emit, str(plan.part), " ".join(map(str, plan.architectures))]
+        if plan.link:
+            fields += ["only" if plan.only else plan.module, *sorted({unit.kind for unit in plan.units})]
+        for unit in plan.compiled_units:
+            fields += [self._key_of_source(unit), self._key_of_headers(unit)]
+        return key_of("library", self._linker, self._packer, *fields)
+
+    def prepare(self, units: Iterable[TranslationUnit]) -> None:
+        """Make the tool chain's headers available for `units`, before digests of headers are taken."""
+        for unit in units:
+            if unit.may_include:
+                # NVRTC's own headers are unpacked now, the first time on this machine.
+                self.compiler.search_path(unit)
+                self._digests.begin()
+                return
+
+    def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
+        """What resolves the names that compilations of `units` look up."""
+        own: dict[str, str] = {}
+        for unit in units:
+            own |= unit.header_digests
+        if len(units) == 1:
+            return lambda name: own.get(name) or self._resolvers_of(units)[0](name)
+
+        def resolve(name: str) -> str | None:
+            # One name may lead each unit to another file.
+            digests = [own.get(name), *(resolver(name) for resolver in self._resolvers_of(units))]
+            return " ".join(digest or "" for digest in digests) if any(digests) else None
+
+        return resolve
+
+    def files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> set[str]:
+        """The compiler's own files, and the files of the tool chain that `names` lead `units` to."""
+        own = {name for unit in units for name in unit.headers}
+        outside = [name for name in names if name not in own]
+        paths = [resolver.file(name) for name in outside for resolver in self._resolvers_of(units)]
+        return {*map(str, self.compiler.files()), *filter(None, paths)}
+
+    def _resolvers_of(self, units: Sequence[TranslationUnit]) -> list[Resolver]:
+        """One resolver for each search path of `units`."""
+        resolvers: dict[Resolver, None] = {}
+        for unit in units:
+            path = tuple(self.compiler.search_path(unit))
+            if path not in self._resolvers:
+                self._resolvers[path] = Resolver(path, self._digests)
+            resolvers[self._resolvers[path]] = None
+        return list(resolvers)
+
+    @cached_property
+    def _linker(self) -> str:
+        return identity_of("nvjitlink", nvjitlink.files(), self.compiler.version)
+
+    @cached_property
+    def _packer(self) -> str:
+        return identity_of("nvfatbin", library_files("nvfatbin"), self.compiler.version)
+
+    def _key_of_headers(self, unit: TranslationUnit) -> str:
+        # Units that include the same headers share one mapping.
+        known = self._headers.get(id(unit.headers))
+        if known is None or known[0] is not unit.headers:
+            digests = sorted(unit.header_digests.items())
+            known = unit.headers, key_of("headers", *(field for item in digests for field in item))
+            self._headers[id(unit.headers)] = known
+        return known[1]
+
+    @cache  # noqa: B019 - one instance lives as long as the build
+    def _key_of_source(self, unit: TranslationUnit) -> str:
+        options = self._key_of_options(unit.options)
+        return key_of("source", options, unit.name, unit.kind, unit.source, *unit.instantiate)
+
+    @cache  # noqa: B019
+    def _key_of_options(self, options: Options) -> str:
+        in_order = replace(options, define=dict(sorted(options.define.items())))
+        return key_of("options", self.compiler.identity, codec.encode(in_order))

@@ -1,0 +1,105 @@
+"""The compiler of a build, with its answers remembered in the cache.
+
+Loading NVRTC or running nvcc takes longer than finding all images in the cache, so a compiler is asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from cuda_ext.cache.dependencies import key_of
+from cuda_ext.cache.store import Store
+from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.codec import DecodingError, decode, encode
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+from cuda_ext.toolchain.identity import identity_of
+
+__all__ = ["CompilerSpec", "RememberedCompiler"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSpec:
+    """What another process needs to open the same compiler, and to check that it is the same."""
+
+    choice: CompilerChoice
+    identity: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What a compiler said of itself; ``supports`` has the architectures that were asked for, as text."""
+
+    version: str
+    capabilities: tuple[int, ...]
+    supports: Mapping[str, bool] = field(default_factory=dict)
+
+
+class RememberedCompiler:
+    """The planning half of a :class:`~cuda_ext.compiler.translation_unit.Compiler`."""
+
+    def __init__(self, compiler: Compiler, choice: CompilerChoice, store: Store) -> None:
+        self.name = compiler.name
+        self._compiler = compiler
+        self._choice = choice
+        self._store = store
+
+    @classmethod
+    def open(cls, choice: CompilerChoice, environ: Mapping[str, str], store: Store) -> RememberedCompiler:
+        """Open the compiler of `choice`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
+        compiler = open_compiler(choice, environ, check=lambda nvcc: cls(nvcc, choice, store).version)
+        return cls(compiler, choice, store)
+
+    @cached_property
+    def identity(self) -> str:
+        files = self.files()
+        return identity_of(self.name, files, "" if files else self._compiler.version)
+
+    @property
+    def spec(self) -> CompilerSpec:
+        executable = getattr(self._compiler, "executable", None)
+        choice = replace(self._choice, executable=str(executable) if executable else None)
+        return CompilerSpec(choice, self.identity, self.version)
+
+    @property
+    def version(self) -> str:
+        return self._answers.version
+
+    def capabilities(self) -> tuple[int, ...]:
+        return self._answers.capabilities
+
+    def supports(self, architecture: Architecture) -> bool:
+        if not architecture.suffix:
+            return architecture.number in self.capabilities()
+        name = str(architecture)
+        if name not in self._answers.supports:
+            supports = {**self._answers.supports, name: self._compiler.supports(architecture)}
+            self._answers = replace(self._answers, supports=supports)
+            self._store.put(self._key, encode(self._answers))
+        return self._answers.supports[name]
+
+    def files(self) -> Sequence[Path]:
+        """The compiler's own files."""
+        return self._compiler.files()
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        """The directories in which the compiler looks up headers that are not the project's."""
+        self._compiler.remember(self.version)
+        return self._compiler.search_path(unit)
+
+    @property
+    def _key(self) -> str:
+        return key_of("compiler", self.identity)
+
+    @cached_property
+    def _answers(self) -> _Answers:
+        with suppress(DecodingError):
+            return decode(_Answers, self._store.get(self._key) or b"")
+        answers = _Answers(self._compiler.version, self._compiler.capabilities())
+        self._store.put(self._key, encode(answers))
+        return answers

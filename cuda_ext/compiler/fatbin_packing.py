@@ -1,0 +1,157 @@
+"""A library as it ships: its files, and the part of the manifest that describes them.
+
+All that was asked for must be there: every requested instantiation is checked in each image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cuda_ext.compiler.library import Library
+from cuda_ext.compiler.name_expressions import normalise
+from cuda_ext.compiler.signatures import KernelSignature
+from cuda_ext.errors import BuildError
+from cuda_ext.formats.resources import Usage
+from cuda_ext.manifest import Image, Kernel, Symbol, Unit
+
+__all__ = ["PackedLibrary", "pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLibrary:
+    """The part of a manifest that describes one library, and the files that it names.
+
+    Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
+    warnings; ``usage`` has, for each image, the resources of its kernels by expression.
+    """
+
+    unit: Unit
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+    files: Mapping[str, bytes]
+    log: tuple[str, ...] = ()
+    usage: tuple[Mapping[str, Usage], ...] = ()
+
+
+# For each image, the lowered names by name expression: they differ where the compiler mangles differently.
+_NameMaps = list[dict[str, str]]
+
+
+def pack(library: Library, files: Mapping[str, bytes], places: Sequence[str]) -> PackedLibrary:
+    """Describe `library`, of which each image is in the file of `files` that `places` names.
+
+    Raises :class:`~cuda_ext.errors.BuildError` if an instantiation that was asked for is missing.
+    """
+    _check_instantiations(library)
+    kernels, kernel_names = _kernels(library)
+    symbols, symbol_names, ambiguous = _symbols(library)
+    images = []
+    for image, file, *names in zip(library.images, places, kernel_names, symbol_names, strict=True):
+        here = names[0] | names[1]
+        expected = {k.expression: k.lowered for k in kernels} | {s.name: s.lowered for s in symbols}
+        images.append(
+            Image(
+                architecture=str(image.architecture),
+                kind=image.architecture.kind,
+                file=file,
+                size=len(image.data),
+                sha256=hashlib.sha256(files[file]).hexdigest(),
+                names={e: here.get(e) for e, lowered in expected.items() if here.get(e) != lowered}
+                if image.architecture.kind != "ltoir"
+                else {},
+            )
+        )
+    unit = Unit(tuple(unit.described for unit in library.units), tuple(images))
+    usage = tuple(
+        {e: image.usage[lowered] for e, lowered in names.items() if lowered in image.usage}
+        for image, names in zip(library.images, kernel_names, strict=True)
+    )
+    warnings = (
+        f"{library.stem}: several units define a {name!r} of their own, which cannot be selected by name"
+        for name in ambiguous
+    )
+    return PackedLibrary(unit, kernels, symbols, files, (*library.log, *warnings), usage)
+
+
+def _kernels(library: Library) -> tuple[tuple[Kernel, ...], _NameMaps]:
+    """The kernels of `library`, under the expressions that authors asked for or the compiler gave."""
+    signatures = library.signatures.kernels
+    entries = [_known_names(library, image.entries, signatures) for image in library.images]
+    overloaded = {
+        name
+        for lowered_names in entries
+        for name, count in Counter(signatures[lowered].name for lowered in lowered_names).items()
+        if count > 1
+    }
+    kernels: dict[str, Kernel] = {}
+    name_maps: _NameMaps = []
+    for image, requested, lowered_names in zip(library.images, library.names, entries, strict=True):
+        names = {normalise(e): lowered for e, lowered in requested.items() if lowered in lowered_names}
+        for lowered in set(lowered_names).difference(names.values()):
+            names[_expression(signatures[lowered], overloaded)] = lowered
+        for expression, lowered in names.items():
+            kernel = Kernel(expression, lowered, 0, signatures[lowered].parameters)
+            if kernels.setdefault(expression, kernel).parameters != kernel.parameters:
+                raise BuildError(
+                    f"kernel {expression!r} has other parameters for {image.architecture}",
+                    where=library.units[0].name,
+                    remedy="give it another name there",
+                )
+        name_maps.append(names)
+    return tuple(sorted(kernels.values(), key=lambda k: k.expression)), name_maps
+
+
+def _expression(kernel: KernelSignature, overloaded: set[str]) -> str:
+    if kernel.name not in overloaded:
+        return kernel.name
+    return f"{kernel.name}({', '.join(p.type for p in kernel.parameters)})"
+
+
+def _symbols(library: Library) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]]:
+    """The variables of `library` that have a name of their own, and the names that several share."""
+    signatures = library.signatures.symbols
+    symbols: dict[str, Symbol] = {}
+    name_maps: _NameMaps = []
+    ambiguous: set[str] = set()
+    for image in library.images:
+        names: dict[str, str] = {}
+        for lowered in _known_names(library, image.variables, signatures):
+            signature = signatures[lowered]
+            name = signature.name
+            if names.setdefault(name, lowered) != lowered:
+                ambiguous.add(name)
+            symbol = Symbol(name, lowered, 0, signature.space, signature.type, signature.size)
+            if symbols.setdefault(name, symbol).size != symbol.size:
+                raise BuildError(
+                    f"variable {name!r} has another size for {image.architecture}",
+                    where=library.units[0].name,
+                    remedy="give it another name there",
+                )
+        name_maps.append(names)
+    unique = sorted((s for name, s in symbols.items() if name not in ambiguous), key=lambda s: s.name)
+    return tuple(unique), name_maps, sorted(ambiguous)
+
+
+def _known_names(
+    library: Library, lowered_names: Sequence[str], signatures: Mapping[str, object]
+) -> Sequence[str]:
+    """Those of `lowered_names` that have a signature; all that have one where only LTO-IR is."""
+    if all(i.architecture.kind == "ltoir" for i in library.images):
+        return tuple(signatures)
+    return tuple(lowered for lowered in lowered_names if lowered in signatures)
+
+
+def _check_instantiations(library: Library) -> None:
+    for image, names in zip(library.images, library.names, strict=True):
+        if image.architecture.kind == "ltoir":
+            continue
+        for expression, lowered in names.items():
+            if lowered not in image.entries and lowered not in image.variables:
+                raise BuildError(
+                    f"instantiation {expression!r} is missing from the image for {image.architecture}",
+                    where=library.units[0].name,
+                    remedy="define it for all architectures, or take it out of `instantiate`",
+                )

@@ -1,0 +1,108 @@
+"""Chooses and opens compilers: for builds, compilation at run time, editors and ``doctor`` alike."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuda_ext.errors import ToolchainError
+from cuda_ext.toolchain import discovery
+
+if TYPE_CHECKING:
+    from cuda_ext.toolchain.nvcc import Nvcc
+    from cuda_ext.toolchain.nvrtc import Nvrtc
+
+__all__ = ["CompilerChoice", "find_nvcc", "nvcc_candidates", "open_compiler"]
+
+_Check = Callable[["Nvcc"], object]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerChoice:
+    """Which compiler to use: ``nvrtc`` or ``nvcc``.
+
+    ``executable`` is the configured nvcc; without it, the first that works is used. ``launcher`` is a program
+    that runs nvcc, such as ``sccache``.
+    """
+
+    name: str = "nvrtc"
+    executable: str | None = None
+    launcher: str | None = None
+
+
+def open_compiler(
+    choice: CompilerChoice,
+    environ: Mapping[str, str],
+    *,
+    scratch: Path | None = None,
+    timed: bool = False,
+    check: _Check = attrgetter("version"),
+) -> Nvrtc | Nvcc:
+    """Open the compiler of `choice`; NVRTC is loaded when it is first needed.
+
+    With a `scratch` directory the compiler records which headers it reads, and with `timed` how long each
+    phase takes. `check` tests a candidate for nvcc. Raises :class:`~cuda_ext.errors.ToolchainError`.
+    """
+    if choice.name == "nvrtc":
+        from cuda_ext.toolchain.nvrtc import Nvrtc
+
+        return Nvrtc(scratch, timed)
+    nvcc = find_nvcc(choice.executable, environ, choice.launcher, check)
+    nvcc.scratch, nvcc.timed = scratch, timed
+    return nvcc
+
+
+def find_nvcc(
+    configured: str | None,
+    environ: Mapping[str, str],
+    launcher: str | None = None,
+    check: _Check = attrgetter("version"),
+) -> Nvcc:
+    """Find nvcc: `configured` and no other, or else the first that passes `check`.
+
+    The order is ``CUDA_PATH``, ``CUDA_HOME``, the registry's wheel, ``PATH``. Raises
+    :class:`~cuda_ext.errors.ToolchainError` with the reason for which each of them was rejected.
+    """
+    from cuda_ext.toolchain.nvcc import Nvcc
+
+    rejected = []
+    for origin, candidate in nvcc_candidates(configured, environ):
+        if isinstance(candidate, Path):
+            try:
+                nvcc = Nvcc(candidate, environ, launcher)
+                check(nvcc)
+                return nvcc
+            except ToolchainError as error:
+                candidate = str(error)
+        rejected.append(f"  {origin}: {candidate}".replace("\n", "\n    "))
+    remedy = 'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit'
+    if configured is not None:
+        remedy = "correct the key nvcc, or remove it so that others are tried"
+    raise ToolchainError(
+        "\n".join(["no nvcc can be used:", *rejected])
+        + f'\n{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler'
+    )
+
+
+def nvcc_candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
+    """The places where nvcc may be: each with a path, or with the reason why there is none."""
+    search_path = environ.get("PATH", "")
+    if configured is not None:
+        yield "configured", Path(shutil.which(configured, path=search_path) or configured)
+        return
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        value = environ.get(variable)
+        yield variable, Path(value, "bin", "nvcc") if value else "not set"
+    # The packages for CUDA 12, under other names, hold ptxas and libNVVM but no nvcc.
+    directories = [
+        d for package in discovery.nvidia_packages() for d in sorted(package.glob("cu*/bin"), reverse=True)
+    ]
+    wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
+    yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"
+    on_path = shutil.which("nvcc", path=search_path)
+    yield "PATH", Path(on_path) if on_path else "holds no nvcc"
