@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.toolchain.header_dependencies import Resolver, looked_up, make_dependencies
+from cuda_ext.toolchain.header_dependencies import Resolver, header_names, make_dependencies
 from tests.fixtures.device_code import unit
 
 
@@ -18,7 +18,7 @@ def written(path: Path, text: str = "") -> str:
 
 
 def names(opened: list[str], *search_path: Path, source: str = "", **headers: str) -> set[str]:
-    return set(looked_up(opened, unit(source, headers=headers), search_path))
+    return set(header_names(opened, unit(source, headers=headers), search_path))
 
 
 def test_headers_are_named_as_the_search_path_leads_to_them(tmp_path: Path) -> None:
