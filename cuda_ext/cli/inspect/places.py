@@ -24,7 +24,7 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.formats.quantities import format_size
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["Package", "packages_below", "packages_in_wheel", "packages_of_module", "read_file"]
+__all__ = ["Package", "package_in", "packages_below", "packages_in_wheel", "packages_of_module", "read_file"]
 
 # The largest file that is read; it is read into memory as a whole.
 _MOST = 1 << 30
@@ -32,13 +32,14 @@ _MOST = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A directory with a manifest.
+    """A module of kernels: a directory with a manifest. ``module`` is the name in it; empty if it is damaged.
 
     ``read`` returns the content of a file, ``size`` the number of its bytes as stored. Both raise
     :class:`OSError`, or :class:`Failure` if it is damaged or not a regular file.
     """
 
     place: str
+    module: str
     read: Callable[[str], bytes]
     size: Callable[[str], int]
 
@@ -77,34 +78,42 @@ def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
                 remedy="build or download it again",
             ) from None
 
-    def package(place: str) -> Package:
-        return Package(
+    def size(path: str) -> int:
+        try:
+            return wheel.getinfo(path).compress_size
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "is not in the wheel", path) from None
+
+    def package(place: str) -> Package | None:
+        return _package(
             place,
             lambda name: read(posixpath.join(place, name)),
-            lambda name: wheel.getinfo(posixpath.join(place, name)).compress_size,
+            lambda name: size(posixpath.join(place, name)),
         )
 
     for name in sorted(wheel.namelist()):
         place, _, file = name.rpartition("/")
-        if file == FILE_NAME and _is_module_of_kernels((module := package(place)).read):
+        if file == FILE_NAME and (module := package(place)):
             yield module
 
 
 def packages_below(directory: Path) -> Iterator[Package]:
     """Find the modules in and below `directory`; hidden directories are skipped."""
-
-    def package(place: Path) -> Package:
-        return Package(
-            place.relative_to(directory).as_posix(),
-            lambda name: read_file(place / name),
-            lambda name: (place / name).stat().st_size,
-        )
-
     for parent, below, files in os.walk(directory):
-        if FILE_NAME in files and _is_module_of_kernels((module := package(Path(parent))).read):
-            yield module
+        place = Path(parent).relative_to(directory).as_posix()
+        if FILE_NAME in files and (package := package_in(directory, place)):
+            yield package
             below.clear()
         below[:] = sorted(name for name in below if not name.startswith((".", "__pycache__")))
+
+
+def package_in(directory: Path, place: str) -> Package | None:
+    """The module at `place` in `directory`, or ``None``."""
+    return _package(
+        place,
+        lambda name: read_file(directory / place / name),
+        lambda name: (directory / place / name).stat().st_size,
+    )
 
 
 def packages_of_module(name: str) -> Iterator[Package]:
@@ -124,14 +133,12 @@ def packages_of_module(name: str) -> Iterator[Package]:
             content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118 - as above
             return content
 
-        try:
+        with suppress(AttributeError, OSError):  # another kind of module, or an ordinary package
             read(FILE_NAME)
-            is_module = spec.submodule_search_locations is not None and _is_module_of_kernels(read)
-        except (AttributeError, OSError):  # another kind of module, or an ordinary package
-            is_module = False
-        if is_module:
-            yield Package(".", read, lambda file: len(read(file)))
-            return
+            package = _package(".", read, lambda file: len(read(file)))
+            if package and spec.submodule_search_locations is not None:
+                yield package
+                return
     for place in spec.submodule_search_locations or ():
         yield from packages_below(Path(place))
 
@@ -156,13 +163,13 @@ def _find_spec(name: str) -> ModuleSpec | None:
     return None
 
 
-def _is_module_of_kernels(read: Callable[[str], bytes]) -> bool:
-    """Whether a directory is a module of kernels, even a damaged one; others have a manifest.json, too."""
+def _package(place: str, read: Callable[[str], bytes], size: Callable[[str], int]) -> Package | None:
+    """The module of kernels at `place`, even a damaged one; other programs have a manifest.json, too."""
     with suppress(OSError, Failure, ValueError, RecursionError):
         match json.loads(read(FILE_NAME)):
-            case {"schema": int(), "module": str(), "units": list()}:
-                return True
-    try:  # the manifest may be damaged
-        return b"cuda_ext.runtime.module" in read("__init__.py")
-    except (OSError, Failure):
-        return False
+            case {"schema": int(), "module": str(module), "units": list()}:
+                return Package(place, module, read, size)
+    with suppress(OSError, Failure):
+        if b"cuda_ext.runtime.module" in read("__init__.py"):
+            return Package(place, "", read, size)
+    return None
