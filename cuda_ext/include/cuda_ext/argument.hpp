@@ -1,4 +1,4 @@
-// The types of a kernel's parameters, as wrappers of it take them.
+// The parameter types of generated kernel wrappers.
 //
 // Each is made, implicitly, of what can be passed without a loss and of nothing else, so that a wrong
 // argument does not compile, and `std::is_invocable` tells. `address()` is where the bytes lie that the

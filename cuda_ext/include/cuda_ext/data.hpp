@@ -1,6 +1,6 @@
-// What a generated source holds of one module: constant data that says what was compiled, and where it lies.
+// The data of one module in its generated source: constants that describe the compiled images.
 //
-// The manifest of the Python package says the same. Nothing here is ever changed or freed.
+// They hold the content of the Python package's manifest. Nothing here is ever changed or freed.
 
 #pragma once
 
@@ -99,9 +99,9 @@ struct HeaderData {
 };
 
 // A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers,
-// which are those of these indices; `options` are what NVRTC is told on every machine and for every
+// which are those of these indices; `options` are those of NVRTC on every machine and for every
 // architecture; `instantiate` are the name expressions that were built ahead. `outside` is an option that
-// names files of which nobody knows what is in them elsewhere, so that nothing is compiled; nullptr where
+// names files that may differ elsewhere, so that nothing is compiled; nullptr where
 // there is none.
 struct RecipeData {
   const char* name;

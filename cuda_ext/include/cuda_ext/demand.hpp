@@ -1,5 +1,5 @@
-// What is asked of compilation on demand, and what comes of it. How it is done is in on_demand.hpp, which
-// only generated sources include.
+// Requests and results of compilation on demand. The implementation is in on_demand.hpp, which only
+// generated sources include.
 
 #pragma once
 

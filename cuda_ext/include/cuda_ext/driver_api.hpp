@@ -1,4 +1,4 @@
-// The part of cuda.h that launching takes, so that nothing of CUDA is needed to compile it.
+// The declarations of cuda.h that launching needs, so that compiling takes no CUDA header.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What can go wrong, as exceptions and, for projects without them, as results.
+// Errors, as exceptions and, for projects without exceptions, as results.
 //
 // Everything below works with results; exceptions are thrown from them at the outermost layer. The classes
 // and their messages are those of the Python package (cuda_ext/errors.py). Where memory runs out, the program
@@ -188,7 +188,7 @@ class CUDA_EXT_VISIBLE ToolchainError : public Error {
 
 #endif
 
-// A value, or why there is none. It can be moved only, and one that nobody looks at is worth a warning.
+// A value or an error. It is move-only, and compilers warn if it is discarded.
 template <class T>
 class [[nodiscard]] Result {
  public:

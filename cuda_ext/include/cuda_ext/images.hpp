@@ -1,6 +1,6 @@
-// Which image of a unit the driver takes for a GPU, and why there may be none.
+// Select the image of a unit that the driver takes for a GPU, or explain why there is none.
 //
-// The same as cuda_ext/runtime/driver/images.py says of the Python package.
+// The C++ form of cuda_ext/runtime/driver/images.py.
 
 #pragma once
 

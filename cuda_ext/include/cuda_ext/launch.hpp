@@ -1,4 +1,4 @@
-// How a kernel is launched, apart from its arguments.
+// Launch configuration.
 
 #pragma once
 

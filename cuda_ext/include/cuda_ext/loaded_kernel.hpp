@@ -1,4 +1,4 @@
-// A kernel in the driver, and what it can do there.
+// A kernel that the driver has loaded, and its attributes.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What of a module is in the driver, and launching it.
+// The loaded libraries of a module, and launches.
 
 #pragma once
 
@@ -131,7 +131,7 @@ class LoadedModule {
     const LoadedKernel& loaded = kernel.everywhere;
     const driver_api::Kernel handle = loaded.known();
     if (!handle || !loaded.takes(config)) return launch_with_care(kernel, config, arguments);
-    // Whoever set the handle had opened the driver.
+    // The handle is set only after the driver is open.
     const auto status = submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
     return status ? refused(kernel, config, arguments, status, Contexts::unknown) : nullptr;
   }
@@ -228,7 +228,7 @@ inline std::size_t count_images(const ModuleData& module) noexcept {
 inline LoadedModule::~LoadedModule() {
   const Driver* driver = opened_driver.load(std::memory_order_relaxed);
   const auto unload = [&](driver_api::Library library) {
-    // There is nobody to tell of a failure, and at the end of the process the driver may be gone before us.
+    // A failure cannot be reported here, and at process exit the driver may already be unloaded.
     if (library && !driver->forked()) driver->call.unload_library(library);
   };
   for (std::size_t i = 0; libraries_ && i < count_images(data_); i++) unload(libraries_[i]);
@@ -307,7 +307,7 @@ inline Result<LoadedKernel*> LoadedModule::loaded(const CurrentContext& here,
 CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentContext& here,
                                                               KernelOfModule& kernel) noexcept {
   Driver& driver = here.driver();
-  // Asked before the lock is taken: in such a process nobody may ever give it back.
+  // Ask before taking the lock, which may never be released in a forked process.
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   auto found = find(here, kernel);
   if (!found) return std::move(found).failure();
@@ -513,7 +513,7 @@ inline Result<KernelOfModule*> LoadedModule::instantiate(std::string_view expres
                  {data_.name, ": ", expression, " is no kernel; name a __global__ function"});
 }
 
-// Has compiled what is asked for, unless that was done before. Nobody who asks for anything else waits.
+// Compile what is requested, unless it is compiled already. Other requests do not wait.
 inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const CurrentContext& here, std::size_t unit,
                                                             std::string_view expression) noexcept {
   const int capability = here.driver().at(here.device()).capability;

@@ -1,4 +1,4 @@
-// From names to kernels and symbols, and to the nearest where there is none.
+// Look up kernels and symbols by name, and suggest the nearest name if there is none.
 
 #pragma once
 
@@ -107,11 +107,11 @@ inline bool is_no_template(const ModuleData& module, std::string_view name) noex
   return is_built;
 }
 
-// "jit: off; ", or nothing where nobody says why something is not compiled on demand.
+// "jit: off; ", or empty if there is no reason why something is not compiled on demand.
 inline std::string told_jit(std::string_view jit) { return jit.empty() ? "" : joined({"jit: ", jit, "; "}); }
 
 // There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand,
-// where somebody knows that there could be one.
+// if there could be one.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
                                        std::string_view jit = {}) {
   ListOfNames built;

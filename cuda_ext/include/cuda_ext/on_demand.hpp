@@ -1,6 +1,6 @@
-// Compilation on demand, for the sources that hold a module: loader.hpp does without.
+// Compilation on demand, for generated sources; loader.hpp does not include it.
 //
-// What was compiled is kept in the same cache, under the same keys, as the Python package does.
+// It shares its cache, keys included, with the Python package.
 //
 // All of it belongs to the one source that includes this. Without names for the linker, the instantiations of
 // standard templates with our types have none either, which gcc shows to all even if the types are hidden.
@@ -329,7 +329,7 @@ inline void prepare_demand(Demand& demand) {
   if (!demand.reason) is_turned_off(demand);
 }
 
-// Has `demand` compiled, if nobody has done that before.
+// Compile `demand`, unless it is compiled already.
 inline void fulfil_demand(Demand& demand) {
   if (is_turned_off(demand)) return;
   const Array<RecipeData>& recipes = demand.module.on_demand->units[demand.unit];

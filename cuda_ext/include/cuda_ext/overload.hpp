@@ -1,4 +1,4 @@
-// Choosing among overloaded kernels.
+// Overload resolution among kernels.
 //
 // Each type in argument.hpp is made of an argument by a constructor, and among those C++ sees no better one. So
 // the kernel whose parameters are of exactly the arguments' types is looked for first.

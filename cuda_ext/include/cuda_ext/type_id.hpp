@@ -1,4 +1,4 @@
-// Types as numbers, which are the same whether the compiler tells the type or a name does.
+// Ids of types, the same whether computed from the type or from its name.
 //
 // Generated headers look up instantiations of kernel templates by these, for types too that only device code
 // has.

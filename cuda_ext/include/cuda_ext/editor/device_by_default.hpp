@@ -1,4 +1,4 @@
-// Functions without an annotation are device code, as relaxed-constexpr has NVRTC take them.
+// Functions without an annotation are device code, as for NVRTC with relaxed-constexpr.
 
 #pragma once
 #pragma clang force_cuda_host_device begin

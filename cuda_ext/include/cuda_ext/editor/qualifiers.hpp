@@ -1,8 +1,8 @@
-// Qualifiers of CUDA C++, and the macros by which headers know NVRTC.
+// Qualifiers of CUDA C++, and the macros that identify NVRTC.
 
 #pragma once
 
-// NVRTC is none of those, wherever it runs.
+// NVRTC defines none of these on any system.
 #undef __CUDA__
 #undef __GNUC__
 #undef __clang__
@@ -58,7 +58,7 @@
 #endif
 #define assert(condition) ((condition) ? void() : __assert_fail(#condition, __FILE__, __LINE__, __func__))
 
-// The headers that NVRTC brings within itself.
+// The include guards of NVRTC's builtin headers.
 #define __COMMON_FUNCTIONS_H__
 #define __CUDA_DEVICE_RUNTIME_API_H__
 #define __CUDA_RUNTIME_API_H__

@@ -1,4 +1,4 @@
-// Textures and surfaces, by the objects that the host made.
+// Texture and surface objects.
 
 #pragma once
 

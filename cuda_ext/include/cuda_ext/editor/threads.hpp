@@ -1,4 +1,4 @@
-// Threads: who they are, how they wait for each other and exchange values.
+// Threads: indices, synchronisation, and exchange of values.
 
 #pragma once
 
@@ -85,7 +85,7 @@ __device__ unsigned int __reduce_and_sync(unsigned int mask, unsigned int value)
 __device__ unsigned int __reduce_or_sync(unsigned int mask, unsigned int value);
 __device__ unsigned int __reduce_xor_sync(unsigned int mask, unsigned int value);
 
-// What stands between <<< and >>>.
+// The launch configuration between <<< and >>>.
 extern "C" __host__ __device__ unsigned int __cudaPushCallConfiguration(dim3 grid, dim3 block,
                                                                         size_t shared = 0,
                                                                         CUstream_st* stream = nullptr);

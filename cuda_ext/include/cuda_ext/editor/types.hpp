@@ -1,4 +1,4 @@
-// Vectors, and the types of the CUDA runtime that device code speaks of.
+// Vector types, and the types of the CUDA runtime that device code uses.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// The headers of CUDA and CCCL that NVRTC brings within itself since 13.3, unpacked.
+// Unpack the headers of CUDA and CCCL that NVRTC contains since 13.3.
 
 #pragma once
 

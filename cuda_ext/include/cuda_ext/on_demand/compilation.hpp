@@ -1,4 +1,4 @@
-// From a source to a record: the image, and what is in it.
+// Compile a source to a record: the image and its content.
 
 #pragma once
 

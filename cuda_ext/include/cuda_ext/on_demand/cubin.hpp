@@ -1,4 +1,4 @@
-// Which kernels and variables a cubin holds: as much of cuda_ext/formats/cubin.py as describing one takes.
+// Read the kernels and variables of a cubin: the part of cuda_ext/formats/cubin.py that is needed here, in C++.
 
 #pragma once
 

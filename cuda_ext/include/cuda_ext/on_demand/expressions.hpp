@@ -1,4 +1,5 @@
-// C++ name expressions, and the little of their mangling that is needed: cuda_ext/compiler/name_expressions.py in C++.
+// C++ name expressions and the part of their mangling that is needed here:
+// cuda_ext/compiler/name_expressions.py in C++.
 
 #pragma once
 

@@ -1,6 +1,6 @@
-// A list of fields as bytes, from which each can be told: `5:hello`, and `-` for one that is absent.
+// Netstrings: a list of fields as bytes, `5:hello`, and `-` for one that is absent.
 //
-// Keys and records are written in it. The Python package writes the same.
+// The format of keys and records, as in the Python package.
 
 #pragma once
 

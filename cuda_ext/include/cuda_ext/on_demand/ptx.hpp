@@ -1,4 +1,4 @@
-// What PTX says of its kernels and variables, and its debug information: cuda_ext/formats/ptx.py in C++.
+// Read the kernels, variables and debug information of PTX: cuda_ext/formats/ptx.py in C++.
 
 #pragma once
 

@@ -1,5 +1,4 @@
-// What one compilation made, and the bytes that stand for it in the cache: cuda_ext/runtime/jit/entry.py in
-// C++.
+// The result of one compilation, and its bytes in the cache: cuda_ext/runtime/jit/entry.py in C++.
 
 #pragma once
 

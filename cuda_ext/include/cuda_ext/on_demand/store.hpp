@@ -1,4 +1,4 @@
-// The cache: bytes by key on disk, for any number of processes. cuda_ext/cache/store.py in C++, with the same
+// The cache: bytes by key on disk, for any number of processes. cuda_ext/cache/local_store.py in C++, with the same
 // files.
 
 #pragma once
@@ -48,7 +48,7 @@ inline void warn_once(Parts parts) {
   if (!was_warned.exchange(true)) std::fprintf(stderr, "cuda-ext: warning: %s\n", joined(parts).c_str());
 }
 
-// What errno says.
+// The text of errno.
 inline std::string system_reason() { return std::strerror(errno); }
 
 inline std::string home_directory() {
@@ -104,7 +104,7 @@ inline std::optional<std::size_t> size_in_bytes(std::string_view text) noexcept 
   return number;
 }
 
-// How many bytes the cache may have, which CUDA_EXT_CACHE_SIZE says.
+// The size limit of the cache in bytes, from CUDA_EXT_CACHE_SIZE.
 inline std::size_t cache_bound() {
   constexpr std::size_t by_default = std::size_t{5} << 30;
   const std::string text = setting("CUDA_EXT_CACHE_SIZE");
@@ -122,7 +122,7 @@ inline std::size_t cache_bound() {
 // the system has no locks, or after a long while, one goes on without.
 class KeyLock {
  public:
-  // One file of `directory` is for many keys, so that nobody has to remove any. A killed process lets go.
+  // One lock file serves many keys, so that none needs to be removed. The system releases the lock of a killed process.
   KeyLock(const std::string& directory, const std::string& key)
       : file_(joined({directory, "/", key.substr(0, 2)}), O_RDWR | O_CREAT | O_NOFOLLOW) {
     using Clock = std::chrono::steady_clock;
@@ -188,7 +188,7 @@ class Store {
     if (total.is_open()) total.write(joined({entry.size(), " "}));
   }
 
-  // Waits until nobody else makes what belongs under `key`.
+  // Wait until no other process compiles `key`.
   std::unique_ptr<KeyLock> alone(const std::string& key) const {
     if (objects_.empty()) return nullptr;
     const std::string locks = objects_ + "/locks";
@@ -245,7 +245,7 @@ class Store {
     } else if (const std::string why = why_not_trusted(objects); !why.empty()) {
       without(objects, why, "remove it, or set CUDA_EXT_CACHE to a directory that only you can write");
     } else if (::access(objects.c_str(), R_OK | X_OK)) {
-      // One that is read-only serves those who read; the first who writes is told.
+      // A read-only cache serves readers; the first write reports it.
       without(objects, "it cannot be read", "set CUDA_EXT_CACHE to a directory that can be written");
     } else {
       objects_ = objects;
@@ -277,7 +277,7 @@ class Store {
     return joined({magic, Sha256().update(binary).update(content).digest(), binary});
   }
 
-  // Makes `path` appear at once; its directories too, which somebody may be removing.
+  // Make `path` appear atomically, and its directories, which another process may be removing.
   bool write(const std::string& path, std::string_view content) const {
     for (int attempt = 0; attempt < 3; attempt++) {
       if (rename_into_place(path, content)) return true;
@@ -318,7 +318,7 @@ class Store {
     return scanned - hour < now && now < scanned + hour && total <= bound_;
   }
 
-  // Somebody may be removing them.
+  // Another process may be removing them.
   static std::vector<Entry> files_of(const std::string& directory) {
     std::vector<Entry> entries;
     DIR* listed = ::opendir(directory.c_str());

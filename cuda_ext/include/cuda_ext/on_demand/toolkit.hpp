@@ -1,4 +1,4 @@
-// Where NVRTC and the tool chain's headers lie: cuda_ext/toolchain/discovery.py and installed.py in C++.
+// Find NVRTC and the headers of the tool chain: cuda_ext/toolchain/discovery.py in C++.
 
 #pragma once
 
@@ -24,7 +24,7 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 namespace {
 
-// NVRTC as it would be opened, told from any other without doing that, which takes a while.
+// NVRTC and its identity, determined without opening the library, which is slow.
 struct Toolkit {
   std::string library;
   std::vector<std::string> header_directories;  // CUDA's and CCCL's, but for those that NVRTC brings
