@@ -29,161 +29,134 @@
   const byName = new Intl.Collator("en", { numeric: true }).compare;
   // Math.max(...numbers) fails for some ten thousand numbers.
   const largest = (numbers) => numbers.reduce((most, number) => Math.max(most, number ?? 0), 0);
-  /** The button below the first `limit` of `count` rows. */
-  const showAll = (count, limit, noun, onclick) => count > limit
-    ? make("button", { type: "button", class: "more", onclick }, `Show all ${whole(count)} ${noun}`)
-    : null;
   const press = (buttons, pressed) => {
     for (const button of buttons) button.setAttribute("aria-pressed", String(button === pressed));
   };
 
   for (const element of all("[data-needs-script]")) element.hidden = false;
 
-  /** Sort a table by its heads, filter it by its field if there is one, and cut it short. */
-  function enhance(table) {
-    const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
-    const limit = Number(table.dataset.limit ?? Infinity);
-    const field = table.id ? $(`[data-filter="${table.id}"]`) : null;
-    const none = make("p", { class: "empty", hidden: true }), foot = make("div");
-    table.parentElement.after(none, foot);
+  /** Sort a table by its heads, filter it by its field and by `fits`, and cut it short. */
+  function enhance(table, { field = null, fits = () => true, onShow = () => {} } = {}) {
+    const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], rows = [...body.rows];
+    const limit = Number(table.dataset.limit ?? Infinity), foot = make("div");
+    table.parentElement.after(foot);
     let open = false;
-    const show = () => {
-      const words = field ? field.value.toLowerCase() : "";
-      const fitting = rows.filter((row) => row.textContent.toLowerCase().includes(words));
-      for (const row of rows) row.hidden = true;
-      fitting.forEach((row, i) => { row.hidden = !open && i >= limit; });
-      foot.replaceChildren(open ? "" : showAll(fitting.length, limit, table.dataset.noun ?? "rows", () => { open = true; show(); }) ?? "");
-      none.hidden = fitting.length > 0 || !rows.length;
-      none.textContent = `Nothing matches “${field?.value}”.`;
-    };
+    function show() {
+      const words = (field?.value ?? "").toLowerCase();
+      const fitting = rows.filter((row) => fits(row) && row.cells[0].textContent.toLowerCase().includes(words));
+      const shown = open ? fitting : fitting.slice(0, limit);
+      body.replaceChildren(...shown.flatMap((row) => row.detail ? [row, row.detail] : [row]));
+      if (!fitting.length) {
+        const text = words ? `Nothing matches “${field.value}”.` : table.dataset.empty ?? "";
+        body.append(make("tr", {}, make("td", { colspan: heads.length, class: "quiet" }, text)));
+      }
+      foot.replaceChildren();
+      if (shown.length < fitting.length) {
+        const label = `Show all ${whole(fitting.length)} ${table.dataset.noun ?? "rows"}`;
+        foot.append(make("button", { type: "button", class: "more", onclick: () => { open = true; show(); } }, label));
+      }
+      onShow(fitting);
+    }
+    function sort(head, column) {
+      const isNumber = head.dataset.sort === "number";
+      const [first, second] = isNumber ? ["descending", "ascending"] : ["ascending", "descending"];
+      const order = head.getAttribute("aria-sort") === first ? second : first, sign = order === "ascending" ? 1 : -1;
+      for (const other of heads) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", order);
+      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+      rows.sort((a, b) => {
+        const [x, y] = [value(a), value(b)];
+        if (x === "" || y === "") return (x === "") - (y === "");  // what is not known comes last
+        return sign * (isNumber ? x - y : byName(x, y));
+      });
+      show();
+    }
     heads.forEach((head, column) => {
       if (!head.dataset.sort) return;
-      const isNumber = head.dataset.sort === "number";
-      const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
-      const sort = () => {
-        const [first, second] = isNumber ? ["descending", "ascending"] : ["ascending", "descending"];
-        const order = head.getAttribute("aria-sort") === first ? second : first;
-        for (const other of heads) other.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", order);
-        const sign = order === "ascending" ? 1 : -1;
-        rows.sort((a, b) => sign * (isNumber ? value(a) - value(b) : byName(value(a), value(b))));
-        body.append(...rows);
-        show();
-      };
-      head.replaceChildren(make("button", { type: "button", onclick: sort }, head.textContent));
+      head.replaceChildren(make("button", { type: "button", onclick: () => sort(head, column) }, head.textContent));
     });
-    field?.addEventListener("input", show);
+    if (field) field.oninput = show;
     show();
+    return show;
   }
-  all("table").forEach(enhance);
+  for (const table of all("table")) enhance(table, { field: table.id ? $(`[data-filter="${table.id}"]`) : null });
 
   /**
-   * A table with kernels or units down and architectures across. Returns a function that shows `content`: its
-   * rows, how to show a number, whether to sum up, and the number that fills a bar.
+   * Show a table with kernels or units down and architectures across. Of a row, `values` are by architecture, and
+   * `inner` makes an element with its details. `full` is the number that fills a bar. Returns what shows it again.
    */
-  function matrix(section, noun, columns) {
-    const host = $(".matrix", section), search = $('input[type="search"]', section), unit = $("[data-unit]", section);
-    const head = make("tr"), body = make("tbody"), foot = make("div");
-    const opened = new Set();
-    let content = null, sorted = { by: "total", sign: -1 }, open = false;
-    host.append(make("div", {}, make("table", {}, make("thead", {}, head), body)), foot);
-    const value = (row, by) => by === "name" ? row.name : by === "total" ? row.total : row.values[by] ?? null;
-
-    function headCell(by, label, className) {
-      const order = sorted.by !== by ? null : sorted.sign < 0 ? "descending" : "ascending";
-      const sort = () => {
-        sorted = { by, sign: sorted.by === by ? -sorted.sign : by === "name" ? 1 : -1 };
-        draw();
-        $(`[data-by="${by}"]`, head)?.focus();
-      };
-      return make("th", { scope: "col", class: className, "aria-sort": order },
-        make("button", { type: "button", "data-by": by, onclick: sort }, label));
-    }
-    function numberCell(row, name, most) {
-      const number = row.values[name] ?? null;
-      if (number === null) return make("td", { class: "cell quiet", title: row.titles[name] ?? "not known" }, "–");
-      const spills = content.marked && row.spilling?.includes(name);
-      return make("td", {
-        class: spills ? "cell spills" : number ? "cell" : "cell quiet", title: row.titles[name],
-        style: { "--h": (number / (content.full ?? (most || 1))).toFixed(3) },
-      }, spills ? "▲ " : "", content.show(number), spills ? make("span", { class: "sr" }, " spills") : null);
-    }
-    function nameCell(row, id) {
+  function showMatrix(section, noun, columns, rows, { unit, show, full, isMarked = () => false, totalLabel, ...options }) {
+    const known = (number, text) => number === null || number === undefined ? "–" : text(number);
+    const most = full ?? (largest(rows.flatMap((row) => Object.values(row.values))) || 1);
+    const widest = full ?? (largest(rows.map((row) => row.total)) || 1);
+    function nameCell(row, element) {
       const where = [manyModules ? row.module : "", row.unit === row.name ? "" : row.unit].filter(Boolean).join(" · ");
       const small = where ? make("small", {}, where) : null;
       if (!row.inner) return make("th", { scope: "row" }, code(row.name), small);
-      const toggle = () => {
-        opened.has(row) ? opened.delete(row) : opened.add(row);
-        draw();
-        $(`[aria-controls="${id}"]`, body)?.focus();
+      const toggle = (event) => {
+        element.detail?.remove();
+        element.detail = element.detail ? null : make("tr", { class: "inner" }, make("td", { colspan: columns.length + 2 }, row.inner()));
+        if (element.detail) element.after(element.detail);
+        event.currentTarget.setAttribute("aria-expanded", String(Boolean(element.detail)));
       };
       const mark = row.spilling.length ? make("span", { class: "spill", title: "spills registers" }, "▲") : null;
-      const button = make("button", {
-        type: "button", "aria-expanded": String(opened.has(row)), "aria-controls": id, onclick: toggle,
-      }, code(row.name), mark);
-      return make("th", { scope: "row", class: "opens" }, button, small);
+      return make("th", { scope: "row", class: "opens" },
+        make("button", { type: "button", "aria-expanded": "false", onclick: toggle }, code(row.name), mark), small);
     }
-    function totalCell(row, widest) {
-      const width = `${(100 * row.total / (content.full ?? (widest || 1))).toFixed(2)}%`;
-      return make("td", { class: "total" }, make("span", {}, row.total === null ? "–" : content.show(row.total)),
+    function numberCell(row, name) {
+      const number = row.values[name], marked = number && isMarked(row, name);
+      return make("td", {
+        class: `cell ${marked ? "spills" : number ? "" : "quiet"}`, title: row.titles[name] ?? "not known",
+        "data-value": number ?? "", style: { "--h": ((number ?? 0) / most).toFixed(3) },
+      }, marked ? "▲ " : "", known(number, show), marked ? make("span", { class: "sr" }, " spills") : null);
+    }
+    function totalCell(row) {
+      const width = `${(100 * row.total / widest).toFixed(2)}%`;
+      return make("td", { class: "total", "data-value": row.total ?? "" }, make("span", {}, known(row.total, show)),
         row.total ? make("span", { class: "bar", "aria-hidden": "true" }, make("span", { style: { width } })) : null);
     }
-    function sumRow(rows) {
-      const sum = (by) => content.show(rows.reduce((sum, row) => sum + (value(row, by) ?? 0), 0));
-      return make("tr", { class: "sum" }, make("th", { scope: "row" }, `All ${whole(rows.length)}`),
-        ...columns.map((name) => make("td", { class: "cell" }, sum(name))),
-        make("td", { class: "total" }, make("span", {}, sum("total"))));
-    }
-    function draw() {
-      const words = (search?.value ?? "").toLowerCase(), limit = 25, width = columns.length + 2;
-      const rows = content.rows.filter((row) => `${row.name} ${row.unit} ${row.module}`.toLowerCase().includes(words));
-      rows.sort((a, b) => {
-        const [x, y] = [value(a, sorted.by), value(b, sorted.by)];
-        if (x === null || y === null) return (x === null) - (y === null);
-        return sorted.sign * (sorted.by === "name" ? byName(x, y) : x - y) || byName(a.name, b.name);
-      });
-      const most = largest(content.rows.flatMap((row) => Object.values(row.values)));
-      const widest = largest(content.rows.map((row) => row.total));
-      head.replaceChildren(
-        headCell("name", noun[0].toUpperCase() + noun.slice(1), ""),
-        ...columns.map((name) => headCell(name, name, "number")),
-        headCell("total", content.sum ? "All" : "Largest", "number total"),
-      );
-      body.replaceChildren();
-      if (content.sum && rows.length > 1) body.append(sumRow(rows));
-      for (const row of open ? rows : rows.slice(0, limit)) {
-        const id = `${noun}-${content.rows.indexOf(row)}`;
-        body.append(make("tr", {}, nameCell(row, id), ...columns.map((name) => numberCell(row, name, most)), totalCell(row, widest)));
-        if (opened.has(row)) body.append(make("tr", { class: "inner", id }, make("td", { colspan: width }, row.inner())));
-      }
-      if (!rows.length) {
-        const text = words ? `Nothing matches “${search.value}”.` : `No ${noun} spills.`;
-        body.append(make("tr", {}, make("td", { colspan: width, class: "quiet" }, text)));
-      }
-      unit.textContent = content.unit ? `, in ${content.unit}` : "";
-      foot.replaceChildren(open ? "" : showAll(rows.length, limit, `${noun}s`, () => { open = true; draw(); }) ?? "");
-    }
-    search.addEventListener("input", draw);
-    return (next) => { content = next; draw(); };
+    const head = (label, sort, className, order) => make("th", { scope: "col", class: className, "data-sort": sort, "aria-sort": order }, label);
+    const body = [...rows].sort((a, b) => b.total - a.total || byName(a.name, b.name)).map((row) => {
+      const element = make("tr");
+      element.append(nameCell(row, element), ...columns.map((name) => numberCell(row, name)), totalCell(row));
+      element.row = row;
+      return element;
+    });
+    const table = make("table", { "data-limit": 25, "data-noun": `${noun}s`, "data-empty": `No ${noun} spills.` },
+      make("thead", {}, make("tr", {}, head(noun[0].toUpperCase() + noun.slice(1), "text", ""),
+        ...columns.map((name) => head(name, "number", "number")), head(totalLabel, "number", "number total", "descending"))),
+      make("tbody", {}, ...body));
+    $(".matrix", section).replaceChildren(make("div", {}, table));
+    $("[data-unit]", section).textContent = unit ? `, in ${unit}` : "";
+    return enhance(table, { field: $('input[type="search"]', section), ...options });
   }
   const columnsOf = (values) => architectures.filter((name) => values.some((value) => name in value));
   const mapValues = (object, change) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, change(value)]));
 
   if (units.length) {
+    const section = $("#images"), columns = columnsOf(units.map((unit) => unit.sizes));
     const rows = units.map(({ module, unit, sizes }) => ({
       module, unit, name: unit, values: sizes,
       titles: mapValues(sizes, (size) => `${whole(size)} bytes`),
       total: Object.values(sizes).reduce((sum, size) => sum + size, 0),
     }));
     const sizes = bytesIn(largest(rows.flatMap((row) => Object.values(row.values))));
-    matrix($("#images"), "unit", columnsOf(units.map((unit) => unit.sizes)))({ rows, sum: true, ...sizes });
+    /** Put the sums of the rows that fit above them. */
+    const onShow = (fitting) => {
+      if (fitting.length < 2) return;
+      const sum = (value) => sizes.show(fitting.reduce((sum, { row }) => sum + (value(row) ?? 0), 0));
+      $(".matrix tbody", section).prepend(make("tr", { class: "sum" }, make("th", { scope: "row" }, `All ${whole(fitting.length)}`),
+        ...columns.map((name) => make("td", { class: "cell" }, sum((row) => row.values[name]))),
+        make("td", { class: "total" }, make("span", {}, sum((row) => row.total)))));
+    };
+    showMatrix(section, "unit", columns, rows, { ...sizes, totalLabel: "All", onShow });
   }
 
   if (kernels.length) {
     const section = $("#kernels"), only = $("[data-spilling]", section), tabs = $(".tabs", section);
     const metrics = [
-      { label: "Code size", field: "code", isSize: true }, { label: "Registers", field: "registers", full: 255, marked: true },
-      { label: "Spills", field: "spilled", isSize: true, marked: true }, { label: "Stack", field: "stack", isSize: true },
+      { label: "Code size", field: "code", isSize: true }, { label: "Registers", field: "registers", full: 255, marksSpills: true },
+      { label: "Spills", field: "spilled", isSize: true, marksSpills: true }, { label: "Stack", field: "stack", isSize: true },
       { label: "Shared memory", field: "shared", isSize: true }, { label: "Constant memory", field: "constant", isSize: true },
     ];
     const details = {
@@ -199,27 +172,27 @@
       make("tbody", {}, ...architectures.filter((name) => name in usage).map((name) => make("tr", {},
         make("th", { scope: "row" }, name),
         ...Object.values(details).map((field) => make("td", { class: "number" }, known(usage[name][field])))))));
-    const rows = kernels.map(({ module, unit, name, usage }) => ({
-      module, unit, name, usage, titles: mapValues(usage, title), inner: () => inner(usage),
-      spilling: Object.keys(usage).filter((architecture) => usage[architecture].spilled),
-    }));
-    const show = matrix(section, "kernel", columnsOf(kernels.map((kernel) => kernel.usage)));
-    let metric = metrics[0];
-    function draw() {
-      for (const row of rows) {
-        row.values = mapValues(row.usage, (usage) => usage[metric.field]);
-        const numbers = Object.values(row.values).filter((number) => number !== null);
-        row.total = numbers.length ? Math.max(...numbers) : null;
-      }
-      const sizes = metric.isSize ? bytesIn(largest(rows.map((row) => row.total))) : { unit: "", show: whole };
-      show({ ...metric, ...sizes, rows: only.checked ? rows.filter((row) => row.spilling.length) : rows });
+    const columns = columnsOf(kernels.map((kernel) => kernel.usage));
+    function draw({ field, isSize, full, marksSpills }) {
+      const rows = kernels.map(({ module, unit, name, usage }) => {
+        const values = mapValues(usage, (each) => each[field]), numbers = Object.values(values).filter((number) => number !== null);
+        return {
+          module, unit, name, values, titles: mapValues(usage, title), inner: () => inner(usage),
+          total: numbers.length ? Math.max(...numbers) : null,
+          spilling: Object.keys(usage).filter((architecture) => usage[architecture].spilled),
+        };
+      });
+      const sizes = isSize ? bytesIn(largest(rows.map((row) => row.total))) : { unit: "", show: whole };
+      only.onchange = showMatrix(section, "kernel", columns, rows, {
+        ...sizes, full, totalLabel: "Largest", isMarked: (row, name) => marksSpills && row.spilling.includes(name),
+        fits: ({ row }) => !only.checked || row.spilling.length,
+      });
     }
-    tabs.append(...metrics.map((each) => make("button", {
-      type: "button", "aria-pressed": String(each === metric),
-      onclick: (event) => { metric = each; press(tabs.children, event.currentTarget); draw(); },
-    }, each.label)));
-    only.addEventListener("change", draw);
-    draw();
+    tabs.append(...metrics.map((metric, i) => make("button", {
+      type: "button", "aria-pressed": String(!i),
+      onclick: (event) => { press(tabs.children, event.currentTarget); draw(metric); },
+    }, metric.label)));
+    draw(metrics[0]);
   }
 
   const host = $("#lanes");
