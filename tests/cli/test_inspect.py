@@ -1,4 +1,4 @@
-"""``cuda-ext inspect`` tells what the project's own build has made, and what changed between two builds."""
+"""``cuda-ext inspect`` shows what a build wrote, and what changed between two builds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {
   if (threadIdx.x < n) y[threadIdx.x] += T(FACTOR) * a * x[threadIdx.x] + T(weights[0]);
 }
 """
-# There are not enough registers for what each thread holds.
+# Each thread holds more values than there are registers.
 SPILLS = """
 extern "C" __global__ void __launch_bounds__(1024, 2) spills(const float* x, float* y, int n) {
   float a[COUNT];
@@ -100,7 +100,7 @@ define = {{ COUNT = "{count}" }}
 
 @dataclass(frozen=True)
 class Built:
-    """A wheel, and the directory that it would be installed in. Importing ``p`` would fail."""
+    """A wheel, and the directory with its files. Importing ``p`` would fail."""
 
     wheel: Path
     site: Path
@@ -147,19 +147,19 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def shown(*arguments: object, width: int = 80) -> str:
-    """What the command says on a terminal, within this process."""
+    """Return the output of the command, run in this process."""
     done = CliRunner(env={"COLUMNS": str(width)}).invoke(commands, ["inspect", *map(str, arguments)])
     assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
 
 
 def inspected(*arguments: object) -> Any:
-    """What it says in JSON."""
+    """Return its JSON."""
     return json.loads(shown(*arguments, "--json"))
 
 
 def refused(*arguments: object) -> str:
-    """The one message with which it ends."""
+    """Return the single error message."""
     done = CliRunner().invoke(commands, ["inspect", *map(str, arguments)])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
@@ -174,14 +174,17 @@ def compiled(source: str, architecture: str) -> Any:
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100f"])
-def test_a_cubin_tells_what_ptxas_tells(architecture: str) -> None:
+def test_resources_of_a_cubin_match_ptxas(architecture: str) -> None:
     image = compiled(SPILLS + SHARED + OTHERS, architecture)
     found = read_resources(image.data)
     assert found.keys() == image.usage.keys() == {"block", "calls", "recursive", "shared", "spills", "stack"}
-    for name, told in image.usage.items():
+    for name, expected in image.usage.items():
         for field in ("code", "registers", "stack", "spill_stores", "spill_loads", "shared"):
-            assert getattr(found[name], field) == getattr(told, field), (name, field)
-        assert told.constant in (found[name].constant, None)  # from sm_90 on, ptxas does not tell
+            assert getattr(found[name], field) == getattr(expected, field), (name, field)
+        assert expected.constant in (
+            found[name].constant,
+            None,
+        )  # ptxas does not print it from sm_90 on
     spilled, bounds = found["spills"].spilled, {name: each.max_threads for name, each in found.items()}
     assert spilled is not None
     assert spilled > 0
@@ -191,7 +194,7 @@ def test_a_cubin_tells_what_ptxas_tells(architecture: str) -> None:
     assert found["stack"].stack == found["stack"].deepest_stack
 
 
-def test_a_linked_cubin_tells_the_same() -> None:
+def test_resources_of_a_linked_cubin_are_the_same() -> None:
     alone = compiled(SHARED, "sm_90").data
     unit = TranslationUnit("k.cu", SHARED.encode(), options=Options(relocatable=True))
     (image,) = Nvrtc().compile(unit, [Architecture.parse("sm_90")])
@@ -199,19 +202,19 @@ def test_a_linked_cubin_tells_the_same() -> None:
     assert read_resources(linked)["shared"] == read_resources(alone)["shared"]
 
 
-def test_an_unknown_number_of_spills_is_not_none_at_all() -> None:
+def test_unknown_spills_are_not_zero() -> None:
     assert Resources(1).spilled is None
     assert Resources(1, spill_stores=0, spill_loads=0).spilled == 0
 
 
-def test_every_truncated_cubin_is_told() -> None:
+def test_truncated_cubins_are_rejected() -> None:
     cubin = compiled(EMPTY, "sm_80").data
     for size in range(0, len(cubin), 97):
         with pytest.raises(BuildError, match="not a cubin"):
             read_resources(cubin[:size])
 
 
-def test_all_of_a_wheel_is_told(old: Built) -> None:
+def test_json_of_a_wheel(old: Built) -> None:
     found = inspected(old.wheel)
     (module,) = found.pop("modules")
     assert found == {
@@ -252,29 +255,29 @@ def test_all_of_a_wheel_is_told(old: Built) -> None:
         assert 0 < image["stored"] < image["size"]
 
 
-def test_the_kernels_of_a_wheel_are_those_of_its_cubins(old: Built) -> None:
+def test_json_of_kernels_matches_ptxas(old: Built) -> None:
     axpy, spills = inspected(old.wheel)["modules"][0]["kernels"]
     assert axpy["signature"] == "axpy<float>(int n, float a, const float* x, float* y)"
     assert (axpy["name"], axpy["unit"]) == ("axpy<float>", "device/axpy.cu")
     assert axpy["lowered"].startswith("_Z4axpyIf")
     cubin, ptx = spills["images"]
     assert (ptx["architecture"], ptx["resources"]) == ("compute_80", None)
-    told = compiled(SPILLS, "sm_80").usage["spills"]
+    expected = compiled(SPILLS, "sm_80").usage["spills"]
     assert cubin["resources"] == {
-        "code": told.code,
+        "code": expected.code,
         "registers": 32,
-        "stack": told.stack,
-        "deepest_stack": told.stack,
-        "spill_stores": told.spill_stores,
-        "spill_loads": told.spill_loads,
+        "stack": expected.stack,
+        "deepest_stack": expected.stack,
+        "spill_stores": expected.spill_stores,
+        "spill_loads": expected.spill_loads,
         "shared": 0,
-        "constant": told.constant,
+        "constant": expected.constant,
         "max_threads": 1024,
     }
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_shows_the_same(old: Built, width: int) -> None:
+def test_terminal_output_of_a_directory(old: Built, width: int) -> None:
     head, *lines = shown(old.site, width=width).splitlines()
     assert head.startswith(f"{old.site}: directory, ")
     assert head.endswith(", 1 module, 2 kernels")
@@ -283,14 +286,22 @@ def test_a_terminal_shows_the_same(old: Built, width: int) -> None:
     assert ["jit", "yes,", "3", "embedded", "files"] in table
     assert ["__constant__", "float[9]", "weights", "36", "B"] in table
     assert "axpy<float>(int n, float a, const float* x, float* y)" in lines
-    told = compiled(SPILLS, "sm_80").usage["spills"]
-    spilled = f"{told.spill_stores:,}+{told.spill_loads:,}"
-    numbers = ["32", f"{told.stack:,}", spilled, "0", f"{told.constant}", f"{told.code:,}", "1,024"]
+    expected = compiled(SPILLS, "sm_80").usage["spills"]
+    spilled = f"{expected.spill_stores:,}+{expected.spill_loads:,}"
+    numbers = [
+        "32",
+        f"{expected.stack:,}",
+        spilled,
+        "0",
+        f"{expected.constant}",
+        f"{expected.code:,}",
+        "1,024",
+    ]
     assert ["sm_80", *numbers] in table
     assert "  compute_80    PTX, which the driver compiles" in lines
 
 
-def test_what_was_named_may_be_anything_that_holds_the_module(
+def test_directories_and_import_names_are_accepted(
     old: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(old.kernels, tmp_path / "one" / "two" / "kernels")
@@ -315,14 +326,14 @@ def test_what_was_named_may_be_anything_that_holds_the_module(
             assert found["modules"][0][field] == module[field]
 
 
-def test_whoever_asks_on_the_command_line_is_told(old: Built) -> None:
+def test_the_command_line(old: Built) -> None:
     status, output, errors = run("inspect", "p.kernels", "--kernel", "axpy", PYTHONPATH=old.site)
     assert (status, errors) == (0, "")
     assert "axpy<float>(int n, float a, const float* x, float* y)\n" in output
     assert run("inspect", "p.nothing", PYTHONPATH=old.site)[0] == 1
 
 
-def test_images_tell_of_themselves(old: Built, tmp_path: Path) -> None:
+def test_fatbins_cubins_and_ptx_are_accepted(old: Built, tmp_path: Path) -> None:
     expected = {kernel["lowered"]: kernel for kernel in inspected(old.wheel)["modules"][0]["kernels"]}
     image = compiled(SPILLS, "sm_80")
     (tmp_path / "k.cubin").write_bytes(image.data)
@@ -341,7 +352,7 @@ def test_images_tell_of_themselves(old: Built, tmp_path: Path) -> None:
         assert all(image in expected["spills"]["images"] for image in kernel["images"])
 
 
-def test_without_the_decompressor_the_rest_is_told(old: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_decompressors_are_reported(old: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (module,) = inspected(old.wheel)["modules"]
     assert {image["missing"] for unit in module["units"] for image in unit["images"]} == {"zstandard"}
@@ -360,14 +371,14 @@ def test_without_the_decompressor_the_rest_is_told(old: Built, monkeypatch: pyte
         ("_Z4*", ["axpy<double>", "axpy<float>"]),
     ],
 )
-def test_kernels_are_chosen_by_pattern(new: Built, pattern: str, names: list[str]) -> None:
+def test_kernels_are_selected_by_pattern(new: Built, pattern: str, names: list[str]) -> None:
     (module,) = inspected(new.wheel, "--kernel", pattern)["modules"]
     assert [kernel["name"] for kernel in module["kernels"]] == names
     assert {unit["title"] for unit in module["units"]} == {kernel["unit"] for kernel in module["kernels"]}
     assert module["symbols"] == []
 
 
-def test_what_changed_is_told(old: Built, new: Built) -> None:
+def test_json_of_a_difference(old: Built, new: Built) -> None:
     found = inspected(old.wheel, new.wheel)
     assert [found[side]["path"] for side in ("before", "after")] == [str(old.wheel), str(new.wheel)]
     assert not found["same"]
@@ -404,7 +415,7 @@ def test_what_changed_is_told(old: Built, new: Built) -> None:
     assert worst["before"]["spill_loads"] < worst["after"]["spill_loads"]
 
 
-def test_a_terminal_shows_what_changed(old: Built, new: Built) -> None:
+def test_terminal_output_of_a_difference(old: Built, new: Built) -> None:
     before, after, *lines = shown(old.wheel, new.wheel).splitlines()
     assert before.startswith(f"before  {old.wheel}: wheel, ")
     assert after.startswith(f"after   {new.wheel}: wheel, ")
@@ -419,7 +430,7 @@ def test_a_terminal_shows_what_changed(old: Built, new: Built) -> None:
     assert shown(old.wheel, old.wheel).endswith("\nnothing has changed\n")
 
 
-def test_builds_of_other_kinds_are_compared(old: Built, new: Built) -> None:
+def test_builds_of_different_kinds_are_compared(old: Built, new: Built) -> None:
     assert inspected(old.wheel, old.site)["same"]
     found = inspected(old.wheel, new.kernels / "spills.fatbin")
     assert [(each["kernel"], each["architecture"]) for each in found["kernels"]] == [("spills", "sm_80")]
@@ -429,13 +440,13 @@ def test_builds_of_other_kinds_are_compared(old: Built, new: Built) -> None:
     assert "have no kernels in common; name two builds" in refused(*fatbins)
 
 
-def test_kernels_are_chosen_of_two_builds(old: Built, new: Built) -> None:
+def test_kernels_of_two_builds_are_selected_by_pattern(old: Built, new: Built) -> None:
     found = inspected(old.wheel, new.wheel, "--kernel", "axpy<double>")
     assert found["kernels"] == found["modules"] == found["gone"] == []
     assert [each["kernel"] for each in found["new"]] == ["axpy<double>"]
 
 
-def test_units_of_one_source_are_told_apart(tmp_path: Path) -> None:
+def test_units_of_one_source_have_distinct_titles(tmp_path: Path) -> None:
     table = KERNELS + 'split-instantiations = true\ninstantiate = ["scale<float>", "scale<int>"]\n'
     (package,) = build(write_project(tmp_path, table, {"device/scale.cu": SCALE})).values()
     package.write(tmp_path / "kernels")
@@ -462,12 +473,12 @@ def test_modules_of_one_name_are_not_compared(old: Built, tmp_path: Path) -> Non
         (__file__, f"{__file__}: is not compiled code; name a wheel"),
     ],
 )
-def test_what_is_not_there_is_told(name: str, message: str) -> None:
+def test_wrong_names_are_rejected(name: str, message: str) -> None:
     assert refused(name).startswith(message)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it takes files of other kinds")
-def test_only_files_that_end_are_read(tmp_path: Path) -> None:
+def test_devices_pipes_and_huge_files_are_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.whl")
     for path in (Path("/dev/zero"), tmp_path / "fifo.whl"):
         assert refused(path) == f"{path}: is neither a regular file nor a directory; name one of them\n"
@@ -476,25 +487,25 @@ def test_only_files_that_end_are_read(tmp_path: Path) -> None:
     assert "has 20 GiB, and at most 1 GiB are read" in refused(tmp_path / "huge.fatbin")
 
 
-def test_many_empty_lines_are_read_at_once(tmp_path: Path) -> None:
+def test_many_empty_lines_take_no_time(tmp_path: Path) -> None:
     (tmp_path / "empty.ptx").write_text("\n" * 200_000)
     assert "is not compiled code" in refused(tmp_path / "empty.ptx")
 
 
-def test_what_matches_no_kernel_is_told(old: Built) -> None:
+def test_a_pattern_without_matches_is_rejected(old: Built) -> None:
     assert refused(old.wheel, "--kernel", "axpi").endswith("no kernel matches 'axpi'; did you mean 'axpy'?\n")
     assert refused(old.wheel, "--kernel", "?").endswith(
         "no kernel matches '?'; leave out --kernel to show all\n"
     )
 
 
-def test_damage_is_told(old: Built, tmp_path: Path) -> None:
+def test_damaged_files_are_rejected(old: Built, tmp_path: Path) -> None:
     wheel, fatbin = old.wheel.read_bytes(), (old.kernels / "spills.fatbin").read_bytes()
     image = bytearray(compiled(EMPTY, "sm_80").data)
     info = read_elf(bytes(image)).section(".nv.info")
     assert info is not None
     place = image.index(bytes(info.data))
-    bad = bytes(image[: place + 4] + b"\xff" * 4 + image[place + 8 :])  # a symbol that is not there
+    bad = bytes(image[: place + 4] + b"\xff" * 4 + image[place + 8 :])  # the index of a missing symbol
     unreadable = write_fatbin([(Architecture.parse("sm_80"), bad)], "none")
     for name, content, message in (
         ("cut.whl", wheel[:3000], "is not a wheel, or is damaged; build or download it again"),
@@ -508,7 +519,7 @@ def test_damage_is_told(old: Built, tmp_path: Path) -> None:
         assert message in found
 
 
-def test_a_package_that_is_not_whole_is_told(old: Built, tmp_path: Path) -> None:
+def test_incomplete_packages_are_rejected(old: Built, tmp_path: Path) -> None:
     package = tmp_path / "kernels"
     shutil.copytree(old.kernels, package)
     remedy = "; build or install it again\n"
@@ -539,21 +550,25 @@ def test_a_damaged_module_does_not_hide_others(old: Built, tmp_path: Path) -> No
                 archive.write(path, path.relative_to(tmp_path).as_posix())
         for path in (tmp_path / "whole/sources").rglob("*.*"):
             archive.write(path, path.relative_to(tmp_path).as_posix())
-    cut = tmp_path.parent / "cut.whl"  # the same, of which one file's content is not what its sum tells
+    cut = tmp_path.parent / "cut.whl"  # the same with a wrong checksum
     content = bytearray(wheel.read_bytes())
     with zipfile.ZipFile(wheel) as archive:
         start = archive.getinfo("broken/manifest.json").header_offset + 30 + len("broken/manifest.json")
     content[start] ^= 1
     cut.write_bytes(content)
     damage = "manifest.json: cannot be read: Bad CRC-32"
-    for named, told in ((tmp_path, ": broken: "), (wheel, ": broken: "), (cut, f": broken/{damage}")):
+    for named, message in (
+        (tmp_path, ": broken: "),
+        (wheel, ": broken: "),
+        (cut, f": broken/{damage}"),
+    ):
         done = CliRunner().invoke(commands, ["inspect", str(named), "--json"])
         assert done.exit_code == 1
         assert [module["place"] for module in json.loads(done.stdout)["modules"]] == ["whole"]
-        assert done.stderr.startswith(f"{named}{told}")
+        assert done.stderr.startswith(f"{named}{message}")
 
 
-def test_a_damaged_module_is_told_by_its_import_name(
+def test_a_damaged_module_is_rejected_by_its_import_name(
     old: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(old.kernels, tmp_path / "damaged_kernels")

@@ -1,4 +1,4 @@
-"""The report of a build: it says what happened, holds its own data, and opens in a browser without a word."""
+"""The report of a build: what it shows, the record that it carries, and how it works in a browser."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def large(units: int, headers: int, kernels: int = 3) -> BuildRecord:
     )
 
 
-# Typographic signs, as they are on keyboards.
+# Typographic signs and their equivalents in ASCII.
 PLAIN = {ord("\N{MINUS SIGN}"): "-", ord("\N{EN DASH}"): "-", ord("\N{MULTIPLICATION SIGN}"): "x"}
 
 
@@ -187,7 +187,7 @@ def test_a_record_is_read_back_without_its_spans():
 @pytest.mark.parametrize(
     "text", ["", "<html></html>", "not html", '<script type="application/json">{}</script>']
 )
-def test_another_page_holds_no_record(text):
+def test_other_pages_have_no_record(text):
     assert read_record(text) is None
 
 
@@ -218,11 +218,11 @@ def test_a_damaged_record_is_none(before, after):
     assert before in data
     damaged = base64.b64encode(zlib.compress(data.replace(before, after, 1))).decode()
     found = read_record(text.replace(carried(text), damaged))
-    # Text is taken as it comes; what it says is escaped wherever it is shown.
+    # Bytes that are not UTF-8 are accepted: text is escaped wherever it is shown.
     assert found is None or found.compilers == ("nvrtc \udcff\udcfe\udcfd\udcfc",)
 
 
-def test_a_changed_character_of_a_record_is_noticed():
+def test_a_record_with_a_changed_character_is_none():
     text = html_page(build(), None)
     record = carried(text)
     for n in range(0, len(record), 7):
@@ -323,7 +323,7 @@ def test_nothing_in_a_record_is_markup():
     assert read_record(text) == without_spans(record)
 
 
-def test_the_headline_says_how_the_build_went():
+def test_headline_figures():
     text = page(build()).sections[""]
     for words in (
         "Wall time 2.5 s 3 compilations",
@@ -354,7 +354,7 @@ def test_failures_come_first():
     assert "failed device" not in page(build()).sections[""]
 
 
-def test_what_is_not_there_is_said():
+def test_empty_sections_say_so():
     cached = (job(outcome="cached", worker="", spans=()),)
     found = page(build(jobs=cached, images=(), kernels=(), fatbins={})).sections
     assert "Everything came from the cache" in found["timeline"]
@@ -402,7 +402,7 @@ AFTER = build(
 )
 
 
-def test_what_changed_comes_worst_first():
+def test_the_worst_changes_come_first():
     found = compare(BEFORE.build, AFTER.build, int)
     assert [change.place[2] for change in found.kernels] == ["spills", "grew", "unknown", "shrank"]
     unit = (MODULE, "device/axpy.cu")
@@ -428,7 +428,7 @@ def test_what_changed_comes_worst_first():
     assert compare(BEFORE.build, BEFORE.build, int).is_empty
 
 
-def test_the_page_says_what_changed():
+def test_the_page_shows_what_changed():
     found = page(AFTER, BEFORE)
     text = found.sections["changes"]
     assert "+ new new device/axpy.cu · sm_90, sm_120" in text
@@ -449,7 +449,7 @@ def test_the_page_says_what_changed():
     assert "All kernels and images are unchanged" in page(BEFORE, BEFORE).sections["changes"]
 
 
-def test_times_of_builds_that_compiled_different_things_carry_no_verdict():
+def test_times_carry_no_verdict_if_the_cache_had_another_share():
     cached = build(jobs=tuple(dataclasses.replace(job(), outcome="cached", spans=()) for _ in range(3)))
     assert "carry no verdict" in page(cached, build()).sections["changes"]
     assert "carry no verdict" not in page(build(), build()).sections["changes"]
@@ -467,7 +467,7 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium (Debi
 
 
 def rendered(text: str, directory: Path, after: str = "", scheme: int = 1) -> str:
-    """The document after its scripts, and `after`, ran in a browser that had nothing to complain of."""
+    """Return the document after its scripts and `after` ran in a browser without errors."""
     file = directory / "report.html"
     if after:
         text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
@@ -497,7 +497,7 @@ def test_a_browser_shows_kernels_and_images(tmp_path):
 
 
 @needs_browser
-def test_a_browser_runs_nothing_that_a_record_holds(tmp_path):
+def test_a_browser_runs_no_text_of_a_record(tmp_path):
     previous, record = attacked()
     found = Page(rendered(html_page(record, previous), tmp_path))
     assert not {"img", "svg"} & {tag for tag, _ in found.elements}
@@ -531,6 +531,29 @@ def test_tables_are_sorted_and_filtered(tmp_path):
 
 
 @needs_browser
+def test_the_timeline_is_zoomed_by_buttons_keys_and_dragging(tmp_path):
+    after = """
+    const scroller = document.querySelector(".scroller"), track = document.querySelector(".track");
+    const widths = [], note = () => widths.push(track.style.width);
+    scroller.setPointerCapture = () => {};
+    const point = (type, share) => {
+      const box = track.getBoundingClientRect();
+      const at = { clientX: box.left + share * box.width, clientY: box.top + 30 };
+      track.dispatchEvent(new PointerEvent(type, { ...at, pointerType: "mouse", bubbles: true }));
+    };
+    document.querySelector("[data-zoom=in]").click(); note();
+    scroller.dispatchEvent(new KeyboardEvent("keydown", { key: "0" })); note();
+    point("pointerdown", 0.25); point("pointermove", 0.375); point("pointerup", 0.375); note();
+    scroller.dispatchEvent(new MouseEvent("dblclick")); note();
+    document.title = widths.join(" ");
+    """
+    found = rendered(html_page(build(), None), tmp_path, after)
+    title = re.search("<title>(.*)</title>", found)
+    assert title
+    assert [round(float(width.rstrip("%"))) for width in title[1].split()] == [200, 100, 800, 100]
+
+
+@needs_browser
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_a_large_build_opens(tmp_path, scheme):
     found = Page(rendered(html_page(large(units=200, headers=20), None), tmp_path, scheme=scheme))
@@ -539,7 +562,7 @@ def test_a_large_build_opens(tmp_path, scheme):
 
 
 @needs_browser
-def test_builds_with_little_in_them_open(tmp_path):
+def test_pages_of_almost_empty_builds_open(tmp_path):
     for number, record in enumerate(
         (
             build(jobs=(), images=(), kernels=(), fatbins={}, duration=0.0),

@@ -1,4 +1,4 @@
-"""The trace of a build: valid, nested, and without two things at once in a lane."""
+"""The trace of a build: events are valid and nested, and no two jobs in a lane overlap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def named(events: list[dict[str, Any]]) -> dict[int, str]:
 
 
 def assert_nested(events: list[dict[str, Any]]) -> None:
-    """That complete events of one thread lie beside or within each other, as trace viewers want them."""
+    """Assert that complete events of one thread do not overlap partly, as trace viewers require."""
     for thread in {event["tid"] for event in events}:
         ends: list[int] = []
         for event in (e for e in events if e["tid"] == thread and e["ph"] == "X"):
@@ -76,7 +76,7 @@ def test_a_job_is_an_event_with_its_phases_inside():
     assert last == {"detail": "späße.h"}
 
 
-def test_the_process_bears_the_projects_name():
+def test_the_process_has_the_name_of_the_project():
     (process,) = (e for e in events() if e["name"] == "process_name")
     assert process["args"] == {"name": "cuda_ext: p"}
 
@@ -89,29 +89,29 @@ def test_the_process_bears_the_projects_name():
         (Span("around", "", -1.0, 9.0), (1.0, 1.0)),
     ],
 )
-def test_a_span_never_sticks_out_of_its_job(span, expected):
+def test_spans_end_within_their_job(span, expected):
     _, found = (e for e in events(job(1.0, 1.0, span)) if e["ph"] == "X")
     assert (found["ts"] / 1e6, found["dur"] / 1e6) == expected
 
 
-def test_a_span_beside_its_job_is_left_out():
+def test_spans_outside_their_job_are_left_out():
     assert nest_spans(job(1.0, 1.0, Span("late", "", 1.5, 1.0), Span("early", "", -2.0, 1.0))) == []
 
 
-def test_a_span_that_outlasts_what_it_began_in_is_cut_off():
+def test_spans_end_within_their_parent():
     outer, inner = (each.span for each in nest_spans(job(0, 9, Span("b", "", 2, 4), Span("a", "", 1, 3))))
     assert (outer.name, inner.name) == ("a", "b")
     assert (inner.start, inner.duration) == (2, 2)
 
 
-def test_what_the_cache_had_is_marked_in_a_lane_of_its_own():
+def test_cached_jobs_are_marks_in_a_lane_of_their_own():
     found = events(job(0.5, 0.001, outcome="cached", worker=""), job(1.0, 1.0))
     assert named(found) == {1: "worker 1", 2: "cache"}
     (mark,) = (e for e in found if e["ph"] == "i")
     assert (mark["tid"], mark["ts"], mark["s"]) == (2, 500_000, "t")
 
 
-def test_a_worker_that_does_two_things_at_once_has_two_lanes():
+def test_a_worker_with_two_jobs_at_once_has_two_lanes():
     found = assign_lanes([job(0, 2), job(1, 2), job(2, 1), job(5, 1, worker="10"), job(5, 1, worker="2")])
     assert {lane: [each.start for each in jobs] for lane, jobs in found.items()} == {
         "1": [0, 2],
@@ -121,7 +121,7 @@ def test_a_worker_that_does_two_things_at_once_has_two_lanes():
     }
 
 
-def test_lanes_hold_whatever_the_clocks_say():
+def test_events_nest_for_any_times():
     """Times that rounding could push into each other, and spans in any order and overlap."""
     chance = random.Random(7)
     jobs = []

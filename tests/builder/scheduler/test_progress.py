@@ -1,4 +1,4 @@
-"""What a running build shows: a display on terminals that gives them back as they were, lines elsewhere."""
+"""The progress of a build: a display that leaves terminals as they were, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plain() -> tuple[Progress, list[str]]:
     return progress_for(io.StringIO(), lines.append), lines
 
 
-def test_lines_count_what_was_done_and_sum_up_the_cache():
+def test_lines_count_jobs_and_end_with_a_summary():
     progress, lines = plain()
     progress.message("p.kernels: with nvrtc 13.5")
     progress.plan(10)
@@ -54,7 +54,7 @@ def test_counts_are_aligned():
     assert lines == ["[ 1/10] a 1.00 s"]
 
 
-def test_one_compilation_is_not_several():
+def test_one_compilation_is_singular():
     progress, lines = plain()
     progress.plan(1)
     progress.finished("a", "compiled", 1)
@@ -62,13 +62,13 @@ def test_one_compilation_is_not_several():
     assert lines[-1].startswith("1 compilation: 1 compiled, in ")
 
 
-def test_a_build_without_compilations_says_nothing():
+def test_a_build_without_compilations_prints_nothing():
     progress, lines = plain()
     progress.close()
     assert lines == []
 
 
-def test_many_threads_may_tell():
+def test_progress_is_thread_safe():
     progress, lines = plain()
     progress.plan(800)
 
@@ -127,7 +127,7 @@ def test_lines_need_no_rich():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still until it is set."""
+    """A clock that only moves when it is set."""
     now = [100.0]
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     return now
@@ -145,13 +145,13 @@ def counts(clock, done: int, seconds: float):
     return found
 
 
-def test_nothing_is_estimated_from_nothing(clock):
+def test_no_estimate_from_too_few_jobs(clock):
     assert counts(clock, 2, 60).remaining() is None
     assert counts(clock, 4, 0.5).remaining() is None
     assert counts(clock, 10, 60).remaining() is None
 
 
-def test_the_rest_takes_as_long_as_what_is_done(clock):
+def test_estimate_from_the_jobs_so_far(clock):
     # 4 of 10 in 8 s.
     assert counts(clock, 4, 4).remaining() == pytest.approx(12)
 
@@ -178,7 +178,7 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
 def on_a_terminal(script: str, keys: bytes = b"") -> tuple[int, str]:
-    """Run `script` on a pseudo-terminal of 100 columns; the exit status, and all that came to the screen."""
+    """Run `script` on a pseudo-terminal of 100 columns; return the exit status and the output."""
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     pytest.importorskip("rich")
     import fcntl
@@ -189,7 +189,7 @@ def on_a_terminal(script: str, keys: bytes = b"") -> tuple[int, str]:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR", "COLUMNS", "LINES")}
     environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    # The first terminal that a session opens is the one whose keys interrupt it.
+    # The first terminal that a session opens becomes its controlling terminal.
     script = f"import os; os.close(os.open(os.ttyname(0), os.O_RDWR))\n{script}"
     output = b""
     with subprocess.Popen(
@@ -211,7 +211,7 @@ def on_a_terminal(script: str, keys: bytes = b"") -> tuple[int, str]:
 
 
 def _read(terminal: int) -> bytes:
-    """What comes next to the screen; nothing once nobody writes to it any more."""
+    """Return the next output; empty once the other end is closed."""
     try:
         return os.read(terminal, 65536)
     except OSError:
@@ -238,14 +238,14 @@ def test_a_terminal_shows_what_is_running_and_keeps_messages():
 
 @pytest.mark.parametrize("end", ["progress.close()", "pass"], ids=["closed", "left open"])
 @pytest.mark.parametrize("middle", ["pass", "1 / 0", "sys.exit(3)", "raise KeyboardInterrupt"])
-def test_the_cursor_always_comes_back(middle, end):
+def test_the_cursor_is_always_restored(middle, end):
     _, output = on_a_terminal(SCRIPT.format(middle=middle, end=end))
     assert HIDE in output
     assert output.rindex(SHOW) > output.rindex(HIDE)
     assert "4 compilations: " in without_colours(output)
 
 
-def test_control_c_gives_the_terminal_back():
+def test_control_c_restores_the_terminal():
     began = time.monotonic()
     script = SCRIPT.format(middle="time.sleep(60)", end="progress.close()")
     status, output = on_a_terminal(script, keys=b"\x03")
