@@ -128,6 +128,35 @@ def test_no_module_name_is_used_twice():
     assert [name for name, count in names.items() if count > 1] == []
 
 
+# Which other folders of a room each of its folders may import, besides folders that these may import.
+FOLDERS = {
+    "runtime": {"driver": set(), "arrays": {"driver"}, "launch": {"arrays"}, "jit": {"driver"}},
+}
+
+
+@pytest.mark.parametrize("room", FOLDERS)
+def test_arrows_inside_rooms_run_one_way(room):
+    """The modules of the room itself lie above its folders."""
+    folders = FOLDERS[room]
+    prefix = f"cuda_ext.{room}."
+
+    def folder_of(module):
+        return module.removeprefix(prefix).split(".")[0]
+
+    def below(folder):
+        return {folder}.union(*(below(other) for other in folders[folder]))
+
+    inside = [module for module in MODULES if module.startswith(prefix) and folder_of(module) in folders]
+    assert {folder_of(module) for module in inside} == folders.keys()
+    wrong = {
+        (module, other)
+        for module in inside
+        for other in GRAPH[module]
+        if other.startswith(prefix) and folder_of(other) not in below(folder_of(module))
+    }
+    assert wrong == set()
+
+
 def test_other_programs_are_run_in_one_place():
     runners = [p for p in PATHS if any(name.partition(".")[0] == "subprocess" for name in imports(p))]
     assert runners == [Path("cuda_ext/toolchain/process.py")]

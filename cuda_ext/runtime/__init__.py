@@ -1,1 +1,1 @@
-"""From a manifest and its images to launches. Nothing is loaded before it is used."""
+"""Load and launch the kernels of a module. Nothing is imported or loaded before its first use."""

@@ -71,7 +71,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         raise BuildError(
             "is empty", where="architectures", remedy='name at least one, such as "sm_90" or "all-major"'
         )
-    file, text, found = _gather(source, f"{name}.cu", include_dirs)
+    file, text, included = _gather(source, f"{name}.cu", include_dirs)
     given = {header: content.encode() for header, content in (headers or {}).items()}
     unit_options = Options(
         std=std,
@@ -80,7 +80,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         fast_math=fast_math,
         relaxed_constexpr=relaxed_constexpr,
     )
-    unit = TranslationUnit(file, text, "cu", {**found, **given}, unit_options, tuple(instantiate))
+    unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, tuple(instantiate))
     native = gpu_capabilities() if architectures is None or "native" in architectures else []
     names = architectures or (["native"] if native else ["all-major"])
     compiled = compile_source(unit, name, names, native, compress, compiler)

@@ -43,26 +43,26 @@ def array_layout(value: Any) -> ArrayLayout | None:
     Raises :class:`ArgumentError` for arrays that do not provide it.
     """
     if callable(getattr(value, "data_ptr", None)):
-        return _of_tensor(value)
+        return _tensor_layout(value)
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
-        return _of_interface(interface)
+        return _interface_layout(interface)
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return ArrayLayout((int(value.size),), (1,), 1)
     if hasattr(value, "__dlpack_device__"):
         shape, strides, item = dlpack.read_strides(value)
-        return _in_items(shape, strides, item)
+        return _layout_in_items(shape, strides, item)
     return None
 
 
-def _of_tensor(tensor: Any) -> ArrayLayout:
+def _tensor_layout(tensor: Any) -> ArrayLayout:
     try:
-        return _in_items(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.element_size()))
+        return _layout_in_items(tuple(tensor.shape), tuple(tensor.stride()), int(tensor.element_size()))
     except (AttributeError, TypeError) as error:
         raise ArgumentError(f"expected a tensor with shape, stride and element_size ({error})") from None
 
 
-def _of_interface(interface: Any) -> ArrayLayout:
+def _interface_layout(interface: Any) -> ArrayLayout:
     try:
         shape = tuple(map(int, interface["shape"]))
         item = int(re.findall(r"\d+", interface["typestr"])[0])
@@ -74,7 +74,7 @@ def _of_interface(interface: Any) -> ArrayLayout:
         ) from None
 
 
-def _in_items(shape: tuple[int, ...], strides: tuple[int, ...] | None, item: int) -> ArrayLayout:
+def _layout_in_items(shape: tuple[int, ...], strides: tuple[int, ...] | None, item: int) -> ArrayLayout:
     if strides is None:
         return ArrayLayout(shape, _c_order(shape, item), item)
     return ArrayLayout(shape, tuple(stride * item for stride in strides), item)

@@ -55,22 +55,22 @@ def device_memory(value: object) -> DeviceMemory | None:
     Raises :class:`ArgumentError` for arrays in other memory, and for memory that has been freed.
     """
     if callable(getattr(value, "data_ptr", None)):
-        return _of_tensor(value)
+        return _read_tensor(value)
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
     except Exception as error:
         raise ArgumentError(f"expected an array that can be read: {error}") from None
     if interface is not None:
-        return _of_array(value, interface)
+        return _read_array(value, interface)
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
-        return _of_buffer(value)
-    if hasattr(value, "__dlpack_device__") and not _on_the_host(value):
+        return _read_buffer(value)
+    if hasattr(value, "__dlpack_device__") and not _is_on_host(value):
         view = dlpack.read_view(value)
         return DeviceMemory(view.address, view.dtype, view.read_only, view.device, view.stream)
     return None
 
 
-def _of_tensor(tensor: Any) -> DeviceMemory:
+def _read_tensor(tensor: Any) -> DeviceMemory:
     if not getattr(tensor, "is_cuda", True):
         raise ArgumentError(
             f"expected device memory, found a tensor on {getattr(tensor, 'device', 'the host')}",
@@ -93,15 +93,15 @@ def _of_tensor(tensor: Any) -> DeviceMemory:
         )
     dtype = str(getattr(tensor, "dtype", "")).rpartition(".")[2]
     device = tensor.get_device() if hasattr(tensor, "get_device") else None
-    return DeviceMemory(address, dtype, device=device, stream=_stream_of_torch)
+    return DeviceMemory(address, dtype, device=device, stream=_torch_stream)
 
 
-def _stream_of_torch(device: int) -> int:
+def _torch_stream(device: int) -> int:
     torch = sys.modules.get("torch")
     return int(torch._C._cuda_getCurrentRawStream(device)) if torch else 0
 
 
-def _of_array(array: object, interface: Any) -> DeviceMemory:
+def _read_array(array: object, interface: Any) -> DeviceMemory:
     if hasattr(array, "block_until_ready"):
         array.block_until_ready()  # JAX uses its own streams
     cupy = sys.modules.get("cupy")
@@ -114,7 +114,7 @@ def _of_array(array: object, interface: Any) -> DeviceMemory:
             dtype_of_typestr(interface["typestr"]),
             read_only,
             array.data.device_id if of_cupy else None,  # type: ignore[attr-defined]
-            _stream_of_cupy if of_cupy else _stream_of_interface(interface.get("stream")),
+            _cupy_stream if of_cupy else _interface_stream(interface.get("stream")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArgumentError(
@@ -122,17 +122,17 @@ def _of_array(array: object, interface: Any) -> DeviceMemory:
         ) from None
 
 
-def _stream_of_cupy(device: int) -> int:
+def _cupy_stream(device: int) -> int:
     cupy: Any = sys.modules["cupy"]
     return int(cupy.cuda.get_current_stream(device).ptr)
 
 
-def _stream_of_interface(stream: int | None) -> Callable[[int], int]:
+def _interface_stream(stream: int | None) -> Callable[[int], int]:
     # The array is ready after the work in that stream.
     return lambda _: stream or 0
 
 
-def _of_buffer(buffer: Any) -> DeviceMemory:
+def _read_buffer(buffer: Any) -> DeviceMemory:
     """The memory of a ``Buffer`` of cuda.core, which has no dtype."""
     try:
         address, accessible, device = buffer.handle, buffer.is_device_accessible, buffer.device_id
@@ -147,5 +147,5 @@ def _of_buffer(buffer: Any) -> DeviceMemory:
     return DeviceMemory(int(address), device=device if device >= 0 else None, stream=lambda _: 0)
 
 
-def _on_the_host(value: Any) -> bool:
+def _is_on_host(value: Any) -> bool:
     return int(value.__dlpack_device__()[0]) == dlpack.CPU

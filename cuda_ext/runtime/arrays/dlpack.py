@@ -116,18 +116,18 @@ def read_strides(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, i
 
 
 def _borrow(value: Any) -> _Borrowed:
-    if table := _table(type(value)):
-        return _through_table(value, table)
+    if table := _exchange_table(type(value)):
+        return _borrow_through(value, table)
     kind, device = map(int, value.__dlpack_device__())
     _check_reachable(kind)
     refusals = BufferError, RuntimeError, TypeError, ValueError
     try:
-        owner = _capsule(value)
+        owner = _export(value)
     except refusals as error:
         try:
-            # PyTorch lends what is on the current GPU only.
+            # PyTorch exports only arrays on the current GPU.
             with open_driver().device(device).current():
-                owner = _capsule(value)
+                owner = _export(value)
         except (*refusals, DriverError):
             raise ArgumentError(f"expected an array that DLPack can lend: {error}") from None
     name = _capsule_name(owner)
@@ -140,15 +140,15 @@ def _borrow(value: Any) -> _Borrowed:
     return _Borrowed(_Tensor.from_address(pointer), False, lambda _: 0, owner)
 
 
-def _capsule(value: Any) -> object:
-    # Stream 0 is ambiguous in DLPack: 1 is the legacy default stream, in which we then launch.
+def _export(value: Any) -> object:
+    # DLPack does not allow stream 0; 1 is the legacy default stream, in which the kernel is launched.
     for options in ({"max_version": (1, 0), "copy": False}, {"max_version": (1, 0)}):
-        with suppress(TypeError):  # that of an older version
+        with suppress(TypeError):  # raised by libraries with an older version of DLPack
             return value.__dlpack__(stream=1, **options)
     return value.__dlpack__(stream=1)
 
 
-def _table(kind: type) -> _Exchange | None:
+def _exchange_table(kind: type) -> _Exchange | None:
     """The exchange table of `kind` in DLPack version 1, or ``None``."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None or _capsule_name(capsule) != b"dlpack_exchange_api":
@@ -162,7 +162,7 @@ def _table(kind: type) -> _Exchange | None:
     return None
 
 
-def _through_table(value: Any, table: _Exchange) -> _Borrowed:
+def _borrow_through(value: Any, table: _Exchange) -> _Borrowed:
     tensor = _Tensor()
     try:
         status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
@@ -173,9 +173,9 @@ def _through_table(value: Any, table: _Exchange) -> _Borrowed:
     _check_reachable(tensor.device.type)
 
     def stream(device: int) -> int:
-        found = c_void_p()
-        _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(found))
-        return found.value or 0
+        handle = c_void_p()
+        _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(handle))
+        return handle.value or 0
 
     return _Borrowed(tensor, False, stream)
 

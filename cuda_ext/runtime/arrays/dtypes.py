@@ -101,10 +101,10 @@ def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
     >>> element_and_shape("float[3][4]"), element_and_shape("float*")
     (('float', (3, 4)), ('float*', ()))
     """
-    found = _ARRAY.fullmatch(type_)
-    if found is None:
+    match = _ARRAY.fullmatch(type_)
+    if match is None:
         return type_, ()
-    return found[1], tuple(map(int, re.findall(r"\d+", found[2])))
+    return match[1], tuple(map(int, re.findall(r"\d+", match[2])))
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Compilation at run time, on demand and ahead of demand, with the user's cache."""

@@ -1,0 +1,1 @@
+"""Launching a loaded kernel: configuration, arguments, the launcher with all checks, and the fast path."""
