@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cuda_ext.builder.report.build_record import (
+    Action,
     BuildRecord,
     ImageRecord,
     JobRecord,
@@ -27,7 +28,20 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.compiler.fatbin_packing import PackedLibrary
 
-__all__ = ["BuildLog"]
+__all__ = ["BuildLog", "JobRun"]
+
+
+class JobRun(Protocol):
+    """How a job ran: ``worker`` identifies the process, ``began`` is in seconds since the epoch."""
+
+    @property
+    def worker(self) -> str: ...
+    @property
+    def began(self) -> float: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def spans(self) -> tuple[Span, ...]: ...
 
 
 class BuildLog:
@@ -44,7 +58,7 @@ class BuildLog:
         self._started = datetime.now().astimezone()
         self._clock = time.perf_counter()
         self._jobs: list[JobRecord] = []
-        self._numbers: dict[str, str] = {}
+        self._workers_by_id: dict[str, str] = {}
         self._check()
 
     def add_job(
@@ -52,19 +66,18 @@ class BuildLog:
         module: str,
         unit: str,
         architecture: str,
-        action: str,
+        action: Action,
         outcome: Outcome,
-        *,
-        worker: str = "",
-        began: float | None = None,
-        seconds: float = 0.0,
-        spans: tuple[Span, ...] = (),
+        run: JobRun | None = None,
     ) -> None:
-        """Add a finished job. `worker` identifies the process, `began` is seconds since the epoch."""
-        if worker:
-            worker = self._numbers.setdefault(worker, str(len(self._numbers) + 1))
+        """Add a finished job; one from the cache, or one that failed, has no `run`."""
+        if run:
+            worker = self._workers_by_id.setdefault(run.worker, str(len(self._workers_by_id) + 1))
+            began, seconds, spans = run.began, run.seconds, run.spans
+        else:
+            worker, began, seconds, spans = "", time.time(), 0.0, ()
         # The clock of another machine may be behind.
-        start = max(0.0, (time.time() if began is None else began) - self._started.timestamp())
+        start = max(0.0, began - self._started.timestamp())
         self._jobs.append(
             JobRecord(module, unit, architecture, action, outcome, worker, start, seconds, spans)
         )

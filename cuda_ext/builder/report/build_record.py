@@ -18,6 +18,7 @@ from cuda_ext.formats.codec import decode, encode
 from cuda_ext.formats.resources import Usage
 
 __all__ = [
+    "Action",
     "BuildRecord",
     "ImageRecord",
     "JobRecord",
@@ -27,6 +28,7 @@ __all__ = [
     "encode_record",
 ]
 
+Action = Literal["compile", "reflect", "link"]
 Outcome = Literal["compiled", "cached", "failed"]
 
 # Bytes of a record before compression; a page that claims more is not one of ours.
@@ -37,15 +39,15 @@ _LARGEST = 1 << 30
 class JobRecord:
     """One job: a translation unit for one architecture, or for several that are compiled together.
 
-    ``action`` is ``compile``, ``link``, or another one in which the compiler only names what is in the unit.
-    ``worker`` is a number, and empty for what came from the cache. ``start`` counts seconds since the build
+    A ``reflect`` job only determines names and types. ``worker`` is a number, and empty for a job that came
+    from the cache or failed. ``start`` counts seconds since the build
     began.
     """
 
     module: str
     unit: str
     architecture: str
-    action: str
+    action: Action
     outcome: Outcome
     worker: str
     start: float

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.scheduler.job_keys import JobKeys
@@ -257,17 +256,6 @@ class Batch:
         seconds = result.seconds if result else 0.0
         for job in jobs:
             self._progress.finished(str(job), ending, seconds / len(jobs))
-        if self._log is None:
-            return
-        log_job = partial(
-            self._log.add_job,
-            module,
-            jobs[0].name,
-            ", ".join(str(job.architecture) for job in jobs),
-            jobs[0].action,
-            ending,
-        )
-        if result:
-            log_job(worker=result.worker, began=result.began, seconds=result.seconds, spans=result.spans)
-        else:
-            log_job()
+        if self._log is not None:
+            architectures = ", ".join(str(job.architecture) for job in jobs)
+            self._log.add_job(module, jobs[0].name, architectures, jobs[0].action, ending, result)

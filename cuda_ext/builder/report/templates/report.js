@@ -240,7 +240,7 @@
   const bars = jobs.map((job, index) => {
     const stem = job.unit.split("/").pop().replace(/(?<=.)\.[^.]*$/, "");
     return make("div", {
-      class: `job ${job.outcome} ${isCubin(job.architecture) ? "cubin" : ""} ${["compile", "link"].includes(job.action) ? "" : "half"}`,
+      class: `job ${job.outcome} ${isCubin(job.architecture) ? "cubin" : ""} ${job.action === "reflect" ? "half" : ""}`,
       "data-job": index, style: { left: percent(job.start), width: percent(job.duration), ...colours[job.architecture] },
     }, job.outcome === "cached" ? null : make("span", {}, `${job.outcome === "failed" ? "✕ " : ""}${stem} `, make("i", {}, job.architecture)));
   });
@@ -323,7 +323,7 @@
   function explain(job, event) {
     const line = (name, value) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, value));
     const [did, when] = job.outcome === "cached" ? ["From the cache", "–"] : [job.outcome === "failed" ? "✕ Failed after" : "Compiled in", job.took];
-    const about = [manyModules ? job.module : "", job.architecture, ["compile", "link"].includes(job.action) ? "" : job.action];
+    const about = [manyModules ? job.module : "", job.architecture, job.action === "reflect" ? job.action : ""];
     tooltip.replaceChildren(
       make("strong", {}, job.unit), make("span", { class: "quiet" }, about.filter(Boolean).join(" · ")),
       make("table", {}, make("tbody", {}, line(did, when), line("Started at", `${fixed(job.start, 2)} s`),

@@ -1,0 +1,86 @@
+"""The log of real builds: what the report and the trace of each contain."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.report.build_record import BuildRecord
+from cuda_ext.builder.report.html_page import read_record
+from tests.fixtures.projects import KERNELS, SCALE, build, write_project
+
+TABLE = KERNELS.replace('"sm_90"', '"sm_80", "sm_90", "compute_80"') + 'instantiate = ["scale<float>"]\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CUDA_EXT_REPORT", "report.html")
+    monkeypatch.setenv("CUDA_EXT_TRACE", "trace.json")
+    return write_project(tmp_path, TABLE, {"device/scale.cu": SCALE})
+
+
+def read_report(project: Path) -> BuildRecord:
+    record = read_record((project / "report.html").read_text(encoding="utf-8"))
+    assert record
+    return record
+
+
+def test_a_record_has_jobs_images_kernels_and_files(project):
+    (package,) = build(project).values()
+    record = read_report(project)
+    assert {job.outcome for job in record.jobs} == {"compiled"}
+    assert {job.action for job in record.jobs} == {"compile", "reflect"}
+    assert {job.worker for job in record.jobs} <= {str(n + 1) for n in range(record.workers)}
+    assert all(0 <= job.start <= job.start + job.duration <= record.duration for job in record.jobs)
+    assert {image.architecture for image in record.images} == {"sm_80", "sm_90", "compute_80"}
+    assert {(kernel.kernel, kernel.architecture) for kernel in record.kernels} == {
+        ("scale<float>", "sm_80"),
+        ("scale<float>", "sm_90"),
+    }
+    assert all(kernel.usage.registers for kernel in record.kernels)
+    assert record.compilers == (package.compiler,)
+    assert record.fatbins == {"p.kernels/scale.fatbin": len(package.files["scale.fatbin"])}
+
+
+def test_a_trace_has_the_phases_of_the_compiler(project):
+    build(project)
+    events = json.loads((project / "trace.json").read_bytes())["traceEvents"]
+    assert {event["cat"] for event in events if event["ph"] == "X"} >= {"compile", "compiler"}
+
+
+def test_the_next_build_is_compared_with_the_last(project):
+    build(project)
+    first = read_report(project)
+    write_project(project, TABLE.replace("scale<float>", "scale<double>"), {"device/scale.cu": SCALE})
+    build(project)
+    text = (project / "report.html").read_text(encoding="utf-8")
+    assert "Against the build of " in text
+    assert first.started in text
+    assert "scale&lt;<wbr>double&gt;" in text
+
+
+def test_jobs_from_the_cache_take_no_time(project):
+    build(project)
+    compiled = read_report(project)
+    build(project)
+    cached = read_report(project)
+    assert {(job.outcome, job.worker, job.duration) for job in cached.jobs} == {("cached", "", 0.0)}
+    assert (cached.images, cached.kernels, cached.fatbins) == (
+        compiled.images,
+        compiled.kernels,
+        compiled.fatbins,
+    )
+
+
+def test_a_build_without_report_imports_nothing_of_it():
+    script = (
+        "import sys, pathlib; import cuda_ext.builder.session; from cuda_ext.builder import report\n"
+        "assert report.open_build_log('p', pathlib.Path(), None, '', 1) is None\n"
+        "print(*(name for name in sys.modules if name.startswith('cuda_ext.builder.report.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
