@@ -5,10 +5,9 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +17,6 @@ from cuda_ext.errors import ConfigError
 if TYPE_CHECKING:
     from cuda_ext.builder.config.keys import BuildSettings
     from cuda_ext.builder.config.modules import ModuleConfig
-    from cuda_ext.builder.package.generate import Package
-    from cuda_ext.compiler.module_plan import ModulePlan
 
 __all__ = ["Project", "default_module_name"]
 
@@ -123,29 +120,6 @@ class Project:
         sources = [Sources(module, self.root) for module in self.modules]
         check_overrides((m, own.names) for m, own in zip(self.modules, sources, strict=True))
         return sorted({Path(name) for own in sources for name in own.files()})
-
-    def plan(self, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
-        """Plan what :meth:`build` makes. Nothing is compiled. Raises :class:`BuildError`."""
-        from cuda_ext.builder.session import plan
-
-        return plan(self, environ)
-
-    def build(
-        self, report: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ
-    ) -> Iterator[Package]:
-        """Compile all modules; return the generated packages when nothing can fail any more.
-
-        A terminal shows the progress of the build; elsewhere `report` receives a line for each finished
-        step. `environ` has the settings of the machine (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises
-        :class:`BuildError`: for a wrong configuration before the first compilation, and for failed
-        compilations with all of them.
-        """
-        from cuda_ext.builder.scheduler.progress import progress_for
-        from cuda_ext.builder.session import build
-
-        with closing(progress_for(sys.stderr, report)) as progress:
-            packages = build(self, environ, progress)
-        yield from packages
 
 
 # The directories that projects keep their packages in, the likeliest first; the empty one is the root.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.resolve_variants import with_variants
 from cuda_ext.builder.package.generate import Package, generate
+from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
 from cuda_ext.builder.scheduler.batch import Batch, BuiltLibrary, PlannedLibrary
 from cuda_ext.builder.scheduler.job_keys import JobKeys
@@ -30,10 +33,24 @@ from cuda_ext.toolchain.compilers import CompilerChoice
 
 if TYPE_CHECKING:
     from cuda_ext.builder.config.modules import ModuleConfig
-    from cuda_ext.builder.project import Project
     from cuda_ext.builder.scheduler.task import Task
 
-__all__ = ["build", "compile_source", "plan"]
+__all__ = ["build", "build_project", "compile_source", "plan"]
+
+
+def build_project(
+    project: Project,
+    report: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+) -> list[Package]:
+    """Build the packages of all modules, and show the progress.
+
+    A terminal shows the progress of the build; elsewhere `report` receives a line for each finished step.
+    `environ` has the settings of the machine (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises :class:`BuildError`
+    as :func:`build` does.
+    """
+    with closing(progress_for(sys.stderr, report)) as progress:
+        return build(project, environ, progress)
 
 
 def build(
@@ -60,7 +77,7 @@ def compile_source(
         return session.compile(source)
 
 
-def plan(project: Project, environ: Mapping[str, str]) -> list[ModulePlan]:
+def plan(project: Project, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
     """Plan what :func:`build` would build; compile nothing. Raises :class:`BuildError`."""
     with _session(project, environ, progress_for(io.StringIO(), lambda _: None)) as session:
         return [module.plan for module in session.plan()]

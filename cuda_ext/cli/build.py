@@ -153,18 +153,19 @@ def _build(
     project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
-    from cuda_ext.builder.package.editable import build_editable, is_editable, recorded
+    from cuda_ext.builder.editable import build_editable, is_editable, recorded
     from cuda_ext.builder.package.in_place import in_place
+    from cuda_ext.builder.session import build_project
 
     report = partial(click.echo, err=True)
     if output:
-        return list(project.build(report, environ))
+        return build_project(project, report, environ)
     if any(map(is_editable, places.values())):  # an editable install stays one, with its architectures
         records = list(filter(None, map(recorded, places.values())))
         cudaarchs = records[0]["cudaarchs"] if records else ""
         variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
         return list(map(in_place, build_editable(project, places.__getitem__, report, variables, cudaarchs)))
-    return list(map(in_place, project.build(report, environ)))
+    return list(map(in_place, build_project(project, report, environ)))
 
 
 def _remove_renamed(project: Project, places: Mapping[str, Path], output: Path | None) -> None:

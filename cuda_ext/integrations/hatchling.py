@@ -143,11 +143,12 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     def _build(self, project: Project) -> dict[str, str]:
         """Write the packages to a temporary directory; return their files by their paths in the tree."""
+        from cuda_ext.builder.session import build_project
         from cuda_ext.toolchain.process import ending_in_order
 
         self._scratch = TemporaryDirectory(prefix="cuda_ext-")
         with ending_in_order():
-            packages = list(project.build(self.app.display_info))
+            packages = build_project(project, self.app.display_info)
         files = {}
         for package in packages:
             built = Path(self._scratch.name, package.name)
@@ -159,7 +160,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     def _build_in_place(self, project: Project) -> None:
         """Write the packages to the source tree, for an editable install."""
-        from cuda_ext.builder.package.editable import build_editable
+        from cuda_ext.builder.editable import build_editable
         from cuda_ext.builder.package.in_place import in_place
         from cuda_ext.toolchain.process import ending_in_order
 

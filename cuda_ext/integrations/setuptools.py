@@ -146,8 +146,10 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
 
     def _build(self, report: Callable[[str], None], environ: Mapping[str, str]) -> list[Package]:
         if not self.editable_mode:
-            return list(self.project.build(report, environ))
-        from cuda_ext.builder.package.editable import build_editable
+            from cuda_ext.builder.session import build_project
+
+            return build_project(self.project, report, environ)
+        from cuda_ext.builder.editable import build_editable
 
         return build_editable(self.project, self._source_directory, report, environ)
 

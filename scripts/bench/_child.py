@@ -15,8 +15,8 @@ import resource  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-import cuda_ext.builder.config.keys  # noqa: E402 - what a project imports when it is needed
-import cuda_ext.builder.session  # noqa: E402, F401
+import cuda_ext.builder.config.modules  # noqa: E402, F401 - what a project imports when it is needed
+from cuda_ext.builder import session  # noqa: E402
 from cuda_ext.builder.project import Project  # noqa: E402
 
 
@@ -24,7 +24,7 @@ def build(root: Path, output: Path) -> None:
     """As ``cuda_ext.integrations.setuptools`` does, after its options are read."""
     project = Project.load(root)
     assert project is not None
-    for package in project.build():
+    for package in session.build_project(project):
         package.write(output.joinpath(*package.name.split(".")))
 
 
@@ -32,7 +32,7 @@ def plan(root: Path) -> None:
     """All that comes before the first compilation or look into the cache."""
     project = Project.load(root)
     assert project is not None
-    project.plan()
+    session.plan(project)
 
 
 def main(action: str, *paths: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench._cub_kernels import cub_kernels
 from bench._small_kernels import COMMON_HEADER, Source, small_kernels
+from cuda_ext.builder import session
 from cuda_ext.builder.project import Project
 
 __all__ = ["Unit", "Workload", "copy_tree", "cub", "example", "small", "tiny"]
@@ -131,7 +132,7 @@ def _workload(key: str, title: str, root: Path, kernels: dict[str, int]) -> Work
     assert project is not None
     modules: dict[str, tuple[tuple[str, ...], ...]] = {}
     units: list[Unit] = []
-    for module in project.plan():
+    for module in session.plan(project):
         targets = [tuple(map(str, planned.architectures)) for planned in module.units]
         # A linked module is one library.
         modules[module.name] = tuple(targets[:1] if module.link else targets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.session import build_project
 
 __all__ = ["MANY", "NAME", "SOURCE", "build"]
 
@@ -52,6 +53,6 @@ def build(directory: Path) -> Path:
     (directory / "pyproject.toml").write_text(_PYPROJECT)
     project = Project.load(directory)
     assert project is not None
-    for package in project.build():
+    for package in build_project(project):
         package.write(directory.joinpath("lib", *package.name.split(".")))
     return directory / "lib"

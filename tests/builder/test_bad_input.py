@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.session import build_project
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import loads
 from cuda_ext.toolchain.bindings import gpu_capabilities
@@ -77,7 +78,7 @@ def test_no_package_comes_out_if_one_module_fails(tmp_path: Path) -> None:
         '[tool.cuda_ext.modules."p.two"]\nsources = ["two.cu"]\n'
     )
     write_project(tmp_path, table, {"one.cu": FILL, "two.cu": "int x = ;"})
-    packages = load(tmp_path).build()
+    packages = build_project(load(tmp_path))
     with pytest.raises(BuildError):
         next(packages)
 

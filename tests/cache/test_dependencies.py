@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.session import build_project
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests, key_of
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.location import local_directory
@@ -166,7 +167,7 @@ def test_a_cache_that_is_removed_during_a_build(project: Path, cache: Path) -> N
             shutil.rmtree(cache / "objects", ignore_errors=True)
             removed.append(line)
 
-    [package] = load(project).build(remove)
+    [package] = build_project(load(project), remove)
     assert len(removed) == 6
     assert built(project) == package.files
 
@@ -177,9 +178,10 @@ BUILD = """
 import sys
 from pathlib import Path
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.session import build_project
 from cuda_ext.errors import BuildError
 try:
-    list(Project.load(Path(sys.argv[1])).build(print))
+    build_project(Project.load(Path(sys.argv[1])), print)
 except BuildError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """

@@ -15,6 +15,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.session import build_project
 from tests.fixtures.loader import CHECKOUT
 from tests.runtime.jit.test_on_demand import compilations
 
@@ -37,7 +38,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("kernels", "build", "*.egg-info"))
     project = Project.load(root)
     assert project is not None
-    for package in project.build(environ={**os.environ, "CUDAARCHS": "80-real"}):
+    for package in build_project(project, environ={**os.environ, "CUDAARCHS": "80-real"}):
         package.write(root.joinpath("src", *package.name.split(".")))
     return root / "src"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.package.editable import build_editable, is_editable, recorded
+from cuda_ext.builder.editable import build_editable, is_editable, recorded
 from cuda_ext.builder.package.in_place import in_place
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.inputs import input_digests
@@ -112,8 +112,7 @@ def test_an_import_of_what_has_not_changed_loads_nothing_of_the_build(project: P
     script = f"import sys; from p import kernels; print(*{loaded})"
     assert printed(project, script)[0].split() == [
         "cuda_ext.builder",
-        "cuda_ext.builder.package",
-        "cuda_ext.builder.package.editable",
+        "cuda_ext.builder.editable",
         "cuda_ext.integrations",
         "cuda_ext.integrations.rebuild_on_import",
         "cuda_ext.runtime",

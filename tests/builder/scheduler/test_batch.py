@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.session import build_project
 from cuda_ext.cache.location import local_directory
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from tests.fixtures.projects import build, load, write_project
@@ -114,7 +115,7 @@ BROKEN = {
 
 def failure(root: Path, lines: list[str] | None = None) -> str:
     with pytest.raises(CompilationError) as caught:
-        list(load(root).build((lines if lines is not None else []).append))
+        build_project(load(root), (lines if lines is not None else []).append)
     return str(caught.value)
 
 
@@ -228,9 +229,9 @@ def test_a_mistake_of_the_configuration_comes_before_any_compilation(
     monkeypatch.setenv("MAX_JOBS", "many")
     lines: list[str] = []
     with pytest.raises(ConfigError, match="MAX_JOBS"):
-        list(load(write_project(tmp_path / "project", TABLE, FILES)).build(lines.append))
+        build_project(load(write_project(tmp_path / "project", TABLE, FILES)), lines.append)
     monkeypatch.delenv("MAX_JOBS")
     second = f'{TABLE}[tool.cuda_ext.modules."p.other"]\nsources = ["nowhere/*.cu"]\n'
     with pytest.raises(BuildError, match="nowhere"):
-        list(load(write_project(tmp_path / "project", second, FILES)).build(lines.append))
+        build_project(load(write_project(tmp_path / "project", second, FILES)), lines.append)
     assert not any(line.startswith("[") for line in lines)

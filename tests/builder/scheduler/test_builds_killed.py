@@ -30,8 +30,9 @@ DRIVER = """
 import sys
 from pathlib import Path
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.session import build_project
 print("started", flush=True)
-for package in Project.load(Path(sys.argv[1])).build(lambda line: print(line, flush=True)):
+for package in build_project(Project.load(Path(sys.argv[1])), lambda line: print(line, flush=True)):
     package.write(Path(sys.argv[2]).joinpath(*package.name.split(".")))
 """
 TABLE = """

@@ -20,6 +20,7 @@ from cuda_ext.builder.scheduler import worker
 from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.task import Task
+from cuda_ext.builder.session import build_project
 from cuda_ext.cache.location import local_directory
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
@@ -82,7 +83,7 @@ def test_so_many_processes_compile(project: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MAX_JOBS", str(count))
     before = children()
     seen: set[int] = set()
-    list(load(project).build(lambda _: seen.update(children())))
+    build_project(load(project), lambda _: seen.update(children()))
     assert len(seen.difference(before)) == count
     assert children() == before
 
@@ -93,7 +94,7 @@ def test_no_process_is_started_for_what_is_known(project: Path) -> None:
     (project / "pyproject.toml").write_text(f"{TABLE}jit = false\n")
     before = children()
     seen: set[int] = set()
-    list(load(project).build(lambda _: seen.update(children())))
+    build_project(load(project), lambda _: seen.update(children()))
     assert seen <= set(before)
 
 
@@ -112,7 +113,7 @@ def test_a_worker_that_is_killed_is_replaced(project: Path, tmp_path: Path) -> N
                     os.kill(child, signal.SIGKILL)
                     killed.append(child)
 
-    packages = {package.name: package for package in load(project).build(kill)}
+    packages = {package.name: package for package in build_project(load(project), kill)}
     assert len(killed) >= 2
     assert list((tmp_path / "tmp").iterdir()) == []
     os.environ["CUDA_EXT_CACHE_SIZE"] = "0"

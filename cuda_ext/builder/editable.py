@@ -53,10 +53,12 @@ def build_editable(
     installation, where this is a rebuild. Without ``editable-rebuild = true`` the packages are the same as
     others. Raises :class:`BuildError`.
     """
+    from cuda_ext.builder.session import build_project
+
     if not project.settings.editable_rebuild:
-        return list(project.build(report, environ))
+        return build_project(project, report, environ)
     before = state(project)
-    packages = list(project.build(report, environ))
+    packages = build_project(project, report, environ)
     if cudaarchs is None:
         cudaarchs = environ.get("CUDAARCHS", "")
     return editable(project, packages, before, directory_of, cudaarchs)
