@@ -246,6 +246,8 @@ def _succeeded(results: Sequence[BuiltLibrary | BuildError]) -> list[BuiltLibrar
 
 def _raise_all(failures: Sequence[BuildError]) -> None:
     """Raise all `failures` as one, if there are any."""
+    if len(failures) == 1:
+        raise failures[0]
     if failures:
         kinds = {type(failure) for failure in failures}
         kind = kinds.pop() if len(kinds) == 1 else BuildError

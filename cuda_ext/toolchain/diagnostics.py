@@ -104,8 +104,8 @@ def explain(
             )
         elif host_headers:
             notes.append(
-                f'{match["place"]}: "{name}" is neither in the include-dirs nor among the headers of nvcc '
-                "and its host compiler; extend include-dirs, or install the package that brings it"
+                f'{match["place"]}: "{name}" is neither in the include directories nor among the headers of '
+                "nvcc and its host compiler; extend these, or install the package that brings it"
             )
         else:
             notes.append(_about_header(match["place"], name, header_directories))
@@ -166,7 +166,7 @@ def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
                     '(its names are in cuda::std), or set compiler = "nvcc"'
                 )
     return (
-        f'{place}: "{name}" is neither in the include-dirs nor among the headers of NVRTC; if it is a header '
-        'of the host compiler, keep it out of device code or set compiler = "nvcc"; if it is of another CUDA '
-        "package, such as nvidia-curand, install that"
+        f'{place}: "{name}" is neither in the include directories nor among the headers of NVRTC; if it is a '
+        'header of the host compiler, keep it out of device code or set compiler = "nvcc"; if it is of '
+        "another CUDA package, such as nvidia-curand, install that"
     )

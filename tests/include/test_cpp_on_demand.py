@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.cpp import generate_cpp
+from cuda_ext.builder.cpp import generate_cpp, source_names
 from cuda_ext.toolchain.discovery import library_directories
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.cpp_modules import INCLUDE, write_cpp
@@ -189,7 +189,7 @@ def on_demand(tmp_path_factory: pytest.TempPathFactory, fake_driver: Path) -> On
     return OnDemand(root / "program", root / "python", fake_driver)
 
 
-SOURCES = generate_cpp.source_names("p.kernels", jit=True)
+SOURCES = source_names("p.kernels", jit=True)
 
 
 def compile_program(directory: Path, module: generate_cpp.CppModule, program: Path, *options: str) -> None:

@@ -215,7 +215,7 @@ def test_a_project_without_the_table(target: str, hatchling: Environment, packag
 def test_a_key_in_the_wrong_table(hatchling: Environment, package_flat: Path) -> None:
     hatch(package_flat, 'sources = ["device/*.cu"]\n')
     assert fails_to_build(hatchling, package_flat) == (
-        "tool.hatch.build.hooks.cuda-ext.sources: unknown key; write settings to [tool.cuda_ext]\n"
+        "tool.hatch.build.hooks.cuda-ext.sources: unknown key; settings of the build are in [tool.cuda_ext]\n"
     )
 
 

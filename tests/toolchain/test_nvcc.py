@@ -621,7 +621,7 @@ def test_a_missing_header_is_told_with_a_remedy(nvcc):
     )
     text = error_of(nvcc, source)
     assert "device/h.cuh:2:10: fatal error: absent.h: No such file or directory" in text
-    assert 'device/h.cuh:2:10: "absent.h" is neither in the include-dirs nor among the headers of' in text
+    assert 'device/h.cuh:2:10: "absent.h" is neither in the include directories nor among' in text
     assert "tmp" not in text
 
 

@@ -212,7 +212,7 @@ def _check_options(value: object, where: str) -> tuple[str, ...]:
             raise ConfigError(
                 f"{option!r} depends on where the build happens to run",
                 where=here,
-                remedy="name directories of the project in include-dirs",
+                remedy="name directories of the project as include directories",
             )
     return options
 

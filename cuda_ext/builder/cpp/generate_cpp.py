@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.builder.cpp import header
+from cuda_ext.builder.cpp import header, source_names
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.package.generate import Package
@@ -26,7 +26,7 @@ from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["CppModule", "Embed", "render", "source_names"]
+__all__ = ["CppModule", "Embed", "render"]
 
 Embed = Literal["incbin", "literal"]
 
@@ -38,12 +38,6 @@ class CppModule:
     header: str
     sources: tuple[str, ...]
     files: Mapping[str, bytes]
-
-
-def source_names(module: str, jit: bool) -> tuple[str, ...]:
-    """The sources of `module`: one with its data and, with `jit`, one that compiles on demand."""
-    stem = module.rpartition(".")[2]
-    return f"{stem}.cpp", *([f"{stem}.on_demand.cpp"] if jit else [])
 
 
 def render(package: Package, include_dirs: Sequence[str], package_directory: Path, embed: Embed) -> CppModule:

@@ -1,8 +1,8 @@
-"""``compile_commands.json``: how clangd is to read the device sources of a project.
+"""``compile_commands.json``: the commands with which clangd reads the device sources of a project.
 
-No compiler runs these commands. They have clang see a source as the build's compiler sees it: with the same
-language, macros and headers. Under NVRTC there is no header of the host, and what it has built in stands in
-``include/cuda_ext/editor``; with nvcc, clang's own CUDA mode reads nvcc's headers and those of the host.
+No compiler runs these commands. They make clang see a source as the build's compiler does: with the same
+language, macros and headers. For NVRTC no headers of the host are searched, and its builtin declarations are
+in ``include/cuda_ext/editor``; for nvcc, clang's own CUDA mode reads nvcc's headers and those of the host.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = ["FILE_NAME", "Command", "compile_commands", "default_place", "write"]
 
 FILE_NAME = "compile_commands.json"
 
-# Declarations of what NVRTC has built in.
+# NVRTC's builtin declarations.
 _EDITOR = Path(__file__).parents[2] / "include" / "cuda_ext" / "editor"
-# clangd refuses a GPU that it does not know. It knows this one since version 17, of 2023.
+# clangd rejects a GPU that it does not know; it knows this one since version 17, of 2023.
 _NEWEST_KNOWN = Architecture("cubin", 90, "a")
 _OURS = "--cuda-device-only"
 
@@ -79,26 +79,27 @@ def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) 
 
 
 def default_place(project: Project) -> Path:
-    """Where clangd looks first, and no other program writes: the directory of all device code.
+    """The file in the common directory of all device code, where clangd looks first.
 
-    Raises :class:`ConfigError` if clangd would then no longer find what CMake made.
+    Raises :class:`ConfigError` if that file would hide CMake's from clangd.
     """
     directories = [project.root / file.parent for file in project.source_files()]
     place = Path(os.path.commonpath(directories), FILE_NAME)
     other = place.parent / "build" / FILE_NAME
     if other.is_file() and not place.exists():
         raise ConfigError(
-            f"{place}: with it, clangd would no longer read {other}; name another file with --output, in a "
-            "directory that holds device sources alone"
+            f"with it, clangd would no longer read {other}",
+            where=str(place),
+            remedy="name another file with --output, in a directory that holds device sources alone",
         )
     return place
 
 
 def write(place: Path, commands: Sequence[Command]) -> None:
-    """Have the file at `place` hold `commands`; what it holds for other files stays.
+    """Write `commands` to the file at `place`; its entries for other files stay.
 
-    Of several processes, one writes after the other. Raises :class:`ConfigError` if the file is another
-    program's, and :class:`OSError`.
+    Concurrent writers wait for each other. Raises :class:`ConfigError` if the file is another program's, and
+    :class:`OSError`.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     with lock(place.parent):
@@ -108,8 +109,9 @@ def write(place: Path, commands: Sequence[Command]) -> None:
 def _write(place: Path, commands: Sequence[Command]) -> None:
     if place.is_symlink():
         raise ConfigError(
-            f"{place}: is a link to a file of another program; name another file with --output, "
-            "in a directory that holds device sources alone"
+            "is a link to a file of another program",
+            where=str(place),
+            remedy="name another file with --output, in a directory that holds device sources alone",
         )
     named = {_path(command) for command in commands}
     directories = {command["directory"] for command in commands}
@@ -117,7 +119,7 @@ def _write(place: Path, commands: Sequence[Command]) -> None:
         entry
         for entry in _entries(place)
         if _path(entry) not in named
-        # A source that is gone, or of a module that is.
+        # Drop sources and modules that no longer exist.
         and not (entry["directory"] in directories and _OURS in entry.get("arguments", ()))
     ]
     replace_file(place, (json.dumps([*kept, *commands], indent=1, ensure_ascii=False) + "\n").encode())
@@ -131,12 +133,14 @@ def _entries(place: Path) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list) or not all(map(_is_command, entries)):
-        raise ConfigError(f"{place}: is not a list of compile commands; remove it, or choose another file")
+        raise ConfigError(
+            "is not a list of compile commands", where=str(place), remedy="remove it, or choose another file"
+        )
     return entries
 
 
 def _is_command(entry: object) -> bool:
-    """Whether `entry` has what is read of one; other programs add more."""
+    """Whether `entry` has the fields that are read here; other programs add more."""
     match entry:
         case {"directory": str(), "file": str(), "arguments": arguments}:
             return isinstance(arguments, list)
@@ -150,7 +154,7 @@ def _path(entry: Mapping[str, Any]) -> str:
 
 
 def _architecture(names: Iterable[str]) -> Architecture:
-    """The newest GPU among `names` that clangd knows, or else the oldest."""
+    """The newest GPU among `names` that every clangd knows, or else the oldest."""
     asked = set()
     for name in names:
         try:
@@ -163,8 +167,8 @@ def _architecture(names: Iterable[str]) -> Architecture:
 
 
 def _view(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
-    """What makes clang read a source as its compiler does."""
-    # Nothing is compiled for a GPU, and another toolkit that this machine may have is not looked at.
+    """The arguments that make clang read a source as its compiler does."""
+    # Nothing is compiled for a GPU; ignore a toolkit that clang may find on this machine.
     yield from ("-nocudalib", "--no-cuda-version-check", "-Wno-unknown-cuda-version")
     if options.relocatable:
         yield from ("-fgpu-rdc", "-D__CUDACC_RDC__")
@@ -192,7 +196,7 @@ _DEVICE_BY_DEFAULT = {"-default-device", "--device-as-default-execution-space"}
 
 
 def _macros(options: Options) -> Iterator[str]:
-    """Those that a module defines, and those in its options."""
+    """The macros that a module defines, and those in its options."""
     yield from options.definitions()
     for option, following in pairwise((*options.raw, "")):
         if match := re.fullmatch(r"(-D|-U|--define-macro|--undefine-macro)=?(.*)", option, re.DOTALL):
@@ -201,12 +205,12 @@ def _macros(options: Options) -> Iterator[str]:
 
 
 def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
-    """Where those of others are."""
+    """The search path of the tool chain's headers."""
     found = list(compiler.search_path(TranslationUnit("", b"", options=options)))
     if any(map(discovery.is_for_now, found)):
         raise ToolchainError(
-            "NVRTC's headers, which editors read, cannot be kept; set CUDA_EXT_CACHE to a directory that you "
-            "can write"
+            "NVRTC's headers, which editors read, cannot be kept",
+            remedy="set CUDA_EXT_CACHE to a directory that you can write",
         )
     if isinstance(compiler, Nvcc):  # which finds CCCL by itself
         found += [directory / "cccl" for directory in found]

@@ -1,11 +1,11 @@
-"""``python -m cuda_ext.integrations.cmake``: one step of a build."""
+"""``python -m cuda_ext.integrations.cmake``: one step of a build, run by CMake."""
 
 from __future__ import annotations
 
 import signal
 import sys
 
-# Interrupted, a step ends without a word, as a compiler does. What it started ends with it.
+# An interrupted step ends silently, as compilers do; its child processes receive the signal, too.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -8,112 +8,32 @@ assembles the module from the cache.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import cuda_ext
-from cuda_ext.builder.config.keys import BuildSettings
-from cuda_ext.builder.config.modules import ModuleConfig, parse_module
+from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.package.depfile import depfile as rule
 from cuda_ext.builder.package.in_place import remove_others
-from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.globs import find_headers
 from cuda_ext.builder.sources.plan import check_module
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import replace_file
+from cuda_ext.integrations.cmake.configured_module import ConfiguredModule, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
 
 __all__ = ["main"]
 
-_FROZEN = "module.json"
 _CACHE = "cache"  # of this build tree alone, if the user has no cache
 _SEPARATOR = "\x1f"  # before each argument
-
-
-@dataclass(frozen=True)
-class Module:
-    """A module as configured.
-
-    ``name`` is its import name, ``root`` the project's directory. Its keys are in ``table``, or with
-    ``pyproject`` in pyproject.toml. ``architectures`` are the default, and ``cudaarchs`` is ``CUDAARCHS`` in
-    the environment, which overrides them. ``embed`` is the form of images in C++. ``files`` are those that
-    the globs match; the module changes with them.
-    """
-
-    target: str
-    name: str | None
-    root: str
-    pyproject: bool
-    table: Mapping[str, Any]
-    architectures: Sequence[str]
-    cudaarchs: str
-    embed: Literal["incbin", "literal"]
-    files: Sequence[str] = ()
-
-    @property
-    def where(self) -> str:
-        return f"cuda_ext_add_module({self.target})"
-
-    def project(self) -> Project:
-        """The project with this module alone. Raises :class:`ConfigError`."""
-        root = Path(self.root)
-        if self.pyproject:
-            whole = Project.load(root)
-            if whole is None:
-                raise ConfigError(
-                    f"{root / 'pyproject.toml'} has no [tool.cuda_ext] table",
-                    where=self.where,
-                    remedy="add it, or give the keys here in place of FROM_PYPROJECT",
-                )
-            module, settings = self._choose(whole.modules), whole.settings
-        else:
-            if self.name is None:
-                raise ConfigError(
-                    "has no NAME",
-                    where=self.where,
-                    remedy="add the name by which Python imports it: NAME your_package.kernels",
-                )
-            module, settings = parse_module(self.name, self.table, self.where), BuildSettings()
-        if self.architectures and "architectures" not in module.written:
-            module = dataclasses.replace(
-                module,
-                settings=dataclasses.replace(module.settings, architectures=tuple(self.architectures)),
-                written={**module.written, "architectures": "CMAKE_CUDA_ARCHITECTURES"},
-            )
-        return Project(root, (module,), settings, self.target)
-
-    def environ(self) -> Mapping[str, str]:
-        """The environment of a step."""
-        return {**os.environ, "CUDAARCHS": self.cudaarchs}
-
-    def _choose(self, modules: Sequence[ModuleConfig]) -> ModuleConfig:
-        names = [module.name for module in modules]
-        if self.name is None and len(modules) > 1:
-            raise ConfigError(
-                "[tool.cuda_ext] has several modules",
-                where=self.where,
-                remedy=f"choose one with NAME: {', '.join(names)}",
-            )
-        for module in modules:
-            if self.name in (None, module.name):
-                return module
-        raise ConfigError(
-            f"[tool.cuda_ext] has no module {self.name!r}",
-            where=self.where,
-            remedy=f"it has {', '.join(names)}",
-        )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one step and return its exit status. A mistake in the project is one message."""
     step, directory, target, *rest = arguments
-    call = f"cuda_ext_add_module({target})"
     steps: Mapping[str, Callable[..., None]] = {
         "configure": _configure,
         "compile": _compile,
@@ -122,10 +42,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         steps[step](Path(directory), target, *rest)
     except BuildError as error:
-        _show(spell_error(error, call))
+        _show(spell_error(error, call_of(target)))
         return 1
     except OSError as error:
-        _show(f"{call}: {error.filename}: cannot be read or written: {error.strerror}")
+        _show(f"{call_of(target)}: {error.filename}: cannot be read or written: {error.strerror}")
         return 1
     return 0
 
@@ -137,12 +57,10 @@ def _configure(
 
     If `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
     """
-    from cuda_ext.builder.cpp import generate_cpp
-
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
     real = Path(os.path.realpath(root))
-    call = parse_call(words, f"cuda_ext_add_module({target})", Path(root), Path(current))
-    module = Module(
+    call = parse_call(words, call_of(target), Path(root), Path(current))
+    module = ConfiguredModule(
         target,
         call.name,
         str(real),
@@ -161,7 +79,7 @@ def _configure(
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources,
-        "code": list(generate_cpp.source_names(config.name, config.settings.jit)),
+        "code": list(source_names(config.name, config.settings.jit)),
         "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
         "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],
@@ -176,7 +94,7 @@ def _configure(
         )
     text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in variables.items())
     replace_file(directory / "module.cmake", text.encode())
-    replace_file(directory / _FROZEN, json.dumps(dataclasses.asdict(module), indent=1).encode())
+    module.write(directory)
     if exported == "ON":
         from cuda_ext.builder.sources import compilation_database as editors
 
@@ -188,23 +106,12 @@ def _configure(
             editors.write(directory / editors.FILE_NAME, commands)
 
 
-def _read_module(directory: Path, target: str) -> Module:
-    try:
-        return Module(**json.loads((directory / _FROZEN).read_bytes()))
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"{directory / _FROZEN} is damaged",
-            where=f"cuda_ext_add_module({target})",
-            remedy="configure the project again",
-        ) from None
-
-
 def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str) -> None:
     """Compile `source` into the cache."""
     from cuda_ext.builder.scheduler.progress import Quiet
     from cuda_ext.builder.session import compile_source
 
-    module = _read_module(directory, target)
+    module = ConfiguredModule.read(directory, target)
     # The build tool runs these steps in parallel.
     environ = {**module.environ(), "MAX_JOBS": "1"}
     project = module.project()
@@ -219,7 +126,7 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
     from cuda_ext.builder.scheduler.progress import Quiet
     from cuda_ext.builder.session import build
 
-    module = _read_module(directory, target)
+    module = ConfiguredModule.read(directory, target)
     project = module.project()
     (package,) = build(project, module.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = directory / "python" / Path(*package.name.split("."))

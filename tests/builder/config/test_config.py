@@ -369,7 +369,7 @@ def test_an_option_does_not_depend_on_the_working_directory(options: str) -> Non
     message = refused_key(f"options = {options}")
     assert message.startswith("options[0]: '-")
     assert message.endswith(
-        "depends on where the build happens to run; name directories of the project in include-dirs"
+        "depends on where the build happens to run; name directories of the project as include directories"
     )
 
 
