@@ -179,8 +179,9 @@ class LocalStore:
 
 
 def without_cache(directory: Path, reason: str, remedy: str) -> str:
-    """The warning for a cache that is not used."""
-    return f"{directory}: compiling goes on without a cache: {reason}; {remedy}"
+    """Make the text of the warning that the cache in `directory` is not used."""
+    problem = f"compiling goes on without a cache: {reason}"
+    return str(StoreError(problem, where=str(directory), remedy=remedy))
 
 
 def _sorted(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
