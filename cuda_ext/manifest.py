@@ -8,7 +8,6 @@ checks every field, so that a damaged file raises one :class:`ManifestError` tha
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import posixpath
 import re
@@ -17,7 +16,6 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Literal
 
 from cuda_ext.errors import ManifestError
@@ -40,8 +38,6 @@ __all__ = [
     "Variants",
     "dumps",
     "loads",
-    "plain",
-    "unit_from",
 ]
 
 SCHEMA = 3  # 1 had no variants, 2 had no options of each source
@@ -153,11 +149,6 @@ class Image:
     names: dict[str, str | None] = field(default_factory=dict)
 
 
-_OF_FILES = re.compile(
-    "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
-)
-
-
 @dataclass(frozen=True)
 class Options:
     """How a translation unit is compiled, independent of the compiler.
@@ -173,35 +164,6 @@ class Options:
     fast_math: bool = False
     relaxed_constexpr: bool = False
     relocatable: bool = False
-
-    def definitions(self) -> tuple[str, ...]:
-        """Spell ``define`` as compiler options."""
-        return tuple(
-            f"-D{name}={value}" if value else f"-D{name}" for name, value in sorted(self.define.items())
-        )
-
-    def include_directories(self) -> tuple[Path, ...]:
-        """The include directories outside the project in the raw options."""
-        named = []
-        for option, following in itertools.pairwise((*self.raw, "")):
-            if match := re.fullmatch(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", option, re.S):
-                named.append(Path(match[1] or following))
-        return tuple(named)
-
-    @property
-    def outside(self) -> str:
-        """The first raw option that names a file or a directory, which may differ on other machines."""
-        return next(filter(_OF_FILES.match, self.raw), "")
-
-    def spelled(self) -> tuple[str, ...]:
-        """Spell the options that NVRTC and nvcc share, sorted where order has no meaning."""
-        return (
-            f"--std={self.std}",
-            *self.definitions(),
-            *(["--use_fast_math"] if self.fast_math else []),
-            *(f"--pre-include={name}" for name in self.pre_include),
-            *self.raw,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +230,7 @@ def dumps(manifest: Manifest) -> str:
     for each in dataclasses.fields(manifest):
         value = getattr(manifest, each.name)
         if isinstance(value, tuple):
-            lines = (json.dumps(plain(item), ensure_ascii=False) for item in value)
+            lines = (json.dumps(_plain(item), ensure_ascii=False) for item in value)
             text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
         else:
             text = json.dumps(value, ensure_ascii=False)
@@ -276,15 +238,15 @@ def dumps(manifest: Manifest) -> str:
     return "{\n " + ",\n ".join(texts) + "\n}\n"
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Convert a dataclass above to JSON's types; fields that have their default are left out."""
     if isinstance(value, tuple):
-        return [plain(item) for item in value]
+        return [_plain(item) for item in value]
     if not dataclasses.is_dataclass(value):
         return value
     kind: Any = type(value)
     defaults = _defaults(kind).items()
-    return {name: plain(v) for name, default in defaults if (v := getattr(value, name)) != default}
+    return {name: _plain(v) for name, default in defaults if (v := getattr(value, name)) != default}
 
 
 @cache
@@ -430,12 +392,3 @@ def _read_part(place: str | int | list[str], read: _Reader, data: Any) -> Any:
     except _InvalidError as error:
         error.path = (f"[{place}]" if isinstance(place, int) else str(place)) + error.path
         raise
-
-
-def unit_from(data: object) -> Unit:
-    """Read what :func:`plain` made of a unit. Raises :class:`ManifestError` for anything else."""
-    try:
-        unit: Unit = _reader(Unit)(data)
-    except _InvalidError as error:
-        raise ManifestError(f"unit{error}") from None
-    return unit

@@ -1,8 +1,4 @@
-"""C++ name expressions and the little of their mangling that is needed.
-
-Nothing here demangles: lowered names come from the compiler, and so do types. Only the namespaces of a
-lowered name are read, because debug information leaves them out.
-"""
+"""C++ name expressions: one spelling of each, their parts, and the kernels that a source defines."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["kernel_names", "normalise", "plain_name", "scope_of", "split_template"]
+__all__ = ["kernel_names", "normalise", "plain_name", "split_template"]
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
@@ -102,27 +98,6 @@ def split_template(expression: str) -> tuple[str, str | None]:
 def plain_name(expression: str) -> str:
     """`expression` without template arguments and parameters."""
     return re.split("[<(]", normalise(expression), maxsplit=1)[0]
-
-
-def scope_of(lowered: str) -> tuple[str, ...]:
-    """The namespaces in an Itanium-mangled name, outermost first, anonymous ones left out.
-
-    >>> scope_of("_ZN2ns5inner6reduceIfLi128EEEvxPKf")
-    ('ns', 'inner')
-    >>> scope_of("_Z4axpyIfEviT_PKS0_PS0_"), scope_of("histogram")
-    ((), ())
-    """
-    if not lowered.startswith("_ZN"):
-        return ()
-    parts: list[str] = []
-    position = 3
-    while match := re.compile(r"(?:St|L)?(\d+)").match(lowered, position):
-        end = match.end() + int(match[1])
-        if match[0].startswith("St"):
-            parts.append("std")
-        parts.append(lowered[match.end() : end])
-        position = end
-    return tuple(part for part in parts[:-1] if not part.startswith("_GLOBAL__N_"))
 
 
 _KERNEL = re.compile(rb"__global__[^;{}]*?\b(\w+)\s*\(", re.DOTALL)

@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterator, Set
 from typing import Any
 
-from cuda_ext.compiler.name_expressions import normalise, scope_of
+from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.compiler.signatures import KernelSignature, Signatures, SymbolSignature
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.mangling import namespaces, nested_name
 from cuda_ext.formats.ptx import PtxParameter
 from cuda_ext.manifest import Parameter, ParameterKind
 
@@ -257,7 +258,7 @@ def _spelling(type_: Any) -> str:
             return _spelling(_target(type_))
         case _:
             name = _text(type_, "DW_AT_name")  # lowered, where it is an enumeration in a namespace
-            return (_nested_name(name) if name.startswith("_Z") else normalise(name)) or "struct"
+            return (nested_name(name) if name.startswith("_Z") else normalise(name)) or "struct"
 
 
 def _qualified(die: Any, lowered: str) -> str:
@@ -267,17 +268,5 @@ def _qualified(die: Any, lowered: str) -> str:
         lowered = lowered[match.end() + int(match[1]) + 1 :]
     name = _text(die, "DW_AT_name")
     if name == lowered and lowered.startswith("_Z"):
-        return _nested_name(lowered)
-    return normalise("::".join([*scope_of(lowered), name]))
-
-
-def _nested_name(lowered: str) -> str:
-    """Return ``ns::weights`` for ``_ZN2ns7weightsE``; return `lowered` if it is more than nested names."""
-    parts, rest = [], lowered.removeprefix("_ZN")
-    while match := re.match(r"L?(\d+)", rest):
-        end = match.end() + int(match[1])
-        parts.append(rest[match.end() : end])
-        rest = rest[end:]
-    if rest != "E":
-        return lowered
-    return "::".join(part for part in parts if not part.startswith(("_INTERNAL_", "_GLOBAL__N_")))
+        return nested_name(lowered)
+    return normalise("::".join([*namespaces(lowered), name]))

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
+from cuda_ext.compiler.compile_options import common_options, definitions, include_directories
 from cuda_ext.compiler.compiled_image import NO_TRACE, CompiledImage, Span, Trace, read_image
 from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, reflect_debug_ptx
 from cuda_ext.compiler.signatures import Signatures
@@ -87,7 +88,7 @@ class Nvcc:
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         own = [d for root in self._roots for d in (root / "include", *sorted(root.glob("targets/*/include")))]
-        return [*unit.options.include_directories(), *own, *self._header_directories]
+        return [*include_directories(unit.options), *own, *self._header_directories]
 
     @cached_property
     def _roots(self) -> list[Path]:
@@ -279,14 +280,14 @@ def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:
     return [
         *(["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []),
         *(["-rdc=true"] if _relocatable(unit, architecture) else []),
-        *dataclasses.replace(unit.options, define={}).spelled(),
+        *common_options(dataclasses.replace(unit.options, define={})),
     ]
 
 
 def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> list[str]:
     """Options for the host compiler, which preprocesses."""
     options = [
-        *unit.options.definitions(),
+        *definitions(unit.options),
         # Headers are found below "-I.", and are to be named as the project names them.
         "-fmacro-prefix-map=./=",
         # After the headers of nvcc's own toolkit: they must be of its version.

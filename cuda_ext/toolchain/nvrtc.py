@@ -12,8 +12,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from cuda_ext.compiler.compile_options import include_directories, nvrtc_options
 from cuda_ext.compiler.compiled_image import HEADER, NO_TRACE, CompiledImage, Span, Trace, read_image
-from cuda_ext.compiler.nvrtc_options import nvrtc_options
 from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, reflect_debug_ptx
 from cuda_ext.compiler.signatures import Signatures
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -71,7 +71,7 @@ class Nvrtc:
         return own + discovery.header_directories(major, next(iter(self.files()), None))
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
-        return [*unit.options.include_directories(), *self.header_directories]
+        return [*include_directories(unit.options), *self.header_directories]
 
     def capabilities(self) -> tuple[int, ...]:
         _, architectures = self._nvrtc.nvrtcGetSupportedArchs()

@@ -19,8 +19,8 @@ from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
+from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
-from cuda_ext.compiler.nvrtc_options import nvrtc_options
 from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from cuda_ext.builder.sources.globs import kind_of
 from cuda_ext.builder.sources.plan import Sources
 from cuda_ext.compiler.architectures import GROUPS
+from cuda_ext.compiler.compile_options import definitions
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import replace_file
@@ -197,7 +198,7 @@ _DEVICE_BY_DEFAULT = {"-default-device", "--device-as-default-execution-space"}
 
 def _macros(options: Options) -> Iterator[str]:
     """The macros that a module defines, and those in its options."""
-    yield from options.definitions()
+    yield from definitions(options)
     for option, following in pairwise((*options.raw, "")):
         if match := re.fullmatch(r"(-D|-U|--define-macro|--undefine-macro)=?(.*)", option, re.DOTALL):
             letter = "U" if match[1] in ("-U", "--undefine-macro") else "D"

@@ -33,6 +33,7 @@ from cuda_ext.cli.inspect.places import (
     read_file,
 )
 from cuda_ext.cli.terminal import Failure
+from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_cubin
@@ -213,7 +214,7 @@ def _unique_titles(manifest: Manifest) -> Sequence[str]:
 def _describe_source(source: manifest_file.Source) -> Source:
     options = source.options
     flags = {"relaxed-constexpr": options.relaxed_constexpr, "relocatable": options.relocatable}
-    spelled = (*options.spelled(), *(name for name, is_set in flags.items() if is_set))
+    spelled = (*common_options(options), *(name for name, is_set in flags.items() if is_set))
     return Source(source.name, source.sha256, spelled, source.instantiate)
 
 

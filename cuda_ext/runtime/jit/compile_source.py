@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.compiler.nvrtc_options import nvrtc_options
+from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ManifestError, ToolchainError
 from cuda_ext.formats import codec, netstring
@@ -85,7 +85,8 @@ def _key(
     unit: TranslationUnit, name: str, architectures: Sequence[str], native: Sequence[int], compress: str
 ) -> str | None:
     """The cache key, or ``None`` if the result depends on files that cannot be part of it."""
-    if unit.options.outside or any(map(_UNKNOWN_INCLUDE.search, (unit.source, *unit.headers.values()))):
+    texts = (unit.source, *unit.headers.values())
+    if option_with_path(unit.options) or any(map(_UNKNOWN_INCLUDE.search, texts)):
         return None
     try:
         identity = installed_nvrtc().identity

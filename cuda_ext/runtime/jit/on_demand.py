@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuda_ext.compiler.compile_options import option_with_path
 from cuda_ext.compiler.name_expressions import kernel_names, plain_name
 from cuda_ext.errors import KernelNotFoundError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -66,7 +67,7 @@ class OnDemand:
         for source in unit.sources if unit else ():
             if not _has_options(source):
                 return f"the manifest lacks {source.name}'s compile options"
-            if option := source.options.outside:
+            if option := option_with_path(source.options):
                 return (
                     f"{source.name} was compiled with {option}, and other machines may have other files there"
                 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.nvrtc_options import nvrtc_options
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.netstring import Field, key_of
 from cuda_ext.manifest import Source

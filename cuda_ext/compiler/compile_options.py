@@ -1,0 +1,67 @@
+"""The options of a translation unit as options of NVRTC and nvcc."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+from cuda_ext.manifest import Options
+
+__all__ = ["common_options", "definitions", "include_directories", "nvrtc_options", "option_with_path"]
+
+# Options whose argument is a file or a directory.
+_WITH_PATH = re.compile(
+    "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
+)
+_INCLUDE_DIRECTORY = re.compile(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", re.DOTALL)
+
+# The limit of unrolling in CCCL's lists of types: 10 under nvcc, 16 elsewhere, where one header takes as long
+# as all others together (CCCL 3.5, cuda/std/__type_traits/type_list.h). The images are the same.
+_UNROLL_LIMIT = "_CCCL_META_UNROLL_LIMIT"
+
+
+def definitions(options: Options) -> tuple[str, ...]:
+    """Spell the macro definitions."""
+    macros = sorted(options.define.items())
+    return tuple(f"-D{name}={value}" if value else f"-D{name}" for name, value in macros)
+
+
+def common_options(options: Options) -> tuple[str, ...]:
+    """Spell the options that NVRTC and nvcc share, sorted where order has no meaning."""
+    return (
+        f"--std={options.std}",
+        *definitions(options),
+        *(["--use_fast_math"] if options.fast_math else []),
+        *(f"--pre-include={name}" for name in options.pre_include),
+        *options.raw,
+    )
+
+
+def nvrtc_options(name: str, options: Options) -> list[str]:
+    """Spell the options of NVRTC for the source `name`, except for target and include directories."""
+    # Without a seed, internal names contain the time and the process id.
+    spelled = [f"--frandom-seed={name}"]
+    if options.relaxed_constexpr:
+        # NVRTC lacks --expt-relaxed-constexpr. This does more: functions without annotation are device code.
+        spelled.append("--device-as-default-execution-space")
+    if options.relocatable:
+        spelled.append("--relocatable-device-code=true")
+    spelled += common_options(options)
+    if not any(_UNROLL_LIMIT in option for option in spelled):
+        spelled.append(f"-D{_UNROLL_LIMIT}=10")
+    return spelled
+
+
+def include_directories(options: Options) -> tuple[Path, ...]:
+    """List the include directories outside the project, which are among the raw options."""
+    return tuple(
+        Path(match[1] or following)
+        for option, following in itertools.pairwise((*options.raw, ""))
+        if (match := _INCLUDE_DIRECTORY.fullmatch(option))
+    )
+
+
+def option_with_path(options: Options) -> str:
+    """Return the first raw option that names a file or a directory, which may differ on other machines."""
+    return next(filter(_WITH_PATH.match, options.raw), "")
