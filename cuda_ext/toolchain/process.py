@@ -113,9 +113,14 @@ class Fork:
     def __init__(self, function: Callable[[], object]) -> None:
         its_input, to_it = os.pipe()
         from_it, its_output = os.pipe()
-        self.pid = os.fork()
-        if not self.pid:
-            self._call(function, its_input, its_output, (to_it, from_it))
+        # The exception of a signal's handler would be lost in the hooks that run at a fork.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            self.pid = os.fork()
+            if not self.pid:
+                self._call(function, its_input, its_output, (to_it, from_it), mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(its_input)
         os.close(its_output)
         self.stdin: IO[bytes] = os.fdopen(to_it, "wb")
@@ -144,12 +149,18 @@ class Fork:
             os.kill(self.pid, signal.SIGKILL)
 
     def _call(
-        self, function: Callable[[], object], its_input: int, its_output: int, ours: tuple[int, int]
+        self,
+        function: Callable[[], object],
+        its_input: int,
+        its_output: int,
+        ours: tuple[int, int],
+        mask: set[int],
     ) -> None:
         """Call `function` in the fork, which never returns from here."""
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             # The input of another fork ends when this process ends, so it must not stay open here.
             for other in self._others:
                 other.stdin.close()
