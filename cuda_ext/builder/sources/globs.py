@@ -15,11 +15,20 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["check_overrides", "find_headers", "find_sources", "include_directories", "kind_of"]
+__all__ = [
+    "check_module",
+    "check_overrides",
+    "find_headers",
+    "find_sources",
+    "include_directories",
+    "kind_of",
+]
 
 KINDS: dict[str, SourceKind] = {
     ".cu": "cu",
@@ -28,6 +37,24 @@ KINDS: dict[str, SourceKind] = {
     ".fatbin": "fatbin",
     ".ltoir": "ltoir",
 }
+
+
+def check_module(module: ModuleConfig, root: Path) -> list[str]:
+    """Check what needs no compiler; return the names of the sources. Raises :class:`ConfigError`."""
+    names = find_sources(module, root)
+    check_overrides([(module, names)])
+    include_directories(module, root)
+    for source in names:
+        for name in set(module.for_source(source).architectures).difference(GROUPS):
+            try:
+                Architecture.parse(name)
+            except ValueError:
+                raise ConfigError(
+                    f"unknown architecture {name!r}",
+                    where=module.key_path("architectures", source),
+                    remedy="spell it as in sm_90, compute_90 or 90-real",
+                ) from None
+    return names
 
 
 def find_sources(module: ModuleConfig, root: Path) -> list[str]:

@@ -16,13 +16,12 @@ from pathlib import Path
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.globs import (
-    check_overrides,
     find_headers,
     find_sources,
     include_directories,
     kind_of,
 )
-from cuda_ext.compiler.architectures import GROUPS, expand, from_cmake
+from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
@@ -31,7 +30,7 @@ from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 
-__all__ = ["Sources", "check_module", "native_capabilities", "plan_module", "read_source"]
+__all__ = ["Sources", "native_capabilities", "plan_module", "read_source"]
 
 
 class Sources:
@@ -100,24 +99,6 @@ class Sources:
                 relocatable=settings.link,
             )
         return TranslationUnit(name, text, kind, headers, self._options[settings])
-
-
-def check_module(module: ModuleConfig, root: Path) -> list[str]:
-    """Check what needs no compiler; return the names of the sources. Raises :class:`ConfigError`."""
-    names = find_sources(module, root)
-    check_overrides([(module, names)])
-    include_directories(module, root)
-    for source in names:
-        for name in set(module.for_source(source).architectures).difference(GROUPS):
-            try:
-                Architecture.parse(name)
-            except ValueError:
-                raise ConfigError(
-                    f"unknown architecture {name!r}",
-                    where=module.key_path("architectures", source),
-                    remedy="spell it as in sm_90, compute_90 or 90-real",
-                ) from None
-    return names
 
 
 def plan_module(

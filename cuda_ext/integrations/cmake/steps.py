@@ -17,8 +17,7 @@ import cuda_ext
 from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.package.depfile import depfile as rule
 from cuda_ext.builder.package.in_place import remove_others
-from cuda_ext.builder.sources.globs import find_headers
-from cuda_ext.builder.sources.plan import check_module
+from cuda_ext.builder.sources.globs import check_module, find_headers
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import replace_file
