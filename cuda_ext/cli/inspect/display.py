@@ -86,7 +86,7 @@ def show_difference(difference: ContentsDifference) -> None:
     show(("file", *sizes), ([c.place[0], *_sizes(c.before, c.after)] for c in build.files), len(sizes))
     images = ([name(c.place), *_sizes(_stored(c.before), _stored(c.after))] for c in build.images)
     show(("image", *sizes), images, len(sizes))
-    for heading, kernels in (("new kernel", build.new), ("kernel that is gone", build.gone)):
+    for heading, kernels in (("new kernel", build.new), ("removed kernel", build.gone)):
         show((heading, "architectures"), ([name(place), " ".join(a)] for place, a in kernels.items()))
     if build.kernels:
         _show_resource_changes(console, build.kernels[:_MOST_CHANGES], name)
