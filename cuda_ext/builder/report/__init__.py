@@ -1,6 +1,6 @@
-"""What a build tells of itself afterwards: an HTML page, and a trace for Chrome and Perfetto.
+"""Reports about builds: an HTML page, a trace for Chrome and Perfetto, and the difference of two builds.
 
-Nothing else of this room is imported unless one of them is asked for.
+A build imports nothing else of this folder unless a page or a trace is asked for.
 """
 
 from __future__ import annotations

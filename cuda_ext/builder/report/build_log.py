@@ -83,7 +83,7 @@ class BuildLog:
         )
 
     def write(self, packages: Iterable[tuple[Package, Iterable[PackedLibrary]]]) -> None:
-        """Write the report and the trace; `packages` are what the build made. Raises :class:`BuildError`."""
+        """Write the report and the trace; `packages` are what was built. Raises :class:`BuildError`."""
         record = self._record(list(packages))
         if self._trace:
             _write(self._trace, chrome_trace(record))

@@ -145,4 +145,7 @@ def _find_kernels_missing_in(build: Build[_T], other: Build[_T]) -> dict[Place, 
         kernel, architecture = place[:-1], place[-1]
         if place not in build.kernels and (kernel not in names or (kernel[0], architecture) in compiled):
             missing.setdefault(kernel, []).append(architecture)
-    return {kernel: tuple(sorted(found, key=architecture_order)) for kernel, found in missing.items()}
+    return {
+        kernel: tuple(sorted(architectures, key=architecture_order))
+        for kernel, architectures in missing.items()
+    }

@@ -1,4 +1,4 @@
-"""The difference of two :class:`Contents`: that of their builds, and of what only manifests tell."""
+"""The difference of two :class:`Contents`: of their builds, and of what only manifests contain."""
 
 from __future__ import annotations
 

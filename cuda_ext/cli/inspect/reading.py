@@ -194,10 +194,10 @@ def _select_image(
 ) -> _ImageContent:
     read = contents[image.file]
     # The only image of a file need not contain its architecture.
-    found = read.get(image.architecture) or (next(iter(read.values())) if len(read) == 1 else None)
-    if found is None:
+    content = read.get(image.architecture) or (next(iter(read.values())) if len(read) == 1 else None)
+    if content is None:
         raise Failure(f"{image.file} has no image for {image.architecture}", where=where, remedy=_REBUILD)
-    return replace(found, image=replace(found.image, architecture=image.architecture, size=image.size))
+    return replace(content, image=replace(content.image, architecture=image.architecture, size=image.size))
 
 
 def _unique_titles(manifest: Manifest) -> Sequence[str]:

@@ -198,11 +198,11 @@
   const host = $("#lanes");
   if (!host) return;
 
-  // The same jobs as in the timeline, as text; made when the table is opened.
+  // The same jobs as in the timeline, as text; filled when it is opened.
   const table = $("#jobs");
   table.addEventListener("toggle", () => {
-    if (table.dataset.made) return;
-    table.dataset.made = "yes";
+    if (table.dataset.filled) return;
+    table.dataset.filled = "yes";
     const number = (value, shown) => make("td", { class: "number", "data-value": value }, shown);
     const heads = ["Unit", "Architecture", "Action", "Outcome", "Worker", "Start", "Time"].map((label, i) =>
       make("th", {
