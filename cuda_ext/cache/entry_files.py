@@ -52,13 +52,14 @@ def write_file(path: Path, content: bytes, temporary: Path) -> None:
     return None
 
 
-def list_files(directory: str | Path) -> Iterator[tuple[float, int, str]]:
-    """List the time of modification, size and path of each file in `directory`."""
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                status = entry.stat(follow_symlinks=False)
-                yield status.st_mtime, status.st_size, entry.path
+def list_files(*directories: str | Path) -> Iterator[tuple[float, int, str]]:
+    """List the time of modification, size and path of each file in `directories`."""
+    for directory in directories:
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    yield status.st_mtime, status.st_size, entry.path
 
 
 def remove_file(path: str | Path) -> bool:

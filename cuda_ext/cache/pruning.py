@@ -41,7 +41,7 @@ def prune(objects: Path, bound: int) -> None:
     if _estimate(objects) <= bound:
         return
     _remove_unfinished(objects / TEMPORARY)
-    entries = sorted(entry for number in range(256) for entry in list_files(f"{objects}/{number:02x}"))
+    entries = sorted(list_files(*(f"{objects}/{number:02x}" for number in range(256))))
     total = sum(size for _, size, _ in entries)
     if total > bound:
         for _, size, path in entries:
