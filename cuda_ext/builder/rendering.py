@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render", "templates"]
-
-
-def render(package: str, template: str, context: Mapping[str, object]) -> str:
-    """Render the file `template` in the directory ``templates`` of `package`."""
-    return templates(package).get_template(template).render(context)
+__all__ = ["templates"]
 
 
 @cache

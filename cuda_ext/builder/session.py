@@ -18,10 +18,10 @@ from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
 from cuda_ext.builder.scheduler.batch import Batch, BuiltLibrary, PlannedLibrary
 from cuda_ext.builder.scheduler.job_keys import JobKeys
-from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.timings import Timings
+from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.sources.globs import check_overrides
 from cuda_ext.builder.sources.plan import Sources, native_capabilities, plan_module
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests
@@ -219,6 +219,7 @@ class _Session:
             from cuda_ext.builder.scheduler.dask_cluster import dask_executor
 
             return dask_executor(self._environ)
+        from cuda_ext.builder.scheduler.local_pool import WorkerPool
 
         def show_start(task: Task) -> None:
             for job in task.jobs:

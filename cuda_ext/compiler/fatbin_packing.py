@@ -8,33 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cuda_ext.compiler.library import Library
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.signatures import KernelSignature
+from cuda_ext.compiler.products import KernelSignature, PackedLibrary
 from cuda_ext.errors import BuildError
-from cuda_ext.formats.resources import Usage
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
-__all__ = ["PackedLibrary", "pack"]
-
-
-@dataclass(frozen=True, slots=True)
-class PackedLibrary:
-    """The part of a manifest that describes one library, and the files that it names.
-
-    Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
-    warnings; ``usage`` has, for each image, the resources of its kernels by expression.
-    """
-
-    unit: Unit
-    kernels: tuple[Kernel, ...]
-    symbols: tuple[Symbol, ...]
-    files: Mapping[str, bytes]
-    log: tuple[str, ...] = ()
-    usage: tuple[Mapping[str, Usage], ...] = ()
-
+__all__ = ["pack"]
 
 # For each image, the lowered names by name expression: they differ where the compiler mangles differently.
 _NameMaps = list[dict[str, str]]

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cuda_ext.compiler.compiled_image import NO_TRACE, CompiledImage
-from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats import codec

@@ -1,4 +1,4 @@
-"""A library: what the driver loads as one. It is planned as data, and put together from products.
+"""A library: what the driver loads as one, put together from the products of jobs.
 
 It is a translation unit compiled for its architectures, or several units that are linked together.
 :func:`missing_jobs` says which jobs remain, given the products so far: first compilations and signatures,
@@ -11,58 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Literal, cast
+from typing import cast
 
 from cuda_ext.compiler import ready_made
-from cuda_ext.compiler.compiled_image import CompiledImage
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
+from cuda_ext.compiler.module_plan import LibraryPlan
+from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.reflection import reflect_cubin, reflect_ptx
-from cuda_ext.compiler.signatures import Signatures, merge
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Compression
 
-__all__ = ["Emit", "Library", "LibraryPlan", "build_library", "compile_log", "missing_jobs"]
+__all__ = ["Library", "build_library", "compile_log", "missing_jobs"]
 
-Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 Products = Mapping[Job, Outcome]
 
 # In the names of what the device runtime library contributes.
 _OF_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LibraryPlan:
-    """A library of `module`: one unit for its architectures or, with ``link``, several that are linked.
-
-    ``part`` is the number of the instantiation, where each instantiation has its own library. ``only`` limits
-    a linked library to the compilation of one of its units, without a link. ``compress`` and ``emit`` are as
-    in :class:`~cuda_ext.compiler.module_plan.ModulePlan`.
-    """
-
-    module: str
-    units: tuple[TranslationUnit, ...]
-    architectures: tuple[Architecture, ...]
-    compress: Compression = "size"
-    emit: Emit = "fatbin"
-    link: bool = False
-    part: int | None = None
-    only: TranslationUnit | None = None
-
-    @property
-    def compiled_units(self) -> tuple[TranslationUnit, ...]:
-        """The units whose products are needed."""
-        return (self.only,) if self.only else self.units
-
-    def targets(self) -> tuple[Architecture, ...]:
-        """The architectures that sources are compiled for, one for each of ``architectures``."""
-        if not self.link:
-            return self.architectures
-        through_lto = any(unit.kind == "ltoir" for unit in self.units)
-        # PTX comes out of a link only when LTO-IR goes in, and LTO-IR is not linked with cubins.
-        return tuple(a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in self.architectures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +185,7 @@ def _compiled(
     (first,) = _signatures([SignatureJob(unit, _newest(plan))], products)
     further = _uncovered(plan, unit, images, first)
     own = _signatures(further, products)
-    signatures = merge([first, *own])
+    signatures = merge_signatures([first, *own])
     for image in images:
         _check_sizes(unit, image, signatures)
     names = {job.architecture: found.names for job, found in zip(further, own, strict=True)}
@@ -241,11 +207,11 @@ def _linked_library(plan: LibraryPlan, products: Products) -> Library:
             where=plan.module,
             remedy="templates only count when instantiated: list them under instantiate",
         )
-    signatures = merge(each for _, each in objects)
+    signatures = merge_signatures(each for _, each in objects)
     if new := [image for image in images if not signatures.kernels.keys() >= set(image.entries)]:
         # Kernels out of LTO-IR show only after the link. The variables may be the tool chain's, so leave
         # them out.
-        signatures = merge([Signatures(ready_made.signatures_of(new).kernels, {}), signatures])
+        signatures = merge_signatures([Signatures(ready_made.signatures_of(new).kernels, {}), signatures])
     stem = plan.module.rpartition(".")[2]
     return Library(stem, plan.units, tuple(images), signatures, (names,) * len(images), log)
 

@@ -8,15 +8,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from cuda_ext.compiler.fatbin_packing import PackedLibrary
-from cuda_ext.compiler.library import Emit, LibraryPlan
+from cuda_ext.compiler.products import PackedLibrary
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import SCHEMA, Compression, Manifest
 
-__all__ = ["CompiledModule", "ModulePlan", "UnitPlan", "assemble", "library_plans", "source_plans"]
+__all__ = [
+    "CompiledModule",
+    "Emit",
+    "LibraryPlan",
+    "ModulePlan",
+    "UnitPlan",
+    "assemble",
+    "library_plans",
+    "source_plans",
+]
+
+Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,38 @@ class ModulePlan:
     link: bool = False
     embed: bool = True
     headers: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LibraryPlan:
+    """A library of `module`: one unit for its architectures or, with ``link``, several that are linked.
+
+    ``part`` is the number of the instantiation, where each instantiation has its own library. ``only`` limits
+    a linked library to the compilation of one of its units, without a link. ``compress`` and ``emit`` are as
+    in :class:`ModulePlan`.
+    """
+
+    module: str
+    units: tuple[TranslationUnit, ...]
+    architectures: tuple[Architecture, ...]
+    compress: Compression = "size"
+    emit: Emit = "fatbin"
+    link: bool = False
+    part: int | None = None
+    only: TranslationUnit | None = None
+
+    @property
+    def compiled_units(self) -> tuple[TranslationUnit, ...]:
+        """The units whose products are needed."""
+        return (self.only,) if self.only else self.units
+
+    def targets(self) -> tuple[Architecture, ...]:
+        """The architectures that sources are compiled for, one for each of ``architectures``."""
+        if not self.link:
+            return self.architectures
+        through_lto = any(unit.kind == "ltoir" for unit in self.units)
+        # PTX comes out of a link only when LTO-IR goes in, and LTO-IR is not linked with cubins.
+        return tuple(a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in self.architectures)
 
 
 @dataclass(frozen=True, slots=True)

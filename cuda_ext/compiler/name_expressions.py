@@ -13,10 +13,10 @@ _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int12
 
 
 def normalise(expression: str) -> str:
-    """One spelling for expressions that name the same thing in plain sight.
+    """Return one spelling for expressions that name the same thing.
 
-    They may differ in white space, in the side on which ``const`` stands, in the words for an integer type,
-    and in whether the global namespace is named. Typedefs and default arguments are beyond this.
+    They may differ in white space, in the position of ``const``, in the words for an integer type, and in
+    whether the global namespace is named. Typedefs and default arguments are not resolved.
 
     >>> normalise(" ns :: reduce< double,256 > ")
     'ns::reduce<double, 256>'
@@ -39,7 +39,7 @@ def _is_word(token: str) -> bool:
 
 
 def _start_of_type(tokens: Sequence[str]) -> int:
-    """Where the type begins that `tokens` end with."""
+    """Return the index at which the type at the end of `tokens` begins."""
     start = len(tokens)
     depth = 0
     while start and (depth or _is_word(tokens[start - 1]) or tokens[start - 1] in ("::", ">")):
@@ -49,7 +49,7 @@ def _start_of_type(tokens: Sequence[str]) -> int:
 
 
 def _with_plain_integers(tokens: Iterable[str]) -> Iterator[str]:
-    """``unsigned int`` for ``unsigned``, ``long`` for ``long int``."""
+    """Normalise integer types: ``unsigned int`` for ``unsigned``, ``long`` for ``long int``."""
     for is_integer, group in itertools.groupby(tokens, _INTEGER_WORDS.__contains__):
         words = list(group)
         if not is_integer:
@@ -64,7 +64,7 @@ def _with_plain_integers(tokens: Iterable[str]) -> Iterator[str]:
 
 
 def _joined(tokens: Iterable[str]) -> str:
-    """`tokens` with the white space that C++ needs, and what its readers are used to."""
+    """Join `tokens` with the white space that C++ requires or that is customary."""
     text, last, declarator = "", "", False
     for token in tokens:
         after_type = last == ">" or (last != "" and _is_word(last))
@@ -75,14 +75,14 @@ def _joined(tokens: Iterable[str]) -> str:
             or (last in ("+", "-", "&") and token[0] == last)
         ):
             text += " "
-        # A star or an ampersand after a type belongs to it; elsewhere it is an operator.
+        # A star or an ampersand after a type is a declarator; elsewhere it is an operator.
         declarator = token in ("*", "&", "&&") and (after_type or declarator)
         text, last = text + token, token
     return text
 
 
 def split_template(expression: str) -> tuple[str, str | None]:
-    """Divide a normalised expression into its name and what stands between the outer brackets.
+    """Split a normalised expression into its name and its template arguments.
 
     >>> split_template("ns::reduce<double, 256>")
     ('ns::reduce', 'double, 256')
@@ -96,7 +96,7 @@ def split_template(expression: str) -> tuple[str, str | None]:
 
 
 def plain_name(expression: str) -> str:
-    """`expression` without template arguments and parameters."""
+    """Return `expression` without template arguments and parameters."""
     return re.split("[<(]", normalise(expression), maxsplit=1)[0]
 
 
@@ -108,7 +108,7 @@ _COMMENT = re.compile(rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
 
 
 def kernel_names(text: bytes) -> set[str]:
-    """The kernels that `text` defines, as far as text tells: those that macros make are not seen.
+    """Find the kernels that `text` defines, except those that macros define.
 
     >>> kernel_names(b"__global__ void __launch_bounds__(256) k(int* x) {} // __global__ void no()")
     {'k'}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from cuda_ext.compiler.compiled_image import CompiledImage, read_image
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
-from cuda_ext.compiler.reflection import reflect_cubin, reflect_ptx
-from cuda_ext.compiler.signatures import Signatures, merge
+from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
+from cuda_ext.compiler.reflection import read_image, reflect_cubin, reflect_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
 from cuda_ext.formats import ptx
@@ -63,7 +62,7 @@ def signatures_of(images: Iterable[CompiledImage]) -> Signatures:
     by_kind: dict[ImageKind, list[bytes]] = {"cubin": [], "ptx": [], "ltoir": []}
     for image in images:
         by_kind[image.architecture.kind].append(image.data)
-    return merge([*map(reflect_cubin, by_kind["cubin"]), *map(reflect_ptx, by_kind["ptx"])])
+    return merge_signatures([*map(reflect_cubin, by_kind["cubin"]), *map(reflect_ptx, by_kind["ptx"])])
 
 
 def _check_assembles(unit: TranslationUnit, target: Architecture | None, architecture: Architecture) -> None:

@@ -1,4 +1,4 @@
-"""Reads signatures: from the compiler's debug information, and from images that arrive without a source.
+"""Reads images: their kernels and variables, and signatures from the compiler's debug information.
 
 A translation unit compiled to PTX with ``-G`` carries DWARF: for every kernel its lowered name, its C++
 name, its parameters with names and resolved types; for every variable its type. This includes templates,
@@ -11,18 +11,20 @@ from __future__ import annotations
 import io
 import posixpath
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.signatures import KernelSignature, Signatures, SymbolSignature
+from cuda_ext.compiler.products import CompiledImage, KernelSignature, Signatures, SymbolSignature
 from cuda_ext.formats import ptx as ptx_text
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
-from cuda_ext.formats.ptx import PtxParameter
+from cuda_ext.formats.ptx import PtxParameter, PtxVariable
+from cuda_ext.formats.resources import Usage
 from cuda_ext.manifest import Parameter, ParameterKind
 
-__all__ = ["NOT_WITH_DEBUG", "reflect_cubin", "reflect_debug_ptx", "reflect_ptx"]
+__all__ = ["NOT_WITH_DEBUG", "reflect_cubin", "reflect_debug_ptx", "reflect_ptx", "read_image"]
 
 # Options that debug information excludes, left out of the pass that is reflected.
 NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
@@ -37,6 +39,27 @@ _ENCODINGS: dict[int, ParameterKind] = {
     0x07: "unsigned",
     0x08: "unsigned",
 }
+
+
+def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
+    """List the kernels and variables in the image `data`; LTO-IR shows none.
+
+    Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
+    """
+    kernels: Mapping[str, Sequence[PtxParameter | Parameter]] = {}
+    variables: Mapping[str, PtxVariable] = {}
+    usage: Mapping[str, Usage] = {}
+    match architecture.kind:
+        case "cubin":
+            cubin = read_cubin(data)
+            kernels, variables = cubin.kernels, cubin.variables
+            usage = {name: Usage(size) for name, size in cubin.code.items()}
+        case "ptx":
+            kernels, variables = ptx_text.kernels(data), ptx_text.variables(data)
+    sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}
+    sizes |= {name: (variable.size,) for name, variable in variables.items()}
+    entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
+    return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
 
 
 def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:

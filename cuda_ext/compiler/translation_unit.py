@@ -9,8 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
-from cuda_ext.compiler.compiled_image import CompiledImage
-from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options, Source
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cuda_ext.compiler.fatbin_packing import PackedLibrary, pack
+from cuda_ext.compiler.fatbin_packing import pack
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, Product, SignatureJob, group_jobs
-from cuda_ext.compiler.library import Library, LibraryPlan, build_library, compile_log, missing_jobs
-from cuda_ext.compiler.module_plan import CompiledModule, ModulePlan, assemble, library_plans
+from cuda_ext.compiler.library import Library, build_library, compile_log, missing_jobs
+from cuda_ext.compiler.module_plan import CompiledModule, LibraryPlan, ModulePlan, assemble, library_plans
+from cuda_ext.compiler.products import PackedLibrary
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cuda_ext.compiler.compiled_image import CompiledImage
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
+from cuda_ext.compiler.products import CompiledImage
 
 __all__ = ["VERBOSE", "attach_log", "explain"]
 

@@ -9,6 +9,7 @@ of sections, which differ between any two builds of a tool. The C++ loader compu
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from cuda_ext.formats.netstring import Field, key_of
 from cuda_ext.toolchain import discovery
 from cuda_ext.toolchain.bindings import binding, library_files
 
-__all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc"]
+__all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc", "linker_files"]
 
 _SAMPLE = 1 << 16
 # Headers that hold the version of CUDA and of CCCL.
@@ -52,6 +53,14 @@ def installed_nvrtc() -> InstalledNvrtc:
     headers = [d / name for d in discovery.header_directories(major, library) for name in _VERSION_HEADERS]
     files = [library, *(header for header in headers if header.is_file())]
     return InstalledNvrtc(library, major, identity_of("nvrtc", files))
+
+
+def linker_files() -> list[Path]:
+    """The files that determine the result of a link besides its inputs; empty where they are not known."""
+    libraries = library_files("nvjitlink")
+    major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
+    runtime = discovery.cudadevrt(int(major[1] or major[2])) if major else None
+    return [*libraries, *([runtime] if runtime else [])]
 
 
 def _loaded() -> Path:

@@ -16,9 +16,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import common_options, definitions, include_directories
-from cuda_ext.compiler.compiled_image import NO_TRACE, CompiledImage, Span, Trace, read_image
-from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, reflect_debug_ptx
-from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Span, Trace
+from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, read_image, reflect_debug_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx

@@ -6,15 +6,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cuda_ext.compiler.compiled_image import CompiledImage, read_image
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
+from cuda_ext.compiler.products import CompiledImage
+from cuda_ext.compiler.reflection import read_image
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import discovery
-from cuda_ext.toolchain.bindings import binding, library_files
+from cuda_ext.toolchain.bindings import binding
 
-__all__ = ["files", "link", "link_job"]
+__all__ = ["link", "link_job"]
 
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
@@ -48,14 +49,6 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
             remedy="install nvidia-cuda-runtime",
         )
     return _link(inputs, architecture, [library])
-
-
-def files() -> list[Path]:
-    """The files that determine the result of a link besides its inputs; empty where they are not known."""
-    libraries = library_files("nvjitlink")
-    major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
-    runtime = discovery.cudadevrt(int(major[1] or major[2])) if major else None
-    return [*libraries, *([runtime] if runtime else [])]
 
 
 def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Sequence[Path] = ()) -> bytes:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from cuda_ext.compiler.compile_options import include_directories, nvrtc_options
-from cuda_ext.compiler.compiled_image import HEADER, NO_TRACE, CompiledImage, Span, Trace, read_image
-from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, reflect_debug_ptx
-from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
+from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, read_image, reflect_debug_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -96,6 +96,9 @@ class Nvrtc:
         return tuple(replace(image, trace=trace) for image in images)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
+        # pyelftools, which reads DWARF, takes as long to import as NVRTC takes for a small source.
+        with suppress(RuntimeError):  # the system may refuse another thread
+            threading.Thread(target=_import_dwarf, daemon=True).start()
         options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
         # Nothing of this pass ships, so line tables may name the working directory.
         program, trace = self._run(
@@ -177,6 +180,11 @@ def _needs_toolkit(unit: TranslationUnit) -> bool:
     if unit.options.pre_include or unit.options.raw:
         return True
     return any(re.search(rb'include(?![ \t]*")', text) for text in texts)
+
+
+def _import_dwarf() -> None:
+    with suppress(ImportError, ToolchainError):  # reading raises it again
+        import_module("cuda_ext.formats.dwarf")
 
 
 def _target(architecture: Architecture) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cuda_ext.compiler.products import KernelSignature, SymbolSignature
 from cuda_ext.compiler.reflection import reflect_ptx
-from cuda_ext.compiler.signatures import KernelSignature, SymbolSignature
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Parameter
 from tests.fixtures.device_code import image, signatures, unit

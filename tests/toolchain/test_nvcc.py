@@ -15,9 +15,8 @@ from typing import TypeVar
 
 import pytest
 
-from cuda_ext.compiler.compiled_image import CompiledImage
 from cuda_ext.compiler.jobs import LinkInput
-from cuda_ext.compiler.signatures import Signatures
+from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from cuda_ext.builder.config.instantiations import INSTANTIATIONS
 from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
-from cuda_ext.compiler.library import Emit
+from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.manifest import Compression, Variants
 
 __all__ = ["BUILD_KEYS", "KEYS", "OVERRIDABLE", "TABLE", "TABLES", "BuildSettings", "Key", "Settings"]

@@ -19,14 +19,14 @@ from cuda_ext.builder.report.build_record import (
 )
 from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
-from cuda_ext.compiler.compiled_image import Span
+from cuda_ext.compiler.products import Span
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
-    from cuda_ext.compiler.fatbin_packing import PackedLibrary
+    from cuda_ext.compiler.products import PackedLibrary
 
 __all__ = ["BuildLog", "JobRun"]
 

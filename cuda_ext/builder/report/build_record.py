@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cuda_ext.builder.report.difference import Build
-from cuda_ext.compiler.compiled_image import Span
+from cuda_ext.compiler.products import Span
 from cuda_ext.formats.codec import decode, encode
 from cuda_ext.formats.resources import Usage
 

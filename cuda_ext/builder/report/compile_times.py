@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_ext.builder.report.build_record import JobRecord
-from cuda_ext.compiler.compiled_image import HEADER, Span
+from cuda_ext.compiler.products import HEADER, Span
 
 __all__ = [
     "CompileTimes",

@@ -2,6 +2,8 @@
 
 The jobs that the libraries of all modules need first are collected before the executor is opened, so that the
 longest start first. A library whose jobs are done is packed at once, or needs its next jobs.
+
+What compiles and packs is imported when it is needed: if nothing has changed, imports take most of the time.
 """
 
 from __future__ import annotations
@@ -14,20 +16,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.scheduler.job_keys import JobKeys
-from cuda_ext.builder.scheduler.task import Task, TaskResult
 from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.cache.dependencies import DependencyCache, Resolve
-from cuda_ext.compiler.fatbin_packing import PackedLibrary
 from cuda_ext.compiler.jobs import Job, Outcome, decode_product, group_jobs
-from cuda_ext.compiler.library import LibraryPlan, missing_jobs
+from cuda_ext.compiler.module_plan import LibraryPlan
+from cuda_ext.compiler.products import PackedLibrary
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats import codec
-from cuda_ext.toolchain.compile_library import pack_library
 
 if TYPE_CHECKING:
     from cuda_ext.builder.report.build_log import BuildLog
     from cuda_ext.builder.scheduler.progress import Outcome as Ending
     from cuda_ext.builder.scheduler.progress import Progress
+    from cuda_ext.builder.scheduler.task import Task, TaskResult
 
 __all__ = ["Batch", "BuiltLibrary", "PlannedLibrary"]
 
@@ -75,7 +76,7 @@ class _Unfinished:
 # A library that waits for a product, and its own job for it.
 _Waiting = tuple[_Unfinished, Job]
 # A task, and the key of each of its jobs.
-_Planned = tuple[Task, tuple[str, ...]]
+_Planned = tuple["Task", tuple[str, ...]]
 
 
 class Batch:
@@ -134,6 +135,8 @@ class Batch:
 
     def _advance(self, library: _Unfinished) -> None:
         """Look up the jobs that `library` needs next, and finish it if it needs none."""
+        from cuda_ext.compiler.library import missing_jobs
+
         while not library.open_jobs:
             jobs = missing_jobs(library.planned.plan, library.products)
             if not jobs:
@@ -159,6 +162,8 @@ class Batch:
         library.open_jobs += 1
 
     def _finish(self, library: _Unfinished) -> None:
+        from cuda_ext.toolchain.compile_library import pack_library
+
         planned = library.planned
         try:
             packed = pack_library(planned.plan, library.products)
@@ -185,6 +190,10 @@ class Batch:
         The library with the longest expected task comes first, and the tasks of a library follow each other:
         then few libraries are unfinished at a time, and their products fit into memory.
         """
+        if not self._new:
+            return []
+        from cuda_ext.builder.scheduler.task import Task
+
         by_library: dict[_Unfinished, dict[Job, str]] = {}
         for key in self._new:
             library, job = self._waiting[key][0]

@@ -11,14 +11,13 @@ from pathlib import Path
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.cache.dependencies import FileDigests, Resolve, key_of
 from cuda_ext.compiler.jobs import Job, LinkJob
-from cuda_ext.compiler.library import LibraryPlan
+from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import codec
 from cuda_ext.manifest import Options
-from cuda_ext.toolchain import nvjitlink
 from cuda_ext.toolchain.bindings import library_files
 from cuda_ext.toolchain.header_dependencies import Resolver
-from cuda_ext.toolchain.identity import identity_of
+from cuda_ext.toolchain.identity import identity_of, linker_files
 
 __all__ = ["JobKeys"]
 
@@ -91,7 +90,7 @@ class JobKeys:
 
     @cached_property
     def _linker(self) -> str:
-        return identity_of("nvjitlink", nvjitlink.files(), self.compiler.version)
+        return identity_of("nvjitlink", linker_files(), self.compiler.version)
 
     @cached_property
     def _packer(self) -> str:

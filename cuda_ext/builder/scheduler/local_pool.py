@@ -11,16 +11,14 @@ import functools
 import itertools
 import json
 import math
-import os
 import pickle
 import queue
-import re
 import secrets
 import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from pathlib import Path
@@ -28,52 +26,17 @@ from typing import IO, Any, cast
 
 from cuda_ext.builder.scheduler import worker
 from cuda_ext.builder.scheduler.task import Task
-from cuda_ext.errors import BuildError, CompilationError, ConfigError
+from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.toolchain import process
 
-__all__ = ["WorkerPool", "worker_count"]
+__all__ = ["WorkerPool"]
 
-# The memory that a compilation with CUB needs.
-_MEMORY_OF_A_WORKER = 1 << 30
 # Bytes below which a compiler cannot work.
 _SPACE = 1 << 20
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from cuda_ext.builder.scheduler.worker import serve; serve(sys.argv[2])"
 )
-_CGROUP = Path("/sys/fs/cgroup")
-
-
-def worker_count(environ: Mapping[str, str]) -> int:
-    """``MAX_JOBS``, or else the number of cores, limited by the memory that is available."""
-    if text := environ.get("MAX_JOBS", "").strip():
-        if not re.fullmatch("0*[1-9][0-9]{0,3}", text):
-            raise ConfigError(
-                f"{text!r} is not a number of processes", where="MAX_JOBS", remedy="write 1 or more"
-            )
-        return int(text)
-    return max(1, min(_available_cores(), _available_memory() // _MEMORY_OF_A_WORKER))
-
-
-# Read here, since loky takes longer to import than a small build takes, and psutil knows no cgroups.
-def _available_cores() -> int:
-    """The cores that this process, or the container that it is in, may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):
-        quota, period = (_CGROUP / "cpu.max").read_text().split()
-        cores = min(cores, math.ceil(int(quota) / int(period)))
-    return cores
-
-
-def _available_memory() -> int:
-    """The bytes that this machine, or the container that this process is in, has left."""
-    available = sys.maxsize
-    with suppress(OSError, ValueError, IndexError):
-        kilobytes = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]
-        available = int(kilobytes) << 10
-    with suppress(OSError, ValueError):
-        available = min(available, int((_CGROUP / "memory.max").read_text()))
-    return available
 
 
 _Item = tuple[Task, "Future[Any]"]

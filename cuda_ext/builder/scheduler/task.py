@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
-from cuda_ext.compiler.compiled_image import Span
 from cuda_ext.compiler.jobs import Job, encode_product
+from cuda_ext.compiler.products import Span
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.compile_library import perform

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from cuda_ext.cache.dependencies import key_of
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.jobs import Job, LinkJob
+from cuda_ext.compiler.jobs import Job, LinkJob, SignatureJob
 from cuda_ext.formats.codec import DecodingError, decode, encode
 
 __all__ = ["Timings"]
 
-# Seconds. Without a measurement: CUDA's and CCCL's headers take long, kernels are quick.
-_WITH_HEADERS, _WITHOUT = 2.0, 0.05
+# Estimates without a measurement, in seconds. CUDA's and CCCL's headers take long, and signatures take longer
+# than an image, since debug information is written and read.
+_WITH_HEADERS, _SIGNATURES, _IMAGE = 2.0, 0.1, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Timings:
         known = self.known(module, job)
         if known is not None:
             return known
-        return _WITH_HEADERS if isinstance(job, LinkJob) or b"#include <" in job.unit.source else _WITHOUT
+        if isinstance(job, LinkJob) or b"#include <" in job.unit.source:
+            return _WITH_HEADERS
+        return _SIGNATURES if isinstance(job, SignatureJob) else _IMAGE
 
     def measured(self, module: str, job: Job, seconds: float) -> None:
         self._measured[_name(module, job)] = round(seconds, 3)

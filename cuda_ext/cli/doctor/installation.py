@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import cuda_ext
-from cuda_ext.builder.scheduler.local_pool import worker_count
+from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.cache_contents import read_rights, shared_cache

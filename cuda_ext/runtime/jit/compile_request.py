@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from cuda_ext.compiler.headers import closure
-from cuda_ext.compiler.library import LibraryPlan
+from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.translation_unit import Compiler, SourceKind, TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture

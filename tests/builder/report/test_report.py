@@ -28,7 +28,7 @@ from cuda_ext.builder.report.build_record import (
 )
 from cuda_ext.builder.report.difference import Change, compare
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
-from cuda_ext.compiler.compiled_image import HEADER, Span
+from cuda_ext.compiler.products import HEADER, Span
 from cuda_ext.formats.resources import Usage
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ import pytest
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import assign_lanes, chrome_trace
 from cuda_ext.builder.report.compile_times import HeaderTime, header_times, nest_spans, phase_seconds
-from cuda_ext.compiler.compiled_image import HEADER, Span
+from cuda_ext.compiler.products import HEADER, Span
 
 
 def job(start: float, duration: float, *spans: Span, worker: str = "1", **changes: Any) -> JobRecord:

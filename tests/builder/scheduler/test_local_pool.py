@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.scheduler import worker
-from cuda_ext.builder.scheduler.local_pool import WorkerPool, worker_count
+from cuda_ext.builder.scheduler.local_pool import WorkerPool
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.task import Task
+from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.session import build_project
 from cuda_ext.cache.location import local_directory
 from cuda_ext.compiler.jobs import CompileJob

@@ -1,7 +1,4 @@
-"""The kernels and variables of a translation unit, as the compiler describes them.
-
-:mod:`cuda_ext.compiler.reflection` reads them from images.
-"""
+"""The products of compilation, as plain data: images, signatures, and the libraries that are made of them."""
 
 from __future__ import annotations
 
@@ -10,10 +7,73 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cuda_ext.compiler.compiled_image import NO_TRACE, CompiledImage, Trace
-from cuda_ext.manifest import Parameter
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.resources import Usage
+from cuda_ext.manifest import Kernel, Parameter, Symbol, Unit
 
-__all__ = ["KernelSignature", "Signatures", "SymbolSignature", "merge"]
+__all__ = [
+    "HEADER",
+    "NO_TRACE",
+    "CompiledImage",
+    "KernelSignature",
+    "PackedLibrary",
+    "Signatures",
+    "Span",
+    "SymbolSignature",
+    "Trace",
+    "merge_signatures",
+]
+
+# The name of the spans in which NVRTC and nvcc read a header.
+HEADER = "Processing Header File"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One phase of a compilation, in seconds since it began.
+
+    ``detail`` is the header or function that the phase processed, if any.
+    """
+
+    name: str
+    detail: str
+    start: float
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """How a compilation went; it is not part of the product.
+
+    ``reads`` are the headers that the compiler opened, and the names that it passed to ``__has_include``:
+    canonical names of the project's headers, and search-path names of all others. ``spans`` are empty unless
+    they were asked for.
+    """
+
+    reads: frozenset[str] = frozenset()
+    spans: tuple[Span, ...] = ()
+
+
+NO_TRACE = Trace()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledImage:
+    """A translation unit compiled for one architecture.
+
+    ``entries`` are the lowered names of the kernels in the image, ``variables`` those of its ``__device__``
+    and ``__constant__`` variables. ``sizes`` has the bytes of each kernel's parameters, and of each variable.
+    ``usage`` has the resources of the kernels of a cubin.
+    """
+
+    architecture: Architecture
+    data: bytes
+    entries: tuple[str, ...]
+    variables: tuple[str, ...]
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    log: str = ""
+    usage: Mapping[str, Usage] = field(default_factory=dict)
+    trace: Trace = field(default=NO_TRACE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +126,22 @@ class Signatures:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PackedLibrary:
+    """The part of a manifest that describes one library, and the files that it names.
+
+    Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
+    warnings; ``usage`` has, for each image, the resources of its kernels by expression.
+    """
+
+    unit: Unit
+    kernels: tuple[Kernel, ...]
+    symbols: tuple[Symbol, ...]
+    files: Mapping[str, bytes]
+    log: tuple[str, ...] = ()
+    usage: tuple[Mapping[str, Usage], ...] = ()
+
+
 def _without_architecture(lowered: str) -> str:
     """Remove the architecture that CUB and Thrust put into names, in each of their versions.
 
@@ -74,7 +150,7 @@ def _without_architecture(lowered: str) -> str:
     return re.sub(r"\d+((?:CUB|THRUST|_V)_\d+_)(?:SM_)?\d+(?:_\d+)*", r"\1", lowered)
 
 
-def merge(several: Iterable[Signatures]) -> Signatures:
+def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     """Unite signatures; the later one counts where two describe the same name. Name maps are left out."""
     kernels: dict[str, KernelSignature] = {}
     symbols: dict[str, SymbolSignature] = {}
