@@ -140,7 +140,7 @@ CDECLS = {
 
 
 class Compiled:
-    """The functions of PROGRAM, each of which raises what the loader told."""
+    """The functions of PROGRAM. Each raises the loader's error."""
 
     def __init__(self, file: Path) -> None:
         self.library = ctypes.CDLL(str(file))
@@ -259,7 +259,7 @@ def test_more_threads_than_the_kernel_was_compiled_for(program: Compiled, device
     assert x.numpy().sum() == 64
 
 
-def test_structures_are_told_by_their_size(program: Compiled, device: Device) -> None:
+def test_structures_are_distinguished_by_size(program: Compiled, device: Device) -> None:
     particle = OnDevice(device, np.array([(1.5, 7)], [("x", "f4"), ("id", "i4")]))
     program.move(0.25, 3, particle.address)
     assert particle.numpy().tolist() == [(1.75, 10)]

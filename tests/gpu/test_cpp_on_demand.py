@@ -1,4 +1,4 @@
-"""Compilation on demand from C++, on a GPU: what runs is what was compiled here, once for all processes."""
+"""Compilation on demand from C++, on a GPU: kernels are compiled here, once for all processes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_sums_are_those_of_numpy_and_the_second_process_compiles_nothing(
 
 
 @pytest.mark.parametrize("type_", ["float", "double"])
-def test_what_python_compiled_is_found(program: Path, tmp_path: Path, type_: str) -> None:
+def test_entries_of_python_are_used(program: Path, tmp_path: Path, type_: str) -> None:
     script = (
         "import sys, cuda_ext\n"
         "print(len(cuda_ext.prepare(cuda_ext.load(sys.argv[1]), sys.argv[2:]).compiled))\n"
@@ -103,7 +103,7 @@ def test_what_python_compiled_is_found(program: Path, tmp_path: Path, type_: str
 
 
 @pytest.mark.parametrize("type_", ["float", "double"])
-def test_without_it_there_is_nothing_for_this_gpu(program: Path, tmp_path: Path, type_: str) -> None:
+def test_without_compilation_on_demand_there_is_no_image(program: Path, tmp_path: Path, type_: str) -> None:
     code, (message,) = run(program, type_, tmp_path / "cache", CUDA_EXT_JIT="0")
     assert code == 1
     assert "jit: turned off by CUDA_EXT_JIT=0; " in message

@@ -1,4 +1,4 @@
-"""``CUDA_EXT_DEBUG=1`` on a real GPU: each fault is told as what it is, and what is sound runs as before."""
+"""``CUDA_EXT_DEBUG=1`` on a real GPU: faults are attributed to their kernels, and correct launches run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def debugged(script: str, directory: Path, **variables: str) -> list[str]:
     return run_script(PRELUDE + textwrap.dedent(script), directory, **variables).output
 
 
-def test_a_sound_program_runs(tmp_path: Path) -> None:
+def test_correct_launches_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     output = debugged(
         """
@@ -88,7 +88,7 @@ def test_arrays_of_every_library_pass(tmp_path: Path, library: str) -> None:
     assert output == ["done"]
 
 
-def test_what_is_wrong_with_arrays_is_found(tmp_path: Path) -> None:
+def test_invalid_arrays_are_reported(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     output = debugged(
         """
@@ -129,7 +129,7 @@ def test_what_is_wrong_with_arrays_is_found(tmp_path: Path) -> None:
         assert text in line
 
 
-def test_a_fault_is_told_at_once_and_by_every_later_error(tmp_path: Path) -> None:
+def test_a_fault_is_reported_at_once_and_in_every_later_error(tmp_path: Path) -> None:
     output = debugged(
         """
         driver = open_driver()
@@ -161,13 +161,13 @@ def test_a_fault_is_told_at_once_and_by_every_later_error(tmp_path: Path) -> Non
         assert since in line, line
 
 
-def test_a_trap_is_told_too(tmp_path: Path) -> None:
+def test_a_trap_is_reported(tmp_path: Path) -> None:
     (line,) = debugged("caught(kernels.trap, grid=1, block=1)", tmp_path)
     assert line.startswith("LaunchError: trap: cuStreamSynchronize failed: CUDA_ERROR_")
     assert line.endswith("in stream 0x0   in a launch of trap()")
 
 
-def test_without_debug_mode_later_errors_say_so_as_well(tmp_path: Path) -> None:
+def test_without_debug_mode_later_errors_name_the_fault(tmp_path: Path) -> None:
     output = debugged(
         """
         kernels.wild(16, 0, grid=1, block=1)

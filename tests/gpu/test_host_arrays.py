@@ -1,4 +1,4 @@
-"""numpy arrays as arguments on a real GPU: whatever their size, type and order, and however many at once."""
+"""numpy arrays as arguments on a real GPU: all sizes, types and orders, one or many at once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def kernels() -> Any:
 
 @pytest.fixture
 def streams(device: Device) -> Iterator[list[int]]:
-    """Three that wait for nothing else, and the default one."""
+    """Three streams that do not synchronize with others, and the default stream."""
     made = [device.driver.call("cuStreamCreate", 1) for _ in range(3)]
     yield [0, *map(int, made)]
     for stream in made:
@@ -77,7 +77,7 @@ SIZES = sorted({0, 1, 7, *(2**power + more for power in (16, 20, 21, 22, 25) for
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_every_size_arrives_whole(kernels: Any, dtype: str) -> None:
+def test_arrays_of_every_size_are_copied_completely(kernels: Any, dtype: str) -> None:
     plus, add = kernels.plus[TYPES[dtype]], kernels.add[TYPES[dtype]]
     for size in SIZES:
         count = size // np.dtype(dtype).itemsize
@@ -111,7 +111,7 @@ def test_pending_launches_overlap_in_many_streams(kernels: Any, streams: list[in
         np.testing.assert_array_equal(y, x + 1)
 
 
-def test_done_tells_when_the_kernel_is_over(kernels: Any) -> None:
+def test_done_is_true_after_the_kernel_has_finished(kernels: Any) -> None:
     done = np.zeros(1, "i4")
     pending = kernels.slowly(500_000_000, done, grid=1, block=1, wait=False)
     assert not pending.done
@@ -129,7 +129,7 @@ def test_pending_launches_that_are_dropped_write_nothing(kernels: Any, device: D
     assert not y.any()
 
 
-def test_page_locked_arrays_are_taken(kernels: Any, device: Device) -> None:
+def test_page_locked_arrays_are_accepted(kernels: Any, device: Device) -> None:
     x, y = some(10_000_000, "f4"), np.zeros(10_000_000, "f4")
     for array in (x, y):
         device.driver.call("cuMemHostRegister", array.ctypes.data, array.nbytes, 0)
@@ -146,7 +146,7 @@ def test_page_locked_arrays_are_taken(kernels: Any, device: Device) -> None:
             device.driver.call("cuMemHostUnregister", array.ctypes.data)
 
 
-def test_structures_and_views_are_taken(kernels: Any) -> None:
+def test_structures_and_views_are_accepted(kernels: Any) -> None:
     points = np.zeros(100, [("x", "f4"), ("n", "i4")])
     kernels.count(points, 100, grid=1, block=32)
     assert points["n"].tolist() == list(range(100))
@@ -183,7 +183,7 @@ def test_a_scope_keeps_arrays(kernels: Any, streams: list[int]) -> None:
     np.testing.assert_array_equal(y, 41 * x)
 
 
-def test_threads_move_arrays_at_the_same_time(kernels: Any, streams: list[int]) -> None:
+def test_threads_copy_arrays_concurrently(kernels: Any, streams: list[int]) -> None:
     failures: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -209,7 +209,7 @@ def test_threads_move_arrays_at_the_same_time(kernels: Any, streams: list[int]) 
     assert failures == []
 
 
-def test_arrays_come_with_tensors_in_the_stream_of_these(kernels: Any) -> None:
+def test_arrays_are_copied_in_the_stream_of_tensors(kernels: Any) -> None:
     torch = pytest.importorskip("torch")
     x = some(1_000_000, "f4")
     stream = torch.cuda.Stream()
@@ -224,7 +224,7 @@ def test_arrays_come_with_tensors_in_the_stream_of_these(kernels: Any) -> None:
         kernels.add["float"](x.size, torch.zeros(x.size), there, **SHAPE)
 
 
-def test_arrays_do_not_move_while_a_stream_is_captured(
+def test_arrays_are_refused_while_a_stream_is_captured(
     kernels: Any, device: Device, streams: list[int]
 ) -> None:
     call = device.driver.call
@@ -247,7 +247,7 @@ def test_too_large_an_array_is_one_error(kernels: Any) -> None:
     assert y[0] == 1
 
 
-def test_memory_does_not_pile_up(kernels: Any, device: Device) -> None:
+def test_memory_use_is_bounded(kernels: Any, device: Device) -> None:
     x, y = some(20_000_000, "f4"), np.zeros(20_000_000, "f4")
     kernels.plus["float"](x.size, 1, x, y, **SHAPE)
     before = reserved(device)
@@ -259,12 +259,12 @@ def test_memory_does_not_pile_up(kernels: Any, device: Device) -> None:
 
 
 def reserved(device: Device) -> int:
-    """The bytes that our pool holds, whatever else uses the GPU."""
+    """The size of cuda_ext's memory pool in bytes."""
     attribute = device.driver.api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
     return int(device.driver.call("cuMemPoolGetAttribute", memory_pool(device), attribute))
 
 
-def test_a_fault_of_the_kernel_leaves_the_arrays_as_they_were(tmp_path: Any) -> None:
+def test_a_fault_of_the_kernel_leaves_arrays_unchanged(tmp_path: Any) -> None:
     (line, values) = run_script(
         """
         import numpy as np

@@ -119,7 +119,7 @@ def test_clusters_cooperative_and_dependent_launches(kernels: Any, torch: Any) -
         assert out.tolist()[0] == 8
 
 
-def test_wide_parameters_arrive(kernels: Any, torch: Any) -> None:
+def test_wide_parameters_are_passed(kernels: Any, torch: Any) -> None:
     out = torch.zeros(1, dtype=torch.int32, device="cuda")
     for number in range(3):
         kernels.wide(number, np.arange(32, dtype="i4").tobytes(), out, grid=1, block=1)
@@ -243,7 +243,7 @@ def test_arrays_of_every_library(kernels: Any, torch: Any) -> None:
 
 
 class Lent:
-    """An array that only DLPack knows."""
+    """An array that supports DLPack only."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor
@@ -255,7 +255,7 @@ class Lent:
         return self._tensor.__dlpack_device__()
 
 
-def test_dlpack_will_do(kernels: Any, torch: Any) -> None:
+def test_arrays_with_dlpack_only_are_accepted(kernels: Any, torch: Any) -> None:
     x, y = (torch.ones(1000, device="cuda") for _ in range(2))
     for _ in range(2):
         y.fill_(1)
@@ -265,7 +265,7 @@ def test_dlpack_will_do(kernels: Any, torch: Any) -> None:
         kernels.axpy["float"](1000, 2.0, Lent(x.double()), y, threads=1000)
 
 
-def test_tensors_that_are_no_plain_memory_are_refused(kernels: Any, torch: Any) -> None:
+def test_tensors_without_plain_memory_are_refused(kernels: Any, torch: Any) -> None:
     axpy = kernels.axpy["float"]
     x, y = (torch.ones(1000, device="cuda") for _ in range(2))
     axpy(1000, 2.0, x, y, threads=1000)
@@ -363,7 +363,7 @@ two_gpus = pytest.mark.skipif(
 
 
 @two_gpus
-def test_each_launch_goes_where_its_arrays_are(kernels: Any, torch: Any) -> None:
+def test_launches_run_on_the_gpu_of_their_arrays(kernels: Any, torch: Any) -> None:
     axpy = kernels.axpy["float"]
     bound = axpy.bind(grid=4, block=256)
     for turn in range(6):
@@ -384,7 +384,7 @@ def test_each_launch_goes_where_its_arrays_are(kernels: Any, torch: Any) -> None
 
 
 @two_gpus
-def test_arrays_of_two_gpus_do_not_meet(kernels: Any, torch: Any) -> None:
+def test_arrays_of_two_gpus_are_refused(kernels: Any, torch: Any) -> None:
     x, y = torch.ones(8, device="cuda:0"), torch.ones(8, device="cuda:1")
     for _ in range(2):
         with pytest.raises(ArgumentError, match="argument 'y': is on GPU 1, and 'x' is on GPU 0"):

@@ -1,4 +1,4 @@
-"""The loader on a real GPU: what is compiled here arrives, launches, and computes."""
+"""Modules on a real GPU: images that are compiled here load, launch, and compute."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def kernels() -> Any:
 
 
 class Memory:
-    """A copy of a numpy array on the GPU, which `device` has made current."""
+    """A copy of a numpy array on the GPU, whose context `device` has made current."""
 
     def __init__(self, device: Device, array: np.ndarray[Any, Any]) -> None:
         self._call = device.driver.call
@@ -114,7 +114,7 @@ class Memory:
         return array
 
 
-def test_arrays_and_addresses_are_taken(kernels: Any, device: Device) -> None:
+def test_arrays_and_addresses_are_accepted(kernels: Any, device: Device) -> None:
     for dtype, name in ((np.float32, "float"), (np.float64, "double")):
         x, y = (Memory(device, np.arange(1000, dtype=dtype)) for _ in range(2))
         kernels.axpy[name](1000, 2.5, x, y, grid=4, block=256)
@@ -124,7 +124,7 @@ def test_arrays_and_addresses_are_taken(kernels: Any, device: Device) -> None:
         kernels.axpy["float"](1000, 2.5, x, y, grid=4, block=256)
 
 
-def test_torch_tensors_and_streams_are_taken(kernels: Any) -> None:
+def test_torch_tensors_and_streams_are_accepted(kernels: Any) -> None:
     torch = pytest.importorskip("torch")
     x, y = (torch.arange(1000, dtype=torch.float32, device="cuda") for _ in range(2))
     stream = torch.cuda.Stream()
@@ -140,7 +140,7 @@ def test_torch_tensors_and_streams_are_taken(kernels: Any) -> None:
     assert kernels.weights.tobytes() == np.arange(4, dtype="f4").tobytes()
 
 
-def test_cupy_arrays_and_streams_are_taken(kernels: Any) -> None:
+def test_cupy_arrays_and_streams_are_accepted(kernels: Any) -> None:
     cupy = pytest.importorskip("cupy")
     stream = cupy.cuda.Stream()
     with stream:
@@ -153,7 +153,7 @@ class Point(ctypes.Structure):
     _fields_ = (("x", ctypes.c_float), ("y", ctypes.c_float), ("z", ctypes.c_float))
 
 
-def test_every_kind_of_argument_arrives(kernels: Any, device: Device) -> None:
+def test_every_kind_of_argument_is_passed(kernels: Any, device: Device) -> None:
     out = Memory(device, np.zeros(64, "u1"))
     values = (True, -1, -2, 2**32 - 1, -(2**63), 2.5, 0.1, 1.5, -3.0, Point(1, 2, 3), 1)
     kernels.ns.store(out, *values, grid=1, block=1)
@@ -162,14 +162,14 @@ def test_every_kind_of_argument_arrives(kernels: Any, device: Device) -> None:
     assert out.numpy().tobytes()[: len(expected)] == expected
 
 
-def test_overloads_are_told_apart(kernels: Any, device: Device) -> None:
+def test_overloads_are_distinguished(kernels: Any, device: Device) -> None:
     integer, real = Memory(device, np.zeros(1, "i4")), Memory(device, np.zeros(1, "f4"))
     kernels["ov(int*)"](integer, grid=1, block=1)
     kernels.ov["(float*)"](real, grid=1, block=1)
     assert (integer.numpy()[0], real.numpy()[0]) == (1, 2.0)
 
 
-def test_symbols_are_the_kernels_own(kernels: Any, device: Device) -> None:
+def test_symbols_are_those_that_kernels_use(kernels: Any, device: Device) -> None:
     kernels.weights.copy_from(np.array([1, 2, 3, 4], "f4"))
     kernels.counter.copy_from(bytes(4))
     out = Memory(device, np.zeros(4, "f4"))
@@ -244,7 +244,7 @@ __global__ void which(int* out) {
 """
 
 
-def test_the_driver_takes_the_image_that_was_foreseen(device: Device) -> None:
+def test_the_driver_loads_the_selected_image(device: Device) -> None:
     if device.capability < 90:
         pytest.skip("this GPU has no architecture of its own")
     out = Memory(device, np.zeros(1, "i4"))
@@ -282,7 +282,7 @@ def test_every_compression_loads(device: Device, compress: Any) -> None:
     assert out.numpy()[0] == 3
 
 
-def test_a_fault_of_a_kernel_is_told_as_of_earlier_work(tmp_path: Path) -> None:
+def test_a_fault_of_a_kernel_is_attributed_to_earlier_work(tmp_path: Path) -> None:
     (line,) = run_script(
         """
         import cuda_ext
@@ -307,7 +307,7 @@ def test_a_fault_of_a_kernel_is_told_as_of_earlier_work(tmp_path: Path) -> None:
     assert line.endswith("start another; launched with grid (1, 1, 1), block (1, 1, 1)")
 
 
-def test_a_forked_child_is_told(tmp_path: Path) -> None:
+def test_a_forked_child_gets_an_error(tmp_path: Path) -> None:
     run = run_script(
         """
         import os

@@ -1,4 +1,4 @@
-"""Compilation on demand on a real GPU: what it computes, and that it happens once."""
+"""Compilation on demand on a real GPU: kernels compute, and each is compiled once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(example: Path, empty_cache: Path) -> Run:
-    """Runs Python code that finds the example, and listens to what is compiled."""
+    """Runs Python code that can import the example and logs compilations."""
 
     def run(code: str) -> str:
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (example, CHECKOUT)))}

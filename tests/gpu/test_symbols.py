@@ -1,4 +1,4 @@
-"""Variables in the memory of real GPUs: what kernels see of a copy, for the arrays of every library."""
+"""Variables in the memory of real GPUs: kernels see the copies of every library's arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names lead to: attributes, brackets, and the errors of names that lead nowhere."""
+"""Look-up by attributes and brackets, and the errors of unknown names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fixtures.loader import (
 
 @pytest.fixture
 def kernels() -> Any:
-    """The sample module, made in memory."""
+    """The sample module, created in memory."""
     return module_from(SAMPLE, FILES.__getitem__)
 
 
@@ -39,7 +39,7 @@ def test_overloads_are_one_attribute(kernels: Any) -> None:
     assert kernels["ov( float,int * )"].expression == "ov(float, int*)"
 
 
-def test_symbols_are_found_as_kernels_are(kernels: Any) -> None:
+def test_symbols_are_looked_up_like_kernels(kernels: Any) -> None:
     assert (kernels.weights.name, kernels.weights.type, kernels.weights.size) == ("weights", "float[9]", 36)
     assert kernels.ns.table == kernels["ns::table"]
     assert repr(kernels.ns.table) == "<device symbol unsigned char[4] ns::table, 4 bytes>"
@@ -74,7 +74,7 @@ def test_template_arguments_may_be_numbers() -> None:
         kernels.scan[1.5]
 
 
-def test_names_of_ours_do_not_hide_kernels() -> None:
+def test_python_names_do_not_hide_kernels() -> None:
     words = ("bind", "name", "library", "manifest", "read", "compile", "_path", "items", "_library", "__call")
     instances = tuple(dataclasses.replace(AXPY, expression=word) for word in words)
     nested = tuple(dataclasses.replace(AXPY, expression=f"ns::{word}") for word in words)
@@ -85,7 +85,7 @@ def test_names_of_ours_do_not_hide_kernels() -> None:
     assert all(re.fullmatch("__.*__", name) for name in vars(KernelModule))
 
 
-def test_unknown_names_are_told_with_the_nearest_one(kernels: Any) -> None:
+def test_errors_of_unknown_names_suggest_a_similar_one(kernels: Any) -> None:
     everything = "axpy<double>, axpy<float>, gemm, later, ns::fill<int, 256>, ns::inner::scale, "
     everything += "ov(float, int*), ov(int), plain, tiled, ns::table, weights"
     with pytest.raises(KernelNotFoundError) as raised:
@@ -102,7 +102,7 @@ def test_unknown_names_are_told_with_the_nearest_one(kernels: Any) -> None:
         kernels["zzz"]
 
 
-def test_a_missing_instantiation_is_told_with_those_that_were_built(kernels: Any) -> None:
+def test_errors_of_missing_instantiations_list_those_that_were_built(kernels: Any) -> None:
     message = (
         "sample.kernels: axpy<__half> was not built ahead; built: axpy<double>, axpy<float>; jit: off; "
         'add "axpy<__half>" to `instantiate` and build again'
@@ -124,7 +124,7 @@ def test_a_long_list_is_cut() -> None:
         kernels.other  # noqa: B018
 
 
-def test_what_fits_several_kernels_launches_none(kernels: Any) -> None:
+def test_ambiguous_arguments_launch_nothing(kernels: Any) -> None:
     with pytest.raises(ArgumentError) as raised:
         kernels.axpy(1, 2.0, 0, 0, grid=1, block=1)
     assert str(raised.value) == (
@@ -139,7 +139,7 @@ def test_what_fits_several_kernels_launches_none(kernels: Any) -> None:
         kernels.ns.fill(grid=1, block=1)
 
 
-def test_representations_are_worth_reading(kernels: Any) -> None:
+def test_representations_are_readable(kernels: Any) -> None:
     members = ["axpy", "gemm", "later", "ns", "ov", "plain", "tiled", "weights"]
     assert dir(kernels) == members
     assert repr(kernels) == f"<kernels of sample.kernels: {', '.join(members)}>"

@@ -1,4 +1,4 @@
-"""A module of kernels as a Python object: imported, copied, looked at, described."""
+"""A module of kernels as a Python object: imported, copied, inspected, described."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.fixtures.loader import (
 
 @pytest.fixture
 def kernels() -> Any:
-    """The sample module, made in memory."""
+    """The sample module, created in memory."""
     return module_from(SAMPLE, FILES.__getitem__)
 
 
@@ -93,7 +93,7 @@ def test_import_statements_find_kernels(installed: Any) -> None:
         from sample.kernels import nothing  # noqa: F401
 
 
-def test_copies_and_pickles_are_the_thing_itself(installed: Any) -> None:
+def test_copies_and_pickles_are_the_object_itself(installed: Any) -> None:
     import copy
 
     for thing in (installed, installed.axpy["float"], installed.weights):
@@ -104,7 +104,7 @@ def test_copies_and_pickles_are_the_thing_itself(installed: Any) -> None:
             assert repr(twin) == repr(thing)
 
 
-def test_what_cannot_be_imported_cannot_be_pickled(kernels: Any) -> None:
+def test_modules_that_cannot_be_imported_cannot_be_pickled(kernels: Any) -> None:
     import copy
 
     for thing in (kernels, kernels.plain):
@@ -113,7 +113,7 @@ def test_what_cannot_be_imported_cannot_be_pickled(kernels: Any) -> None:
     assert copy.deepcopy(kernels.plain) == kernels.plain
 
 
-def test_tools_may_look_at_a_module(installed: Any) -> None:
+def test_tools_can_inspect_a_module(installed: Any) -> None:
     import doctest
     import inspect
     import pydoc
@@ -158,7 +158,7 @@ def test_a_damaged_manifest_is_one_error(installed: Any, damage: Callable[[Path]
     assert repr(installed).startswith("<module 'sample.kernels' from")
 
 
-def test_describe_tells_all_without_a_driver(kernels: Any) -> None:
+def test_describe_needs_no_driver(kernels: Any) -> None:
     description = cuda_ext.describe(kernels)
     assert (description.name, description.compiler, description.version) == (
         "sample.kernels",

@@ -1,4 +1,4 @@
-"""Which kernel a call means that names several, and what Python's own tools say of kernels."""
+"""Overload resolution, and kernels in Python's introspection tools."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_types_of_the_arguments_choose(candidates: Any, argument: Any, chose
         ([FLOATS, CONST_INTS], "x", r"^\(str\) fits none of"),
     ],
 )
-def test_what_chooses_none_or_several_is_told(candidates: Any, argument: Any, message: str) -> None:
+def test_no_fit_and_ambiguous_fits_are_errors(candidates: Any, argument: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         choose_overload(candidates, (argument,), {})
 
@@ -130,7 +130,7 @@ def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None
     assert all(line.startswith("ArgumentError: (int, float, Array of ") for line in run.output)
 
 
-def test_help_tells_of_the_kernel() -> None:
+def test_help_describes_the_kernel() -> None:
     text = pydoc.plain(pydoc.render_doc(FLOATS))
     assert "CUDA kernel k(float*)(float* p)" in text
     assert "number of blocks and `block` the number of threads" in " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Variables in device memory: what is copied, from what to what, on which GPU, and in which order."""
+"""Variables in device memory: copies from and to every kind of memory, their GPU and their order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wrong(name: str, problem: str) -> str:
 
 @pytest.fixture
 def variables(with_driver: WithDriver, tmp_path: Path) -> WithDriver:
-    """Runs a script that finds the symbols above in `v`, and stand-ins for the arrays of libraries."""
+    """Runs a script with the symbols above in `v`, and with substitutes for the arrays of libraries."""
     write_module(tmp_path, "variables.kernels", symbols=SYMBOLS)
     prelude = """
 import numpy
@@ -64,7 +64,7 @@ def test_types_are_taken_apart(type_: str) -> None:
     assert (shape == ()) == ("(*" in type_)
 
 
-def test_what_a_variable_is_takes_no_driver(variables: WithDriver) -> None:
+def test_properties_of_a_variable_need_no_driver(variables: WithDriver) -> None:
     run = variables(
         """
         for name in ("matrix", "count", "half", "wave", "quads", "particles", "level", "p", "rows"):
@@ -86,7 +86,7 @@ def test_what_a_variable_is_takes_no_driver(variables: WithDriver) -> None:
     assert run.calls == []
 
 
-def test_host_memory_of_every_sort_is_copied(variables: WithDriver) -> None:
+def test_every_kind_of_host_memory_is_copied(variables: WithDriver) -> None:
     run = variables(
         """
         import array, ctypes, struct
@@ -206,7 +206,7 @@ def test_arrays_of_every_library_are_copied(variables: WithDriver) -> None:
     assert between == ["cuMemcpyAsync 36 stream=0"] * 8 + ["cuMemcpyAsync 36 stream=7"] * 2
 
 
-def test_what_does_not_fit_is_named(variables: WithDriver) -> None:
+def test_unfit_values_are_refused(variables: WithDriver) -> None:
     run = variables(
         """
         import array
@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_named(variables: WithDriver) -> None:
     assert not any(call.startswith("cuMemcpy") for call in run.calls)
 
 
-def test_copies_are_ordered_and_waited_for(variables: WithDriver) -> None:
+def test_copies_are_ordered_and_synchronized(variables: WithDriver) -> None:
     run = variables(
         """
         nine = numpy.zeros((3, 3), "f4")
@@ -338,7 +338,7 @@ def test_every_gpu_has_its_own(variables: WithDriver) -> None:
     assert run.calls.count("cuLibraryLoadData") == 1
 
 
-def test_the_samples_symbols_are_found_by_name(with_driver: WithDriver) -> None:
+def test_symbols_of_the_sample_are_looked_up_by_name(with_driver: WithDriver) -> None:
     run = with_driver(
         """
         import pickle

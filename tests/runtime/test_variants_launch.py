@@ -1,4 +1,4 @@
-"""Variants under the fake driver: which candidate a launch comes to, and what is told of that."""
+"""Variants under the fake driver: the candidate that a launch takes, and its explanation."""
 
 from __future__ import annotations
 

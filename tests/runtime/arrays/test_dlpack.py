@@ -1,4 +1,4 @@
-"""Arrays of any library, through DLPack: what its structures say is what a launch sees."""
+"""Arrays of any library through DLPack: address, dtype, device, stream and layout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seen(array: Any) -> DeviceMemory:
 
 
 @pytest.mark.parametrize("how", KINDS.values(), ids=KINDS)
-def test_a_capsule_tells_all_and_is_given_back(how: Any) -> None:
+def test_a_capsule_is_read_and_released(how: Any) -> None:
     array = Lent(FLOATS, device=3, **how)
     memory = seen(array)
     assert (memory.address, memory.dtype, memory.read_only, memory.device) == (ADDRESS, "float32", False, 3)
@@ -38,7 +38,7 @@ def test_a_capsule_tells_all_and_is_given_back(how: Any) -> None:
     assert array.freed == 1
 
 
-def test_the_newer_capsule_is_asked_for_first() -> None:
+def test_the_newer_capsule_is_requested_first() -> None:
     new, old = Lent(FLOATS), Lent(FLOATS, versioned=False)
     seen(new)
     seen(old)
@@ -71,18 +71,18 @@ def test_data_may_begin_later(how: Any) -> None:
     assert seen(Lent(np.zeros(0, "f4"), data=None, **how)).address == 0
 
 
-def test_read_only_is_told_by_a_flag() -> None:
+def test_a_flag_marks_read_only_arrays() -> None:
     assert seen(Lent(FLOATS, flags=1)).read_only
     assert not seen(Lent(FLOATS, flags=0)).read_only
 
 
-def test_a_copy_that_is_lent_is_refused() -> None:
+def test_a_capsule_of_a_copy_is_refused() -> None:
     with pytest.raises(ArgumentError, match="found one that gives a copy"):
         seen(Lent(FLOATS, flags=2))
 
 
 @pytest.mark.parametrize("kind", [3, 13])
-def test_memory_that_a_gpu_reaches_is_taken(kind: int) -> None:
+def test_memory_that_a_gpu_can_access_is_accepted(kind: int) -> None:
     assert seen(Lent(FLOATS, kind)).address == ADDRESS
 
 
@@ -95,13 +95,13 @@ def test_other_devices_are_refused(kind: int, made: Any) -> None:
         device_memory(made(FLOATS, kind))
 
 
-def test_the_host_is_no_device() -> None:
+def test_host_memory_is_no_device_memory() -> None:
     assert device_memory(Lent(FLOATS, kind=1)) is None
     assert device_memory(Exchanged(FLOATS, kind=1)) is None
 
 
 @pytest.mark.parametrize("error", [BufferError, RuntimeError, ValueError])
-def test_what_is_not_lent_says_why(error: type[Exception]) -> None:
+def test_a_refused_export_gives_the_reason(error: type[Exception]) -> None:
     class Refusing(Lent):
         def __dlpack__(self, **keywords: Any) -> object:
             raise error("it is in use")
@@ -115,7 +115,7 @@ def test_what_is_not_lent_says_why(error: type[Exception]) -> None:
             device_memory(refusing)
 
 
-def test_a_table_is_taken_before_a_capsule() -> None:
+def test_the_exchange_table_is_preferred_to_a_capsule() -> None:
     array = Exchanged(FLOATS, device=2, byte_offset=4)
     memory = seen(array)
     assert (memory.address, memory.dtype, memory.device) == (ADDRESS + 4, "float32", 2)
@@ -131,20 +131,20 @@ def with_table(table: int) -> Exchanged:
     return array
 
 
-def test_a_newer_table_leads_to_the_known_one() -> None:
+def test_a_newer_table_links_to_the_known_version() -> None:
     array = with_table(exchange_table(major=2, lend=None, previous=exchange_table()))
     assert seen(array).address == ADDRESS
     assert array.requests == []
 
 
 @pytest.mark.parametrize("table", [{"major": 2}, {"lend": None}, {"stream": None}])
-def test_without_a_table_of_use_there_is_the_capsule(table: Any) -> None:
+def test_without_a_usable_table_the_capsule_is_used(table: Any) -> None:
     array = with_table(exchange_table(**table))
     assert seen(array).address == ADDRESS
     assert len(array.requests) == 1
 
 
-def test_a_table_that_fails_says_why() -> None:
+def test_a_failing_table_gives_the_reason() -> None:
     # A function of C that takes the object, raises TypeError, and gives -1.
     failing = with_table(exchange_table(lend=ctypes.pythonapi.PyObject_Size))
     with pytest.raises(ArgumentError, match=r"^expected an array that DLPack can lend: .* has no len\(\)"):

@@ -1,4 +1,4 @@
-"""numpy arrays as arguments, under the fake driver, which does everything as late as it may."""
+"""numpy arrays as arguments, under the fake driver, which runs asynchronous work as late as possible."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(with_driver: Script, tmp_path: Path) -> Script:
 
 
 def moves(run: Run) -> Counter[str]:
-    """How often memory was allocated, and copied which way."""
+    """The number of allocations, and of copies in either direction."""
     names = {
         "cuMemAllocFromPoolAsync": "allocated",
         "cuMemcpyHtoDAsync": "to the GPU",
@@ -90,7 +90,7 @@ def moves(run: Run) -> Counter[str]:
     return Counter(names[name] for call in run.calls if (name := call.split()[0]) in names)
 
 
-def test_arrays_move_in_the_order_of_the_stream(run: Script) -> None:
+def test_arrays_are_copied_in_stream_order(run: Script) -> None:
     done = run(
         """
         x, y = np.arange(10, dtype="f4"), np.zeros(10, "f4")
@@ -130,13 +130,13 @@ def test_arrays_move_in_the_order_of_the_stream(run: Script) -> None:
         ("kernels.increment.bind(**one)(x)", {"allocated": 1, "to the GPU": 1, "to the host": 1}),
     ],
 )
-def test_nothing_is_copied_in_vain(run: Script, launch: str, expected: dict[str, int]) -> None:
+def test_no_copy_is_superfluous(run: Script, launch: str, expected: dict[str, int]) -> None:
     done = run(f"x, y = np.ones(10, 'f4'), np.ones(10, 'f4')\n{launch}")
     assert moves(done) == expected
     assert len(done.launches) == 1
 
 
-def test_only_arrays_that_are_written_are_waited_for(run: Script) -> None:
+def test_only_launches_that_write_arrays_synchronize(run: Script) -> None:
     done = run("kernels.look(np.ones(10, 'f4'), **one, stream=7)")
     assert not [call for call in done.calls if "Synchronize" in call]
 
@@ -144,7 +144,7 @@ def test_only_arrays_that_are_written_are_waited_for(run: Script) -> None:
 SIZES = sorted({1, 3, *(2**power + more for power in (16, 20, 21, 22) for more in (-1, 0, 1)), (1 << 25) + 5})
 
 
-def test_every_size_arrives_whole(run: Script) -> None:
+def test_arrays_of_every_size_are_copied_completely(run: Script) -> None:
     """The last is more than all buffers hold."""
     done = run(
         f"""
@@ -213,7 +213,7 @@ def test_arrays_have_been_read_when_the_call_returns(run: Script, size: int, arr
     )
 
 
-def test_without_memory_pools_memory_is_allocated_all_the_same(run: Script) -> None:
+def test_memory_is_allocated_without_memory_pools(run: Script) -> None:
     done = run(
         """
         x, y = some(100_000), np.zeros(100_000, "u1")
@@ -285,7 +285,7 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_moved_is_refused(run: Script) -> None:
+def test_arrays_that_cannot_be_copied_are_refused(run: Script) -> None:
     calls = "".join(
         f"        caught(lambda: kernels.{call.replace('(', '(', 1)[:-1]}, **one))\n" for call in REFUSED
     )
@@ -315,7 +315,7 @@ def test_the_default_stream_may_be_captured_with_others(run: Script) -> None:
     assert done.output[0].startswith("ArgumentError: stream: is being captured into a graph")
 
 
-def test_other_arrays_of_the_host_stay_refused(run: Script) -> None:
+def test_other_host_arrays_are_refused(run: Script) -> None:
     done = run(
         """
         class Tensor:
@@ -367,7 +367,7 @@ CALLS = [
 
 @pytest.mark.parametrize("failing", CALLS)
 def test_a_failure_leaves_nothing_behind(run: Script, failing: str) -> None:
-    """Neither device memory nor a context, nothing in the arrays, and all buffers for later launches."""
+    """No device memory, no context, unchanged arrays, and all buffers available."""
     done = run(
         """
         size = 20_000_000
@@ -387,7 +387,7 @@ def test_a_failure_leaves_nothing_behind(run: Script, failing: str) -> None:
     assert done.output[1:] == ["False 0", "True", "True"]
 
 
-def test_a_failure_on_the_way_back_leaves_nothing_behind(run: Script) -> None:
+def test_a_failure_when_copying_back_leaves_nothing_behind(run: Script) -> None:
     done = run(
         """
         x, y = some(20_000_000), np.zeros(20_000_000, "u1")
@@ -402,7 +402,7 @@ def test_a_failure_on_the_way_back_leaves_nothing_behind(run: Script) -> None:
     assert done.output[1] == "True"
 
 
-def test_a_buffer_is_not_used_again_before_what_failed_has_ended(run: Script) -> None:
+def test_a_buffer_is_not_reused_before_a_failed_transfer_has_ended(run: Script) -> None:
     done = run(
         """
         x, y = some(3_000_000), np.zeros(3_000_000, "u1")
@@ -416,7 +416,7 @@ def test_a_buffer_is_not_used_again_before_what_failed_has_ended(run: Script) ->
     )
 
 
-def test_a_fault_of_the_kernel_is_told_and_its_arrays_stay_as_they_were(run: Script) -> None:
+def test_a_fault_of_the_kernel_is_reported_and_leaves_arrays_unchanged(run: Script) -> None:
     done = run(
         """
         x = np.zeros(10, "f4")
@@ -442,7 +442,7 @@ def test_a_fault_of_the_kernel_is_told_and_its_arrays_stay_as_they_were(run: Scr
 # Without waiting
 
 
-def test_a_pending_launch_brings_its_results_when_it_is_asked(run: Script) -> None:
+def test_wait_copies_the_results_of_a_pending_launch(run: Script) -> None:
     done = run(
         """
         x, y = np.arange(3, dtype="f4"), np.zeros(3, "f4")
@@ -506,7 +506,7 @@ def test_a_pending_launch_keeps_the_arrays_that_it_writes(run: Script) -> None:
     assert done.output == ["True", "True"]
 
 
-def test_any_launch_can_be_waited_for(run: Script) -> None:
+def test_any_launch_can_be_pending(run: Script) -> None:
     done = run(
         """
         with_context()
@@ -566,7 +566,7 @@ def test_in_a_scope_arrays_are_copied_once_each_way(run: Script) -> None:
     assert moves(done) == {"allocated": 3 + 2, "to the GPU": 2 + 2, "to the host": 2 + 1}
 
 
-def test_what_a_scope_holds_can_be_fetched(run: Script) -> None:
+def test_arrays_in_a_scope_can_be_fetched(run: Script) -> None:
     done = run(
         """
         x, y = np.zeros(10, "u1"), np.zeros(10, "u1")
@@ -592,7 +592,7 @@ def test_what_a_scope_holds_can_be_fetched(run: Script) -> None:
     ]
 
 
-def test_what_was_fetched_is_not_copied_again(run: Script) -> None:
+def test_fetched_arrays_are_not_copied_again(run: Script) -> None:
     done = run(
         """
         x = np.zeros(10, "u1")
@@ -606,7 +606,7 @@ def test_what_was_fetched_is_not_copied_again(run: Script) -> None:
     assert done.output == ["50"]
 
 
-def test_views_of_what_a_scope_holds_are_there(run: Script) -> None:
+def test_views_of_arrays_in_a_scope_are_not_copied(run: Script) -> None:
     done = run(
         """
         x, y = np.arange(10, dtype="f4"), np.zeros(3, "f4")
@@ -632,7 +632,7 @@ def test_views_of_what_a_scope_holds_are_there(run: Script) -> None:
     )
 
 
-def test_arrays_with_gaps_do_not_pile_up_in_a_scope(run: Script) -> None:
+def test_copies_of_strided_arrays_do_not_accumulate_in_a_scope(run: Script) -> None:
     done = run(
         """
         x = np.zeros(10, "f4")
@@ -645,7 +645,7 @@ def test_arrays_with_gaps_do_not_pile_up_in_a_scope(run: Script) -> None:
     assert done.output == ["3"]
 
 
-def test_an_inner_scope_uses_what_the_outer_holds(run: Script) -> None:
+def test_an_inner_scope_uses_arrays_of_the_outer(run: Script) -> None:
     done = run(
         """
         x, y, z = np.zeros(4, "u1"), np.zeros(4, "u1"), np.zeros(4, "u1")
@@ -664,7 +664,7 @@ def test_an_inner_scope_uses_what_the_outer_holds(run: Script) -> None:
     assert done.output == ["[3 3 3 3] [0 0 0 0]", "[3 3 3 3] [3 3 3 3]", "[3 3 3 3]"]
 
 
-def test_work_on_the_same_arrays_in_several_streams_comes_in_order(run: Script) -> None:
+def test_work_on_the_same_arrays_in_several_streams_is_ordered(run: Script) -> None:
     done = run(
         """
         x, y, z = np.full(4, 7, "u1"), np.zeros(4, "u1"), np.zeros(4, "u1")
@@ -681,7 +681,7 @@ def test_work_on_the_same_arrays_in_several_streams_comes_in_order(run: Script) 
     assert [call for call in done.calls if "WaitEvent" in call] == ["cuStreamWaitEvent stream=8"] * 2
 
 
-def test_an_exception_ends_a_scope_as_anything_does(run: Script) -> None:
+def test_an_exception_ends_a_scope_like_any_exit(run: Script) -> None:
     done = run(
         """
         x = np.zeros(4, "u1")
@@ -703,7 +703,7 @@ def test_an_exception_ends_a_scope_as_anything_does(run: Script) -> None:
     assert done.output == ["'mine' [1 1 1 1]"] * 2
 
 
-def test_a_scope_tells_what_cannot_be_brought_back(run: Script) -> None:
+def test_a_scope_raises_if_copying_back_fails(run: Script) -> None:
     done = run(
         """
         x = np.zeros(4, "u1")
@@ -719,7 +719,7 @@ def test_a_scope_tells_what_cannot_be_brought_back(run: Script) -> None:
     assert done.output[1] == "[0 0 0 0]"
 
 
-def test_what_a_refused_launch_was_to_fill_is_not_brought_back(run: Script) -> None:
+def test_outputs_of_a_refused_launch_are_not_copied_back(run: Script) -> None:
     done = run(
         """
         x, y = np.ones(4, "f4"), np.zeros(4, "f4")
@@ -735,7 +735,7 @@ def test_what_a_refused_launch_was_to_fill_is_not_brought_back(run: Script) -> N
     assert moves(done) == {"allocated": 3, "to the GPU": 2}
 
 
-def test_a_scope_belongs_to_what_opens_it(run: Script) -> None:
+def test_a_scope_belongs_to_its_thread_or_task(run: Script) -> None:
     done = run(
         """
         import asyncio, contextvars
@@ -767,8 +767,8 @@ def test_a_scope_belongs_to_what_opens_it(run: Script) -> None:
     assert done.output == ["[1 1 1 1]", "[1 1 1 1]", "[False, False] [1 1 1 1] [1 1 1 1]"]
 
 
-def test_nothing_is_placed_in_a_scope_that_has_just_ended(run: Script) -> None:
-    """Of another thread, say."""
+def test_nothing_is_placed_in_an_ended_scope(run: Script) -> None:
+    """Another thread may have ended it."""
     done = run(
         """
         from cuda_ext.runtime.arrays.device_copies import DeviceCopies
@@ -809,7 +809,7 @@ def test_threads_share_buffers_and_nothing_else(run: Script) -> None:
     assert done.output == ["[]"]
 
 
-def test_arrays_go_to_the_gpu_of_the_stream_or_of_the_others(run: Script) -> None:
+def test_arrays_are_copied_to_the_gpu_of_the_stream_or_of_other_arrays(run: Script) -> None:
     done = run(
         """
         class OnDevice:
@@ -837,7 +837,7 @@ def test_arrays_go_to_the_gpu_of_the_stream_or_of_the_others(run: Script) -> Non
     assert devices == ["1", "0", "0", "1", "1", "0"]
 
 
-def test_arrays_may_come_with_arrays_in_device_memory(run: Script) -> None:
+def test_host_and_device_arrays_can_be_mixed(run: Script) -> None:
     """The stream is that of the device array's library."""
     done = run(
         """
@@ -861,7 +861,7 @@ def test_arrays_may_come_with_arrays_in_device_memory(run: Script) -> None:
     assert all("stream=7" in launch for launch in done.launches)
 
 
-def test_launches_at_the_end_of_the_interpreter_move_arrays_too(run: Script) -> None:
+def test_launches_at_interpreter_shutdown_copy_arrays(run: Script) -> None:
     done = run(
         """
         import atexit
@@ -875,7 +875,7 @@ def test_launches_at_the_end_of_the_interpreter_move_arrays_too(run: Script) -> 
     assert done.output == ["True"]
 
 
-def test_debug_mode_moves_arrays_too(run: Script) -> None:
+def test_debug_mode_copies_arrays(run: Script) -> None:
     done = run(
         """
         os.environ["CUDA_EXT_DEBUG"] = "1"
@@ -887,7 +887,7 @@ def test_debug_mode_moves_arrays_too(run: Script) -> None:
     assert done.output == ["[1. 1. 1. 1.]"]
 
 
-def test_launches_without_host_arrays_load_nothing_for_them(with_driver: Script) -> None:
+def test_launches_without_host_arrays_import_no_copy_modules(with_driver: Script) -> None:
     done = with_driver(
         """
         from sample import kernels

@@ -1,4 +1,4 @@
-"""What can go wrong with the driver and the images, and how threads and processes share them."""
+"""Errors of the driver and of images, and their use by several threads and processes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ print(cuda_ext.gpu_available())
 
 
 @without_driver
-def test_without_a_driver_every_call_says_so_and_none_hangs(tmp_path: Path) -> None:
+def test_without_a_driver_every_call_raises_and_none_hangs(tmp_path: Path) -> None:
     write_package(tmp_path)
     message, available = run_script(USE, tmp_path).output
     assert message.startswith("NoDriverError: there is no CUDA driver on this machine (")
@@ -57,7 +57,7 @@ def test_without_a_driver_every_call_says_so_and_none_hangs(tmp_path: Path) -> N
     assert available == "False"
 
 
-def test_without_cuda_bindings_kernels_can_be_looked_at(tmp_path: Path) -> None:
+def test_without_cuda_bindings_kernels_can_be_inspected(tmp_path: Path) -> None:
     write_package(tmp_path)
     script = "sys.modules['cuda.bindings'] = None\n" + USE + "print(kernels.axpy['float'].expression)"
     on_linux = run_script("sys.platform = 'linux'\n" + script, tmp_path).output
@@ -110,7 +110,7 @@ def test_without_cuda_bindings_kernels_can_be_looked_at(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_driver_that_cannot_be_used_says_why_every_time(
+def test_an_unusable_driver_gives_the_reason_every_time(
     with_driver: WithDriver, settings: dict[str, Any], expected: str
 ) -> None:
     run = with_driver(USE, **settings)
@@ -159,7 +159,7 @@ def test_a_driver_that_cannot_be_used_says_why_every_time(
         ),
     ],
 )
-def test_an_image_that_cannot_be_used_says_why(
+def test_an_unusable_image_gives_the_reason(
     with_driver: WithDriver, settings: dict[str, Any], expected: str
 ) -> None:
     run = with_driver(USE, **settings)
@@ -226,7 +226,7 @@ def test_a_unit_is_loaded_by_its_first_kernel_only(with_driver: WithDriver) -> N
 
 
 @host_compiler
-def test_many_threads_may_use_a_module_first(with_driver: WithDriver) -> None:
+def test_many_threads_can_make_the_first_use_of_a_module(with_driver: WithDriver) -> None:
     run = with_driver(
         """
         import threading
@@ -270,7 +270,7 @@ def in_child(call):
 
 
 @host_compiler
-def test_a_child_of_a_process_that_used_cuda_is_told(with_driver: WithDriver) -> None:
+def test_a_child_of_a_process_that_used_cuda_gets_an_error(with_driver: WithDriver) -> None:
     run = with_driver(
         FORK
         + """

@@ -1,4 +1,4 @@
-"""Which image a GPU gets under which driver, and what is said where there is none."""
+"""The image that is selected for a GPU and a driver, and the errors where there is none."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_image_that_the_driver_takes(built: str, capability: int, expected: 
 
 
 def told_for(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0), **changes: Any) -> str:
-    """What is said, with the name of its exception, where a unit of these architectures is wanted."""
+    """The exception's name and text for a unit with these architectures."""
     source = changes.pop("source", "device/x.cu")
     module = dataclasses.replace(SAMPLE, **changes)
     try:
@@ -60,7 +60,7 @@ def told_for(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0)
     return image.architecture
 
 
-def test_no_image_is_told_with_everything_that_there_is() -> None:
+def test_a_missing_image_is_reported_with_all_images() -> None:
     assert told_for("sm_80 sm_120") == (
         "NoImageError: sample.kernels: device/x.cu has no image for this GPU: device is sm_90; built "
         "for sm_80, "
@@ -81,7 +81,7 @@ def test_minor_versions_of_a_driver_are_compatible() -> None:
     )
 
 
-def test_zstd_takes_a_driver_that_reads_it() -> None:
+def test_zstd_needs_a_driver_that_reads_it() -> None:
     for compress in ("balance", "size"):
         assert told_for("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
             "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
@@ -92,7 +92,7 @@ def test_zstd_takes_a_driver_that_reads_it() -> None:
         assert told_for("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
 
 
-def test_ptx_takes_a_driver_that_is_as_new() -> None:
+def test_ptx_needs_a_driver_of_its_version() -> None:
     assert told_for("compute_80", driver=(13, 5)) == "compute_80"
     assert told_for("compute_80", driver=(13, 4)) == (
         "PtxTooNewError: sample.kernels: of device/x.cu only PTX (compute_80) fits this GPU; CUDA "
@@ -103,7 +103,7 @@ def test_ptx_takes_a_driver_that_is_as_new() -> None:
     )
 
 
-def test_nobody_knows_which_cuda_made_what_arrived_compiled() -> None:
+def test_prebuilt_images_have_no_known_cuda_version() -> None:
     assert told_for("compute_80", driver=(13, 0), source="device/x.ptx") == "compute_80"
     assert told_for("sm_90", driver=(12, 9), source="device/x.cubin") == "sm_90"
     assert told_for("sm_90", driver=(12, 9), source="device/x.ptx").startswith("DriverTooOldError")

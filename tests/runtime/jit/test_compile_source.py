@@ -91,7 +91,7 @@ def test_macros_and_options_arrive() -> None:
     ) == ["k()"]
 
 
-def test_a_mistake_is_told_with_its_line() -> None:
+def test_a_compile_error_names_its_line() -> None:
     with pytest.raises(CompilationError, match=r"kernels\.cu\(2\): error: identifier \"y\" is undefined"):
         cuda_ext.compile("__global__ void k(float* x) {\n  x[0] = y;\n}\n", architectures=["sm_90"])
 
@@ -114,7 +114,7 @@ def test_saving_again_replaces_the_earlier_module(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["manifest.json", "sources", "two.fatbin"]
 
 
-def test_saving_refuses_a_directory_of_other_things(tmp_path: Path) -> None:
+def test_saving_refuses_a_directory_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all of it")
     with pytest.raises(FileExistsError, match=r"thesis\.tex: is no part of a saved module"):
         cuda_ext.save(filled(), tmp_path)
@@ -142,7 +142,7 @@ def test_saving_refuses_a_directory_with_any_other_manifest(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["mine.ptx", ".env", "sources/notes.txt", "more/notes.txt"])
-def test_saving_again_keeps_what_is_not_of_the_module(tmp_path: Path, name: str) -> None:
+def test_saving_again_keeps_foreign_files(tmp_path: Path, name: str) -> None:
     cuda_ext.save(filled(), tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("kept")
@@ -161,7 +161,7 @@ def test_a_loaded_module_does_not_depend_on_the_working_directory(
     cuda_ext.save(module, tmp_path / "again")
 
 
-def test_saving_into_the_working_directory_refuses_what_is_there(
+def test_saving_into_the_working_directory_refuses_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kept").write_text("kept")
@@ -189,12 +189,12 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
         cuda_ext.compile(FILL, **{"architectures": ["sm_90"], **options})
 
 
-def test_a_path_is_not_taken_for_text() -> None:
+def test_a_path_is_not_compiled_as_text() -> None:
     with pytest.raises(TypeError, match="what looks like a path"):
         cuda_ext.compile("device/fill.cu", architectures=["sm_90"])
 
 
-def test_variables_of_one_name_in_two_units_are_told_apart_by_no_name(tmp_path: Path) -> None:
+def test_variables_of_one_name_in_two_units_are_ambiguous(tmp_path: Path) -> None:
     source = "__constant__ float w[3];\n__global__ void {name}(float* x) {{ x[0] = w[1]; }}\n"
     files = {f"device/{name}.cu": source.format(name=name) for name in ("one", "two")}
     (package,) = build(write_project(tmp_path, files=files)).values()
@@ -221,11 +221,11 @@ def test_a_kernel_is_pickled_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert signatures == ["k(float* x, int n)", "k(int n, double* x)"]
 
 
-def test_what_is_no_module_of_kernels_is_refused(tmp_path: Path) -> None:
+def test_other_modules_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="expected a module of kernels"):
         cuda_ext.save(pytest, tmp_path)
 
 
-def test_loading_from_nowhere_says_so(tmp_path: Path) -> None:
+def test_loading_from_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"manifest\.json: No such file"):
         cuda_ext.load(tmp_path)

@@ -1,4 +1,4 @@
-"""What was not built ahead is compiled when it is asked for, once, and found again by every later process."""
+"""What was not built ahead is compiled at its first use, once for all processes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def on_gpu(fake_driver: Path, tmp_path: Path, saved: Path, empty_cache: Path) ->
     return run
 
 
-# What is compiled is told to whoever listens.
+# Print the log of compilations.
 LOGGING = """
 import logging
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
@@ -99,7 +99,7 @@ def compilations(lines: list[str]) -> list[str]:
 
 
 @host_compiler
-def test_an_instantiation_is_compiled_once_and_found_by_the_next_process(on_gpu: Callable[..., Run]) -> None:
+def test_an_instantiation_is_compiled_once_for_all_processes(on_gpu: Callable[..., Run]) -> None:
     script = """
     kernel = kernels.axpy["double"]
     print(kernel.signature)
@@ -127,7 +127,7 @@ def test_an_instantiation_is_compiled_once_and_found_by_the_next_process(on_gpu:
 
 
 @host_compiler
-def test_a_gpu_that_nothing_was_built_for_gets_the_whole_unit(on_gpu: Callable[..., Run]) -> None:
+def test_for_a_gpu_without_an_image_the_whole_unit_is_compiled(on_gpu: Callable[..., Run]) -> None:
     script = """
     for _ in range(2):
         kernels.axpy["float"](4, 1.5, None, None, grid=1, block=32)
@@ -210,7 +210,7 @@ def test_linked_units_are_linked_again(tmp_path: Path, on_gpu: Callable[..., Run
 
 
 @host_compiler
-def test_threads_go_on_launching_while_one_compiles(on_gpu: Callable[..., Run]) -> None:
+def test_threads_launch_while_one_compiles(on_gpu: Callable[..., Run]) -> None:
     script = """
     import threading
     kernel = kernels.axpy["float"]
@@ -232,7 +232,7 @@ def test_threads_go_on_launching_while_one_compiles(on_gpu: Callable[..., Run]) 
 
 
 @host_compiler
-def test_threads_that_ask_for_one_kernel_compile_it_once(on_gpu: Callable[..., Run]) -> None:
+def test_threads_that_request_one_kernel_compile_it_once(on_gpu: Callable[..., Run]) -> None:
     script = """
     import threading
     found = []
@@ -281,7 +281,7 @@ def test_an_author_may_keep_the_sources(on_gpu: Callable[..., Run], saved: Path,
     assert run.output == [MISSING.format("off").replace("kernels: ", "c.kernels: ", 1)] * 2
 
 
-def test_without_a_gpu_one_is_asked_for(saved: Path, tmp_path: Path) -> None:
+def test_without_a_gpu_the_error_names_the_driver(saved: Path, tmp_path: Path) -> None:
     script = f"import cuda_ext\nkernels = cuda_ext.load({str(saved)!r})\n" + LOOK_UP
     told = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="").output
     assert re.fullmatch(MISSING.replace("{}", "the(re is no)? CUDA driver .*"), told[0])
@@ -312,7 +312,7 @@ def test_without_nvrtc_the_extra_is_named(fake_driver: Path, saved: Path, tmp_pa
 
 
 @host_compiler
-def test_a_driver_that_is_older_than_nvrtc_is_told(on_gpu: Callable[..., Run]) -> None:
+def test_a_driver_older_than_nvrtc_is_an_error(on_gpu: Callable[..., Run]) -> None:
     (told,) = on_gpu("caught(lambda: kernels.axpy['double'])", FAKE_CUDA_VERSION=12080).output
     reason = (
         "NVRTC 13 output is too new for this NVIDIA driver, which supports CUDA up to 12.8; upgrade the "
@@ -323,7 +323,7 @@ def test_a_driver_that_is_older_than_nvrtc_is_told(on_gpu: Callable[..., Run]) -
 
 @host_compiler
 def test_an_instantiation_has_no_variables_of_its_own(on_gpu: Callable[..., Run], tmp_path: Path) -> None:
-    """What the host writes into a variable would not be what the new kernel reads."""
+    """A new image would have a copy of the variable, which the host does not write."""
     directory = build(tmp_path / "weighing", source=WITH_VARIABLE, instantiate=["weigh<float>"], headers={})
     run = on_gpu(
         """
@@ -344,9 +344,7 @@ def test_an_instantiation_has_no_variables_of_its_own(on_gpu: Callable[..., Run]
 
 
 @host_compiler
-def test_headers_that_other_machines_have_otherwise_are_not_read(
-    on_gpu: Callable[..., Run], tmp_path: Path
-) -> None:
+def test_headers_outside_the_module_are_not_read(on_gpu: Callable[..., Run], tmp_path: Path) -> None:
     directory = build(tmp_path / "elsewhere", options=[f"-I{tmp_path}"])
     option = f"-I{tmp_path}"
     reason = f"kernels.cu was compiled with {option}, and other machines may have other files there"
@@ -356,7 +354,7 @@ def test_headers_that_other_machines_have_otherwise_are_not_read(
 
 
 @host_compiler
-def test_a_template_of_which_nothing_was_built_tells_why(on_gpu: Callable[..., Run]) -> None:
+def test_an_unbuilt_template_gives_the_reason(on_gpu: Callable[..., Run]) -> None:
     (told,) = on_gpu("caught(lambda: kernels['never<int>'])", CUDA_EXT_JIT="0").output
     assert told == (
         "KernelNotFoundError: kernels: never<int> was not built ahead; built: none; jit: turned off by "
@@ -366,7 +364,7 @@ def test_a_template_of_which_nothing_was_built_tells_why(on_gpu: Callable[..., R
 
 @host_compiler
 def test_a_template_is_no_sequence(on_gpu: Callable[..., Run]) -> None:
-    """Python would ask for the instantiations with 0, 1, 2, ... for ever."""
+    """Python would request the instantiations with 0, 1, 2, ... endlessly."""
     script = """
     for attempt in (list, iter, lambda each: 3 in each, lambda each: [*each]):
         for each in (kernels.axpy, kernels.ns, kernels.ns.reduce):
@@ -380,7 +378,7 @@ def test_a_template_is_no_sequence(on_gpu: Callable[..., Run]) -> None:
 
 
 @host_compiler
-def test_the_compilers_words_are_told(on_gpu: Callable[..., Run]) -> None:
+def test_the_compilers_text_is_in_the_error(on_gpu: Callable[..., Run]) -> None:
     (told,) = on_gpu("caught(lambda: kernels.axpy['no_such_type'])").output
     assert told == (
         "CompilationError: instantiation 'axpy<no_such_type>' does not exist: identifier \"no_such_type\" is "
@@ -402,10 +400,10 @@ def test_a_source_that_was_changed_afterwards_is_not_compiled(
     )
 
 
-# --- The same as a build makes.
+# --- The same image as a build.
 
 
-def test_the_image_is_the_one_that_a_build_would_have_made() -> None:
+def test_the_image_equals_that_of_a_build() -> None:
     source = unit(SOURCE, "axpy<float>", headers={"scale.h": HEADER}, define={"FACTOR": "3"}, std="c++20")
     built = module(source, architectures=("sm_90",), compress="none", emit="cubin")
     request = Request((source.described,), Architecture.parse("sm_90"))
@@ -416,7 +414,7 @@ def test_the_image_is_the_one_that_a_build_would_have_made() -> None:
     assert entry.architecture == "sm_90"
 
 
-def test_a_gpu_newer_than_the_compiler_gets_what_it_can_run() -> None:
+def test_a_gpu_newer_than_the_compiler_gets_a_compatible_image() -> None:
     source = unit("__global__ void k(int* x) { *x = 1; }")
     newest = max(nvrtc().capabilities())
     for wanted, expected in {
@@ -435,7 +433,7 @@ def test_a_gpu_newer_than_the_compiler_gets_what_it_can_run() -> None:
         )
 
 
-def test_everything_that_decides_on_a_record_is_in_its_key() -> None:
+def test_everything_that_determines_an_entry_is_in_its_key() -> None:
     source = Source("device/a.cu", "11" * 32, Options(define={"A": "1"}), ("k<int>", "k<float>"))
     request = Request((source,), Architecture.parse("sm_90"))
     others = [
@@ -463,7 +461,7 @@ def test_everything_that_decides_on_a_record_is_in_its_key() -> None:
     assert Request((same,), request.architecture).key("nvrtc 1") == request.key("nvrtc 1")
 
 
-def test_the_compiler_is_told_without_being_loaded(tmp_path: Path) -> None:
+def test_the_compiler_is_identified_without_loading_it(tmp_path: Path) -> None:
     script = """
     from cuda_ext.toolchain.identity import installed_nvrtc
     print(installed_nvrtc().identity)
@@ -474,7 +472,7 @@ def test_the_compiler_is_told_without_being_loaded(tmp_path: Path) -> None:
     assert found.major == int(nvrtc().version.partition(".")[0])
 
 
-# --- Records.
+# --- Entries.
 
 POINTER = Parameter("x", "const größe*", "pointer", 8, 0, element="größe", const=True)
 REFERENCE = Reference(None, "ab" * 32)
@@ -489,13 +487,13 @@ ENTRY = Entry(
 )
 
 
-def test_a_record_is_read_back() -> None:
+def test_an_entry_is_read_back() -> None:
     assert decode_entry(ENTRY.encode()) == ENTRY
     assert decode_entry(REFERENCE.encode()) == REFERENCE
     assert decode_entry(b"") is None
 
 
-def test_a_record_of_any_other_length_is_none() -> None:
+def test_an_entry_of_another_length_is_none() -> None:
     content = ENTRY.encode()
     assert [n for n in range(len(content)) if decode_entry(content[:n]) is not None] == []
     assert decode_entry(content + b"-") is None
@@ -515,8 +513,8 @@ def test_no_damage_to_an_entry_goes_unnoticed() -> None:
     assert unpack("5b" * 32, entry) is None
 
 
-def test_whatever_the_fields_say_it_is_a_record_or_none() -> None:
-    """A record with the right digest that another program wrote."""
+def test_arbitrary_fields_are_an_entry_or_none() -> None:
+    """An entry with a valid digest that another program wrote."""
     content = ENTRY.encode()
     for position in range(len(content)):
         for byte in (0, ord("-"), ord(":"), ord("9"), 255):
@@ -597,7 +595,7 @@ def test_many_instantiations_are_compiled_in_one_go(saved: Path, empty_cache: Pa
 
 
 @host_compiler
-def test_what_was_prepared_is_found_one_by_one(saved: Path, on_gpu: Callable[..., Run]) -> None:
+def test_prepared_instantiations_are_cached_one_by_one(saved: Path, on_gpu: Callable[..., Run]) -> None:
     outputs([prepared(saved, "axpy<double>", "axpy<int>")])
     script = """
     for type_ in ("double", "int"):
@@ -621,7 +619,7 @@ def test_a_template_prepares_for_the_gpus_here(on_gpu: Callable[..., Run]) -> No
     )
 
 
-def test_what_cannot_be_prepared_is_told(
+def test_what_cannot_be_prepared_is_an_error(
     saved: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = cuda_ext.load(saved)
@@ -744,8 +742,8 @@ def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     assert run_script(script, tmp_path).output == ["True"]
 
 
-def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever holds the lock may be stopped, by a debugger or on another machine."""
+def test_waiting_for_a_lock_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The holder of the lock may be stopped, by a debugger or on another machine."""
     monkeypatch.setattr("cuda_ext.cache.local_store._PATIENCE", 0.2)
     store = LocalStore(tmp_path, 1 << 20, print)
     with store.lock("ab" * 32), store.lock("ab" * 32):
@@ -759,7 +757,7 @@ FILL = "template <class T> __global__ void fill(T* x, T value) { x[threadIdx.x] 
 
 
 def compiled_from_string(tmp_path: Path, **changes: object) -> list[str]:
-    """Whether a process needed the compiler, and what it got."""
+    """Whether a process loaded the compiler, and its result."""
     arguments = {"instantiate": ["fill<float>"], "architectures": ["sm_90"], **changes}
     script = f"""
     import cuda_ext
@@ -788,7 +786,7 @@ def test_a_string_is_compiled_once(tmp_path: Path, empty_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["-I{}", "--pre-include={}/a.h", "-include={}/a.h"])
-def test_options_that_name_files_are_beyond_the_cache(tmp_path: Path, empty_cache: Path, option: str) -> None:
+def test_options_that_name_files_are_not_cached(tmp_path: Path, empty_cache: Path, option: str) -> None:
     (tmp_path / "a.h").touch()
     for _ in range(2):
         assert compiled_from_string(tmp_path, options=[option.format(tmp_path)])[0] == "compiler"
@@ -797,7 +795,7 @@ def test_options_that_name_files_are_beyond_the_cache(tmp_path: Path, empty_cach
 @pytest.mark.parametrize(
     "text", ['#include "local.h"', '#define LOCAL "local.h"\n#include LOCAL', '#include "{}/local.h"']
 )
-def test_no_header_changes_unnoticed(
+def test_unknown_includes_are_not_cached(
     tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -808,7 +806,7 @@ def test_no_header_changes_unnoticed(
         assert cuda_ext.describe(made).kernels[0].signature == f"k({type_}* x)"
 
 
-def test_a_header_that_changes_is_noticed(tmp_path: Path, empty_cache: Path) -> None:
+def test_a_changed_header_is_compiled_again(tmp_path: Path, empty_cache: Path) -> None:
     (tmp_path / "value.h").write_text("#define VALUE 1\n")
     source = '#include "value.h"\n__global__ void k(int (*x)[VALUE]) {}'
 
@@ -821,7 +819,7 @@ def test_a_header_that_changes_is_noticed(tmp_path: Path, empty_cache: Path) -> 
     assert signature() == "k(int(*x)[2])"
 
 
-def test_warnings_are_told_again(tmp_path: Path, empty_cache: Path) -> None:
+def test_warnings_are_cached(tmp_path: Path, empty_cache: Path) -> None:
     source = "__global__ void k(int* x) { int unused; *x = 1; }"
     for _ in range(2):
         said: list[str] = []

@@ -1,4 +1,4 @@
-"""What arguments become, and which are refused."""
+"""The conversion of arguments, and the arguments that are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Point(ctypes.Structure):
 
 
 class Tensor:
-    """What the loader sees of a torch tensor."""
+    """The interface of a torch tensor."""
 
     def __init__(self, dtype: str, address: int = 0x7F00, device: str = "cuda:0") -> None:
         self.dtype = f"torch.{dtype}"
@@ -49,7 +49,7 @@ class Tensor:
 
 
 class Array:
-    """What the loader sees of a CuPy array."""
+    """The interface of a CuPy array."""
 
     def __init__(
         self, typestr: str, address: int | None = 0x7F00, read_only: bool = False, **more: Any
@@ -224,14 +224,14 @@ ARRAY = "an array in device memory or an address (float*)"
         ("opaque 8 unsigned_char[8] v", Tensor("float32", device="cpu"), "found a tensor on cpu"),
     ],
 )
-def test_what_does_not_fit_is_named(parameter: str, value: object, message: str) -> None:
+def test_unfit_values_are_refused(parameter: str, value: object, message: str) -> None:
     with pytest.raises(ArgumentError) as raised:
         packed(parameter, value)
     assert str(raised.value).startswith("argument 'v': ")
     assert message in str(raised.value)
 
 
-def test_arguments_lie_at_their_offsets() -> None:
+def test_arguments_are_packed_at_their_offsets() -> None:
     parameters = signature("bool 1 bool a", "float 8 double b", "struct 3 Rgb c", "integer 2 short d")
     content = pack(parameters, (True, 1.0, b"rgb", -1), {})
     assert content == b"\x01" + bytes(7) + struct.pack("<d", 1.0) + b"rgb\0" + b"\xff\xff"
@@ -258,7 +258,7 @@ def test_every_parameter_is_given_once(arguments: Any, named: Any, message: str)
     assert str(raised.value) == message
 
 
-def test_kernels_without_parameters_take_none() -> None:
+def test_kernels_without_parameters_accept_no_arguments() -> None:
     assert pack((), (), {}) == b""
     with pytest.raises(ArgumentError, match="expected no arguments, found 1"):
         pack((), (1,), {})

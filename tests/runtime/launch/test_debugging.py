@@ -1,4 +1,4 @@
-"""``CUDA_EXT_DEBUG=1``: what is wrong with arrays is found before a launch, and faults right after it."""
+"""``CUDA_EXT_DEBUG=1``: arrays are checked before a launch, and faults are reported right after it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ launch = {"grid": (4, 2), "block": 32}
 
 
 @host_compiler
-def test_what_is_right_is_launched(debugged: WithDriver) -> None:
+def test_correct_arrays_are_launched(debugged: WithDriver) -> None:
     run = debugged(
         """
         right = [at(0x1000), at(0x1f00), at(0x1ffc, 1), at(0x3000, 0), at(7, 0)]
@@ -110,7 +110,7 @@ def test_what_is_right_is_launched(debugged: WithDriver) -> None:
 
 
 @host_compiler
-def test_views_with_gaps_are_told(debugged: WithDriver) -> None:
+def test_views_with_gaps_are_reported(debugged: WithDriver) -> None:
     run = debugged(
         """
         square = numpy.zeros((4, 4), "f4")
@@ -134,7 +134,7 @@ def test_views_with_gaps_are_told(debugged: WithDriver) -> None:
 
 
 @host_compiler
-def test_what_is_not_aligned_is_told(debugged: WithDriver) -> None:
+def test_misaligned_arrays_are_reported(debugged: WithDriver) -> None:
     run = debugged(
         """
         caught(k.floats, 0x1002, **launch)
@@ -157,7 +157,7 @@ def test_what_is_not_aligned_is_told(debugged: WithDriver) -> None:
 
 
 @host_compiler
-def test_what_is_not_allocated_is_told(debugged: WithDriver) -> None:
+def test_unallocated_memory_is_reported(debugged: WithDriver) -> None:
     run = debugged(
         """
         caught(k.floats, 0x3000, **launch)
@@ -190,7 +190,7 @@ def test_what_is_not_allocated_is_told(debugged: WithDriver) -> None:
 
 
 @host_compiler
-def test_memory_of_another_gpu_is_told(debugged: WithDriver) -> None:
+def test_memory_of_another_gpu_is_reported(debugged: WithDriver) -> None:
     run = debugged(
         """
         k.floats(0x1000, **launch)
@@ -208,7 +208,7 @@ def test_memory_of_another_gpu_is_told(debugged: WithDriver) -> None:
 
 
 @host_compiler
-def test_every_launch_is_waited_for_unless_it_is_only_recorded(debugged: WithDriver) -> None:
+def test_every_launch_is_synchronized_unless_it_is_captured(debugged: WithDriver) -> None:
     run = debugged(
         """
         for _ in range(2):
@@ -223,7 +223,7 @@ def test_every_launch_is_waited_for_unless_it_is_only_recorded(debugged: WithDri
 
 
 @host_compiler
-def test_without_debug_mode_nothing_is_waited_for(
+def test_without_debug_mode_nothing_is_synchronized(
     with_driver: WithDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for off in ("", "0"):
@@ -236,7 +236,7 @@ def test_without_debug_mode_nothing_is_waited_for(
 
 
 @host_compiler
-def test_a_fault_is_told_with_all_that_was_launched(debugged: WithDriver) -> None:
+def test_a_fault_is_reported_with_the_whole_launch(debugged: WithDriver) -> None:
     run = debugged(
         """
         try:
@@ -258,7 +258,7 @@ def test_a_fault_is_told_with_all_that_was_launched(debugged: WithDriver) -> Non
 
 
 @host_compiler
-def test_arrays_of_numpy_are_launched_and_told(debugged: WithDriver) -> None:
+def test_numpy_arrays_are_launched_and_reported(debugged: WithDriver) -> None:
     run = debugged(
         """
         x, y = numpy.ones((4, 4), "f4"), numpy.ones(4, "f4")
@@ -277,7 +277,7 @@ def test_arrays_of_numpy_are_launched_and_told(debugged: WithDriver) -> None:
 
 
 @host_compiler
-def test_a_refused_launch_is_told_with_its_arguments(debugged: WithDriver) -> None:
+def test_a_refused_launch_is_reported_with_its_arguments(debugged: WithDriver) -> None:
     run = debugged(
         "caught(sample.ns.fill, None, value=7, **launch); caught(sample.plain, **launch)",
         fail="cuLaunchKernel=1",
@@ -294,7 +294,7 @@ def test_a_refused_launch_is_told_with_its_arguments(debugged: WithDriver) -> No
 
 
 @host_compiler
-def test_a_fault_of_earlier_work_may_show_in_looking_at_arrays(debugged: WithDriver) -> None:
+def test_a_fault_of_earlier_work_can_appear_when_checking_arrays(debugged: WithDriver) -> None:
     run = debugged("caught(k.floats, at(0x1000), **launch)", fail="cuPointerGetAttribute=700")
     (line,) = run.output
     assert line.startswith(
@@ -314,9 +314,7 @@ FIRST = {
 
 @host_compiler
 @pytest.mark.parametrize("first", FIRST)
-def test_every_error_after_one_that_ends_all_says_so(
-    with_driver: WithDriver, tmp_path: Path, first: str
-) -> None:
+def test_every_error_after_a_fault_names_it(with_driver: WithDriver, tmp_path: Path, first: str) -> None:
     write_module(tmp_path, "pointers.kernels", KERNELS)
     statement, function, kernel = FIRST[first]
     failing = (

@@ -1,4 +1,4 @@
-"""Launches and copies under the fake driver: what was asked for arrives, and nothing else."""
+"""Launches under the fake driver: configurations and arguments reach the driver, invalid ones do not."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class CupyStream:
 LARGEST = (2147483647, 65535, 65535)
 
 
-def test_extents_are_filled_up_with_ones() -> None:
+def test_extents_are_extended_with_ones() -> None:
     assert check_extents("grid", 5, LARGEST) == (5, 1, 1)
     assert check_extents("grid", [np.int64(5)], LARGEST) == (5, 1, 1)  # type: ignore[arg-type]
     assert check_extents("block", (32, 4), LARGEST) == (32, 4, 1)
 
 
 @pytest.mark.parametrize("stream", [7, np.int64(7), CoreStream(), TorchStream(), CupyStream()])
-def test_a_stream_may_be_anything_with_a_handle(stream: Any) -> None:
+def test_any_object_with_a_handle_is_a_stream(stream: Any) -> None:
     assert stream_handle(stream) == 7
 
 
 @pytest.mark.parametrize("stream", [-1, 1 << 64, True, 1.5, "s"])
-def test_what_is_no_stream_is_refused(stream: Any) -> None:
+def test_other_objects_are_no_streams(stream: Any) -> None:
     with pytest.raises(ArgumentError, match=f"stream: expected a stream or its handle, found {stream!r}"):
         stream_handle(stream)
 
@@ -89,7 +89,7 @@ WRONG_LAUNCHES = {
 
 
 @host_compiler
-def test_what_the_gpu_cannot_do_is_not_launched(with_driver: WithDriver) -> None:
+def test_unsupported_configurations_are_refused(with_driver: WithDriver) -> None:
     calls = "".join(
         f"        caught(kernels.plain, {launch})\n        caught(kernels.warm, {launch})\n"
         for launch in WRONG_LAUNCHES
@@ -113,7 +113,7 @@ def test_what_the_gpu_cannot_do_is_not_launched(with_driver: WithDriver) -> None
 
 
 @host_compiler
-def test_a_launch_reaches_the_driver_as_it_was_asked_for(with_driver: WithDriver) -> None:
+def test_a_launch_reaches_the_driver_unchanged(with_driver: WithDriver) -> None:
     run = with_driver(
         """
         from sample import kernels
@@ -235,7 +235,7 @@ def test_the_context_is_the_current_one_or_that_of_the_first_device(with_driver:
 
 @host_compiler
 @pytest.mark.parametrize("in_c", [True, False])
-def test_a_warm_launch_goes_where_its_arrays_are(with_driver: WithDriver, in_c: bool) -> None:
+def test_a_warm_launch_runs_on_the_gpu_of_its_arrays(with_driver: WithDriver, in_c: bool) -> None:
     run = with_driver(
         f"""
         if not {in_c}:
@@ -290,7 +290,7 @@ def test_a_failed_launch_leaves_no_context_behind(with_driver: WithDriver) -> No
 
 
 @host_compiler
-def test_names_belong_to_the_image(with_driver: WithDriver) -> None:
+def test_lowered_names_belong_to_the_image(with_driver: WithDriver) -> None:
     run = with_driver(
         """
         from sample import kernels
@@ -333,7 +333,7 @@ def test_images_may_have_files_of_their_own(with_driver: WithDriver, tmp_path: P
 
 @host_compiler
 @pytest.mark.parametrize("becomes", ["unlink()", "write_bytes(b'new')"])
-def test_what_was_built_anew_since_its_import_is_told(
+def test_a_rebuild_since_the_import_is_reported(
     becomes: str, with_driver: WithDriver, tmp_path: Path
 ) -> None:
     text = "kernel plain 0\n"
@@ -396,7 +396,7 @@ def test_shared_memory_beyond_the_default_is_allowed_when_asked_for(with_driver:
         (719, "CUDA_ERROR_LAUNCH_FAILED", "; the fault may be of earlier work on this GPU"),
     ],
 )
-def test_a_refused_launch_says_what_was_launched(
+def test_a_refused_launch_names_its_configuration(
     with_driver: WithDriver, code: int, name: str, note: str
 ) -> None:
     run = with_driver(
