@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -83,9 +84,9 @@ def complete_targets(_context: click.Context, _parameter: click.Parameter, incom
 
 def _capabilities() -> tuple[int, ...]:
     from cuda_ext.errors import ToolchainError
-    from cuda_ext.toolchain.nvrtc import Nvrtc
+    from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
     try:
-        return Nvrtc().capabilities()
+        return open_compiler(CompilerChoice(), os.environ).capabilities()
     except ToolchainError:
         return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from cuda_ext.formats.quantities import format_count
 from cuda_ext.manifest import FILE_NAME, Kernel, Manifest, Unit, loads
 from cuda_ext.runtime.driver.images import image_for
 from cuda_ext.runtime.jit.on_demand import OnDemand
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.identity import installed_nvrtc
 
 __all__ = ["examine_installed", "examine_named"]
@@ -154,19 +156,22 @@ class _Support:
         obstacle = self._on_demand.obstacle(unit, self._driver) or _compiler_limit(self._capability)
         if not obstacle:
             return "kept" if self._is_kept(unit) else "on_demand"
-        not_compiled = "it was built with jit = false" if obstacle == "off" else obstacle
-        not_compiled = f"not compiled on demand: {not_compiled}"
+        if self._manifest.embedded is None:
+            obstacle = "it was built with jit = false"
+        not_compiled = f"not compiled on demand: {obstacle}"
         remedy, command = self._advise(unit, error, obstacle)
         if isinstance(error, NoImageError):
             architectures = ", ".join(image.architecture for image in unit.images) or "nothing"
             text = f"built for {architectures}, and {not_compiled}"
             return _Gap(text, text, remedy, command)
+        if not command:
+            remedy = error.remedy or remedy
         cause = f"{type(error).__name__}, {not_compiled}"
-        return _Gap(cause, f"{error.problem}; {not_compiled}", error.remedy or remedy, command)
+        return _Gap(cause, f"{error.problem}; {not_compiled}", remedy, command)
 
     def _advise(self, unit: Unit, error: DriverError, obstacle: str) -> tuple[str, str]:
         """What to do, in words and as a command, about a `unit` that has no image and is not compiled."""
-        if obstacle.endswith("CUDA_EXT_JIT=0"):
+        if self._manifest.embedded is not None and os.environ.get("CUDA_EXT_JIT") == "0":
             return "unset CUDA_EXT_JIT, to have it compiled", ""
         try:
             installed_nvrtc()
@@ -258,9 +263,7 @@ class _Support:
 @cache
 def _compiler_limit(capability: int) -> str:
     """Why the installed compiler cannot compile for GPUs of `capability`; empty if it can."""
-    from cuda_ext.toolchain.nvrtc import Nvrtc
-
-    nvrtc = Nvrtc()
+    nvrtc = open_compiler(CompilerChoice(), os.environ)
     try:
         capabilities = nvrtc.capabilities()
     except ToolchainError as error:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.project import Project
 from cuda_ext.cli.doctor.findings import Finding, error_finding
 from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.toolchain import discovery, process
 from cuda_ext.toolchain.bindings import binding, library_files
-from cuda_ext.toolchain.compilers import find_nvcc, nvcc_candidates
+from cuda_ext.toolchain.compilers import CompilerChoice, nvcc_candidates, open_compiler
 from cuda_ext.toolchain.identity import installed_nvrtc
 from cuda_ext.toolchain.nvcc import Nvcc
 
@@ -264,33 +264,31 @@ def examine_project() -> Iterator[Finding]:
     except BuildError as error:
         yield error_finding("problem", "pyproject.toml", error, remedy="correct it")
         return
-    groups: dict[tuple[str, str | None, str | None], list[ModuleConfig]] = {}
+    modules: dict[CompilerChoice, list[str]] = defaultdict(list)
     for module in project.modules:
         settings = module.settings
-        groups.setdefault((settings.compiler, settings.nvcc, settings.launcher), []).append(module)
-    for (compiler, nvcc, launcher), modules in groups.items():
-        names = ", ".join(module.name for module in modules)
-        configured = str(project.root / nvcc) if nvcc else None
-        yield _examine_compiler(names, compiler, configured, launcher)
+        executable = str(project.root / settings.nvcc) if settings.nvcc else None
+        modules[CompilerChoice(settings.compiler, executable, settings.launcher)].append(module.name)
+    for choice, names in modules.items():
+        yield _examine_choice(choice, ", ".join(names))
     if project.settings.executor == "dask" and find_spec("distributed") is None:
         text = 'executor = "dask" needs Dask, which is not installed'
         yield Finding("problem", project.name, text, command='pip install "cuda-ext[dask]"')
 
 
-def _examine_compiler(names: str, compiler: str, nvcc: str | None, launcher: str | None) -> Finding:
-    if launcher and shutil.which(launcher) is None:
-        text = f"launcher: {launcher!r} is not on PATH"
+def _examine_choice(choice: CompilerChoice, names: str) -> Finding:
+    """Whether the modules of these names can be compiled."""
+    if choice.launcher and shutil.which(choice.launcher) is None:
+        text = f"launcher: {choice.launcher!r} is not on PATH"
         return Finding("problem", names, text, "install it, or remove the key")
-    if compiler == "nvrtc":
-        found = _open_library("nvrtc")
-        if isinstance(found, ToolchainError):
-            return error_finding("problem", names, found, command='pip install "cuda-ext[cu13]"')
-        text = f"a build uses NVRTC {_number(found)}"
-        return Finding("ok", names, text, facts={"compiler": "nvrtc"})
     try:
-        used = find_nvcc(nvcc, os.environ, launcher)
+        compiler = open_compiler(choice, os.environ)
+        version = compiler.version
     except ToolchainError as error:
-        return error_finding("problem", names, error)
-    through = f" through {launcher}" if launcher else ""
-    text = f"a build uses nvcc {used.version}{through}, {used.executable}"
-    return Finding("ok", names, text, facts={"compiler": "nvcc"})
+        install = 'pip install "cuda-ext[cu13]"' if choice.name == "nvrtc" else ""
+        return error_finding("problem", names, error, command=install)
+    text = f"a build uses NVRTC {version}"
+    if isinstance(compiler, Nvcc):
+        through = f" through {choice.launcher}" if choice.launcher else ""
+        text = f"a build uses nvcc {version}{through}, {compiler.executable}"
+    return Finding("ok", names, text, facts={"compiler": choice.name})
