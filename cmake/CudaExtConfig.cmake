@@ -24,6 +24,7 @@ if(CMAKE_VERSION VERSION_LESS 3.24)
 endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/CudaExt.cmake")
+unset(CudaExt_NOT_FOUND_MESSAGE)
 _cuda_ext_find_package(CudaExt_NOT_FOUND_MESSAGE)
 if(CudaExt_NOT_FOUND_MESSAGE)
   set(CudaExt_FOUND FALSE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -435,6 +436,21 @@ def test_a_python_whose_package_is_broken_is_refused(project: CMakeProject, tmp_
     assert (
         f"{sys.executable} cannot import cuda_ext: ModuleNotFoundError: No module named 'broken'" in message
     )
+
+
+def test_a_python_may_print_warnings(project: CMakeProject, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nprint('a warning', file=sys.stderr)\n")
+    paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    assert "a warning" in project.configure(PYTHONPATH=os.pathsep.join(filter(None, paths)))
+
+
+def test_a_project_may_look_again(project: CMakeProject) -> None:
+    python = "set(CudaExt_PYTHON_EXECUTABLE {})\nfind_package(CudaExt)\n"
+    again = python.format("/nowhere/python3") + python.format(sys.executable)
+    (project.root / "CMakeLists.txt").write_text(
+        LISTS.replace("find_package(CudaExt REQUIRED)\n", again) + MODULE
+    )
+    project.configure()
 
 
 def test_a_project_may_do_without(project: CMakeProject) -> None:
