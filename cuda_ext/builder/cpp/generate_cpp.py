@@ -19,7 +19,7 @@ from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
-from cuda_ext.compiler.compile_options import nvrtc_options
+from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
 from cuda_ext.compiler.headers import closure
 from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 
@@ -102,10 +102,14 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How a source is compiled on demand; ``headers`` are indices into those of the module."""
+    """How a source is compiled on demand; ``headers`` are indices into those of the module.
+
+    ``option_with_path`` is an option that may mean something else on other machines, if there is one.
+    """
 
     described: Source
     options: Sequence[str]
+    option_with_path: str
     headers: Sequence[int]
 
 
@@ -187,7 +191,8 @@ def _recipes(unit: Unit, package: Package, headers: Sequence[str]) -> tuple[_Rec
         others = {name: text for name, text in texts.items() if name != source.name}
         reached = closure(texts[source.name], source.options.pre_include, others)
         options = nvrtc_options(source.name, source.options)
-        recipes.append(_Recipe(source, options, [headers.index(name) for name in reached]))
+        indices = [headers.index(name) for name in reached]
+        recipes.append(_Recipe(source, options, option_with_path(source.options), indices))
     return tuple(recipes)
 
 
