@@ -30,11 +30,11 @@ __all__ = [
     "Not",
     "Target",
     "arguments",
-    "conditions_of",
+    "parse_conditions",
     "parse",
-    "reasons",
-    "settled",
-    "spelled",
+    "find_reasons",
+    "simplify",
+    "write",
 ]
 
 SM = "sm"
@@ -196,7 +196,7 @@ def _unexpected(expected: str, node: ast.expr, text: str) -> ConditionError:
     return ConditionError(f"{expected}, found {ast.get_source_segment(text, node)!r}")
 
 
-def conditions_of(variants: Variants, kernel: Kernel) -> list[Condition | None]:
+def parse_conditions(variants: Variants, kernel: Kernel) -> list[Condition | None]:
     """Parse the condition of each candidate; the default has none. `kernel` is any of the candidates.
 
     Raises :class:`~cuda_ext.errors.ManifestError` for one that is invalid, or that compares anything but
@@ -231,47 +231,49 @@ def arguments(condition: Condition) -> list[str]:
             return []
 
 
-def settled(condition: Condition | bool, holds: Callable[[Leaf], bool | None]) -> Condition | bool:
+def simplify(condition: Condition | bool, holds: Callable[[Leaf], bool | None]) -> Condition | bool:
     """Evaluate `condition` as far as `holds` knows its leaves: its value, or what remains of it."""
     match condition:
         case bool():
             return condition
         case Not(operand):
-            rest = settled(operand, holds)
-            return not rest if isinstance(rest, bool) else Not(rest)
+            value = simplify(operand, holds)
+            return not value if isinstance(value, bool) else Not(value)
         case Junction(word, operands):
-            found = [settled(operand, holds) for operand in operands]
+            values = [simplify(operand, holds) for operand in operands]
             decisive = word == "or"
-            if any(value is decisive for value in found):
+            if any(value is decisive for value in values):
                 return decisive
-            left = tuple(value for value in found if not isinstance(value, bool))
-            return not decisive if not left else left[0] if len(left) == 1 else Junction(word, left)
+            rest = tuple(value for value in values if not isinstance(value, bool))
+            if len(rest) > 1:
+                return Junction(word, rest)
+            return rest[0] if rest else not decisive
         case _:
             known = holds(condition)
             return condition if known is None else known
 
 
-def reasons(condition: Condition, holds: Callable[[Leaf], bool | None]) -> list[Leaf]:
+def find_reasons(condition: Condition, holds: Callable[[Leaf], bool | None]) -> list[Leaf]:
     """List the leaves that decide `condition`; `holds` must know enough of them."""
     match condition:
         case Not(operand):
-            return reasons(operand, holds)
+            return find_reasons(operand, holds)
         case Junction(word, operands):
             for operand in operands:
-                if settled(operand, holds) is (word == "or"):
-                    return reasons(operand, holds)
-            return [leaf for operand in operands for leaf in reasons(operand, holds)]
+                if simplify(operand, holds) is (word == "or"):
+                    return find_reasons(operand, holds)
+            return [leaf for operand in operands for leaf in find_reasons(operand, holds)]
         case _:
             return [condition]
 
 
-def spelled(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:
+def write(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:
     """Write `condition` as text, its leaves by `leaf`. Python and :func:`parse` agree on its meaning."""
     match condition:
         case Not(operand):
-            return f"not ({spelled(operand, leaf)})"
+            return f"not ({write(operand, leaf)})"
         case Junction(word, operands):
-            inner = (spelled(operand, leaf) for operand in operands)
+            inner = (write(operand, leaf) for operand in operands)
             return f" {word} ".join(
                 f"({text})" if isinstance(operand, Junction) else text
                 for operand, text in zip(operands, inner, strict=True)

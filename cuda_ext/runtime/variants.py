@@ -20,10 +20,10 @@ from cuda_ext.formats.variant_conditions import (
     Condition,
     Leaf,
     Target,
-    conditions_of,
-    reasons,
-    settled,
-    spelled,
+    find_reasons,
+    parse_conditions,
+    simplify,
+    write,
 )
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
@@ -110,17 +110,17 @@ class _CandidateOnGpu:
         """The part of the condition about arguments, or its value where the GPU decides."""
         if self.condition is None:
             return True  # launching the default reports a missing image
-        return not self.obstacle and settled(self.condition, self._holds)
+        return not self.obstacle and simplify(self.condition, self._holds)
 
     def is_taken(self, integers: Mapping[str, int]) -> bool:
         """Whether arguments with these values satisfy the condition."""
-        return settled(self.remainder, lambda leaf: self._holds(leaf, integers)) is True
+        return simplify(self.remainder, lambda leaf: self._holds(leaf, integers)) is True
 
     def reason(self, integers: Mapping[str, int]) -> str:
         """The reason why it is taken or not."""
         if self.obstacle or self.condition is None:
             return self.obstacle or "the default"
-        deciding = reasons(self.condition, lambda leaf: self._holds(leaf, integers))
+        deciding = find_reasons(self.condition, lambda leaf: self._holds(leaf, integers))
         return ", ".join(dict.fromkeys(self._fact(leaf, integers) for leaf in deciding))
 
     def _holds(self, leaf: Leaf, integers: Mapping[str, int] | None = None) -> bool | None:
@@ -154,7 +154,7 @@ class _VariantsLauncher(Launcher):
         self.variants = variants
         self._library = library
         self._candidates = candidates
-        self._conditions = conditions_of(variants, self.kernel)
+        self._conditions = parse_conditions(variants, self.kernel)
         self._integers = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
@@ -219,7 +219,7 @@ class _VariantsLauncher(Launcher):
             if candidate.remainder is True:
                 text = f"{table}{number}"
             elif candidate.remainder is not False:
-                text = f"{table}{number} if {spelled(candidate.remainder, self._leaf)} else {text}"
+                text = f"{table}{number} if {write(candidate.remainder, self._leaf)} else {text}"
         return f"({text})"
 
     def _leaf(self, leaf: Leaf) -> str:

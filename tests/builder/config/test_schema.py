@@ -22,7 +22,7 @@ from cuda_ext.builder.config.kinds import KEY_OF_OPTION
 from cuda_ext.builder.config.modules import ModuleConfig, parse_settings, parse_table
 from cuda_ext.builder.config.schema import schema, tool_schema
 from cuda_ext.errors import ConfigError
-from cuda_ext.formats.variant_conditions import spelled
+from cuda_ext.formats.variant_conditions import write
 from docs.make_configuration import reference
 from tests.builder.config import test_config, test_variants
 from tests.test_house import loaded_by
@@ -262,7 +262,7 @@ def is_taken_as_condition(text: str) -> bool:
 
 def test_conditions_are_taken() -> None:
     choose = random.Random(0)
-    texts = [*test_variants.RIGHT, *(spelled(test_variants.any_condition(choose)) for _ in range(500))]
+    texts = [*test_variants.RIGHT, *(write(test_variants.any_condition(choose)) for _ in range(500))]
     assert [text for text in texts if not is_taken_as_condition(text)] == []
 
 

@@ -29,10 +29,10 @@ from cuda_ext.formats.variant_conditions import (
     Not,
     Target,
     arguments,
+    find_reasons,
     parse,
-    reasons,
-    settled,
-    spelled,
+    simplify,
+    write,
 )
 from cuda_ext.manifest import Candidate, Manifest, Variants, dumps, loads
 from cuda_ext.runtime.module import module_from
@@ -90,7 +90,7 @@ def test_conditions_mean_what_they_mean_in_python(text: str) -> None:
     condition = parse(text)
     for number in range(6**3):
         values = {"n": number % 6, "m": number // 6 % 6, "k": number // 36}
-        assert settled(condition, holding(values)) is bool(eval(text, dict(values)))
+        assert simplify(condition, holding(values)) is bool(eval(text, dict(values)))
 
 
 LEAF = "a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536"
@@ -167,16 +167,16 @@ def test_what_is_known_first_changes_nothing_in_the_end(seed: int) -> None:
     values = {name: choose.randrange(4) for name in ("sm", "n", "m")}
     targets = choose.sample(("sm_80", "sm_80a", "sm_90", "sm_90a"), 2)
     known = holding(values, *targets)
-    value = settled(condition, known)
-    assert value is settled(parse(spelled(condition)), known)
-    left = settled(condition, holding({"sm": values["sm"]}, *targets))
+    value = simplify(condition, known)
+    assert value is simplify(parse(write(condition)), known)
+    left = simplify(condition, holding({"sm": values["sm"]}, *targets))
     if not isinstance(left, bool):
         assert arguments(left)
-        assert "sm" not in spelled(left)
-    assert settled(left, known) is value
+        assert "sm" not in write(left)
+    assert simplify(left, known) is value
     # The reasons alone bring it about, whatever the rest is.
-    deciding = reasons(condition, known)
-    assert settled(condition, lambda leaf: known(leaf) if leaf in deciding else None) is value
+    deciding = find_reasons(condition, known)
+    assert simplify(condition, lambda leaf: known(leaf) if leaf in deciding else None) is value
 
 
 # --------------------------------------------------------------------------------------- configuration
