@@ -335,7 +335,7 @@ inline void fulfil_demand(Demand& demand) {
   const Array<RecipeData>& recipes = demand.module.on_demand->units[demand.unit];
   if (!recipes.size) {
     demand.unavailable =
-        joined({"nobody knows how ", demand.module.units[demand.unit].sources, " was compiled"});
+        joined({"the manifest lacks the compile options of ", demand.module.units[demand.unit].sources});
     return;
   }
   for (const RecipeData& recipe : recipes) {

@@ -66,7 +66,7 @@ class OnDemand:
             return "turned off by CUDA_EXT_JIT=0"
         for source in unit.sources if unit else ():
             if not _has_options(source):
-                return f"the manifest lacks {source.name}'s compile options"
+                return f"the manifest lacks the compile options of {source.name}"
             if option := option_with_path(source.options):
                 return (
                     f"{source.name} was compiled with {option}, and other machines may have other files there"
