@@ -40,7 +40,7 @@ def place(root: Path, package: str, table: str) -> Path:
 
 
 @pytest.mark.parametrize("package", ["src/p", "p", "python/p", "lib/p"])
-def test_the_kernels_go_among_the_modules_of_each_layout(package: str, tmp_path: Path) -> None:
+def test_kernels_are_put_into_the_package_of_each_layout(package: str, tmp_path: Path) -> None:
     (tmp_path / "src/other").mkdir(parents=True)
     assert place(tmp_path, package, PROJECT + SM_90) == Path(package, "kernels")
 
@@ -48,7 +48,7 @@ def test_the_kernels_go_among_the_modules_of_each_layout(package: str, tmp_path:
 @pytest.mark.parametrize(
     ("package_dir", "package"), [('"" = "source"', "source/p"), ('p = "elsewhere"', "elsewhere")]
 )
-def test_the_directories_of_setuptools_are_known(package_dir: str, package: str, tmp_path: Path) -> None:
+def test_package_dir_of_setuptools_is_respected(package_dir: str, package: str, tmp_path: Path) -> None:
     table = f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n[tool.setuptools.package-dir]\n{package_dir}\n'
     assert place(tmp_path, package, table) == Path(package, "kernels")
 
@@ -58,12 +58,12 @@ def test_a_nested_package_and_a_namespace(tmp_path: Path) -> None:
     assert place(tmp_path, "src/space/p/inner", table) == Path("src/space/p/inner/kernels")
 
 
-def test_a_package_is_meant_before_a_directory_of_that_name(tmp_path: Path) -> None:
+def test_a_package_precedes_a_directory_of_that_name(tmp_path: Path) -> None:
     (tmp_path / "src/p").mkdir(parents=True)
     assert place(tmp_path, "lib/p", PROJECT + SM_90) == Path("lib/p/kernels")
 
 
-def test_what_is_built_is_told_and_git_does_not_see_it(tmp_path: Path) -> None:
+def test_a_build_prints_a_summary_and_git_ignores_its_output(tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     code, output, message = run("build", tmp_path)
     assert (code, output.partition(",")[0]) == (0, "p.kernels: 1 kernel")
@@ -83,7 +83,7 @@ def test_it_imports_as_the_installed_package_would(tmp_path: Path) -> None:
     assert printed == "fill\n"
 
 
-def test_the_output_may_be_elsewhere(tmp_path: Path) -> None:
+def test_output_to_another_directory(tmp_path: Path) -> None:
     root = write_project(tmp_path / "project", f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n', FILES)
     code, output, _ = run("build", root, "-o", tmp_path / "out", "--json")
     assert code == 0
@@ -99,7 +99,7 @@ def test_the_output_may_be_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ns.renamed", "ns.pkg.kernels.inner"])
-def test_the_output_keeps_no_package_of_a_module_that_was_renamed(name: str, tmp_path: Path) -> None:
+def test_packages_of_renamed_modules_are_removed_from_the_output(name: str, tmp_path: Path) -> None:
     table = SM_90 + '[tool.cuda_ext.modules."{}"]\n'
     root, out = write_project(tmp_path / "project", table.format("ns.pkg.kernels"), FILES), tmp_path / "out"
     assert run("build", root, "-o", out)[0] == 0
@@ -113,7 +113,7 @@ def test_the_output_keeps_no_package_of_a_module_that_was_renamed(name: str, tmp
     }
 
 
-def test_what_others_have_made_in_the_output_stays(tmp_path: Path) -> None:
+def test_other_files_in_the_output_stay(tmp_path: Path) -> None:
     table = SM_90 + '[tool.cuda_ext.modules."p.{}"]\n'
     root = write_project(tmp_path / "project", table.format("kernels"), {**FILES, "src/p/__init__.py": ""})
     for out in (root / "src", tmp_path / "out"):
@@ -132,7 +132,7 @@ def test_what_others_have_made_in_the_output_stays(tmp_path: Path) -> None:
 # How it is built.
 
 
-def test_options_go_before_the_environment_and_the_project(tmp_path: Path) -> None:
+def test_options_precede_the_environment_and_the_project(tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     files = [tmp_path / "report.html", tmp_path / "trace.json"]
     arguments = (
@@ -157,7 +157,7 @@ def test_options_go_before_the_environment_and_the_project(tmp_path: Path) -> No
     assert all(file.stat().st_size for file in files)
 
 
-def test_files_are_meant_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_project(tmp_path / "project", PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     monkeypatch.chdir(tmp_path)
     assert run("build", "project", "--trace", "trace.json")[0] == 0
@@ -165,7 +165,7 @@ def test_files_are_meant_from_where_one_is(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("option", ["--report", "--trace", "--depfile"])
-def test_no_file_is_overwritten_but_those_of_builds(option: str, tmp_path: Path) -> None:
+def test_only_files_of_builds_are_overwritten(option: str, tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     message = refusal(tmp_path, option, tmp_path / "pyproject.toml")
     assert f"pyproject.toml: is not the {option[2:]} of a build, and stays; name another file" in message
@@ -173,7 +173,7 @@ def test_no_file_is_overwritten_but_those_of_builds(option: str, tmp_path: Path)
     assert not (tmp_path / "p/kernels").exists()  # it was said before anything was compiled
 
 
-def test_what_a_build_has_written_the_next_one_overwrites(tmp_path: Path) -> None:
+def test_the_next_build_overwrites_files_of_a_build(tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "report": ""})
     arguments = [each for name in ("report", "trace", "depfile") for each in (f"--{name}", tmp_path / name)]
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_what_a_build_has_written_the_next_one_overwrites(tmp_path: Path) -> Non
         assert all((tmp_path / name).stat().st_size for name in ("report", "trace", "depfile"))
 
 
-def test_a_key_of_the_project_overwrites_nothing_either(tmp_path: Path) -> None:
+def test_keys_of_the_project_overwrite_only_files_of_builds(tmp_path: Path) -> None:
     table = f'{PROJECT}{SM_90}trace = "device/fill.cu"\n'
     write_project(tmp_path, table, {**FILES, "p/__init__.py": ""})
     assert "device/fill.cu: is not the trace of a build" in refusal(tmp_path)
@@ -207,7 +207,7 @@ def test_a_depfile_names_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [name for name in escaped if name not in inputs] == []
 
 
-def test_an_output_is_newer_than_its_inputs_where_nothing_had_to_be_written(tmp_path: Path) -> None:
+def test_an_unchanged_output_is_newer_than_its_inputs(tmp_path: Path) -> None:
     root = write_project(tmp_path / "project", f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n', FILES)
     out = tmp_path / "out"
     for _ in range(2):
@@ -216,11 +216,11 @@ def test_an_output_is_newer_than_its_inputs_where_nothing_had_to_be_written(tmp_
         assert (out / "p").stat().st_mtime_ns >= (root / "device/fill.cu").stat().st_mtime_ns
 
 
-def test_strange_names_are_written_as_make_reads_them() -> None:
+def test_depfiles_escape_names() -> None:
     assert depfile(["an output"], ["a#b", "c$d"]) == "an\\ output: a\\#b \\\n c$$d\n"
 
 
-def test_directories_in_which_a_new_file_would_count_are_inputs(tmp_path: Path) -> None:
+def test_searched_directories_are_inputs(tmp_path: Path) -> None:
     table = f"""{SM_90}include-dirs = ["include"]
 [tool.cuda_ext.modules."p.kernels"]
 sources = ["device/**/*.cu", "more/*.cu"]
@@ -249,7 +249,7 @@ def refusal(*arguments: object) -> str:
     return message
 
 
-def test_there_is_no_package_to_put_the_kernels_into(tmp_path: Path) -> None:
+def test_a_missing_package_is_an_error(tmp_path: Path) -> None:
     write_project(tmp_path, f'{SM_90}[tool.cuda_ext.modules."p.inner.kernels"]\n', FILES)
     message = refusal(tmp_path)
     assert message == (
@@ -259,13 +259,13 @@ def test_there_is_no_package_to_put_the_kernels_into(tmp_path: Path) -> None:
     )
 
 
-def test_something_else_is_where_the_kernels_go(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_package_is_an_error(tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "p/kernels.py": "precious = 1"})
     assert refusal(tmp_path).endswith("p/kernels.py is where it would be generated; rename one\n")
     assert (tmp_path / "p/kernels.py").read_text() == "precious = 1"
 
 
-def test_there_is_no_project(tmp_path: Path) -> None:
+def test_a_missing_project_is_an_error(tmp_path: Path) -> None:
     assert (
         refusal(tmp_path)
         == f"{tmp_path / 'pyproject.toml'}: there is no such file; name the directory of a project\n"
@@ -274,14 +274,14 @@ def test_there_is_no_project(tmp_path: Path) -> None:
     assert "has no [tool.cuda_ext] table" in refusal(tmp_path)
 
 
-def test_an_architecture_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_architecture_names_the_option(tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     message = refusal(tmp_path, "--arch", "sm-90")
     assert "--arch: unknown architecture 'sm-90'; did you mean 'sm_90'?\n" in message
     assert "CUDAARCHS" not in message
 
 
-def test_what_does_not_compile_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_build_leaves_the_old_package(tmp_path: Path) -> None:
     place = built_in_place(tmp_path)
     before = (place / "manifest.json").read_bytes()
     (tmp_path / "device/fill.cu").write_text(FILL.replace("value;", "valeu;"))
@@ -296,7 +296,7 @@ def test_wrong_usage(wrong: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_who_ends_it_finds_nothing_left(signum: int, tmp_path: Path) -> None:
+def test_an_interrupted_build_leaves_no_files(signum: int, tmp_path: Path) -> None:
     slow = "#include <cub/block/block_reduce.cuh>\n" + FILL
     write_project(tmp_path, PROJECT + SM_90, {"device/fill.cu": slow, "p/__init__.py": ""})
     scratch = tmp_path / "scratch"

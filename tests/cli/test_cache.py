@@ -1,4 +1,4 @@
-"""``cuda-ext cache`` tells what is there, and removes nothing else than what was kept."""
+"""``cuda-ext cache`` shows what is in the cache, and removes only its own files."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def facts(directory: Path, **environ: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "clear"])
-def test_a_cache_that_is_not_there_is_not_made(tmp_path: Path, command: str) -> None:
-    told = cache(tmp_path / "a" / "cache", command)
-    assert ("is created on first use" if command == "info" else "there is no cache") in told
+def test_a_missing_cache_is_not_created(tmp_path: Path, command: str) -> None:
+    output = cache(tmp_path / "a" / "cache", command)
+    assert ("is created on first use" if command == "info" else "there is no cache") in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_counted(tmp_path: Path) -> None:
+def test_files_are_counted(tmp_path: Path) -> None:
     size = sum(kept(tmp_path, number, bytes(number)).stat().st_size for number in range(3))
     made(tmp_path / "objects" / "tmp" / "half")
     made(tmp_path / "objects" / "note")
@@ -95,14 +95,14 @@ def test_what_is_there_is_counted(tmp_path: Path) -> None:
     assert found["unfinished"].startswith("1 file in tmp")
     assert found["strays"].startswith("1; ")
     assert found["NVRTC headers"] == f"{HEADERS}, 2 KiB"
-    told = cache_json(tmp_path, "info")
-    assert (told["entries"], told["size"], told["bound"]) == (3, size, 5 << 30)
-    assert (told["used"], told["reason"], told["unfinished"], told["strays"]) == (True, None, 1, 1)
-    assert told["nvrtc_headers"] == [{"path": str(tmp_path / HEADERS), "size": 2048}]
+    output = cache_json(tmp_path, "info")
+    assert (output["entries"], output["size"], output["bound"]) == (3, size, 5 << 30)
+    assert (output["used"], output["reason"], output["unfinished"], output["strays"]) == (True, None, 1, 1)
+    assert output["nvrtc_headers"] == [{"path": str(tmp_path / HEADERS), "size": 2048}]
 
 
 @unix
-def test_the_rights_are_told(tmp_path: Path) -> None:
+def test_rights_are_shown(tmp_path: Path) -> None:
     kept(tmp_path, 1)
     assert facts(tmp_path)["rights"] == f"drwx------, owner {tmp_path.owner()}"
     assert cache_json(tmp_path, "info")["mode"] == "700"
@@ -115,10 +115,10 @@ def test_records_are_listed_by_their_last_use(tmp_path: Path) -> None:
     kept(tmp_path, "d", Reference(None, key("a")).encode())
     kept(tmp_path, "e", b"20:cuda-ext on demand 1 and something else")
     kept(tmp_path, "f")
-    told = cache(tmp_path, "info")
-    assert "on demand      3 records, " in told
-    assert ", and 1 reference to them\n" in told
-    title, *rows = told.partition("\n\n")[2].splitlines()
+    output = cache(tmp_path, "info")
+    assert "on demand      3 records, " in output
+    assert ", and 1 reference to them\n" in output
+    title, *rows = output.partition("\n\n")[2].splitlines()
     assert title.split() == ["architecture", "kernels", "size", "last", "used"]
     assert [row.split()[0] for row in rows] == ["compute_120", "sm_100a", "sm_90"]
     assert all(len(row) <= 80 for row in rows)
@@ -133,13 +133,13 @@ def test_records_are_listed_by_their_last_use(tmp_path: Path) -> None:
     assert records[2]["last_used"].endswith("+00:00")
 
 
-def test_of_many_records_the_last_are_shown(tmp_path: Path) -> None:
+def test_the_last_of_many_records_are_shown(tmp_path: Path) -> None:
     for number in range(25):
         kept(tmp_path, number, record("sm_90", f"k<{number}>"), hours=number)
-    told = cache(tmp_path, "info")
-    assert told.endswith("and 5 more, which --json lists\n")
-    assert "k<19>" in told
-    assert "k<20>" not in told
+    output = cache(tmp_path, "info")
+    assert output.endswith("and 5 more, which --json lists\n")
+    assert "k<19>" in output
+    assert "k<20>" not in output
     assert len(cache_json(tmp_path, "info")["on_demand"]["records"]) == 25
 
 
@@ -149,14 +149,14 @@ def test_a_terminal_without_unicode_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])
-def test_looking_is_no_use(tmp_path: Path, command: str) -> None:
+def test_reading_does_not_count_as_use(tmp_path: Path, command: str) -> None:
     entry = kept(tmp_path, 1, record("sm_90", "k"), hours=30)
     before = entry.stat().st_mtime_ns
     cache(tmp_path, command)
     assert entry.stat().st_mtime_ns == before
 
 
-def test_the_shared_cache_is_told_without_a_password(tmp_path: Path) -> None:
+def test_the_shared_cache_is_shown_without_a_password(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("only on Linux does XDG_CACHE_HOME name the user's cache")
     found = facts(tmp_path, CUDA_EXT_CACHE="s3://me:secret@bucket/prefix", XDG_CACHE_HOME=tmp_path)
@@ -167,7 +167,7 @@ def test_the_shared_cache_is_told_without_a_password(tmp_path: Path) -> None:
 # Caches that are not used.
 
 
-def test_a_cache_that_is_turned_off_can_be_looked_after(tmp_path: Path) -> None:
+def test_a_disabled_cache_can_be_shown_and_cleared(tmp_path: Path) -> None:
     entry = kept(tmp_path, 1)
     assert facts(tmp_path, CUDA_EXT_CACHE_SIZE="0")["used"].startswith("no: the cache is turned off by ")
     cache(tmp_path, "clear", CUDA_EXT_CACHE_SIZE="0")
@@ -175,13 +175,13 @@ def test_a_cache_that_is_turned_off_can_be_looked_after(tmp_path: Path) -> None:
 
 
 def not_trusted(directory: Path, reason: str) -> None:
-    """It is told, and nothing is removed."""
+    """The reason is shown, and nothing is removed."""
     before = sorted(directory.rglob("*"))
     assert reason in facts(directory)["used"]
     assert cache_json(directory, "info")["used"] is False
     for command in (["verify"], ["verify", "--remove"], ["clear"], ["clear", "--headers"]):
-        told = cache(directory, *command, status=1)
-        assert told.startswith(f"{directory / 'objects'}: the cache is left alone: {reason}; ")
+        output = cache(directory, *command, status=1)
+        assert output.startswith(f"{directory / 'objects'}: the cache is left alone: {reason}; ")
     assert sorted(directory.rglob("*")) == before
 
 
@@ -202,7 +202,7 @@ def test_the_cache_of_another_user_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("below", [".", "cache", "deep/cache"])
-def test_a_file_in_the_way_is_told(tmp_path: Path, below: str) -> None:
+def test_a_file_in_place_of_the_cache_is_an_error(tmp_path: Path, below: str) -> None:
     file = made(tmp_path / "file")
     found = facts(file / below)
     assert found["used"].endswith("a file is where a directory should be; move it")
@@ -211,13 +211,13 @@ def test_a_file_in_the_way_is_told(tmp_path: Path, below: str) -> None:
     assert file.read_bytes() == b"mine"
 
 
-def test_a_file_in_the_entries_place_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_entries_is_an_error(tmp_path: Path) -> None:
     made(tmp_path / "objects")
     assert "it is not a directory; move it" in cache(tmp_path, "verify", status=1)
 
 
 @needs_mount
-def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
         entry = kept(disk, 1)
         damaged = made(kept(disk, 2))
@@ -266,22 +266,22 @@ def test_every_damage_is_found(tmp_path: Path, damage: Callable[[Path], Any], re
     sound, damaged = kept(tmp_path, 1), kept(tmp_path, 2)
     assert "2 entries, 484 B, read in" in cache(tmp_path, "verify")
     damage(damaged)
-    told = cache(tmp_path, "verify", status=1)
-    assert told.startswith(f"{damaged}: damaged: {reason}")
-    assert ": 1 damaged\n" in told
-    assert told.endswith("cuda-ext cache verify --remove\n")
+    output = cache(tmp_path, "verify", status=1)
+    assert output.startswith(f"{damaged}: damaged: {reason}")
+    assert ": 1 damaged\n" in output
+    assert output.endswith("cuda-ext cache verify --remove\n")
     (found,) = cache_json(tmp_path, "verify", status=1)["damaged"]
     assert (found["path"], found["key"], found["removed"]) == (str(damaged), key(2), False)
     assert store(tmp_path).get(key(2)) is None
-    told = cache(tmp_path, "verify", "--remove", status=1)
-    assert "; removed\n" in told
-    assert "--remove" not in told
+    output = cache(tmp_path, "verify", "--remove", status=1)
+    assert "; removed\n" in output
+    assert "--remove" not in output
     assert not damaged.exists()
     assert sound.exists()
     assert ": 0 damaged\n" in cache(tmp_path, "verify")
 
 
-def test_strays_and_unfinished_files_are_named_and_no_damage(tmp_path: Path) -> None:
+def test_strays_and_unfinished_files_are_listed_but_not_damaged(tmp_path: Path) -> None:
     kept(tmp_path, 1)
     strays = [
         made(tmp_path / "objects" / "ab" / "note"),
@@ -289,10 +289,10 @@ def test_strays_and_unfinished_files_are_named_and_no_damage(tmp_path: Path) -> 
         made(tmp_path / "objects" / key(1)),
     ]
     half = made(tmp_path / "objects" / "tmp" / "half")
-    told = cache(tmp_path, "verify", "--remove")
+    output = cache(tmp_path, "verify", "--remove")
     for stray in strays:
-        assert f"{stray}: stray, " in told
-    assert f"{half}: unfinished, " in told
+        assert f"{stray}: stray, " in output
+    assert f"{half}: unfinished, " in output
     found = cache_json(tmp_path, "verify")
     assert sorted(found["strays"]) == sorted(map(str, strays))
     assert found["unfinished"] == [str(half)]
@@ -300,7 +300,7 @@ def test_strays_and_unfinished_files_are_named_and_no_damage(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, memory is not limited so")
-def test_a_large_entry_takes_little_memory(tmp_path: Path) -> None:
+def test_a_large_entry_needs_little_memory(tmp_path: Path) -> None:
     entry = kept(tmp_path, 1)
     os.truncate(entry, 600 << 20)
     limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (400 << 20,) * 2); "
@@ -317,7 +317,7 @@ def files(directory: Path) -> set[str]:
     return {p.relative_to(directory).as_posix() for p in directory.rglob("*") if not p.is_dir()}
 
 
-def test_clearing_removes_what_was_kept(tmp_path: Path) -> None:
+def test_clear_removes_entries(tmp_path: Path) -> None:
     for number in range(3):
         kept(tmp_path, number)
     with store(tmp_path).lock(key(1)):
@@ -356,8 +356,8 @@ def test_foreign_files_survive(tmp_path: Path) -> None:
     (directory / "objects" / key(2)[:2]).symlink_to(elsewhere)
     (shard / key(7)[2:]).symlink_to(foreign[0])
     os.mkfifo(shard / key(8)[2:])
-    told = cache_json(directory, "clear", "--headers")
-    assert (told["entries"], told["headers"], told["failed"]) == (1, 0, 0)
+    output = cache_json(directory, "clear", "--headers")
+    assert (output["entries"], output["headers"], output["failed"]) == (1, 0, 0)
     assert not entry.exists()
     assert all(file.read_bytes() == b"mine" for file in foreign)
     assert (directory / "objects" / key(2)[:2]).is_symlink()
@@ -365,7 +365,7 @@ def test_foreign_files_survive(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((shard / key(8)[2:]).stat().st_mode)
 
 
-def test_only_what_was_not_used_for_long_may_be_removed(tmp_path: Path) -> None:
+def test_clear_may_spare_recently_used_entries(tmp_path: Path) -> None:
     young, old = kept(tmp_path, 1, hours=47), kept(tmp_path, 2, hours=49)
     for days in ("2.5", "inf", "nan"):
         assert "removed 0 entries" in cache(tmp_path, "clear", "--older-than", days)
@@ -375,7 +375,7 @@ def test_only_what_was_not_used_for_long_may_be_removed(tmp_path: Path) -> None:
 
 
 @unix
-def test_headers_go_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_clear_removes_headers_on_request(tmp_path: Path) -> None:
     kept(tmp_path / "cache", 1)
     elsewhere = made(tmp_path / "elsewhere" / "cuda.h")
     (tmp_path / "cache" / "nvrtc-headers-13.4").symlink_to(elsewhere.parent)
@@ -399,8 +399,8 @@ def test_headers_without_entries_are_removed(tmp_path: Path) -> None:
 def test_headers_that_others_may_write_are_left_alone(tmp_path: Path) -> None:
     headers = made(tmp_path / HEADERS / "cuda.h")
     headers.parent.chmod(0o777)
-    told = cache(tmp_path, "clear", "--headers", status=1)
-    assert "1 file or directory could not be removed; check the owner" in told
+    output = cache(tmp_path, "clear", "--headers", status=1)
+    assert "1 file or directory could not be removed; check the owner" in output
     assert headers.exists()
 
 
@@ -423,7 +423,7 @@ while os.path.getsize(sys.argv[2]) == 0:
 """
 
 
-def test_others_may_use_it_meanwhile(tmp_path: Path) -> None:
+def test_other_processes_may_use_the_cache_meanwhile(tmp_path: Path) -> None:
     stop = made(tmp_path / "stop", b"")
     work = [sys.executable, "-c", WORK, str(tmp_path / "cache"), str(stop)]
     workers = [

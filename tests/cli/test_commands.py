@@ -1,4 +1,4 @@
-"""The command line as a whole: its two doors, its exit codes, and that nobody sees a traceback."""
+"""The command line as a whole: both ways to start it, exit codes, and no tracebacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     assert not any(line.endswith("...") for line in listed)
 
 
-def test_the_version_is_told() -> None:
+def test_version() -> None:
     import cuda_ext
 
     assert run("--version") == (0, f"{cuda_ext.__version__}\n", "")
@@ -54,13 +54,13 @@ def test_the_version_is_told() -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_told(arguments: list[str]) -> None:
+def test_wrong_usage_has_exit_code_2(arguments: list[str]) -> None:
     status, output, errors = run(*arguments)
     assert (status, output) == (2, "")
     assert "Usage: python -m cuda_ext" in errors
 
 
-def test_what_is_empty_is_told() -> None:
+def test_an_empty_value_is_wrong_usage() -> None:
     status, _, errors = run("build", "--arch", "")
     assert status == 2
     assert "Invalid value for '--arch': it is empty; give it a value or leave it out" in errors
@@ -73,7 +73,7 @@ def test_a_project_is_named_by_its_directory(tmp_path: Path, command: str) -> No
     assert run(command, file) == (1, "", f"{file}: is a file; name its directory\n")
 
 
-def test_a_mistake_in_the_environment_is_one_message() -> None:
+def test_an_invalid_variable_is_one_message() -> None:
     for command in ("info", "verify", "clear"):
         status, output, errors = run("cache", command, CUDA_EXT_CACHE_SIZE="much")
         assert (status, output) == (1, "")
@@ -82,7 +82,7 @@ def test_a_mistake_in_the_environment_is_one_message() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
-def test_output_that_cannot_be_written_is_told() -> None:
+def test_an_error_of_the_output_names_it() -> None:
     with Path("/dev/full").open("w") as full:
         command = [*SCRIPT, "cache", "info"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -102,7 +102,7 @@ def test_an_error_of_the_system_is_not_blamed_on_the_output(tmp_path: Path) -> N
     assert done.stderr == "No such file or directory\n"
 
 
-def test_whoever_reads_may_stop() -> None:
+def test_a_closed_pipe_is_silent() -> None:
     with subprocess.Popen([*SCRIPT, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -119,6 +119,6 @@ def test_without_click_one_line_says_what_to_install() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("-S",)], ids=["with packages", "without"])
-def test_the_directory_for_cmake_takes_no_other_package(options: tuple[str, ...]) -> None:
-    told = run("cmake-dir", door=(sys.executable, *options, "-m", "cuda_ext"))
-    assert told == (0, f"{(ROOT / 'cmake').as_posix()}\n", "")
+def test_cmake_dir_needs_no_other_package(options: tuple[str, ...]) -> None:
+    result = run("cmake-dir", door=(sys.executable, *options, "-m", "cuda_ext"))
+    assert result == (0, f"{(ROOT / 'cmake').as_posix()}\n", "")

@@ -77,7 +77,7 @@ def test_bash_completes_architectures(complete: Complete) -> None:
 @pytest.mark.parametrize(
     ("shell", "beginning"), [("zsh", "#compdef cuda-ext"), ("fish", "function _cuda_ext_completion")]
 )
-def test_other_shells_get_a_script_that_they_read(shell: str, beginning: str, tmp_path: Path) -> None:
+def test_scripts_for_other_shells_are_valid(shell: str, beginning: str, tmp_path: Path) -> None:
     status, output, errors = run("completion", shell)
     assert (status, errors) == (0, "")
     assert output.startswith(beginning)
@@ -107,7 +107,7 @@ def all_commands(group: click.Group, *names: str) -> dict[str, click.Command]:
     return found
 
 
-def test_the_help_says_once_what_holds_for_all_commands() -> None:
+def test_the_help_lists_variables_and_exit_codes() -> None:
     status, output, _ = run("--help")
     assert status == 0
     assert all(len(line) <= 80 for line in output.splitlines())
@@ -118,7 +118,7 @@ def test_the_help_says_once_what_holds_for_all_commands() -> None:
 
 
 @pytest.mark.parametrize("name", all_commands(commands))
-def test_each_command_has_examples_of_itself(name: str) -> None:
+def test_each_command_has_examples(name: str) -> None:
     command = all_commands(commands)[name]
     assert command.help
     assert command.get_short_help_str(80).endswith(".")

@@ -46,10 +46,10 @@ def findings(*arguments: object, status: int | None = None, **environ: object) -
     """What ``cuda-ext doctor --json`` finds; each that is not ok says what to do."""
     code, output, errors = run("doctor", "--json", *arguments, **environ)
     assert errors == ""
-    told = json.loads(output)
-    found = [finding for section in told["sections"] for finding in section["findings"]]
+    shown = json.loads(output)
+    found = [finding for section in shown["sections"] for finding in section["findings"]]
     levels = [finding["level"] for finding in found]
-    assert told["counts"] == {level: levels.count(level) for level in LEVELS}
+    assert shown["counts"] == {level: levels.count(level) for level in LEVELS}
     assert code == (1 if "problem" in levels else 0)
     assert status in (None, code), found
     for finding in found:
@@ -118,7 +118,7 @@ def write(site: Path, manifest: Manifest, files: dict[str, bytes] = FILES) -> Pa
 # All of it.
 
 
-def test_this_machine_is_told_to_people_and_to_programs(
+def test_this_machine_on_a_terminal_and_as_json(
     site: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -145,7 +145,7 @@ def test_this_machine_is_told_to_people_and_to_programs(
     assert re.fullmatch(r"\d+\.\d+", nvrtc["facts"]["version"])
 
 
-def test_what_cannot_be_looked_at_hides_nothing(
+def test_a_failed_examination_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Broken:
@@ -160,7 +160,7 @@ def test_what_cannot_be_looked_at_hides_nothing(
     assert "the examination failed" in " ".join(capsys.readouterr().out.split())
 
 
-def test_every_variable_that_is_read_is_known() -> None:
+def test_every_variable_in_the_sources_is_listed() -> None:
     text = "\n".join(path.read_text() for path in (ROOT / "cuda_ext").rglob("*.py"))
     read = set(re.findall(r'"(CUDA_EXT_[A-Z_]+)"', text))
     assert read == {name for name in VARIABLES if name.startswith("CUDA_EXT_")}
@@ -183,7 +183,7 @@ def test_every_variable_that_is_read_is_known() -> None:
     ],
     ids=str,
 )
-def test_a_driver_that_cannot_be_used_is_found(
+def test_an_unusable_driver_is_found(
     on: Doctor, site: Path, settings: Found, level: str, text: str, remedy: str
 ) -> None:
     write(site, SAMPLE)
@@ -197,31 +197,31 @@ def test_a_driver_that_cannot_be_used_is_found(
 
 
 @without_driver
-def test_a_machine_without_a_driver_is_well(site: Path) -> None:
+def test_a_missing_driver_is_no_problem(site: Path) -> None:
     write(site, SAMPLE)
     (driver,) = of(findings("sample"), "driver")
     assert driver["level"] in ("note", "warning")  # it may have a GPU all the same
 
 
 @host_compiler
-def test_each_gpu_says_what_it_takes(on: Doctor, site: Path) -> None:
+def test_each_gpu_lists_the_images_that_it_runs(on: Doctor, site: Path) -> None:
     write(site, module("m", "sm_80", "sm_90", "compute_80", compress="none", version="12.4"))
     found = on("m", devices=3, capability="90,80,90", names="Fake GPU,Small", memories="81920,24576")
-    told = [finding for finding in found if finding["subject"].startswith("GPU ")]
-    assert [gpu["facts"]["capability"] for gpu in told] == [90, 80, 90]
-    assert told[0]["facts"]["cubins"] == ["sm_90a", "sm_90"]
-    assert told[1]["text"] == "Small, compute capability 8.0, 24 GiB"
-    assert [(gpu["facts"]["name"], gpu["facts"]["memory"]) for gpu in told] == [
+    shown = [finding for finding in found if finding["subject"].startswith("GPU ")]
+    assert [gpu["facts"]["capability"] for gpu in shown] == [90, 80, 90]
+    assert shown[0]["facts"]["cubins"] == ["sm_90a", "sm_90"]
+    assert shown[1]["text"] == "Small, compute capability 8.0, 24 GiB"
+    assert [(gpu["facts"]["name"], gpu["facts"]["memory"]) for gpu in shown] == [
         *(("Fake GPU", 80 << 30), ("Small", 24 << 30), ("Small", 24 << 30)),
     ]
-    assert "made by CUDA 13.0 or older" in told[0]["details"][0]
+    assert "made by CUDA 13.0 or older" in shown[0]["details"][0]
     described, hopper, ampere = of(found, "m")
     assert described["facts"]["architectures"] == ["sm_80", "compute_80", "sm_90"]
     assert (hopper["facts"]["gpus"], ampere["facts"]["gpus"]) == ([0, 2], [1])
     assert hopper["text"] == "runs on sm_90 (GPU 0, GPU 2): 10 kernels"
 
 
-def test_gpus_that_cannot_be_seen_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = gpus.Gpus(True, "", "580.65.06", (13, 0), (gpus.Gpu(0, 90, "NVIDIA H100 MIG 1g.10gb"),), hidden=7)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     driver, gpu, hidden = gpus.examine_gpus(seen)
@@ -234,7 +234,7 @@ def test_gpus_that_cannot_be_seen_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert (found.level, found.command) == ("problem", "nvidia-smi -i 1 -c DEFAULT")
 
 
-def test_what_a_gpu_takes_follows_from_its_capability() -> None:
+def test_accepted_images_follow_from_the_capability() -> None:
     assert gpus.accepted_images(75) == ("sm_70 to sm_75", "PTX up to compute_75")
     assert gpus.accepted_images(120) == ("sm_120a", "sm_120f", "sm_120", "PTX up to compute_120")
     assert gpus.accepted_images(103)[:2] == ("sm_103a", "sm_100f to sm_103f")
@@ -242,9 +242,9 @@ def test_what_a_gpu_takes_follows_from_its_capability() -> None:
 
 @host_compiler
 @with_cuda_13
-def test_the_compiler_is_held_against_the_driver(on: Doctor) -> None:
-    (told,) = of(on(version=12090), "compatibility")
-    assert (told["level"], told["command"]) == ("warning", 'pip install "cuda-ext[cu12]"')
+def test_the_compiler_is_compared_with_the_driver(on: Doctor) -> None:
+    (shown,) = of(on(version=12090), "compatibility")
+    assert (shown["level"], shown["command"]) == ("warning", 'pip install "cuda-ext[cu12]"')
     loads, compiles = of(on(version=13000, capability=61), "compatibility")
     assert loads["text"].endswith("and no PTX")
     assert (compiles["level"], compiles["command"]) == ("warning", 'pip install "cuda-ext[cu12]"')
@@ -268,16 +268,14 @@ def test_a_module_without_an_image_is_a_problem_unless_it_is_compiled_on_demand(
     )
     assert plain["remedy"] == 'build it with "sm_90" in architectures'
     assert len(plain["facts"]["lacking"]) == 10
-    # Sources are not what the manifest describes, but nobody names the module, so that nobody reads them.
+    # Sources differ from the manifest, but files of modules that are not named are not read.
     found = of(on(capability=90, version=13050), "jit.kernels")
     assert [finding["level"] for finding in found] == ["ok", "note"]
     assert found[1]["command"] == "cuda-ext prepare jit.kernels"
 
 
 @host_compiler
-def test_a_package_that_is_compiled_where_there_is_a_compiler(
-    on: Doctor, site: Path, fake_driver: Path
-) -> None:
+def test_compilation_on_demand_needs_a_compiler(on: Doctor, site: Path, fake_driver: Path) -> None:
     manifest, files = with_sources(module("jit", "sm_80", version="12.4", compress="none"))
     write(site, manifest, files)
     environ = {"LD_LIBRARY_PATH": fake_driver, "FAKE_CUDA_CAPABILITY": 90}
@@ -289,7 +287,7 @@ def test_a_package_that_is_compiled_where_there_is_a_compiler(
 
 
 @host_compiler
-def test_each_reason_why_kernels_cannot_run_is_told(on: Doctor, site: Path) -> None:
+def test_each_reason_why_kernels_cannot_run_is_a_finding(on: Doctor, site: Path) -> None:
     units = (
         unit("device/axpy.cu", "sm_80"),
         unit("device/gemm.cu", "sm_80", "sm_100"),
@@ -308,7 +306,7 @@ def test_each_reason_why_kernels_cannot_run_is_told(on: Doctor, site: Path) -> N
 
 
 @host_compiler
-def test_kernels_for_which_others_stand_are_not_missed(on: Doctor, site: Path) -> None:
+def test_kernels_with_another_candidate_are_not_missing(on: Doctor, site: Path) -> None:
     variants = (Variants("matmul", (Choice("gemm", "sm_90a"), Choice("later"))),)
     units = (
         unit("device/axpy.cu", "sm_80"),
@@ -329,7 +327,7 @@ def test_kernels_for_which_others_stand_are_not_missed(on: Doctor, site: Path) -
 
 @host_compiler
 @with_cuda_13
-def test_what_was_compiled_on_demand_before_is_known(
+def test_cached_results_of_compilation_on_demand_are_found(
     on: Doctor, site: Path, tmp_path: Path, empty_cache: Path
 ) -> None:
     table = '[tool.cuda_ext]\narchitectures = ["sm_80"]\n[tool.cuda_ext.modules."p.kernels"]\n'
@@ -346,7 +344,7 @@ def test_what_was_compiled_on_demand_before_is_known(
     assert (kept["level"], kept["facts"]["kept"]) == ("ok", ["fill"])
 
 
-def test_modules_are_found_wherever_they_can_be_imported_from(site: Path, tmp_path: Path) -> None:
+def test_modules_are_found_in_all_places_of_imports(site: Path, tmp_path: Path) -> None:
     # In a distribution, beside a package that cannot be imported.
     write(site, SAMPLE)
     (site / "sample" / "__init__.py").write_text("1 / 0\n")
@@ -370,7 +368,7 @@ def test_modules_are_found_wherever_they_can_be_imported_from(site: Path, tmp_pa
     assert of(found, "sample.kernels")[0]["facts"]["distribution"] == "sample_package 1.2"
 
 
-def test_editable_installs_that_are_mapped_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mapped_editable_installs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, module("flat.inner.kernels", "sm_90"))
     finder = ModuleType("__editable___flat_0_1_finder")
     finder.MAPPING = {"flat.inner": str(tmp_path / "flat" / "inner")}  # type: ignore[attr-defined]
@@ -415,14 +413,14 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
 
 @unix
 @not_root
-def test_what_may_not_be_read_is_found(site: Path) -> None:
+def test_unreadable_files_are_found(site: Path) -> None:
     package = write(site, module("closed", "sm_90"))
     package.joinpath("manifest.json").chmod(0)
     (finding,) = of(findings("closed", status=1), "closed")
     assert finding["text"] == "manifest.json cannot be read: Permission denied"
 
 
-def test_a_name_that_is_none_gets_a_near_one(site: Path) -> None:
+def test_an_unknown_name_gets_a_suggestion(site: Path) -> None:
     write(site, SAMPLE)
     (finding,) = of(findings("sample.kernel", status=1), "sample.kernel")
     assert finding["remedy"] == "did you mean sample.kernels?"
@@ -449,9 +447,7 @@ def no_compiler(directory: Path, **environ: object) -> list[Found]:
     return [finding for section in json.loads(output)["sections"] for finding in section["findings"]]
 
 
-def test_without_a_compiler_it_is_said_what_brings_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_compiler_has_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(variable, raising=False)
@@ -466,9 +462,7 @@ def test_without_a_compiler_it_is_said_what_brings_one(
 
 
 @unix
-def test_an_nvcc_that_does_not_work_is_passed_over_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_nvcc_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text("#!/bin/sh\nexit 3\n")
@@ -503,7 +497,7 @@ def test_an_nvcc_that_does_not_work_is_passed_over_and_told(
     ],
     ids=["right", "wrong", "broken"],
 )
-def test_the_project_here_is_looked_at(
+def test_the_project_in_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, level: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -518,7 +512,7 @@ def test_the_project_here_is_looked_at(
 # The cache and the environment.
 
 
-def test_the_cache_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
     found, disk = installation.examine_cache()
     assert (found.level, found.details[1]) == ("ok", "created on first use")
@@ -545,7 +539,7 @@ def test_a_cache_that_others_may_write_is_found(tmp_path: Path, monkeypatch: pyt
     assert "set CUDA_EXT_CACHE to a directory that only you can write" in message(dataclasses.asdict(found))
 
 
-def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_variables_are_examined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value, level in (
@@ -564,7 +558,7 @@ def test_variables_say_what_they_do(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         assert "secret" not in found.text
 
 
-def test_a_user_without_a_terminal_reads_the_same() -> None:
+def test_ascii_output() -> None:
     command = [*MODULE, "doctor", "nobody.has.this"]
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)

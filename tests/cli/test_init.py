@@ -62,7 +62,7 @@ def found_in(directory: Path) -> list[str]:
 # What is written
 
 
-def test_it_says_what_it_wrote_and_what_comes_next(tmp_path: Path) -> None:
+def test_output_lists_files_and_next_steps(tmp_path: Path) -> None:
     project = tmp_path / "My Project"
     assert command_line.run("init", project) == (
         0,
@@ -76,7 +76,7 @@ def test_it_says_what_it_wrote_and_what_comes_next(tmp_path: Path) -> None:
 
 @pytest.mark.network
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_written_installs_and_passes_its_tests(
+def test_a_new_project_installs_and_passes_its_tests(
     backend: str, cuda_ext_wheel: Path, tmp_path: Path
 ) -> None:
     project = init(tmp_path / "My Project", "--backend", backend)
@@ -170,29 +170,29 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert found_in(tmp_path) == before
 
 
-def test_what_is_no_directory_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "my-project").write_text("precious")
     status, output, errors = command_line.run("init", tmp_path / "my-project")
     assert (status, output) == (1, "")
     assert errors == f"{tmp_path / 'my-project'}: is a file; name a directory\n"
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "src").write_text("precious")
     with pytest.raises(Failure, match=r"src.*; nothing was written"):
         write_files(tmp_path, {"README.md": "", "device/axpy.cu": "", "src/my_project/__init__.py": ""})
     assert [path.name for path in tmp_path.iterdir()] == ["src"]
 
 
-def test_a_link_that_leads_nowhere_is_told(tmp_path: Path) -> None:
+def test_a_dangling_link_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "device").symlink_to("gone")
-    told = "is a link to gone, which does not exist; create that, or remove the link; nothing was written"
-    with pytest.raises(Failure, match=f"device: {told}"):
+    message = "is a link to gone, which does not exist; create that, or remove the link; nothing was written"
+    with pytest.raises(Failure, match=f"device: {message}"):
         write_files(tmp_path, {"README.md": "", "device/axpy.cu": ""})
     assert [path.name for path in tmp_path.iterdir()] == ["device"]
 
 
-def test_a_directory_is_no_option_of_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_with_a_leading_dash_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     status, output, _ = command_line.run("init", "--", "-foo")
     assert status == 0
@@ -212,7 +212,7 @@ def test_a_directory_is_no_option_of_what_comes_next(tmp_path: Path, monkeypatch
         ("fft3d", "fft3d", "fft3d"),
     ],
 )
-def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str, package: str) -> None:
+def test_names_are_normalized(text: str, distribution: str, package: str) -> None:
     name = ProjectName.from_text(text)
     assert (name.distribution, name.package) == (distribution, package)
 
@@ -231,13 +231,13 @@ def test_a_name_is_made_from_that_of_the_directory(text: str, distribution: str,
         ("hatchling", "'hatchling' is a package that the project uses"),
     ],
 )
-def test_a_name_that_will_not_do_is_told(text: str, why: str, tmp_path: Path) -> None:
-    told = f"{text!r} is not a name for a package: {why}; give another one with --name\n"
-    assert command_line.run("init", tmp_path / text) == (1, "", told)
+def test_an_unusable_name_is_an_error(text: str, why: str, tmp_path: Path) -> None:
+    message = f"{text!r} is not a name for a package: {why}; give another one with --name\n"
+    assert command_line.run("init", tmp_path / text) == (1, "", message)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_backend_is_told(tmp_path: Path) -> None:
+def test_an_unknown_backend_is_wrong_usage(tmp_path: Path) -> None:
     status, _, errors = command_line.run("init", tmp_path, "--backend", "meson")
     assert status == 2
     assert "'meson' is not one of 'setuptools', 'scikit-build-core', 'hatchling'" in errors

@@ -49,7 +49,7 @@ def prepare(site: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return lambda *arguments, **environ: run("prepare", *arguments, **environ)
 
 
-def test_what_was_compiled_is_known_to_the_next(prepare: Prepare) -> None:
+def test_results_are_cached(prepare: Prepare) -> None:
     arguments = ["p.kernels", "axpy<float>", "axpy< double >", "--arch", "sm_90", "--arch", "sm_80"]
     demands = [f"axpy<{type_}> for {arch}" for arch in ("sm_90", "sm_80") for type_ in ("float", "double")]
     status, output, errors = prepare(*arguments)
@@ -65,10 +65,10 @@ def test_what_was_compiled_is_known_to_the_next(prepare: Prepare) -> None:
 def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
     _, output, errors = prepare("p.kernels", "axpy<float>", "axpy<int>", "--arch=sm_90", "--json")
     assert errors == ""
-    told = json.loads(output)
-    assert (told["module"], told["known"]) == ("p.kernels", [])
-    assert sorted(told["compiled"]) == ["axpy<float> for sm_90", "axpy<int> for sm_90"]
-    assert told["seconds"] > 0
+    shown = json.loads(output)
+    assert (shown["module"], shown["known"]) == ("p.kernels", [])
+    assert sorted(shown["compiled"]) == ["axpy<float> for sm_90", "axpy<int> for sm_90"]
+    assert shown["seconds"] > 0
     _, output, _ = run("cache", "info", "--json")
     on_demand = json.loads(output)["on_demand"]
     assert on_demand["references"] == 2
@@ -82,7 +82,7 @@ def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
     assert json.loads(output)["compiled"] == ["axpy<int> for sm_90"]
 
 
-def test_without_expressions_it_is_what_the_gpus_lack(prepare: Prepare) -> None:
+def test_without_expressions_missing_images_are_compiled(prepare: Prepare) -> None:
     assert prepare("p.kernels", "--arch", "sm_90")[1].startswith("compiled device/axpy.cu for sm_90\n")
     assert prepare("p.kernels", "--arch", "sm_80") == (
         0,
@@ -113,12 +113,12 @@ def refused(result: tuple[int, str, str]) -> str:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_are_one_message(prepare: Prepare, arguments: list[str], message: str) -> None:
+def test_errors_are_one_message(prepare: Prepare, arguments: list[str], message: str) -> None:
     assert refused(prepare(*arguments)).startswith(message)
 
 
 @pytest.mark.parametrize("name", ["p/kernels", "p.kernels.py/", ".kernels", "p..kernels"])
-def test_what_is_no_import_name_is_wrong_usage(prepare: Prepare, name: str) -> None:
+def test_an_invalid_import_name_is_wrong_usage(prepare: Prepare, name: str) -> None:
     status, output, errors = prepare(name)
     assert (status, output) == (2, "")
     assert errors.endswith(f"{name!r} is not an import name; write it as in example_project.kernels\n")
@@ -129,7 +129,7 @@ def test_without_a_gpu_architectures_must_be_named(prepare: Prepare) -> None:
     assert refused(prepare("p.kernels")).startswith("architectures: there is no GPU here; name those")
 
 
-def test_what_cannot_be_kept_is_not_compiled(prepare: Prepare, tmp_path: Path) -> None:
+def test_without_a_cache_nothing_is_compiled(prepare: Prepare, tmp_path: Path) -> None:
     arguments = ("p.kernels", "--arch=sm_90")
     assert refused(prepare(*arguments, CUDA_EXT_CACHE_SIZE="0")).startswith(
         "nothing can be kept: the cache is turned off by CUDA_EXT_CACHE_SIZE=0"
@@ -140,12 +140,12 @@ def test_what_cannot_be_kept_is_not_compiled(prepare: Prepare, tmp_path: Path) -
     )
 
 
-def test_where_compiling_is_turned_off_it_is_told(prepare: Prepare) -> None:
+def test_disabled_compilation_is_an_error(prepare: Prepare) -> None:
     assert "CUDA_EXT_JIT=0" in refused(prepare("p.kernels", "--arch=sm_90", CUDA_EXT_JIT="0"))
 
 
 @needs_mount
-def test_a_full_disk_is_told(prepare: Prepare, empty_cache: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error(prepare: Prepare, empty_cache: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=1m", "none") as disk:
         for headers in empty_cache.glob("nvrtc-headers-*"):
             (disk / headers.name).symlink_to(headers)
