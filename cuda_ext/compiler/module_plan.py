@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from cuda_ext.compiler.products import PackedLibrary
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import SCHEMA, Compression, Manifest
+
+if TYPE_CHECKING:
+    from cuda_ext.compiler.products import PackedLibrary
 
 __all__ = [
     "CompiledModule",

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options, Source
+
+if TYPE_CHECKING:
+    from cuda_ext.compiler.products import CompiledImage, Signatures
 
 __all__ = ["Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
 
