@@ -23,7 +23,7 @@ from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.sources.globs import check_overrides
-from cuda_ext.builder.sources.plan import Sources, native_capabilities, plan_module
+from cuda_ext.builder.sources.plan import Sources, compiler_choice, native_capabilities, plan_module
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
@@ -205,9 +205,7 @@ class _Session:
         return _PlannedModule(module, plan, keys)
 
     def _keys_for(self, module: ModuleConfig) -> JobKeys:
-        settings = module.settings
-        executable = str(self._project.root / settings.nvcc) if settings.nvcc else None
-        choice = CompilerChoice(settings.compiler, executable, settings.launcher)
+        choice = compiler_choice(module.settings, self._project.root)
         if choice not in self._keys:
             compiler = RememberedCompiler.open(choice, self._environ, self._store)
             self._keys[choice] = JobKeys(compiler, self._digests)

@@ -1,7 +1,7 @@
 """Architectures, spelled as nvcc spells them.
 
-``sm_90a`` asks for a cubin, ``compute_90`` for PTX, ``lto_90`` for LTO-IR. What exists is asked of
-the installed compiler; this module holds no table of GPUs.
+``sm_90a`` stands for a cubin, ``compute_90`` for PTX, ``lto_90`` for LTO-IR. The installed compiler says
+which exist; this module has no table of GPUs.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ def expand(
 ) -> tuple[Architecture, ...]:
     """Turn spellings and groups into a sorted list of architectures without duplicates.
 
-    ``all`` means each capability that `compiler` names as its own and ``all-major`` the lowest of each
-    generation, both with PTX for the newest of them, so that GPUs to come are served. ``native`` means the
-    capabilities in `native`, those of the GPUs in this machine.
+    ``all`` means each capability that `compiler` supports and ``all-major`` the lowest of each generation,
+    both with PTX for the newest of them, for future GPUs. ``native`` means the capabilities in `native`,
+    those of the GPUs in this machine.
 
-    Raises :class:`BuildError`, beginning with `where`, for an unknown spelling, for an architecture that
-    the compiler lacks, and for ``native`` on a machine without a GPU.
+    Raises :class:`BuildError` for an unknown spelling, for an architecture that the compiler does not
+    support, and for ``native`` on a machine without a GPU; `where` is the place that the error names.
     """
     capabilities = compiler.capabilities()
     groups = {
         "all": capabilities,
         "all-major": tuple({n // 10: n for n in reversed(capabilities)}.values())[::-1],
     }
-    found: set[Architecture] = set()
+    architectures: set[Architecture] = set()
     for name in names:
         if group := groups.get(name):
-            found.update(Architecture("cubin", n) for n in group)
-            found.add(Architecture("ptx", group[-1]))
+            architectures.update(Architecture("cubin", n) for n in group)
+            architectures.add(Architecture("ptx", group[-1]))
         elif name == "native":
             if not native:
                 raise BuildError(
@@ -48,16 +48,16 @@ def expand(
                     where=where,
                     remedy='name architectures instead, such as "all-major" or "sm_90"',
                 )
-            found.update(_checked(f"sm_{n}", compiler, where) for n in native)
+            architectures.update(_parse(f"sm_{n}", compiler, where) for n in native)
         else:
-            found.add(_checked(name, compiler, where))
-    return tuple(sorted(found))
+            architectures.add(_parse(name, compiler, where))
+    return tuple(sorted(architectures))
 
 
 def from_cmake(text: str) -> list[str]:
-    """The architectures in `text`, a list as CMake has it.
+    """Read the list of architectures `text` as CMake spells it.
 
-    There ``90-real`` is the cubin, ``90-virtual`` the PTX, and ``90`` both. Other names are as they were.
+    There ``90-real`` is the cubin, ``90-virtual`` the PTX, and ``90`` both. Other names are kept.
     """
     names: list[str] = []
     for item in filter(None, re.split(r"[;,\s]+", text)):
@@ -70,7 +70,7 @@ def from_cmake(text: str) -> list[str]:
     return names
 
 
-def _checked(name: str, compiler: CompilerInfo, where: str) -> Architecture:
+def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
     try:
         architecture = Architecture.parse(name)
     except ValueError:

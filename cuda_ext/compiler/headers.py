@@ -1,14 +1,14 @@
-"""The project's own headers: found, gathered, and named the same on every machine.
+"""Gathers the project's own headers, under names that are the same on every machine.
 
-``#include`` directives are followed from a source through the project's include roots, and each one that
-leads to a project file is rewritten to that file's *canonical name*, its path within the project, with
-forward slashes. A compiler that is given the gathered headers by name needs no search path of the project and
-no file system, and writes the same ``__FILE__`` everywhere. Line numbers do not change.
+``#include`` directives are followed from a source through the project's include directories, and each one
+that leads to a file of the project is rewritten to that file's *canonical name*, its path within the project,
+with forward slashes. A compiler that gets the gathered headers by name needs no search path of the project
+and no file system, and writes the same ``__FILE__`` on every machine. Line numbers do not change.
 
 The closure is what could be read under any condition: a superset of what one compilation reads.
-Directives that lead nowhere in the project are the tool chain's; they are put into angle brackets, so that
-no compiler looks for them where it happens to run. Those whose name is a macro are left as they are: they
-are not followed, and an error of the compiler's says so.
+Directives that do not lead to a file of the project are the tool chain's; they are put into angle brackets,
+so that no compiler searches its working directory. Directives whose name is a macro are left unchanged: they
+are not followed, and the compiler's error says so.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cuda_ext.errors import BuildError
 
 __all__ = ["Headers", "closure", "gather"]
 
-# Comments and literals are matched too, so that a directive within one is passed over. What stands between
-# the words of a directive may be spaces, comments and continued lines.
+# Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
+# continued lines may separate the words of a directive.
 _DIRECTIVE = re.compile(
     rb"""
     (?P<head> ^ GAP \# GAP include GAP | \b __has_include GAP \( GAP )
@@ -45,44 +45,44 @@ def gather(
     pre_include: Iterable[str] = (),
     text: bytes | None = None,
 ) -> tuple[bytes, dict[str, bytes]]:
-    """Read one `source` and every header that it can reach, as :meth:`Headers.gather` does."""
+    """Read one `source` and every header that it can reach; see :meth:`Headers.gather`."""
     return Headers(root, include_dirs).gather(source.relative_to(root).as_posix(), pre_include, text)
 
 
 def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The headers that `text` can reach, out of all `texts` that :func:`gather` returned."""
-    found: dict[str, bytes] = {}
+    """Select the headers that `text` can reach from `texts`, which :func:`gather` returned."""
+    reached: dict[str, bytes] = {}
     pending = [*_canonical(text), *pre_include]
     while pending:
         name = pending.pop()
-        if name in texts and name not in found:
-            found[name] = texts[name]
+        if name in texts and name not in reached:
+            reached[name] = texts[name]
             pending += _canonical(texts[name])
-    return dict(sorted(found.items()))
+    return dict(sorted(reached.items()))
 
 
 def _canonical(text: bytes) -> list[str]:
-    """The names in the include directives of `text` that lead to headers of the project."""
+    """List the canonical names in the include directives of `text`."""
     return [os.fsdecode(match["quoted"]) for match in _DIRECTIVE.finditer(text) if match["quoted"]]
 
 
 class Headers:
-    """The headers of a project, as one list of include directories leads to them. Each is read once.
+    """The headers of a project, looked up in one list of include directories. Each is read once.
 
-    All paths are absolute and real; only files below `root` count as the project's.
+    All paths are absolute and real; files below `root` are the project's.
     """
 
     def __init__(self, root: Path, include_dirs: Sequence[Path]) -> None:
         self._root = f"{root}{os.sep}"
         self._include_dirs = tuple(map(str, include_dirs))
         self._texts: dict[str, tuple[bytes, tuple[str, ...]]] = {}
-        self._found: dict[tuple[str, str], str | None] = {}
+        self._names: dict[tuple[str, str], str | None] = {}
         self._closures: dict[tuple[str, ...], dict[str, bytes]] = {}
 
     def gather(
         self, source: str, pre_include: Iterable[str] = (), text: bytes | None = None
     ) -> tuple[bytes, dict[str, bytes]]:
-        """Read the source of that canonical name, or take its `text`, and all headers that it can reach.
+        """Read the source of that canonical name, or use its `text`; read all headers that it can reach.
 
         Returns the source and the headers by canonical name, include directives rewritten. Raises
         :class:`BuildError` for a file that cannot be read or is not text.
@@ -92,27 +92,27 @@ class Headers:
         return rewritten, self._closure((*direct, *before))
 
     def resolve(self, name: str) -> str:
-        """The canonical name that an include of `name` leads to, or `name` itself if none."""
+        """Return the canonical name that an include of `name` leads to; `name` itself if none."""
         return self._find(name, self._include_dirs) or name
 
     def _closure(self, names: tuple[str, ...]) -> dict[str, bytes]:
-        """The headers of these names, and all that they can reach. Sources that begin alike share them."""
+        """Return the headers of these names, and all that they can reach."""
         if names not in self._closures:
-            found: dict[str, bytes] = {}
+            reached: dict[str, bytes] = {}
             pending = list(names)
             while pending:
                 name = pending.pop()
-                if name not in found:
+                if name not in reached:
                     if name not in self._texts:
                         self._texts[name] = self._rewrite(name)
-                    found[name], more = self._texts[name]
+                    reached[name], more = self._texts[name]
                     pending += more
-            self._closures[names] = dict(sorted(found.items()))
+            self._closures[names] = dict(sorted(reached.items()))
         return self._closures[names]
 
     def _rewrite(self, name: str, text: bytes | None = None) -> tuple[bytes, tuple[str, ...]]:
-        """The text of a file with canonical includes, and the names that these lead to."""
-        found: list[str] = []
+        """Return the text of a file with canonical includes, and the names in them."""
+        names: list[str] = []
         path = self._root + name
 
         def replace(match: re.Match[bytes]) -> bytes:
@@ -123,32 +123,35 @@ class Headers:
             target = self._find(os.fsdecode(spelled), beside + self._include_dirs)
             if target is None:
                 return match["head"] + b"<" + spelled + b">"
-            found.append(target)
+            names.append(target)
             return match["head"] + b'"' + os.fsencode(target) + b'"'
 
         try:
             text = _read(path) if text is None else text
         except OSError as error:
             raise BuildError(
-                f"{name}: cannot be read: {error.strerror}; make it a file that you can read"
+                f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
             ) from None
         if stop := _STOP.search(text):
-            # A compiler would take it for the end.
-            byte = stop[0].hex()
-            raise BuildError(f"{name}: is not UTF-8 text, as it holds a byte 0x{byte}; save it as UTF-8")
-        return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), tuple(found)
+            # A compiler would stop there.
+            raise BuildError(
+                f"is not UTF-8 text, as it holds a byte 0x{stop[0].hex()}",
+                where=name,
+                remedy="save it as UTF-8",
+            )
+        return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), tuple(names)
 
     def _find(self, name: str, directories: Iterable[str]) -> str | None:
-        """The canonical name of the first file of the project that `name` leads to."""
+        """Find the first file of the project that `name` leads to, and return its canonical name."""
         return next(filter(None, (self._find_in(directory, name) for directory in directories)), None)
 
     def _find_in(self, directory: str, name: str) -> str | None:
-        if (directory, name) not in self._found:
+        if (directory, name) not in self._names:
             path = os.path.realpath(os.path.join(directory, name))
             inside = path.startswith(self._root) and os.path.isfile(path)
             canonical = path.removeprefix(self._root).replace(os.sep, "/")
-            self._found[directory, name] = canonical if inside else None
-        return self._found[directory, name]
+            self._names[directory, name] = canonical if inside else None
+        return self._names[directory, name]
 
 
 def _read(path: str) -> bytes:

@@ -42,7 +42,7 @@ _NAME_MAP = re.compile(
     r"^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-# What ptxas reports of a kernel, whether or not it then refuses it, and how to be told less.
+# Lines that are not about the failure: what ptxas reports about each kernel, and hints about warnings.
 _ASIDES = re.compile(
     r"^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?", re.MULTILINE
 )
@@ -72,10 +72,10 @@ def explain(
     host_headers: bool,
     expressions: Sequence[str] = (),
 ) -> str:
-    """Append remedies to `log`, a failed compilation's text, and leave out what is not about the failure.
+    """Append remedies to `log`, the text of a failed compilation, and remove lines about other things.
 
     `host_headers` says whether the compiler can read the host's C++ library; NVRTC cannot. NVRTC repeats a
-    name expression that it refuses; otherwise they are `expressions`, one a line from the second line on.
+    name expression that it rejects; for nvcc they are `expressions`, one on each line from the second on.
     """
     notes = []
     log = _ASIDES.sub("", log)
@@ -85,7 +85,7 @@ def explain(
         refusals[line] = refusals.get(line, "") + match[0]
     if refusals:
         log = _NAME_MAP.sub("", log)
-        # The compiler's count includes the lines that were taken out.
+        # The compiler's count includes the lines that were removed.
         log = re.sub(r"^\d+ errors? detected in the compilation of .*\n?", "", log, flags=re.MULTILINE)
     requested = dict(enumerate(expressions, 2))
     for line, refusal in refusals.items():
@@ -139,7 +139,7 @@ def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
     return text
 
 
-# What nvcc's sources begin with, and NVRTC has built in as far as device code needs it.
+# Headers that nvcc includes by itself; NVRTC has what device code needs of them built in.
 _BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
 
 

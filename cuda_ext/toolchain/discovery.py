@@ -1,8 +1,7 @@
-"""Where the tool chain's own headers and libraries lie.
+"""Finds the headers and libraries of the tool chain.
 
-The registry's wheels come first, then the toolkit that ``CUDA_PATH`` or ``CUDA_HOME`` names. NVRTC from
-13.3 on brings the CUDA and CCCL headers within itself; they are unpacked once per version into the
-user's cache directory.
+The registry's wheels come first, then the toolkit that ``CUDA_PATH`` or ``CUDA_HOME`` names. NVRTC contains
+the CUDA and CCCL headers from 13.3 on; they are unpacked once per version into the user's cache directory.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ __all__ = [
 
 
 def header_directories(major: int, library: Path | None = None) -> list[Path]:
-    """Include directories of the installed CUDA packages of that major version, CCCL's among them.
+    """List the include directories of the installed CUDA packages of that major version, CCCL's included.
 
-    Those of the toolkit that `library` is from come last.
+    Those of the toolkit that `library` belongs to come last.
     """
-    found = []
+    directories = []
     for directory in (*_roots(major), *([library.parent.parent] if library else [])):
         for include in (directory / "include", directory / "include" / "cccl"):
-            if include.is_dir() and include not in found:
-                found.append(include)
-    return found
+            if include.is_dir() and include not in directories:
+                directories.append(include)
+    return directories
 
 
 def library_directories(name: str, major: int) -> Iterator[Path]:
-    """Where the library `name` of the tool chain (``nvrtc``, ``nvfatbin``...) may lie, in order."""
+    """List the directories that may hold the library `name` (``nvrtc``, ``nvfatbin``...), in order."""
     package = f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name)
     for nvidia in nvidia_packages():
         yield from _directories(nvidia / package, "lib", "bin", "bin/x86_64", "bin/x64")
@@ -58,7 +57,7 @@ def _directories(root: Path, *places: str | Path) -> Iterator[Path]:
 
 
 def cudadevrt(major: int) -> Path | None:
-    """The device runtime library, which device code that launches kernels is linked with."""
+    """Find the device runtime library, with which device code that launches kernels is linked."""
     for root in _roots(major):
         for library in ("lib/libcudadevrt.a", "lib64/libcudadevrt.a", "lib/x64/cudadevrt.lib"):
             if (root / library).is_file():
@@ -72,7 +71,7 @@ def _roots(major: int) -> Iterator[Path]:
             yield nvidia / f"cu{major}"
         else:
             yield from (nvidia / "cuda_runtime", nvidia / "cuda_cccl")
-            # Before 13, each package has a directory of its own; cu13 is that of the next version.
+            # Before 13, each package has a directory of its own; cu13 belongs to the next version.
             yield from sorted(
                 p for p in nvidia.iterdir() if (p / "include").is_dir() and not re.fullmatch(r"cu\d+", p.name)
             )
@@ -87,24 +86,25 @@ def _configured() -> Iterator[Path]:
 
 
 def nvidia_packages() -> list[Path]:
-    """The directories in which the registry's CUDA packages lie."""
+    """List the directories of the registry's CUDA packages."""
     spec = importlib.util.find_spec("nvidia")
     return [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
 
 
 def unpacked_headers(version: str) -> Path | None:
-    """The directory of NVRTC's own headers, if they were unpacked before."""
+    """Return the directory of NVRTC's own headers, if they have been unpacked."""
     cache = local_directory(os.environ)
     directory = cache / f"nvrtc-headers-{version}"
     try:
         if not directory.is_dir() or exposure(cache):
             return None
     except OSError:
-        return None  # nobody can say, and unpacking them will go without the cache
+        return None  # unpacking does not use the cache then
     if why := distrust(directory):
         raise ToolchainError(
-            f"{directory}: NVRTC's headers there are not used: {why}; remove it, or set CUDA_EXT_CACHE to a "
-            "directory that only you can write"
+            f"NVRTC's headers there are not used: {why}",
+            where=directory,
+            remedy="remove it, or set CUDA_EXT_CACHE to a directory that only you can write",
         )
     return directory
 
@@ -113,15 +113,15 @@ _for_now: list[Path] = []
 
 
 def is_for_now(directory: Path) -> bool:
-    """Whether `directory` was unpacked for this process only, and is gone with it."""
+    """Whether `directory` was unpacked for this process only, and is removed at its end."""
     return any(directory.is_relative_to(unpacked) for unpacked in _for_now)
 
 
 def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
-    """Have `unpack` put NVRTC's own headers into a directory of the cache.
+    """Unpack NVRTC's own headers into a directory of the cache, by calling `unpack`.
 
-    Of several processes one does it, and the others wait. What a killed one has left is removed. Where the
-    cache cannot be used, or others could exchange what lies there, this process has a directory of its own.
+    Of several processes one does it, and the others wait. The remains of a killed process are removed. If the
+    cache cannot be used, or other users could change its content, a directory of this process is used.
     """
     try:
         cache = local_directory(os.environ)
@@ -135,13 +135,13 @@ def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
 
 
 def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
-    """A directory that is gone with this process."""
+    """Unpack into a directory that is removed at the end of this process."""
     try:
         directory = Path(tempfile.mkdtemp(prefix="cuda_ext-nvrtc-headers-"))
     except OSError as error:
         raise ToolchainError(
-            f"NVRTC's headers cannot be unpacked: {error.strerror}; "
-            "set CUDA_EXT_CACHE to a directory with room for 30 MB"
+            f"NVRTC's headers cannot be unpacked: {error.strerror}",
+            remedy="set CUDA_EXT_CACHE to a directory with room for 30 MB",
         ) from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     _for_now.append(directory)
@@ -150,7 +150,7 @@ def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
 
 
 def _unpacked(cache: Path, name: str, unpack: Callable[[str], None], alone: bool) -> Path:
-    """The directory of that name, made anew unless another process did so meanwhile."""
+    """Unpack into the directory of that name, unless another process has done so meanwhile."""
     target = cache / name
     if alone:
         if target.is_dir():

@@ -63,14 +63,14 @@ class Nvcc:
         """Its CUDA version. Raises :class:`~cuda_ext.errors.ToolchainError` if it cannot compile here."""
         version = re.search(r"release (\d+\.\d+)", self._ask("--version").output)
         if version is None:
-            raise ToolchainError(f"{self.executable} does not tell its version, as nvcc does; reinstall it")
-        # The host compiler preprocesses.
+            raise ToolchainError(f"{self.executable} does not print nvcc's version", remedy="reinstall it")
+        # Test the host compiler, which preprocesses.
         preprocessed = self._ask("-E", "--allow-unsupported-compiler", "-x", "cu", os.devnull)
         if preprocessed.exit_code != 0:
             reason = preprocessed.output.strip().partition("\n")[0]
             raise ToolchainError(
-                f"{self.executable} ({version[1]}) has no usable host compiler ({reason}); "
-                "put g++ or clang++ on PATH, or name one in NVCC_CCBIN"
+                f"{self.executable} ({version[1]}) has no usable host compiler ({reason})",
+                remedy="put g++ or clang++ on PATH, or name one in NVCC_CCBIN",
             )
         return version[1]
 
@@ -81,7 +81,7 @@ class Nvcc:
 
     @property
     def host_compiler(self) -> Path | None:
-        """What preprocesses for it, if that is there."""
+        """The compiler that preprocesses for nvcc, if there is one."""
         found = shutil.which(self._environ.get("NVCC_CCBIN", "g++"), path=self._environ.get("PATH"))
         return Path(found) if found else None
 
@@ -91,12 +91,12 @@ class Nvcc:
 
     @cached_property
     def _roots(self) -> list[Path]:
-        """Where its toolkit lies, as it calls it, and really."""
+        """The directory of its toolkit, as nvcc spells it, and without links."""
         return [self.executable.parent.parent, self.executable.resolve().parent.parent]
 
     @cached_property
     def _header_directories(self) -> list[Path]:
-        """Where headers are that nvcc does not find by itself."""
+        """The directories of headers that nvcc does not find by itself."""
         found = discovery.header_directories(int(self.version.partition(".")[0]))
         return [d for d in found if not any(d.resolve().is_relative_to(r.resolve()) for r in self._roots)]
 
@@ -113,7 +113,7 @@ class Nvcc:
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
-        # A reference from host code makes nvcc compile an instantiation, and leaves no other trace.
+        # A reference from host code makes nvcc compile an instantiation, and changes nothing else.
         source = _with_name_map(unit, "static void* const")
         images = []
         for architecture in architectures:
@@ -137,7 +137,7 @@ class Nvcc:
         )
 
     def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str, Trace]:
-        """Compile `source` in place of the unit's own; the output, the compiler's text, and what it read."""
+        """Compile `source` in place of the unit's own; return the output, the messages and the trace."""
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 directory = Path(name)
@@ -149,7 +149,7 @@ class Nvcc:
                 done = ended.exit_code == 0 and data is not None
                 trace = self._trace(directory, unit) if done else NO_TRACE
         except OSError as error:
-            raise ToolchainError(self._why_not_run(error)) from None
+            raise self._cannot_run(error) from None
         if self.launcher and (ended.exit_code != 0 or data is None):
             self._check_launcher(ended)
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
@@ -167,7 +167,7 @@ class Nvcc:
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
         spans: tuple[Span, ...] = ()
         times = directory / f"{_TIMES}.json"
-        if times.is_file():  # which a launcher does not give back
+        if times.is_file():  # a launcher does not restore it
             spans = read_time_trace(times.read_bytes())
         opened = (
             os.path.normpath(directory / path) for path in make_dependencies((directory / _READ).read_text())
@@ -187,51 +187,61 @@ class Nvcc:
             *(["-c"] if self._launched_by_ccache else []),
             *("-MD", "-MF", _READ),
             "-I.",
-            # Names of internal linkage hold a hash of the source's full path, or, in a unit without any
-            # other name, the number of the process.
+            # Names of internal linkage contain a hash of the source's full path, or, in a unit without any
+            # other name, the process ID.
             f"-Xcicc=--orig_src_path_name,{seed}",
             f"-frandom-seed={seed}",
-            # Otherwise intermediate files have random names, and debug information tells them.
+            # Otherwise intermediate files have random names, which debug information contains.
             "--keep",
             *_host_options(unit, self._header_directories),
             *options,
             *("-x", "cu", unit.name, "-o", _OUTPUT),
         ]
-        # What a killed compiler leaves behind goes with the directory; the server that sccache leaves running
-        # needs a lasting one.
+        # The files of a killed compiler are removed with the directory; the server that sccache leaves
+        # running needs a permanent one.
         environ = self._environ if self.launcher else {**self._environ, "TMPDIR": str(directory)}
         return process.run(command, environ=environ, directory=directory)
 
-    def _why_not_run(self, error: OSError) -> str:
+    def _cannot_run(self, error: OSError) -> ToolchainError:
         if self.launcher and shutil.which(self.launcher, path=self._environ.get("PATH")) is None:
-            return f"launcher: {self.launcher!r} is not on PATH; install it, or remove the key"
-        return f"{self.executable} cannot be run: {error}"
+            return ToolchainError(
+                f"{self.launcher!r} is not on PATH", where="launcher", remedy="install it, or remove the key"
+            )
+        return ToolchainError(f"{self.executable} cannot be run: {error}")
 
     def _check_launcher(self, ended: process.Completed) -> None:
-        """Raise :class:`ToolchainError` if it was not nvcc that failed."""
+        """Raise :class:`ToolchainError` if the launcher failed, and not nvcc."""
         name = Path(str(self.launcher)).stem
         if ended.exit_code == 0:
             raise ToolchainError(
-                f"launcher: {self.launcher!r} ended with exit code 0 and made nothing of a call of nvcc "
-                f"{self.version}; sccache before 0.18 cannot run nvcc 13.3 or later: update it, use "
-                "ccache, or remove the key"
+                f"{self.launcher!r} ended with exit code 0 and wrote no output for a call of nvcc "
+                f"{self.version}",
+                where="launcher",
+                remedy="sccache before 0.18 cannot run nvcc 13.3 or later: update it, use ccache, or remove "
+                "the key",
             )
-        if told := re.search(rf"^{re.escape(name)}: (?:error|fatal|caused by)\b.*", ended.output, re.M):
-            raise ToolchainError(f"launcher: {self.launcher!r} failed: {told[0]}; mend it, or remove the key")
+        if error := re.search(rf"^{re.escape(name)}: (?:error|fatal|caused by)\b.*", ended.output, re.M):
+            raise ToolchainError(
+                f"{self.launcher!r} failed: {error[0]}",
+                where="launcher",
+                remedy="correct that, or remove the key",
+            )
 
     @property
     def _launched_by_ccache(self) -> bool:
-        """Whether the launcher takes a call without ``-c`` for linking; nvcc lets the phase after it win."""
+        """Whether the launcher is ccache, which takes a call without ``-c`` for a link."""
         return self.launcher is not None and Path(self.launcher).stem == "ccache"
 
     def _ask(self, *arguments: str) -> process.Completed:
         try:
             return process.run([str(self.executable), *arguments], environ=self._environ)
         except OSError as error:
-            raise ToolchainError(f"{self.executable} cannot be run: {error.strerror}; reinstall it") from None
+            raise ToolchainError(
+                f"{self.executable} cannot be run: {error.strerror}", remedy="reinstall it"
+            ) from None
 
 
-# What makes images, besides nvcc itself.
+# The programs and files that determine images, besides nvcc itself.
 _PROGRAMS = ("bin/ptxas", "bin/nvcc.profile", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc")
 _OUTPUT = "cuda_ext.image"
 _READ = "cuda_ext.d"
@@ -244,15 +254,15 @@ _HOST_COMPILER = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]\s*(\S+)")
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without what would change an image unseen."""
+    """Return `environ` without variables that would change an image."""
     kept = {name: value for name, value in environ.items() if name not in {*_FLAGS, *_SEARCH}}
-    # What goes into an image is said in pyproject.toml, where everyone who builds it reads it. But which
-    # host compiler this machine has is the machine's to say, and conda-forge says it in these flags.
+    # Options that change an image belong into pyproject.toml. The host compiler is a property of the machine,
+    # and conda-forge names it in these flags.
     if named := _HOST_COMPILER.findall(" ".join(environ.get(name, "") for name in _FLAGS)):
         kept["NVCC_CCBIN"] = named[-1]
     return kept | {
-        # The front end takes this for its directory when it leads there: debug information then names the
-        # same files on every machine, and a debugger finds them when it runs in the project's root.
+        # The front end writes PWD as its directory if PWD leads there: debug information then names the same
+        # files on every machine, and a debugger finds them when it runs in the project's root.
         "PWD": "/proc/self/cwd",
         "SOURCE_DATE_EPOCH": "0",  # __DATE__ and __TIME__
         "TZ": "UTC",  # __TIMESTAMP__
@@ -271,7 +281,7 @@ def _target(architecture: Architecture) -> list[str]:
 
 
 def _relocatable(unit: TranslationUnit, architecture: Architecture) -> bool:
-    # LTO-IR is always relocatable, which shows in names of internal linkage.
+    # LTO-IR is always relocatable, which changes names of internal linkage.
     return unit.options.relocatable or architecture.kind == "ltoir"
 
 
@@ -287,22 +297,22 @@ def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> 
     """Options for the host compiler, which preprocesses."""
     options = [
         *definitions(unit.options),
-        # Headers are found below "-I.", and are to be named as the project names them.
+        # Headers are found below "-I.", and must have the names that the project gives them.
         "-fmacro-prefix-map=./=",
         # After the headers of nvcc's own toolkit: they must be of its version.
         *(f"-idirafter{directory}" for directory in header_directories),
     ]
-    # Not in a response file, which launchers do not read. nvcc takes a comma for the end of an option, and
-    # one backslash from each pair; what is left goes to a shell, unquoted.
+    # Launchers do not read response files. nvcc splits options at commas and removes one backslash of each
+    # pair; the rest is passed to a shell, unquoted.
     return ["-Xcompiler=" + re.sub(r"([^\w@%+=:./-])", r"\\\\\\\1", option) for option in options]
 
 
 def _with_name_map(unit: TranslationUnit, declaration: str) -> bytes:
-    """The source and, behind it, a table of the kernels to instantiate, with line numbers of its own."""
+    """Append a table of the kernels to instantiate to the source, with its own line numbers."""
     if not unit.instantiate:
         return unit.source
     table = [
-        ";",  # a source that breaks off is in error here, before the table
+        ";",  # an incomplete source causes an error here, before the table
         '#line 1 "__nv_name_map"',
         f"[[maybe_unused]] {declaration} {_NAME_MAP}[] = {{",
         *(f"(void*)&{expression}," for expression in unit.instantiate),
@@ -314,4 +324,4 @@ def _with_name_map(unit: TranslationUnit, declaration: str) -> bytes:
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-    os.utime(path, (0, 0))  # line information has the time of modification
+    os.utime(path, (0, 0))  # line information contains the time of modification

@@ -477,7 +477,7 @@ def test_a_broken_nvcc_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "pyproject.toml").write_text(table)
     found = findings(CUDA_PATH=tmp_path / "toolkit", CUDA_HOME=tmp_path / "none", status=1)
     details = of(found, "nvcc")[0]["details"]
-    assert any(f"(CUDA_PATH): {nvcc} does not tell its version" in detail for detail in details)
+    assert any(f"(CUDA_PATH): {nvcc} does not print nvcc's version" in detail for detail in details)
     (passed_over,) = of(found, "NVRTC")[0]["facts"]["passed_over"]
     assert passed_over.startswith(f"passed over: {library} (CUDA_PATH): it is of CUDA 11, and cuda-bindings")
     assert of(found, "CUDA_HOME")[0]["level"] == "warning"

@@ -126,7 +126,7 @@ def test_sccache_changes_nothing_or_cannot_run_this_nvcc(sccache):
         return
     for _ in range(2):
         with pytest.raises(
-            ToolchainError, match=r"^launcher: '\S*sccache' ended with .* made nothing of a call"
+            ToolchainError, match=r"^launcher: '\S*sccache' ended with .* wrote no output for a call"
         ):
             sccache.compile(unit(), ARCHITECTURES[:1])
 
@@ -155,7 +155,9 @@ def test_a_launcher_that_is_not_installed_is_one_error():
 def test_a_launcher_that_fails_is_one_error(tmp_path):
     (tmp_path / "file").touch()
     failing = nvcc(program("ccache"), CCACHE_DIR=f"{tmp_path}/file/ccache")
-    with pytest.raises(ToolchainError, match=r"launcher: '\S*ccache' failed: ccache: error: .*; mend it, or"):
+    with pytest.raises(
+        ToolchainError, match=r"launcher: '\S*ccache' failed: ccache: error: .*; correct that, or"
+    ):
         failing.compile(unit(), [ARCHITECTURES[0]])
 
 

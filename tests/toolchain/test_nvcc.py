@@ -248,7 +248,7 @@ def test_the_error_tells_why_each_candidate_was_passed_over(fake, tmp_path, no_w
         "  CUDA_HOME: /home/bin/nvcc cannot be run: Permission denied; reinstall it\n"
         "  nvidia-cuda-nvcc: /site/nvidia/cu13/bin/nvcc (13.4) has no usable host compiler "
         "(gcc: No such file or directory); put g++ or clang++ on PATH, or name one in NVCC_CCBIN\n"
-        "  PATH: /search/nvcc does not tell its version, as nvcc does; reinstall it\n"
+        "  PATH: /search/nvcc does not print nvcc's version; reinstall it\n"
         'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit; '
         'compiler = "nvrtc" needs neither nvcc nor a host compiler'
     )
@@ -815,4 +815,4 @@ def test_a_program_that_fails_in_silence_is_told(fake):
     silent = fake("silent/nvcc", script="[ $1 = -MD ] && exit 3; exit 0")
     text = error_of(find_nvcc(str(silent), os.environ), unit(""))
     assert "silent/nvcc -MD " in text
-    assert text.endswith("ended with exit code 3: it said nothing")
+    assert text.endswith("ended with exit code 3: no output")

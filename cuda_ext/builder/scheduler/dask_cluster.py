@@ -1,7 +1,7 @@
-"""Compiling on a Dask cluster: the tasks that local workers would do, with their sources, as bytes.
+"""Compilation on a Dask cluster: tasks travel with their sources, as bytes.
 
-Dask decides which worker does what, and what is lost with a worker is done again elsewhere. Nothing is shared
-with the workers but the same packages, and the scheduler needs none of ours.
+Dask assigns tasks to workers, and repeats what is lost with a worker. The workers need the same packages as
+the build and share nothing else with it; the scheduler needs none of them.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ __all__ = ["DaskExecutor", "dask_executor"]
 
 _VARIABLE = "CUDA_EXT_DASK_SCHEDULER"
 _ADDRESS = re.compile(r"[a-z]+://(?:\[[^][/\s]+\]|[^][:/\s]+):[0-9]{1,5}")
-# Seconds: for the scheduler to answer at first, and for a worker to appear, at first or after all are lost.
+# Seconds to wait for the scheduler's first answer, and for a worker, at first or after all are lost.
 _CONNECT = 5
 _WORKER = 60
 
 
 def dask_executor(environ: Mapping[str, str]) -> Executor:
-    """An executor for tasks, on the cluster that `environ` names.
+    """Open an executor for tasks on the cluster that `environ` names.
 
-    Raises :class:`ConfigError` if it names none, :class:`ToolchainError` if that cannot be used.
+    Raises :class:`ConfigError` if it names none, :class:`ToolchainError` if the cluster cannot be used.
     """
     address = environ.get(_VARIABLE, "").strip()
     if not _ADDRESS.fullmatch(address):
         problem = f"{address!r} is not the address of a Dask scheduler" if address else "is not set"
         raise ConfigError(
-            f'{_VARIABLE}: {problem}; executor = "dask" needs it, as in {_VARIABLE}=tcp://host:8786'
+            problem,
+            where=_VARIABLE,
+            remedy=f'executor = "dask" needs it, as in {_VARIABLE}=tcp://host:8786',
         )
     return DaskExecutor(address)
 
 
 class DaskExecutor(Executor):
-    """Has tasks done by the workers of the scheduler at `address`, the longest first.
+    """Runs tasks on the workers of the scheduler at `address`, those of highest priority first.
 
-    Raises :class:`ToolchainError` if there is no such scheduler. Workers may come later.
+    Raises :class:`ToolchainError` if there is no such scheduler. Workers may appear later.
     """
 
     def __init__(self, address: str) -> None:
@@ -72,14 +74,14 @@ class DaskExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if args or kwargs or not isinstance(fn, Task):
-            raise TypeError("a worker does tasks")
-        errand = zlib.compress(pickle.dumps(fn, pickle.HIGHEST_PROTOCOL), level=1)
-        call = pickle.dumps(_Call(_perform, (cuda_ext.__version__, errand)), pickle.HIGHEST_PROTOCOL)
+            raise TypeError("only tasks can be submitted")
+        content = zlib.compress(pickle.dumps(fn, pickle.HIGHEST_PROTOCOL), level=1)
+        call = pickle.dumps(_Call(_perform, (cuda_ext.__version__, content)), pickle.HIGHEST_PROTOCOL)
         return asyncio.run_coroutine_threadsafe(self._outcome(fn, call), self._loop)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the cluster: when all is done or, with `cancel_futures`, at once."""
-        with suppress(RuntimeError):  # it has ended before
+        """Leave the cluster when all tasks are done or, with `cancel_futures`, at once."""
+        with suppress(RuntimeError):  # the loop has ended
             if wait and not cancel_futures:
                 asyncio.run_coroutine_threadsafe(self._all_done(), self._loop).result()
             self._loop.call_soon_threadsafe(self._closing.set)
@@ -87,7 +89,7 @@ class DaskExecutor(Executor):
             self._thread.join()
 
     def _talk(self) -> None:
-        """What one thread does until the end: talk to the cluster."""
+        """Communicate with the cluster, in a thread of its own."""
         with _silence(), asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             try:
                 runner.run(self._serve())
@@ -115,19 +117,19 @@ class DaskExecutor(Executor):
             client = self._distributed.Client(
                 self._address, asynchronous=True, timeout=_CONNECT, set_as_default=False
             )
-            # Dask itself waits without end for the first word of whatever else may listen there.
+            # Dask itself waits forever for the first message if another program listens there.
             return await asyncio.wait_for(client, _CONNECT + 1)
         except Exception as error:
             if client:
                 await _leave(client)
-            reason = str(error).partition("\n")[0] or "it says nothing that Dask would"
+            reason = str(error).partition("\n")[0] or "no answer in Dask's protocol"
             raise ToolchainError(
-                f"no Dask scheduler answers at {self._address} within {_CONNECT} seconds ({reason}); "
-                f"start one with `dask scheduler`, or correct {_VARIABLE}"
+                f"no Dask scheduler answers at {self._address} within {_CONNECT} seconds ({reason})",
+                remedy=f"start one with `dask scheduler`, or correct {_VARIABLE}",
             ) from None
 
     async def _check_versions(self) -> None:
-        """Raise :class:`ToolchainError` where the cluster has other versions of what must be the same."""
+        """Raise :class:`ToolchainError` if a machine of the cluster has another Dask or cuda-ext."""
         try:
             versions = await asyncio.wait_for(self._client.get_versions(packages=["cuda-ext"]), _CONNECT)
         except OSError:
@@ -140,25 +142,27 @@ class DaskExecutor(Executor):
                 there = found["packages"].get(package)
                 if there and there != own[package]:
                     raise ToolchainError(
-                        f"{place} has {package} {there}, and this build {own[package]}; "
-                        "install the same on every machine of the cluster"
+                        f"{place} has {package} {there}, and this build {own[package]}",
+                        remedy="install the same on every machine of the cluster",
                     )
 
     async def _outcome(self, task: Task, call: bytes) -> TaskResult:
-        """What became of `task` on some worker; nothing of it stays on the cluster."""
+        """Return the result of `task` from some worker, and leave nothing on the cluster."""
         waiting = cast("asyncio.Task[TaskResult]", asyncio.current_task())
         self._outcomes.add(waiting)
         future = None
         try:
-            # The scheduler reads what a worker is to call. This it knows, whatever is installed there.
+            # The scheduler unpickles this function too, so it must be one of the standard library.
             future = self._client.submit(
                 pickle.loads, call, key=f"cuda_ext-{uuid4()}", pure=False, priority=task.priority
             )
             answer = await future
         except self._distributed.KilledWorker as error:
             raise CompilationError(
-                f"{task}: each of the {error.allowed_failures + 1} Dask workers that compiled it died, "
-                f"at last {error.last_worker.address}; their logs may tell why, such as a lack of memory"
+                f"each of the {error.allowed_failures + 1} Dask workers that compiled it died, "
+                f"at last {error.last_worker.address}",
+                where=str(task),
+                remedy="their logs may show why, such as a lack of memory",
             ) from None
         except asyncio.CancelledError:
             if self._failure:
@@ -166,13 +170,14 @@ class DaskExecutor(Executor):
             raise
         except CancelledError:
             raise ToolchainError(
-                f"the Dask scheduler {self._address} was lost, or gave up the build; build again, which goes "
-                "on where this build ended"
+                f"the Dask scheduler {self._address} was lost, or cancelled the build",
+                remedy="build again, which continues where this build ended",
             ) from None
         except Exception as error:
             raise ToolchainError(
-                f"a Dask worker could not begin to compile {task} ({type(error).__name__}: {error}); "
-                f"install cuda-ext {cuda_ext.__version__} with its compiler on every machine of the cluster"
+                f"a Dask worker could not begin to compile {task} ({type(error).__name__}: {error})",
+                remedy=f"install cuda-ext {cuda_ext.__version__} with its compiler on every machine of the "
+                "cluster",
             ) from None
         finally:
             self._outcomes.discard(waiting)
@@ -186,7 +191,7 @@ class DaskExecutor(Executor):
         await asyncio.gather(*self._outcomes, return_exceptions=True)
 
     async def _watch(self) -> None:
-        """Fail everything when the cluster has had no worker for too long, which nobody else tells."""
+        """Fail all tasks when the cluster has had no worker for too long, which Dask does not report."""
         seen = time.monotonic()
         while True:
             problem = "has had no worker"
@@ -199,8 +204,8 @@ class DaskExecutor(Executor):
                 seen = now
             elif now - seen >= _WORKER:
                 self._failure = ToolchainError(
-                    f"the Dask scheduler {self._address} {problem} for {_WORKER} seconds; "
-                    f"start some with `dask worker {self._address} --nthreads 1`"
+                    f"the Dask scheduler {self._address} {problem} for {_WORKER} seconds",
+                    remedy=f"start some with `dask worker {self._address} --nthreads 1`",
                 )
                 for outcome in self._outcomes:
                     outcome.cancel()
@@ -208,7 +213,7 @@ class DaskExecutor(Executor):
 
 
 async def _leave(client: Any) -> None:
-    """Close `client`, in whichever state it and the cluster are."""
+    """Close `client`, in any state of it and of the cluster."""
     with suppress(Exception):
         await asyncio.wait_for(client.close(), _CONNECT)
 
@@ -220,14 +225,14 @@ def _distributed() -> Any:
             import distributed
     except ImportError as error:
         raise ToolchainError(
-            f'executor = "dask" needs distributed ({error}); install "cuda-ext[dask]"'
+            f'executor = "dask" needs distributed ({error})', remedy='install "cuda-ext[dask]"'
         ) from None
     return distributed
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep out of what users see what Dask logs and warns of, such as versions, which are checked."""
+    """Suppress Dask's logs and warnings, such as those about versions, which are checked here."""
     loggers = [
         logger
         for name, logger in logging.root.manager.loggerDict.items()
@@ -255,18 +260,18 @@ class _Call:
         return self._reduced
 
 
-def _perform(version: str, errand: bytes) -> TaskResult | BuildError:
-    """Do a task in this worker. An error is no failure of the worker's, and Dask would shorten its text."""
+def _perform(version: str, content: bytes) -> TaskResult | BuildError:
+    """Do a task in this worker. Errors are returned, since Dask would shorten the text of raised ones."""
     address = _distributed().get_worker().address
     try:
         if version != cuda_ext.__version__:
             raise ToolchainError(
-                f"has cuda-ext {cuda_ext.__version__}, and the build {version}; "
-                "install the same on every machine"
+                f"has cuda-ext {cuda_ext.__version__}, and the build {version}",
+                remedy="install the same on every machine",
             )
-        task: Task = pickle.loads(zlib.decompress(errand))  # noqa: S301 - from the build
+        task: Task = pickle.loads(zlib.decompress(content))  # noqa: S301 - from the build
         return replace(task(), worker=address)
     except CompilationError as error:
         return error
     except (BuildError, OSError) as error:
-        return ToolchainError(f"Dask worker {address}: {error}")
+        return ToolchainError(str(error), where=f"Dask worker {address}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from cuda_ext.builder.sources.globs import kind_of
-from cuda_ext.builder.sources.plan import Sources
+from cuda_ext.builder.sources.plan import Sources, compiler_choice
 from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.compile_options import definitions
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -61,8 +61,7 @@ def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) 
         include = [f"-I{name}" for name in module.settings.include_dirs]
         for unit in (sources.unit(name) for name in sources.names if kind_of(name) == "cu"):
             settings, options = sources.settings(unit.name), unit.options
-            executable = str(project.root / settings.nvcc) if settings.nvcc else None
-            choice = CompilerChoice(settings.compiler, executable)
+            choice = compiler_choice(settings, project.root)
             compiler = compilers.get(choice) or open_compiler(choice, environ)
             compilers[choice] = compiler
             arguments = [

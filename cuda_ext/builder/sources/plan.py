@@ -29,8 +29,9 @@ from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
+from cuda_ext.toolchain.compilers import CompilerChoice
 
-__all__ = ["Sources", "native_capabilities", "plan_module", "read_source"]
+__all__ = ["Sources", "compiler_choice", "native_capabilities", "plan_module", "read_source"]
 
 
 class Sources:
@@ -150,6 +151,12 @@ def _parts(
         UnitPlan(replace(unit, instantiate=(expression,)), architectures, part)
         for part, expression in enumerate(unique)
     ]
+
+
+def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:
+    """Return which compiler the project in `root` uses for sources with these `settings`."""
+    executable = str(root / settings.nvcc) if settings.nvcc else None
+    return CompilerChoice(settings.compiler, executable, settings.launcher)
 
 
 def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> list[int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.sources.plan import compiler_choice
 from cuda_ext.cli.doctor.findings import Finding, error_finding
 from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
@@ -266,9 +267,7 @@ def examine_project() -> Iterator[Finding]:
         return
     modules: dict[CompilerChoice, list[str]] = defaultdict(list)
     for module in project.modules:
-        settings = module.settings
-        executable = str(project.root / settings.nvcc) if settings.nvcc else None
-        modules[CompilerChoice(settings.compiler, executable, settings.launcher)].append(module.name)
+        modules[compiler_choice(module.settings, project.root)].append(module.name)
     for choice, names in modules.items():
         yield _examine_choice(choice, ", ".join(names))
     if project.settings.executor == "dask" and find_spec("distributed") is None:
