@@ -19,8 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder import session
-from cuda_ext.builder.scheduler import dask_cluster
+from cuda_ext.builder.scheduler import dask_cluster, local_pool
 from cuda_ext.builder.scheduler.dask_cluster import dask_executor
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.task import Task, TaskResult
@@ -195,7 +194,7 @@ def test_a_worker_is_named_by_its_address_and_nothing_stays_on_the_cluster(dask,
 
 
 def test_workers_compile_and_this_process_does_not(dask, project, monkeypatch):
-    monkeypatch.setattr(session, "WorkerPool", None)
+    monkeypatch.setattr(local_pool, "WorkerPool", None)
     contents(project)
 
 
@@ -374,5 +373,5 @@ def test_any_executor_does(kind, tmp_path, built_here, monkeypatch):
             return ThreadPoolExecutor(3)
         return ProcessPoolExecutor(2, mp_context=get_context("spawn"))
 
-    monkeypatch.setattr(session, "WorkerPool", make)
+    monkeypatch.setattr(local_pool, "WorkerPool", make)
     assert contents(write_project(tmp_path / "p", TABLE.format(executor="local"), FILES)) == built_here

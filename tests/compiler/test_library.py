@@ -1,0 +1,82 @@
+"""What a library still needs is a function of its products: no compiler takes part here."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, SignatureJob
+from cuda_ext.compiler.library import build_library, missing_jobs
+from cuda_ext.compiler.module_plan import LibraryPlan
+from cuda_ext.compiler.products import CompiledImage, KernelSignature, Signatures
+from cuda_ext.errors import CompilationError
+from cuda_ext.formats.architecture import Architecture
+from tests.fixtures.device_code import unit
+
+SM_80, SM_90 = Architecture.parse("sm_80"), Architecture.parse("sm_90")
+A, B = unit("", name="device/a.cu"), unit("", name="device/b.cu")
+
+
+def image(architecture: Architecture, kernel: str) -> CompiledImage:
+    return CompiledImage(architecture, kernel.encode(), (kernel,), (), {kernel: ()})
+
+
+def signatures(kernel: str) -> Signatures:
+    return Signatures({kernel: KernelSignature(kernel, kernel, ())}, {})
+
+
+def test_images_and_signatures_are_one_stage():
+    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
+    jobs = [CompileJob(A, SM_80), CompileJob(A, SM_90), SignatureJob(A, SM_90)]
+    assert missing_jobs(plan, {}) == jobs
+    products: dict[Job, Outcome] = {jobs[0]: image(SM_80, "k")}
+    assert missing_jobs(plan, products) == jobs[1:]
+    products |= {jobs[1]: image(SM_90, "k"), jobs[2]: signatures("k")}
+    assert missing_jobs(plan, products) == []
+    assert build_library(plan, products).stem == "a"
+
+
+def test_an_image_with_other_kernels_needs_signatures_of_its_own():
+    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
+    products: dict[Job, Outcome] = {
+        CompileJob(A, SM_80): image(SM_80, "old"),
+        CompileJob(A, SM_90): image(SM_90, "new"),
+        SignatureJob(A, SM_90): signatures("new"),
+    }
+    assert missing_jobs(plan, products) == [SignatureJob(A, SM_80)]
+    products[SignatureJob(A, SM_80)] = signatures("old")
+    assert missing_jobs(plan, products) == []
+    assert set(build_library(plan, products).signatures.kernels) == {"old", "new"}
+
+
+def test_a_link_comes_when_all_objects_are_there():
+    plan = LibraryPlan("p.kernels", (A, B), (SM_90,), link=True)
+    products: dict[Job, Outcome] = {}
+    for each in (A, B):
+        products[CompileJob(each, SM_90)] = image(SM_90, each.name)
+        assert missing_jobs(plan, products)
+        products[SignatureJob(each, SM_90)] = signatures(each.name)
+    (link,) = missing_jobs(plan, products)
+    assert isinstance(link, LinkJob)
+    assert [item.data for item in link.inputs] == [b"device/a.cu", b"device/b.cu"]
+    products[link] = image(SM_90, "device/a.cu")
+    assert missing_jobs(plan, products) == []
+
+
+def test_nothing_is_linked_after_a_failure_and_all_failures_are_one_error():
+    plan = LibraryPlan("p.kernels", (A, B), (SM_90,), link=True)
+    products: dict[Job, Outcome] = {}
+    for each in (A, B):
+        products[CompileJob(each, SM_90)] = CompilationError(f"{each.name}(1): error")
+        products[SignatureJob(each, SM_90)] = signatures(each.name)
+    assert missing_jobs(plan, products) == []
+    with pytest.raises(CompilationError) as caught:
+        build_library(plan, products)
+    assert str(caught.value) == (
+        "device/a.cu(1): error\n(compiling device/a.cu for sm_90)\n\n"
+        "device/b.cu(1): error\n(compiling device/b.cu for sm_90)"
+    )
+
+
+def test_one_unit_of_a_linked_library_is_compiled_as_for_the_link():
+    plan = LibraryPlan("p.kernels", (A, B), (Architecture.parse("compute_90"),), link=True, only=B)
+    assert [str(job) for job in missing_jobs(plan, {})] == ["device/b.cu lto_90", "device/b.cu names"]
