@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="takes a C++ compiler"),
 ]
 
-INCLUDE = Path(generate_cpp.__file__).parents[1] / "include"
+INCLUDE = Path(generate_cpp.__file__).parents[2] / "include"
 KERNELS = """
 template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
