@@ -103,7 +103,7 @@ def test_clusters_cooperative_and_dependent_launches(kernels: Any, torch: Any) -
     for _ in range(2):
         kernels.shape(out, grid=8, block=32, cooperative=True)
         assert out.tolist()[0] == 8
-    if device.takes_clusters:
+    if device.supports_clusters:
         for size in (2, 8, 16):
             kernels.shape(out, grid=32, block=32, cluster=size)
             assert out.tolist()[6] == size
