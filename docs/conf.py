@@ -1,4 +1,4 @@
-"""The documentation site: ``python -m sphinx -W -b html docs build/site``. Building it takes no network."""
+"""The documentation site: ``python -m sphinx -W -b html docs build/site``. Requires no network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import cuda_ext  # noqa: E402
 
 project = "cuda_ext"
 author = "the cuda_ext developers"
-copyright = "the cuda_ext developers"  # noqa: A001 - Sphinx calls it so
+copyright = "the cuda_ext developers"  # noqa: A001 - Sphinx's name
 release = version = cuda_ext.__version__
 
 extensions = [
@@ -27,7 +27,7 @@ needs_sphinx = "8.0"
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
 
-# Every reference to something of ours has to lead somewhere. Those of others are not ours to link.
+# References to this package must resolve. Those to other packages are not linked.
 nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!cuda_ext\.).*"),
