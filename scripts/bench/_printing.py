@@ -11,24 +11,24 @@ from bench._measuring import Result, Series
 from bench._others import REFERENCE
 from bench._scale import Planning
 
-__all__ = ["as_json", "as_text"]
+__all__ = ["as_json", "as_text", "competition_text", "machine_text", "samples_json", "table_text"]
 
 WIDTH = 110
 
 
 def as_text(machine: Mapping[str, str], notes: Sequence[str], measured: Measured) -> str:
-    parts = [_pairs(machine), *(textwrap.fill(note, WIDTH) for note in notes)]
-    parts += [_competition(result) for result in measured.results.values()]
+    parts = [machine_text(machine), *(textwrap.fill(note, WIDTH) for note in notes)]
+    parts += [competition_text(result) for result in measured.results.values()]
     if measured.planning:
         parts.append(_planning(measured.planning))
     if measured.memory:
         peaks = [(s.label, _time(s.seconds), f"{(s.peak_bytes or 0) / 1e6:.0f} MB") for s in measured.memory]
-        parts.append("Many units\n" + _table(("build", "wall", "peak memory"), peaks))
+        parts.append("Many units\n" + table_text(("build", "wall", "peak memory"), peaks))
     rows = [
         (b.what, f"{'>=' if b.at_least else '<='} {b.limit:g} {b.unit}", _figure(b.figure, b.unit), b.verdict)
         for b in bounds(measured)
     ]
-    parts.append("Bounds\n" + _table(("what", "bound", "measured", ""), rows))
+    parts.append("Bounds\n" + table_text(("what", "bound", "measured", ""), rows))
     return "\n\n".join(parts)
 
 
@@ -36,29 +36,29 @@ def as_json(machine: Mapping[str, str], notes: Sequence[str], measured: Measured
     return {
         "machine": dict(machine),
         "notes": list(notes),
-        "workloads": {
-            key: {
-                "title": result.workload.title,
-                "samples": {
-                    label: [asdict(sample) for sample in series.samples]
-                    for label, series in result.series.items()
-                },
-                "left_out": dict(result.left_out),
-            }
-            for key, result in measured.results.items()
-        },
+        "workloads": {key: samples_json(result) for key, result in measured.results.items()},
         "planning_seconds": dict(measured.planning.seconds) if measured.planning else {},
         "memory": [asdict(sample) for sample in measured.memory],
         "bounds": [asdict(bound) | {"verdict": bound.verdict} for bound in bounds(measured)],
     }
 
 
-def _competition(result: Result) -> str:
+def samples_json(result: Result) -> dict[str, object]:
+    return {
+        "title": result.workload.title,
+        "samples": {
+            label: [asdict(sample) for sample in series.samples] for label, series in result.series.items()
+        },
+        "left_out": dict(result.left_out),
+    }
+
+
+def competition_text(result: Result) -> str:
     workload, series = result.workload, result.series
     reference = series.get(REFERENCE.label)
     rows = [(label, *_row(s, reference)) for label, s in series.items()]
     head = ("", "median", "least .. most", "imports", "inside ours", f"/ {REFERENCE.label}")
-    lines = [f"({workload.key}) {workload.title}: {workload.images} images", _table(head, rows)]
+    lines = [f"({workload.key}) {workload.title}: {workload.images} images", table_text(head, rows)]
     for name, why in result.left_out.items():
         reason = "\n".join(why.strip().splitlines()[:12])
         lines.append(textwrap.indent(f"left out: {name}: {reason}", "  "))
@@ -80,15 +80,15 @@ def _planning(planning: Planning) -> str:
         (f"{count:,}", _time(planning.seconds[count]), f"{seconds * 1000:.3f} ms")
         for count, seconds in planning.per_unit.items()
     ]
-    return "Planning\n" + _table(("units", "all", "per unit"), rows)
+    return "Planning\n" + table_text(("units", "all", "per unit"), rows)
 
 
-def _pairs(pairs: Mapping[str, str]) -> str:
+def machine_text(pairs: Mapping[str, str]) -> str:
     width = max(map(len, pairs))
     return "\n".join(f"{name:{width}}  {value}" for name, value in pairs.items())
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Columns as wide as their content: the first to the left, the others to the right."""
     rows = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -12,10 +12,11 @@ from bench._small_kernels import COMMON_HEADER, Source, small_kernels
 from cuda_ext.builder import session
 from cuda_ext.builder.project import Project
 
-__all__ = ["Unit", "Workload", "copy_tree", "cub", "example", "small", "tiny"]
+__all__ = ["Unit", "Workload", "copy_tree", "cub", "example", "one", "small", "tiny"]
 
 SIX = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 FOUR = ("sm_80", "sm_90", "sm_120", "compute_120")
+TWO = ("sm_80", "sm_90")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,13 @@ def cub(directory: Path, count: int) -> Workload:
     root = _project(directory, "cub_kernels", sources, FOUR)
     title = f"{count} CUB-heavy sources x {len(FOUR)} architectures"
     return _workload("c", title, root, {s.name: s.kernels for s in sources})
+
+
+def one(directory: Path) -> Workload:
+    """One small kernel for two architectures."""
+    (source,) = small_kernels(1)
+    root = _project(directory, "one_kernel", [source], TWO)
+    return _workload("one", "one small source x 2 architectures", root, {source.name: source.kernels})
 
 
 def tiny(directory: Path, count: int) -> Path:
