@@ -15,7 +15,7 @@ __all__ = ["Contender", "Result", "Sample", "Series", "compete"]
 class Sample:
     """One measurement: wall time of the processes, and what ours told from within.
 
-    ``inside`` is the time in our code, without that of ``imports``.
+    ``inside`` is the time in our code, without that of ``imports``. ``cpu`` is the time of all processors.
     """
 
     label: str
@@ -23,6 +23,7 @@ class Sample:
     inside: float | None = None
     imports: float | None = None
     peak_bytes: int | None = None
+    cpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,10 @@ class Series:
     @property
     def imports(self) -> float | None:
         return _median(s.imports for s in self.samples)
+
+    @property
+    def cpu(self) -> float | None:
+        return _median(s.cpu for s in self.samples)
 
     @property
     def peak_bytes(self) -> int | None:

@@ -57,7 +57,7 @@ def competition_text(result: Result) -> str:
     workload, series = result.workload, result.series
     reference = series.get(REFERENCE.label)
     rows = [(label, *_row(s, reference)) for label, s in series.items()]
-    head = ("", "median", "least .. most", "imports", "inside ours", f"/ {REFERENCE.label}")
+    head = ("", "median", "least .. most", "CPU", "imports", "inside ours", f"/ {REFERENCE.label}")
     lines = [f"({workload.key}) {workload.title}: {workload.images} images", table_text(head, rows)]
     for name, why in result.left_out.items():
         reason = "\n".join(why.strip().splitlines()[:12])
@@ -69,6 +69,7 @@ def _row(series: Series, reference: Series | None) -> tuple[str, ...]:
     return (
         _time(series.seconds),
         f"{_time(series.least)} .. {_time(series.most)}",
+        "" if series.cpu is None else _time(series.cpu),
         "" if series.imports is None else _time(series.imports),
         "" if series.inside is None else _time(series.inside),
         f"{series.seconds / reference.seconds:.3f} x" if reference else "",
@@ -90,12 +91,13 @@ def machine_text(pairs: Mapping[str, str]) -> str:
 
 def table_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Columns as wide as their content: the first to the left, the others to the right."""
-    rows = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # A column without values is left out.
+    columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
     lines = [
         f"  {first:{widths[0]}}  "
         + "  ".join(f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True))
-        for first, *rest in rows
+        for first, *rest in zip(*columns, strict=True)
     ]
     return "\n".join(line.rstrip() for line in lines)
 
