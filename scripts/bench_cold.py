@@ -28,7 +28,7 @@ from bench._printing import competition_text, machine_text, samples_json, table_
 from bench._processes import CORES, quiet_environment, run, scratch
 from bench._workloads import Workload, copy_tree, one, tiny
 
-from cuda_ext.compiler.nvcc import find_nvcc
+from cuda_ext.toolchain.compilers import find_nvcc
 
 COLD = "empty cache"
 KNOWN = "new kernel"  # with a cache that another project's build has begun
