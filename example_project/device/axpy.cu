@@ -1,5 +1,5 @@
-// y = a * x + y, one thread per element: with nothing to share between threads, the plainest
-// kernel already runs at the speed of memory. 64-bit indices, as the last block may pass INT_MAX.
+// y = a * x + y, one thread per element. Threads share no data, so the simplest kernel is limited by
+// memory bandwidth. 64-bit indices, since an index in the last block can exceed INT_MAX.
 template <class T>
 __global__ void axpy(int n, T a, const T* x, T* y) {
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Combines one value of every thread in the block; every thread gets the result. Within a warp
-// values travel by shuffles, between warps through shared memory. Blocks are made of whole warps.
+// Combine one value of every thread in the block, and return the result to every thread: with
+// shuffles in a warp, through shared memory between warps. Blocks consist of whole warps.
 template <class Operation>
 __device__ float block_all_reduce(float value, Operation operation) {
   __shared__ float warp_values[32];  // a block has at most 1024 threads, which is 32 warps

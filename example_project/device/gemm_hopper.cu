@@ -1,10 +1,10 @@
 #include <cuda_fp16.h>
 
-constexpr int TILE = 64;   // a block makes 64 x 64 values of c from 64 columns of a and b at a time
+constexpr int TILE = 64;   // a block computes 64 x 64 values of c from 64 columns of a and b at a time
 constexpr int DEPTH = 16;  // columns that one wgmma multiplies
 
 // Copies a tile into shared memory, with zeros outside the matrix. The 16-byte pieces of each row
-// change places by the row's number: the "128-byte swizzle", which is free of bank conflicts.
+// are permuted by the row number: the "128-byte swizzle", which avoids bank conflicts.
 __device__ void load_tile(__half* tile, const __half* matrix, int rows, int columns, int first_row,
                           int first_column) {
   for (int i = threadIdx.x; i < TILE * TILE; i += blockDim.x) {
@@ -17,15 +17,15 @@ __device__ void load_tile(__half* tile, const __half* matrix, int rows, int colu
   }
 }
 
-// Tells wgmma where a tile lies, in units of 16 bytes: bits 0-13 hold its address, bits 32-45 the
-// way from eight rows to the next eight. Bit 62 names the swizzle, under which bits 16-29 are 1.
+// Descriptor of a tile for wgmma, in units of 16 bytes: bits 0-13 are its address, bits 32-45 the
+// stride between groups of eight rows. Bit 62 selects the swizzle, with which bits 16-29 are 1.
 __device__ unsigned long long describe_tile(const __half* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 1ull << 16 | (1024ull >> 4) << 32 | 1ull << 62;
 }
 
-// d += a * transpose(b), 64 x 16 by 16 x 64, asked of the tensor cores by the 128 threads together.
-// Waiting for it at once keeps this short; a kernel made for speed loads the next tile meanwhile.
+// d += a * transpose(b), 64 x 16 by 16 x 64, on the tensor cores, issued by the 128 threads together.
+// It waits immediately, for brevity; a kernel optimized for speed loads the next tile meanwhile.
 __device__ void multiply_add(float (&d)[32], unsigned long long a, unsigned long long b) {
   asm volatile(
       "wgmma.fence.sync.aligned;\n"
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(128)
   for (int start = 0; start < k; start += TILE) {
     load_tile(a_tile, a, m, k, first_row, start);
     load_tile(b_tile, b, n, k, first_column, start);  // b's rows are c's columns
-    // Without this fence wgmma, which reads by a path of its own, might not see the tiles yet.
+    // wgmma reads through the async proxy: without this fence it may not see the tiles.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
     for (int depth = 0; depth < TILE; depth += DEPTH) {

@@ -1,5 +1,5 @@
-// bins[v] += how often the byte v occurs in data. Blocks count in shared memory, where atomics are
-// cheap, and add to global memory once per bin. extern "C" keeps the name plain for other loaders.
+// bins[v] += the number of bytes v in data. Blocks count in shared memory, where atomics are fast, and
+// add to global memory once per bin. extern "C" leaves the name unmangled for other loaders.
 extern "C" __global__ void histogram(const unsigned char* data, unsigned long long n,
                                      unsigned int* bins) {
   __shared__ unsigned int block_bins[256];

@@ -1,7 +1,7 @@
 __constant__ float weights[9];  // 3 x 3, row by row; set before the launch
 
-// out = in, weighted over 3 x 3 neighbourhoods, its border repeated. A block reads its tile and a
-// halo of one pixel into shared memory once; as launches size it, any block shape will do.
+// out = in, weighted over 3 x 3 neighbourhoods, with a repeated border. A block reads its tile and a
+// halo of one pixel into shared memory, whose size the launch sets, so any block shape is valid.
 __global__ void stencil(int width, int height, const float* in, float* out) {
   extern __shared__ float tile[];  // (blockDim.y + 2) rows of (blockDim.x + 2) floats
   const int tile_width = blockDim.x + 2;

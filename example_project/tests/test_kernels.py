@@ -1,4 +1,4 @@
-"""Each kernel against numpy, on shapes that fill blocks and tiles exactly or not."""
+"""Compare each kernel with numpy, on shapes that fill blocks and tiles completely or partly."""
 
 import pytest
 

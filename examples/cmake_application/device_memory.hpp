@@ -1,5 +1,5 @@
-// Memory on the first GPU, by the driver alone, under Linux. A larger application has this already, from the CUDA
-// runtime for example, and hands its pointers and streams to the kernels in the same way.
+// Memory on the first GPU through the driver API, under Linux. A larger application uses the CUDA runtime, for example,
+// and passes its pointers and streams to the kernels in the same way.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include <dlfcn.h>
 
-// A function of the driver. `name` is that of the newest version, as cuda.h has it.
+// Call a driver function. `name` is the name of its newest version, as in cuda.h.
 template <class... Arguments>
 void call_driver(const char* name, Arguments... arguments) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -22,7 +22,7 @@ void call_driver(const char* name, Arguments... arguments) {
   }
 }
 
-// The primary context of the first GPU becomes current: kernels are launched into the same one.
+// Make the primary context of the first GPU current; kernels are launched in it.
 inline void use_first_gpu() {
   void* context = nullptr;
   call_driver("cuInit", 0U);
@@ -40,13 +40,13 @@ class DeviceVector {
     try {
       call_driver("cuMemFree_v2", address_);
     } catch (const std::runtime_error&) {
-      // What failed before it is the error to tell.
+      // An earlier error is the one to report.
     }
   }
 
   T* data() const { return reinterpret_cast<T*>(address_); }
 
-  // A copy, once all kernels in the default stream are done.
+  // A copy of the content after all kernels in the default stream.
   std::vector<T> to_host() const {
     std::vector<T> copy(size_);
     call_driver("cuMemcpyDtoH_v2", static_cast<void*>(copy.data()), address_, size_ * sizeof(T));

@@ -1,7 +1,7 @@
 #include "scan/block_scan.cuh"
 
-// Scans within each warp by shuffles, then adds the totals of the warps before. A translation unit
-// of its own: kernels in other units call it through relocatable device code (`link = true`).
+// Scan each warp with shuffles, then add the totals of the preceding warps. A separate translation
+// unit: kernels in other units call it as relocatable device code (`link = true`).
 __device__ int block_scan(int value, int& total) {
   __shared__ int warp_totals[32];  // a block has at most 1024 threads, which is 32 warps
   const int warp = threadIdx.x / warpSize;

@@ -3,7 +3,7 @@
 #include "scan/block_scan.cuh"
 
 // y = inclusive prefix sums of x (y may be x), in one cooperative launch: each block puts its sum
-// into block_totals, the grid waits, and then each block scans, starting from the sums before it.
+// into block_totals, the grid synchronizes, and each block scans, starting from the preceding sums.
 __global__ void grid_scan(long long n, const int* x, int* y, int* block_totals) {
   const long long stretch = (n + gridDim.x - 1) / gridDim.x;
   const long long begin = min(n, stretch * blockIdx.x);

@@ -1,4 +1,4 @@
-"""``python -m example_project``: what was built, and whether it computes what numpy does."""
+"""``python -m example_project``: list the kernels, and compare their results with numpy."""
 
 import sys
 from types import ModuleType
@@ -7,11 +7,11 @@ import cuda_ext
 
 from . import kernels, scan
 
-IMAGES_PER_LINE = 8  # lines stay within 100 columns, however many architectures there are
+IMAGES_PER_LINE = 8  # limits lines to 100 columns
 
 
 def print_table(rows: list[list[str]], left: int) -> None:
-    """Prints aligned columns: the first `left` ones to the left, the others to the right."""
+    """Print aligned columns: the first `left` columns flush left, the others flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:left], widths[:left], strict=True)]
@@ -20,7 +20,7 @@ def print_table(rows: list[list[str]], left: int) -> None:
 
 
 def print_module(module: ModuleType) -> tuple[int, int]:
-    """Prints what a module holds; returns how many kernels and how many images that is."""
+    """Print the contents of a module; return the numbers of kernels and images."""
     description = cuda_ext.describe(module)
     print(f"{description.name}\n  kernels")
     for kernel in description.kernels:
@@ -48,8 +48,8 @@ def print_module(module: ModuleType) -> tuple[int, int]:
 
 
 def compare() -> bool:
-    """Launches every kernel, prints how far its results are from numpy's; are all near enough?"""
-    from .cases import cases  # only here, as it brings numpy
+    """Launch every kernel, print its error against numpy; return whether all are within tolerance."""
+    from .cases import cases  # deferred, since it imports numpy
     from .device_array import compute_capability
 
     rows = [["kernel", "", "error", "allowed"]]

@@ -1,4 +1,4 @@
-"""Every kernel with arguments, what numpy says of them, and how far apart the two may be."""
+"""Every kernel with arguments, its reference in numpy, and the tolerance between the two."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ class Case:
     reference: Callable[..., np.ndarray]
     arguments: tuple[Any, ...]
     tolerance: float = 0.0
-    compute_capability: tuple[int, int] | None = None  # the only one that it runs on
+    compute_capability: tuple[int, int] | None = None  # None: every GPU
     decode: Callable[[np.ndarray], np.ndarray] = np.asarray
 
     def error(self) -> float:
-        """Launches the kernel; the largest difference, relative to the largest value expected."""
+        """Launch the kernel; return the largest error, relative to the largest expected value."""
         actual = self.decode(self.launch(*self.arguments)).astype(np.float64)
         expected = self.reference(*self.arguments).astype(np.float64)
         return float(np.abs(actual - expected).max() / max(np.abs(expected).max(), 1e-30))
 
 
 def cases(height: int, width: int) -> list[Case]:
-    """All kernels on a matrix of that shape, or on a vector of as many elements."""
+    """All kernels on a matrix of this shape, or on a vector with the same number of elements."""
     random = np.random.default_rng(seed=height * width)
     n, k = height * width, (height + width) // 2
     x, y = random.random((2, n))
     x32, y32 = x.astype(np.float32), y.astype(np.float32)
     matrix = random.standard_normal((height, width)).astype(np.float32)
-    logits = 3 * matrix + 200  # exp(200) is no float: only a stable softmax gets these right
+    logits = 3 * matrix + 200  # exp(200) overflows float: requires a stable softmax
     weights = random.standard_normal((3, 3)).astype(np.float32)
     data = random.integers(256, size=n, dtype=np.uint8)
     integers = random.integers(-1000, 1000, size=n, dtype=np.int32)

@@ -1,7 +1,7 @@
-"""Device memory for numpy arrays, on cuda-bindings alone.
+"""Device memory for numpy arrays, with cuda-bindings only.
 
-The least that a kernel's pointer argument asks for, where neither CuPy nor PyTorch is at hand: an
-object with ``__cuda_array_interface__``. Memory is freed when its array goes.
+A minimal object with ``__cuda_array_interface__``, which is sufficient for a pointer argument without
+CuPy or PyTorch. Memory is freed with its array.
 """
 
 import functools
@@ -13,7 +13,7 @@ from cuda.bindings import driver
 
 
 def _check(returned: tuple[Any, ...]) -> Any:
-    """Takes what a driver function returned apart, and raises if it is an error."""
+    """Return the value that a driver function returned, or raise its error."""
     error, *values = returned
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"the CUDA driver says {error.name}")
@@ -22,7 +22,7 @@ def _check(returned: tuple[Any, ...]) -> Any:
 
 @functools.cache
 def _device() -> driver.CUdevice:
-    """The first GPU, its primary context made current: kernels are launched into the same one."""
+    """Return the first GPU, and make its primary context current; kernels are launched in it."""
     _check(driver.cuInit(0))
     device = _check(driver.cuDeviceGet(0))
     _check(driver.cuCtxSetCurrent(_check(driver.cuDevicePrimaryCtxRetain(device))))

@@ -1,4 +1,4 @@
-"""How each kernel is launched: numpy arrays in, numpy arrays out, one function per kernel."""
+"""Launch each kernel: numpy arrays in, numpy arrays out, one function per kernel."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ C_TYPES = {"float16": "__half", "float32": "float", "float64": "double"}
 
 
 def _blocks(items: int, block: int) -> int:
-    """How many blocks of that size cover the items."""
+    """The number of blocks of this size that cover all items."""
     return (items + block - 1) // block
 
 

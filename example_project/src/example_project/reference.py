@@ -1,4 +1,4 @@
-"""What each kernel computes, said in numpy: the functions of ``launch``, by the same names."""
+"""What each kernel computes, in numpy: functions with the names of those in ``launch``."""
 
 import numpy as np
 

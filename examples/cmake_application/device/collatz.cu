@@ -1,4 +1,4 @@
-// How many steps it takes to come from each number below n to one: half of it if it is even, else 3 i + 1.
+// The number of steps from each number below n to 1: i / 2 if i is even, else 3 i + 1.
 __global__ void collatz(unsigned n, unsigned* steps) {
   const unsigned first = blockIdx.x * blockDim.x + threadIdx.x;
   if (first >= n) return;

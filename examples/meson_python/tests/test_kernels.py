@@ -1,4 +1,4 @@
-"""The kernels against numpy."""
+"""Compare the kernels with numpy."""
 
 import numpy as np
 import pytest

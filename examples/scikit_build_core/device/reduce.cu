@@ -2,7 +2,7 @@
 
 namespace blockwise {
 
-// One sum per block, of all elements that it comes to: partial[blockIdx.x].
+// partial[blockIdx.x] = the sum of the elements that the block reads, in a grid-stride loop.
 template <class T, int BLOCK>
 __global__ void reduce(long long n, const T* x, T* partial) {
   T sum{};

@@ -1,4 +1,4 @@
-"""The kernels against numpy, launched from C++ and from Python."""
+"""Compare the kernels, launched from C++ and from Python, with numpy."""
 
 import numpy as np
 import pytest

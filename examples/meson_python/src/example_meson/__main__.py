@@ -1,4 +1,4 @@
-"""What was built, and with a GPU what it computes: ``python -m example_meson``."""
+"""``python -m example_meson``: list the kernels and, with a GPU, launch one."""
 
 import numpy as np
 

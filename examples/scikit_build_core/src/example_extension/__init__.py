@@ -1,1 +1,1 @@
-"""CUDA kernels that Python launches, ``from example_extension import kernels``, and C++, ``_core``."""
+"""CUDA kernels for Python (``from example_extension import kernels``) and for C++ (``_core``)."""

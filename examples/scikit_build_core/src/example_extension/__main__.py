@@ -1,4 +1,4 @@
-"""``python -m example_extension``: what was built, and whether it computes what numpy does."""
+"""``python -m example_extension``: list the kernels, and compare their results with numpy."""
 
 import sys
 
@@ -13,7 +13,7 @@ def main() -> int:
     if not cuda_ext.gpu_available():
         print("There is no GPU here: nothing was launched.")
         return 0
-    from .comparison import compare  # only here, as it brings numpy
+    from .comparison import compare  # deferred, since it imports numpy
 
     comparisons = list(compare(1_000_000))
     for c in comparisons:

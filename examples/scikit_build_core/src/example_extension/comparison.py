@@ -1,4 +1,4 @@
-"""Every kernel, launched from C++ and from Python, against numpy."""
+"""Compare every kernel, launched from C++ and from Python, with numpy."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ LANGUAGES: tuple[launch.Language, ...] = ("C++", "Python")
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far a kernel's results are from what is expected, relative to the largest of these."""
+    """The largest error of a kernel's results, relative to the largest expected value."""
 
     kernel: str
     language: launch.Language
@@ -26,7 +26,7 @@ class Comparison:
 
 
 def compare(n: int) -> Iterator[Comparison]:
-    """Launches all kernels on vectors of `n` elements."""
+    """Launch all kernels on vectors of `n` elements."""
     random = np.random.default_rng(seed=n)
     for dtype, tolerance in TOLERANCES.items():
         x, y = random.random((2, n)).astype(dtype)

@@ -1,7 +1,7 @@
-"""Device memory for numpy arrays, on cuda-bindings alone.
+"""Device memory for numpy arrays, with cuda-bindings only.
 
-The least that both ways to launch ask for, where neither CuPy nor PyTorch is at hand: an object that speaks
-DLPack. Memory is freed when its array goes.
+A minimal object with DLPack, sufficient for launches from C++ and from Python without CuPy or PyTorch.
+Memory is freed with its array.
 """
 
 import functools
@@ -15,7 +15,7 @@ from . import _core
 
 
 def _check(returned: tuple[Any, ...]) -> Any:
-    """Takes what a driver function returned apart, and raises if it is an error."""
+    """Return the value that a driver function returned, or raise its error."""
     error, *values = returned
     if error != driver.CUresult.CUDA_SUCCESS:
         raise RuntimeError(f"the CUDA driver says {error.name}")
@@ -24,7 +24,7 @@ def _check(returned: tuple[Any, ...]) -> Any:
 
 @functools.cache
 def _use_device() -> None:
-    """Makes the primary context of the first GPU current: kernels are launched into the same one."""
+    """Make the primary context of the first GPU current; kernels are launched in it."""
     _check(driver.cuInit(0))
     device = _check(driver.cuDeviceGet(0))
     _check(driver.cuCtxSetCurrent(_check(driver.cuDevicePrimaryCtxRetain(device))))
@@ -32,7 +32,7 @@ def _use_device() -> None:
 
 @functools.cache
 def stream() -> int:
-    """The handle of a stream, which is kept."""
+    """The handle of the stream that all launches use."""
     _use_device()
     return int(_check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_DEFAULT)))
 
@@ -60,4 +60,4 @@ class DeviceArray:
         return _core.dlpack(self.pointer, self.size, 8 * self.dtype.itemsize, self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, 0  # kDLCUDA, and the first one
+        return 2, 0  # kDLCUDA, the first GPU

@@ -1,4 +1,4 @@
-"""How each kernel is launched, from C++ and from Python: numpy arrays in, numpy arrays out."""
+"""Launch each kernel, from C++ or from Python: numpy arrays in, numpy arrays out."""
 
 from typing import Literal
 
