@@ -39,45 +39,44 @@ class Settings:
     sources: tuple[str, ...] = _key(
         strings("device/*.cu"),
         ("device/*.cu",),
-        "Device sources, as paths or globs within the project: `.cu`, and `.ptx`, `.cubin`, `.fatbin` and "
-        "`.ltoir` that others have made.",
+        "Device sources, as paths or globs within the project: `.cu`, or already compiled `.ptx`, `.cubin`, "
+        "`.fatbin` and `.ltoir`.",
     )
     architectures: tuple[str, ...] = _key(
         strings("all-major", _ARCHITECTURE),
         ("all-major",),
-        "Targets as nvcc spells them: `sm_90a` for machine code, `compute_90` for PTX, or `all`, "
-        "`all-major`, `native`. `CUDAARCHS` in the environment replaces them, but not those of an override.",
+        "Targets in nvcc's spelling: `sm_90a` for machine code, `compute_90` for PTX, or `all`, `all-major`, "
+        "`native`. The environment variable `CUDAARCHS` replaces them, but not those of an override.",
     )
     include_dirs: tuple[str, ...] = _key(
-        strings(), (), "Directories of the project that includes are looked up in."
+        strings(), (), "Directories of the project that are searched for headers."
     )
     compiler: Literal["nvrtc", "nvcc"] = _key(
         choice("nvrtc", "nvcc"),
         "nvrtc",
-        "Which compiler: NVRTC needs neither a CUDA toolkit nor a host compiler; `nvcc` takes code that "
-        "includes headers of the host.",
+        "The compiler: NVRTC needs neither a CUDA toolkit nor a host compiler; `nvcc` supports code that "
+        "includes host headers.",
     )
     nvcc: str | None = _key(
         TEXT,
         None,
-        "Path of the only nvcc to use. Without it the first that works is taken: that of `CUDA_PATH`, "
-        "of `CUDA_HOME`, of an installed package, or on `PATH`.",
+        "Path of nvcc; no other one is used. By default the first that works: of `CUDA_PATH`, of "
+        "`CUDA_HOME`, of an installed package, or on `PATH`.",
     )
     launcher: str | None = _key(
-        TEXT, None, 'A program that runs nvcc, such as `sccache` or `ccache`. Needs `compiler = "nvcc"`.'
+        TEXT, None, 'A program that runs nvcc, such as `sccache` or `ccache`. Requires `compiler = "nvcc"`.'
     )
     std: str = _key(STANDARD, "c++17", "The C++ standard, such as `c++20`.")
     define: Mapping[str, str] = _key(
         MACROS,
         {},
         'Macros and their values, such as `{ WIDTH = 4, INLINE = "" }`. '
-        "Those with parameters belong into a header of `pre-include`.",
+        "Macros with parameters belong in a header of `pre-include`.",
     )
     options: tuple[str, ...] = _key(
         OPTIONS,
         (),
-        "Further options, passed to the compiler as they are. Those that say what a key says already are "
-        "refused.",
+        "Further options, passed to the compiler unchanged. Options for which there is a key are errors.",
     )
     pre_include: tuple[str, ...] = _key(
         strings(), (), "Headers that are included before the first line of each source."
@@ -89,42 +88,41 @@ class Settings:
     instantiate: tuple[str, ...] = _key(
         INSTANTIATIONS,
         (),
-        'Template instantiations to build, as C++ name expressions such as `"axpy<float>"`. A table stands '
-        'for all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
+        'Template instantiations to build, as C++ name expressions such as `"axpy<float>"`. A table expands '
+        'to all combinations: `{ kernel = "reduce<{T}, {B}>", T = ["float", "double"], B = [128, 256] }`.',
     )
     split_instantiations: bool = _key(
         FLAG,
         False,
-        "Compile each instantiation by itself, at the same time as the others, into its own fatbin. "
-        "Not for sources with `__device__` or `__constant__` variables.",
+        "Compile each instantiation separately and in parallel, into its own fatbin. "
+        "Not supported for sources with `__device__` or `__constant__` variables.",
     )
     variants: tuple[Variants, ...] = _key(
         VARIANTS,
         (),
-        "Names that stand for the first of several kernels whose condition holds. The last one has no "
-        'condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
+        "Names for several kernels, of which a launch takes the first whose condition holds. The last one "
+        'has no condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
     )
     compress: Compression = _key(
         choice(*get_args(Compression)),
         "size",
-        "Compression of the fatbins. `balance` and `size` need a driver of CUDA 12.4 or newer.",
+        "Compression of the fatbins. `balance` and `size` require a driver of CUDA 12.4 or newer.",
     )
     emit: Emit = _key(
         choice(*get_args(Emit)),
         "fatbin",
-        "How far to compile: to one fatbin for each source, or to its single images as cubins, PTX or "
-        "LTO-IR, which others link.",
+        "The output for each source: one fatbin, or separate images as cubins, PTX or LTO-IR for other "
+        "linkers.",
     )
     jit: bool = _key(
         FLAG,
         True,
-        "Embed the sources and headers in the package, so that what was not built ahead is compiled "
-        "on demand.",
+        "Embed the sources and headers in the package, so that missing kernels are compiled on demand.",
     )
     headers: tuple[str, ...] = _key(
         strings(),
         (),
-        "Headers to embed besides those that the sources include: paths or globs within the project.",
+        "Headers to embed in addition to those that the sources include: paths or globs within the project.",
     )
     link: bool = _key(
         FLAG,
@@ -145,24 +143,23 @@ class BuildSettings:
     report: str | None = _key(
         TEXT,
         None,
-        "Where to write an HTML page about each build, within the project. `CUDA_EXT_REPORT` in the "
-        "environment replaces it.",
+        "File of the HTML report of each build, within the project. The environment variable "
+        "`CUDA_EXT_REPORT` replaces it.",
     )
     trace: str | None = _key(
         TEXT,
         None,
-        "Where to write a trace of each build for Chrome or Perfetto, within the project. "
-        "`CUDA_EXT_TRACE` in the environment replaces it.",
+        "File of the trace of each build, for Chrome or Perfetto, within the project. The environment "
+        "variable `CUDA_EXT_TRACE` replaces it.",
     )
     editable_rebuild: bool = _key(
         FLAG,
         False,
-        "Let the modules of an editable install compile what has changed when they are imported, with the "
-        "compiler of the environment that imports, such as `cuda-ext[cu13]` brings. Where that fails, so "
-        "does the import; where nothing has changed, no compiler is needed. setuptools and hatchling heed "
-        "it; scikit-build-core, meson-python and CMake do not, of which the first two have rebuilding of "
-        "their own. Where files cannot be locked, as on Windows, what has changed is not compiled but told: "
-        "the import fails until `cuda-ext build` was run.",
+        "Compile changed sources when a module of an editable install is imported, with the compiler of the "
+        "importing environment, such as that of `cuda-ext[cu13]`. If the compilation fails, so does the "
+        "import; if nothing has changed, no compiler is needed. Supported by setuptools and hatchling; "
+        "scikit-build-core and meson-python have their own rebuilding, and CMake has none. On file systems "
+        "without locks, changed sources are not compiled: the import fails until `cuda-ext build` has run.",
     )
 
 
@@ -186,10 +183,10 @@ BUILD_KEYS = dict(_keys(BuildSettings()))
 
 # The keys that hold tables of keys, and their documentation.
 TABLES = {
-    "modules": "A table for each module, under its import name in quotes. Without any, there is one "
-    "module with the defaults, `kernels` in the project's package.",
-    "overrides": "Settings of single sources, as an array of tables; later ones win. `instantiate` adds to "
-    "what a source has already, all other keys replace.",
+    "modules": "A table for each module, under its import name in quotes. By default one module with the "
+    "default settings, `kernels` in the project's package.",
+    "overrides": "Settings of single sources, as an array of tables; later ones take precedence. "
+    "`instantiate` adds to the instantiations of a source; all other keys replace its settings.",
 }
 
 # The keys that an override may have: those of a single translation unit.
