@@ -1,4 +1,7 @@
-"""A virtual environment for a script: made with nothing but Python and pip."""
+"""The checkout, and virtual environments made with nothing but Python and pip.
+
+Importing this module lets a script import the checkout's ``cuda_ext`` without installing it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
 
 class Environment:
-    """A virtual environment at `path`, made anew unless `reuse` is set and it is there."""
+    """A virtual environment at `path`, created anew unless `reuse` is set and it exists."""
 
     def __init__(self, path: Path, *, reuse: bool = False) -> None:
         self.path = path
@@ -34,5 +38,5 @@ class Environment:
 
 
 def step(text: str) -> None:
-    """Say what is being done."""
+    """Print the heading of a step."""
     print(f"==> {text}", flush=True)

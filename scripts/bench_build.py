@@ -1,8 +1,8 @@
-"""Builds with cuda_ext and without it, side by side: ``python scripts/bench_build.py``.
+"""Compare builds with cuda_ext, nvcc, CMake and PyTorch: ``python scripts/bench_build.py``.
 
-Needs ``cuda-ext[nvcc-cu13]``, a host compiler, and the packages lz4 and zstandard, to look into what nvcc
-compressed; for the contenders of these names cmake, ninja, setuptools, distributed and torch. Takes hours as
-it is, and minutes with ``--quick``, whose figures tell nothing. Ends with the bounds to be kept.
+Needs ``cuda-ext[nvcc-cu13]``, a host compiler, and the packages lz4 and zstandard, to decompress nvcc's
+fatbins; the contenders of these names need cmake, ninja, setuptools, distributed and torch. Takes hours, or
+minutes with ``--quick``, whose figures have no meaning. Prints at the end which bounds hold.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _environment import ROOT
-from bench._bounds import Measured
-from bench._dask import dask
-from bench._machine import describe_machine
-from bench._measuring import Contender, Result, compete
-from bench._others import ARRANGEMENTS, by_hand, cmake_and_ninja, torch_extension
-from bench._ours import Bench, ours, pip_wheel
-from bench._printing import as_json, as_text
-from bench._processes import CORES
-from bench._scale import driver_memory, planning
-from bench._workloads import Workload, cub, example, small
+from bench.machine import describe_machine
+from bench.processes import CORES
+from builds.bounds import Measured
+from builds.cuda_ext_builds import Bench, build_wheel, build_with_cuda_ext, build_with_dask
+from builds.measuring import Contender, Result, measure
+from builds.other_builds import INVOCATIONS, build_torch_extension, build_with_cmake, build_with_nvcc
+from builds.results import as_json, as_text
+from builds.scale import measure_memory, measure_planning
+from builds.workloads import Workload, copy_example, write_cub, write_small
 
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.compilers import find_nvcc
@@ -36,17 +35,17 @@ from cuda_ext.toolchain.nvcc import Nvcc
 PARTS = {
     "a": "example_project",
     "b": "a library of small kernels",
-    "c": "CUB-heavy sources",
+    "c": "sources that include CUB",
     "plan": "planning, by number of units",
     "dask": "(c) with one and two Dask workers",
     "torch": "a PyTorch extension",
-    "scale": "memory of a build of very many units; takes long, so only when asked for",
+    "scale": "memory of a build of very many units; slow, so not part of the default",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is built."""
+    """The numbers of sources to build."""
 
     small: int
     cub: int
@@ -59,16 +58,16 @@ QUICK = Size(small=20, cub=2, planned=(20, 200, 2_000), scale=200)
 
 
 def main() -> int:
-    arguments = _parse()
+    arguments = _parse_arguments()
     size = QUICK if arguments.quick else FULL
     rounds = arguments.repeat or (1 if arguments.quick else 3)
-    nvcc = _nvcc()
+    nvcc = _find_nvcc()
     machine = describe_machine(nvcc)
-    # So that what was started is ended and what was written is removed then, too.
+    # Exit instead of dying, so that child processes are killed and temporary files removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="bench_build-", dir=arguments.work) as name:
-        bench = Bench.make(Path(name))
-        notes = list(_notes(arguments, bench, rounds))
+        bench = Bench.create(Path(name))
+        notes = list(_describe_conditions(arguments, bench, rounds))
         measured = _measure(arguments.only, size, rounds, arguments.sample, bench, nvcc)
     print(f"\n{as_text(machine, notes, measured)}")
     if arguments.json:
@@ -80,98 +79,101 @@ def main() -> int:
 def _measure(
     parts: list[str], size: Size, rounds: int, sample: int, bench: Bench, nvcc: Nvcc | None
 ) -> Measured:
-    """Everything that is asked for, one after the other."""
-    place = bench.directory
-    make: dict[str, Callable[[], Workload]] = {
-        "a": lambda: example(place / "a", ROOT),
-        "b": lambda: small(place / "b", size.small),
-        "c": lambda: cub(place / "c", size.cub),
+    """Measure the selected parts, one after the other."""
+    work = bench.directory
+    prepare: dict[str, Callable[[], Workload]] = {
+        "a": lambda: copy_example(work / "a", ROOT),
+        "b": lambda: write_small(work / "b", size.small),
+        "c": lambda: write_cub(work / "c", size.cub),
     }
     results: dict[str, Result] = {}
-    for key in filter(parts.__contains__, make):
-        workload = make[key]()
+    for key in filter(parts.__contains__, prepare):
+        workload = prepare[key]()
         contenders = list(_contenders(workload, sample, bench, nvcc, torch="torch" in parts))
-        results[key] = compete(workload, contenders, rounds, _tell)
+        results[key] = measure(workload, contenders, rounds, _report)
     if "dask" in parts:
-        workload = cub(place / "dask", size.cub)
-        contenders = [dask(workload, bench, workers) for workers in (1, 2)]
-        results["dask"] = compete(workload, contenders, rounds, _tell)
-    planned = planning(bench, size.planned, max(rounds, 3)) if "plan" in parts else None
-    memory = tuple(driver_memory(bench, size.scale)) if "scale" in parts else ()
-    return Measured(results, planned, memory)
+        workload = write_cub(work / "dask", size.cub)
+        contenders = [build_with_dask(workload, bench, workers) for workers in (1, 2)]
+        results["dask"] = measure(workload, contenders, rounds, _report)
+    planning = measure_planning(bench, size.planned, max(rounds, 3)) if "plan" in parts else None
+    memory = tuple(measure_memory(bench, size.scale)) if "scale" in parts else ()
+    return Measured(results, planning, memory)
 
 
 def _contenders(
     workload: Workload, sample: int, bench: Bench, nvcc: Nvcc | None, *, torch: bool
 ) -> Iterator[Contender]:
-    yield ours(workload, bench)
+    yield build_with_cuda_ext(workload, bench)
     if workload.key == "a":
-        yield pip_wheel(workload, bench)
+        yield build_wheel(workload, bench)
         if torch:
-            yield torch_extension(bench.directory)
+            yield build_torch_extension(bench.directory)
     if nvcc:
         part = workload.sample(sample) if workload.key == "b" else workload
-        for arrangement in ARRANGEMENTS:
-            yield by_hand(part, arrangement, nvcc.executable, bench.directory)
-        yield cmake_and_ninja(part, nvcc.executable, bench.directory)
+        for invocation in INVOCATIONS:
+            yield build_with_nvcc(part, invocation, nvcc.executable, bench.directory)
+        yield build_with_cmake(part, nvcc.executable, bench.directory)
 
 
-def _notes(arguments: argparse.Namespace, bench: Bench, rounds: int) -> Iterator[str]:
+def _describe_conditions(arguments: argparse.Namespace, bench: Bench, rounds: int) -> Iterator[str]:
     yield (
-        f"Rounds: {rounds}, in each of which all contenders take their turn; medians of wall time. Ours runs "
-        f"with MAX_JOBS={CORES} in fresh processes; its caches hold NVRTC's headers beforehand, which takes "
+        f"Medians of the wall time of {rounds} rounds; all contenders take turns in each. cuda_ext runs with "
+        f"MAX_JOBS={CORES} in new processes; its caches hold NVRTC's headers, and unpacking these takes "
         f"{bench.unpacking:.2f} s once per machine."
     )
     yield (
-        "In (a), nvcc and CMake leave out the source that is PTX already and do not device-link the linked "
-        "module, so they do a little less than ours."
+        "In (a), nvcc and CMake leave out the PTX source and do not device-link the linked module, so they "
+        "do less than cuda_ext."
     )
     if arguments.sample > 1:
         yield (
-            f"In (b), nvcc and CMake build one source in {arguments.sample}; their times are multiplied "
-            "accordingly."
+            f"In (b), nvcc and CMake build one in {arguments.sample} sources; their times are scaled to all "
+            "sources."
         )
     if arguments.quick:
-        yield "A quick run: much less is built, and the bounds do not apply to its figures."
+        yield "This was a quick run with few sources, to which the bounds do not apply."
 
 
-def _nvcc() -> Nvcc | None:
+def _find_nvcc() -> Nvcc | None:
     try:
         return find_nvcc(None, os.environ)
     except ToolchainError as error:
-        print(f"without nvcc: {error}", file=sys.stderr)
+        print(f"nvcc is left out: {error}", file=sys.stderr)
         return None
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _parse() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Compare builds with cuda_ext and without it.",
-        epilog="parts: " + "; ".join(f"{key}: {what}" for key, what in PARTS.items()),
+        description="Compare builds with cuda_ext, nvcc, CMake and PyTorch.",
+        epilog="parts: " + "; ".join(f"{key}: {title}" for key, title in PARTS.items()),
     )
-    parser.add_argument("--quick", action="store_true", help="build little, once: to try the script itself")
+    parser.add_argument("--quick", action="store_true", help="build few sources, once, to test the script")
     parser.add_argument(
-        "--only", type=_parts, default=[key for key in PARTS if key != "scale"], help="parts, such as a,c"
+        "--only",
+        type=_parse_parts,
+        default=[key for key in PARTS if key != "scale"],
+        help="such as a,c",
     )
     parser.add_argument("--repeat", type=int, default=0, help="rounds; 3 unless --quick")
     parser.add_argument(
         "--sample",
         type=int,
         default=1,
-        help="let nvcc build one in so many sources of (b), and scale its time",
+        help="let nvcc build one in N sources of (b), and scale its time",
     )
     parser.add_argument("--json", type=Path, help="write all samples to this file")
-    parser.add_argument("--work", type=Path, help="work below this directory")
+    parser.add_argument("--work", type=Path, help="put temporary files into this directory")
     return parser.parse_args()
 
 
-def _parts(text: str) -> list[str]:
+def _parse_parts(text: str) -> list[str]:
     parts = text.split(",")
     if unknown := [part for part in parts if part not in PARTS]:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
     return parts
 
 

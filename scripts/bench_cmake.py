@@ -1,8 +1,8 @@
-"""What ``find_package(CudaExt)`` and one module add to a CMake build, side by side in one run.
+"""Measure what ``find_package(CudaExt)`` and one module add to the time of a CMake build.
 
-Two projects take turns: a C++ executable alone, and with a module of two CUDA sources. Printed are medians
-with the least and the most: configuring a new tree, configuring again, building with all kernels in the
-cache, and building when there is nothing to do.
+Two projects take turns: a C++ executable alone, and the same with a module of two CUDA sources. The steps are
+configuring a new build tree, configuring again, building with all kernels in the cache, and building again.
+Prints medians with the least and the greatest value. Needs ``cuda-ext[cu13]``, CMake and a C++ compiler.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 
 from _environment import ROOT
-
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from bench._machine import describe_machine  # noqa: E402
+from bench.machine import describe_machine
+from bench.processes import run
+from bench.tables import format_pairs, format_spread, format_table
 
 PLAIN = "cmake_minimum_required(VERSION 3.24)\nproject(app LANGUAGES CXX)\nadd_executable(app main.cpp)\n"
 WITH_MODULE = (
@@ -39,65 +36,59 @@ FILES = {
     "device/fill.cu": "__global__ void fill(float* x, float value) { x[threadIdx.x] = value; }\n",
 }
 PROJECTS = {"C++ alone": PLAIN, "with a module": WITH_MODULE}
-STEPS = ("configure, new tree", "configure again", "build, cached kernels", "build, nothing to do")
+STEPS = ("configure, new tree", "configure again", "build, cached kernels", "build again")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--generator", default="Ninja")
+    parser.add_argument("--rounds", type=int, default=11, help="rounds; 11")
+    parser.add_argument("--generator", default="Ninja", help="Ninja")
     arguments = parser.parse_args()
-    for what, told in describe_machine(None).items():
-        print(f"{what}: {told}")
+    print(format_pairs(describe_machine(None)), flush=True)
     with tempfile.TemporaryDirectory(prefix="bench_cmake-") as name:
-        place = Path(name)
-        # Python's own compilation of modules happens once per installation.
-        os.environ["PYTHONPYCACHEPREFIX"] = str(place / "pycache")
+        work = Path(name)
+        # Python compiles its modules once per installation, which is not measured.
+        os.environ["PYTHONPYCACHEPREFIX"] = str(work / "pycache")
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["CUDA_EXT_CACHE"] = str(place / "cache")
-        samples = measure(place, arguments.rounds, arguments.generator)
-    print(f"\n{arguments.generator}, {arguments.rounds} rounds; milliseconds: median (least to most)")
+        os.environ["CUDA_EXT_CACHE"] = str(work / "cache")
+        samples = measure(work, arguments.rounds, arguments.generator)
+    print(f"\n{arguments.generator}, {arguments.rounds} rounds; milliseconds: median (least .. most)")
+    rows = []
     for step in STEPS:
-        taken = [samples[project, step] for project in PROJECTS]
-        cells = [f"{project} {text(values)}" for project, values in zip(PROJECTS, taken, strict=True)]
-        more = median(with_it - alone for alone, with_it in zip(*taken, strict=True))
-        print(f"  {step:22} {cells[0]:34} {cells[1]:38} added {1000 * more:5.0f}")
+        times = [samples[project, step] for project in PROJECTS]
+        added = median(with_module - alone for alone, with_module in zip(*times, strict=True))
+        rows.append((step, *(format_spread(each, 0) for each in times), f"{added:.0f}"))
+    print(format_table(("", *PROJECTS, "added"), rows))
     return 0
 
 
-def measure(place: Path, rounds: int, generator: str) -> dict[tuple[str, str], list[float]]:
-    """Seconds that each step of each project takes, round by round; the first round is not counted."""
+def measure(work: Path, rounds: int, generator: str) -> dict[tuple[str, str], list[float]]:
+    """Measure the milliseconds of each step of each project in each round, after a round to warm up."""
     samples: dict[tuple[str, str], list[float]] = {}
     for name, lists in PROJECTS.items():
         for file, content in {"CMakeLists.txt": lists, **FILES}.items():
-            path = place / name / file
+            path = work / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
     prefix = f"-DCMAKE_PREFIX_PATH={ROOT / 'cmake'}"
     python = f"-DCudaExt_PYTHON_EXECUTABLE={sys.executable}"
     for number in range(rounds + 1):
         for name in PROJECTS:
-            tree = place / f"{name} build"
+            tree = work / f"{name} build"
             shutil.rmtree(tree, ignore_errors=True)
-            configure = ("-G", generator, "-S", place / name, "-B", tree, prefix, python)
+            configure = ("-G", generator, "-S", work / name, "-B", tree, prefix, python)
             build = ("--build", tree)
             for step, command in zip(STEPS, (configure, configure, build, build), strict=True):
-                seconds = timed("cmake", *command)
+                milliseconds = measure_program("cmake", *command)
                 if number:
-                    samples.setdefault((name, step), []).append(seconds)
+                    samples.setdefault((name, step), []).append(milliseconds)
     return samples
 
 
-def timed(*command: str | Path) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - began
-
-
-def text(values: list[float]) -> str:
-    return f"{1000 * median(values):.0f} ({1000 * min(values):.0f} to {1000 * max(values):.0f})"
+def measure_program(*command: str | Path) -> float:
+    return 1000 * run(command).seconds
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How fast a build starts: ``python scripts/bench_cold.py [--checkout DIR]...``.
+"""Measure how fast a build starts: ``python scripts/bench_cold.py [--checkout DIR]...``.
 
-One small kernel for two architectures, by ``python -m cuda_ext build`` of each checkout, by ``nvcc -t2``
-and by NVRTC alone, in rounds in which each takes its turn. Needs ``cuda-ext[nvcc-cu13]`` and a host compiler
-for nvcc. All checkouts run in this interpreter, with bytecode that an uncounted round has written. On a
-machine that others use too, compare the CPU times.
+Compiles one small kernel for two architectures with ``python -m cuda_ext build`` of each checkout, with
+``nvcc -t2`` and with NVRTC alone, which take turns in each round. Needs ``cuda-ext[nvcc-cu13]`` and a host
+compiler for nvcc. All checkouts run in this interpreter; a round that is not counted compiles their bytecode.
+On a shared machine, compare the CPU times.
 """
 
 from __future__ import annotations
@@ -20,127 +20,129 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from _environment import ROOT
-from bench._checks import check_fatbins
-from bench._machine import describe_machine
-from bench._measuring import Contender, Result, Sample, compete
-from bench._others import REFERENCE, by_hand
-from bench._printing import competition_text, machine_text, samples_json, table_text
-from bench._processes import CORES, quiet_environment, run, scratch
-from bench._workloads import Workload, copy_tree, one, tiny
+from bench.machine import describe_machine
+from bench.processes import CORES, benchmark_environment, run, temporary_directory
+from bench.tables import format_pairs, format_table
+from builds.checks import check_fatbins
+from builds.measuring import Contender, Result, Sample, measure
+from builds.other_builds import REFERENCE, build_with_nvcc
+from builds.results import format_result, samples_as_json
+from builds.workloads import Workload, copy_tree, write_one, write_tiny
 
 from cuda_ext.toolchain.compilers import find_nvcc
 
 COLD = "empty cache"
-KNOWN = "new kernel"  # with a cache that another project's build has begun
-NOTHING_CHANGED = "nothing changed"
-# In terms of nvcc's time, and in seconds.
-LIMITS = {COLD: ("x", 0.7), NOTHING_CHANGED: ("s", 0.15)}
-_BARE_NVRTC = Path(__file__).with_name("bench") / "_bare_nvrtc.py"
-_WHERE = "import cuda_ext; print(cuda_ext.__file__)"
+NEW_KERNEL = "new kernel"  # with the cache of another project's build
+NO_CHANGES = "no changes"
+# Relative to nvcc's time, and in seconds.
+LIMITS = {COLD: ("x", 0.7), NO_CHANGES: ("s", 0.15)}
+_BARE_NVRTC = Path(__file__).with_name("builds") / "bare_nvrtc.py"
+_PRINT_PATH = "import cuda_ext; print(cuda_ext.__file__)"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A checkout of this repository, by the name that its rows have, and what its processes run in."""
+    """A checkout of this repository: the name of its rows, and the environment of its processes."""
 
     name: str
     environment: dict[str, str]
 
     def run(self, *arguments: object, cache: Path, directory: Path) -> float:
-        """Run the interpreter on `arguments`; the seconds that it took."""
+        """Run the interpreter with `arguments`; return the wall time in seconds."""
         environment = self.environment | {"CUDA_EXT_CACHE": str(cache)}
         return run([sys.executable, *arguments], directory=directory, environment=environment).seconds
 
 
 def main() -> int:
-    arguments = _parse()
+    arguments = _parse_arguments()
     checkouts = [path.resolve() for path in arguments.checkout or [ROOT]]
     nvcc = find_nvcc(None, os.environ)
     machine = describe_machine(nvcc)
     with tempfile.TemporaryDirectory(prefix="bench_cold-", dir=arguments.work) as name:
-        place = Path(name)
-        workload = one(place / "project")
-        contenders = [_ours(workload, checkout, place) for checkout in _prepared(checkouts, place)]
+        work = Path(name)
+        workload = write_one(work / "project")
+        contenders = [_build_with_cuda_ext(workload, each, work) for each in _prepare(checkouts, work)]
         contenders += [
-            by_hand(workload, REFERENCE, nvcc.executable, place),
-            _bare_nvrtc(workload, place),
-            _interpreter(place),
+            build_with_nvcc(workload, REFERENCE, nvcc.executable, work),
+            _compile_with_nvrtc(workload, work),
+            _start_interpreter(work),
         ]
-        contenders = list(map(_with_cpu, contenders))
-        compete(workload, contenders, 1, lambda _: None)
-        result = compete(workload, contenders, arguments.rounds, _tell)
-    verdicts = table_text(("", "bound", "measured", ""), _verdicts(result))
-    print(f"\n{machine_text(machine)}\n\nRounds: {arguments.rounds}; medians of wall time.")
-    print(f"\n{competition_text(result)}\n\nBounds\n{verdicts}")
+        contenders = list(map(_measure_cpu, contenders))
+        measure(workload, contenders, 1, lambda _: None)
+        result = measure(workload, contenders, arguments.rounds, _report)
+    verdicts = format_table(("", "bound", "measured", ""), _check_limits(result))
+    print(f"\n{format_pairs(machine)}\n\nMedians of the wall time of {arguments.rounds} rounds.")
+    print(f"\n{format_result(result)}\n\nBounds\n{verdicts}")
     if arguments.json:
-        content = {"machine": machine, **samples_json(result)}
+        content = {"machine": machine, **samples_as_json(result)}
         arguments.json.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
     return 1 if result.left_out else 0
 
 
-def _prepared(paths: list[Path], place: Path) -> Iterator[Checkout]:
-    """The checkouts; each has been imported from where it lies, and has a cache that knows the compiler."""
-    other = tiny(place / "other", 1)
+def _prepare(paths: list[Path], work: Path) -> Iterator[Checkout]:
+    """Check that each checkout is imported, and fill its cache with the build of another project."""
+    other = write_tiny(work / "other", 1)
     for path in paths:
         alone = [p.name for p in paths].count(path.name) == 1
         checkout = Checkout(
             path.name if alone else str(path),
-            quiet_environment(PYTHONPATH=path, PYTHONPYCACHEPREFIX=place / "bytecode", MAX_JOBS=CORES),
+            benchmark_environment(PYTHONPATH=path, PYTHONPYCACHEPREFIX=work / "bytecode", MAX_JOBS=CORES),
         )
-        command = [sys.executable, "-c", _WHERE]
-        imported = run(command, directory=place, environment=checkout.environment).output.strip()
+        command = [sys.executable, "-c", _PRINT_PATH]
+        imported = run(command, directory=work, environment=checkout.environment).output.strip()
         if Path(imported).resolve() != path / "cuda_ext" / "__init__.py":
             sys.exit(f"{path}: Python imports {imported} instead")
-        _build(checkout, other, place / "other-output", _known(checkout, place))
+        _build(checkout, other, work / "other-output", _prepared_cache(checkout, work))
         yield checkout
 
 
-def _known(checkout: Checkout, place: Path) -> Path:
-    return place / f"cache-{checkout.name.replace(os.sep, '-')}"
+def _prepared_cache(checkout: Checkout, work: Path) -> Path:
+    return work / f"cache-{checkout.name.replace(os.sep, '-')}"
 
 
 def _build(checkout: Checkout, root: Path, output: Path, cache: Path) -> float:
     return checkout.run("-m", "cuda_ext", "build", "--output", output, cache=cache, directory=root)
 
 
-def _ours(workload: Workload, checkout: Checkout, place: Path) -> Contender:
-    """With an empty cache, then again, then with a cache that knows the compiler."""
+def _build_with_cuda_ext(workload: Workload, checkout: Checkout, work: Path) -> Contender:
+    """Build with an empty cache, again without changes, and with the cache of another project."""
 
     def take_turn() -> Iterator[Sample]:
-        with scratch(place) as directory:
+        with temporary_directory(work) as directory:
             root, output = copy_tree(workload.root, directory / "project"), directory / "output"
             package = output.joinpath(*next(iter(workload.modules)).split("."))
-            for label in (COLD, NOTHING_CHANGED):
+            for label in (COLD, NO_CHANGES):
                 seconds = _build(checkout, root, output, directory / "cache")
                 check_fatbins(workload.units, package)
                 yield Sample(f"{checkout.name}: {label}", seconds)
-            known = Path(shutil.copytree(_known(checkout, place), directory / "known"))
+            cache = Path(shutil.copytree(_prepared_cache(checkout, work), directory / "prepared-cache"))
             shutil.rmtree(output)
-            yield Sample(f"{checkout.name}: {KNOWN}", _build(checkout, root, output, known))
+            yield Sample(f"{checkout.name}: {NEW_KERNEL}", _build(checkout, root, output, cache))
             check_fatbins(workload.units, package)
             arguments = ("-m", "cuda_ext", "build", "--help")
-            seconds = checkout.run(*arguments, cache=known, directory=directory)
+            seconds = checkout.run(*arguments, cache=cache, directory=directory)
             yield Sample(f"{checkout.name}: build --help", seconds)
 
     return Contender(checkout.name, take_turn)
 
 
-def _bare_nvrtc(workload: Workload, place: Path) -> Contender:
+def _compile_with_nvrtc(workload: Workload, work: Path) -> Contender:
     (unit,) = workload.units
-    environment = quiet_environment(PYTHONPYCACHEPREFIX=place / "bytecode")
+    environment = benchmark_environment(PYTHONPYCACHEPREFIX=work / "bytecode")
 
     def take_turn() -> Iterator[Sample]:
-        with scratch(place) as directory:
+        with temporary_directory(work) as directory:
             arguments = [workload.root / unit.source, directory / "image", *unit.architectures]
-            ended = run([sys.executable, _BARE_NVRTC, *arguments], environment=environment)
-            told = json.loads(ended.output)
-            yield Sample("NVRTC in one process", ended.seconds, told["seconds"], told["imports"])
+            completed = run([sys.executable, _BARE_NVRTC, *arguments], environment=environment)
+            measured = json.loads(completed.output)
+            figures = completed.seconds, measured["seconds"], measured["imports"]
+            yield Sample("NVRTC in one process", *figures)
 
     return Contender("NVRTC in one process", take_turn)
 
 
-def _interpreter(place: Path) -> Contender:
-    environment = quiet_environment(PYTHONPYCACHEPREFIX=place / "bytecode")
+def _start_interpreter(work: Path) -> Contender:
+    environment = benchmark_environment(PYTHONPYCACHEPREFIX=work / "bytecode")
 
     def take_turn() -> Iterator[Sample]:
         yield Sample("python -c pass", run([sys.executable, "-c", "pass"], environment=environment).seconds)
@@ -148,24 +150,24 @@ def _interpreter(place: Path) -> Contender:
     return Contender("python -c pass", take_turn)
 
 
-def _with_cpu(contender: Contender) -> Contender:
-    """`contender`, whose samples have the CPU time of its processes too."""
+def _measure_cpu(contender: Contender) -> Contender:
+    """Return `contender` with the CPU time of its processes in its samples."""
 
     def take_turn() -> Iterator[Sample]:
-        before = _cpu_of_children()
+        before = _read_cpu_time()
         for sample in contender.take_turn():
-            yield replace(sample, cpu=_cpu_of_children() - before)
-            before = _cpu_of_children()
+            yield replace(sample, cpu=_read_cpu_time() - before)
+            before = _read_cpu_time()
 
     return Contender(contender.name, take_turn)
 
 
-def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _read_cpu_time() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
-def _verdicts(result: Result) -> Iterator[tuple[str, ...]]:
+def _check_limits(result: Result) -> Iterator[tuple[str, ...]]:
     reference = result.series.get(REFERENCE.label)
     for label, series in result.series.items():
         unit, limit = LIMITS.get(label.rpartition(": ")[2], ("", 0.0))
@@ -177,11 +179,11 @@ def _verdicts(result: Result) -> Iterator[tuple[str, ...]]:
             yield label, f"<= {limit:g} {unit}", f"{figure:.3f} {unit}", verdict
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _parse() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -190,11 +192,11 @@ def _parse() -> argparse.Namespace:
         type=Path,
         action="append",
         metavar="DIR",
-        help="measure this checkout, and others where given again",
+        help="measure this checkout; may be repeated",
     )
     parser.add_argument("--rounds", type=int, default=11, help="rounds; 11")
     parser.add_argument("--json", type=Path, help="write all samples to this file")
-    parser.add_argument("--work", type=Path, help="work below this directory")
+    parser.add_argument("--work", type=Path, help="put temporary files into this directory")
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
-"""What bytes in a C++ program cost its compiler: ours beside a hex array and a plain literal, in one run.
+"""Compare ways to embed bytes in a C++ program: those of cuda_ext, a hex array and one literal.
 
-Random bytes, which are as hard to write down as compressed images. All contenders take turns, round by round.
-Memory is the peak of the largest process, of compiler and assembler. The hex array is bin2c's, where
-that is installed, and otherwise written as it does.
+The bytes are random, as those of compressed images nearly are. All contenders take turns in each round.
+Memory is the peak of the largest process of compiler and assembler. The hex array is written by bin2c where
+that is installed, and otherwise in its form. Needs ``cuda-ext[cu13]`` and a C++ compiler.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from pathlib import Path
 from statistics import median
 
 from _environment import ROOT
+from bench.machine import read_load, read_processor, read_version
+from bench.processes import CORES
+from bench.tables import format_pairs, format_table
 
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from cuda_ext.build import cpp  # noqa: E402
-from launching.printing import pairs_text  # noqa: E402
-
-from cuda_ext import manifest  # noqa: E402
-from cuda_ext.builder.package.generate import Package  # noqa: E402
-from cuda_ext.manifest import Image, Manifest, Unit  # noqa: E402
+from cuda_ext import manifest
+from cuda_ext.builder.cpp.generate_cpp import Embed, render
+from cuda_ext.builder.package.generate import Package
+from cuda_ext.manifest import Image, Manifest, Source, Unit
 
 INCLUDE = ROOT / "cuda_ext" / "include"
-REFERENCE = "ours: .incbin"
+REFERENCE = "cuda_ext: .incbin"
 SMALL, LARGE = 8, 100  # MB
 BOUNDS = {"seconds": 1.0, "MB": 100.0}
 
-# Starts a compiler from a small process: what forks is counted to its children's memory.
+# Starts the compiler from a small process, because memory of the parent at fork counts to the child.
 _RUN = """
 import json, os, sys, time
 began = time.perf_counter()
@@ -52,7 +51,7 @@ print(json.dumps([status, seconds, usage.ru_maxrss * (1 if sys.platform == "darw
 
 @dataclass
 class Contender:
-    """How bytes are written down; ``writing`` is how long that took, ``samples`` are seconds and bytes."""
+    """A form of the bytes. ``writing`` is the time to write it; ``samples`` are seconds and memory."""
 
     name: str
     megabytes: int
@@ -77,63 +76,63 @@ def main() -> int:
     parser.add_argument("--compiler", default=shutil.which("g++") or "clang++", help="g++")
     parser.add_argument("--json", type=Path, help="write all samples to this file")
     arguments = parser.parse_args()
-    machine = _machine(arguments.compiler)
-    print(pairs_text(machine), flush=True)
+    machine = _describe_machine(arguments.compiler)
+    print(format_pairs(machine), flush=True)
     with tempfile.TemporaryDirectory(prefix="bench_embed-") as name:
-        contenders = list(_contenders(Path(name)))
+        contenders = list(_write_contenders(Path(name)))
         for _ in range(arguments.rounds):
             for contender in contenders:
                 contender.samples.append(_compile(arguments.compiler, contender.source))
-    print(_table(contenders, arguments.rounds))
-    print(_bounds(contenders))
+    print(_format_results(contenders, arguments.rounds))
+    print(_format_bounds(contenders))
     if arguments.json:
-        found = {
+        results = {
             "machine": machine,
             "samples": {f"{c.name}, {c.megabytes} MB": c.samples for c in contenders},
         }
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0
 
 
-def _contenders(place: Path) -> Iterator[Contender]:
+def _write_contenders(directory: Path) -> Iterator[Contender]:
     forms: Mapping[str, Callable[[bytes, Path], Path]] = {
-        REFERENCE: lambda data, here: _ours(data, here, "incbin"),
-        "ours: literals": lambda data, here: _ours(data, here, "literal"),
-        "one literal": _one_literal,
-        "hex array": _hex_array,
+        REFERENCE: lambda data, here: _write_module(data, here, "incbin"),
+        "cuda_ext: literals": lambda data, here: _write_module(data, here, "literal"),
+        "one literal": _write_literal,
+        "hex array": _write_hex_array,
     }
-    for megabytes, names in ((SMALL, list(forms)), (LARGE, [REFERENCE, "ours: literals"])):
+    for megabytes, names in ((SMALL, list(forms)), (LARGE, [REFERENCE, "cuda_ext: literals"])):
         data = random.Random(megabytes).randbytes(megabytes * 10**6)
         for index, name in enumerate(names):
-            here = place / f"{megabytes}-{index}"
+            here = directory / f"{megabytes}-{index}"
             here.mkdir()
             began = time.perf_counter()
             source = forms[name](data, here)
             yield Contender(name, megabytes, source, time.perf_counter() - began)
 
 
-def _ours(data: bytes, here: Path, embed: cpp.Embed) -> Path:
+def _write_module(data: bytes, here: Path, embed: Embed) -> Path:
     image = Image("sm_90", "cubin", "image.cubin", len(data), hashlib.sha256(data).hexdigest())
-    made = Manifest(
+    contents = Manifest(
         schema=manifest.SCHEMA,
         module="bench.kernels",
         compiler="nvrtc",
         version="13.5",
         compress="none",
-        units=(Unit(("device/image.cu",), "", (), (image,)),),
+        units=(Unit((Source("device/image.cu"),), (image,)),),
         kernels=(),
         symbols=(),
     )
-    files = {manifest.FILE_NAME: manifest.dumps(made).encode(), image.file: data}
+    files = {manifest.FILE_NAME: manifest.dumps(contents).encode(), image.file: data}
     (here / image.file).write_bytes(data)
-    module = cpp.render(Package(made.module, files), (), here, embed)
+    module = render(Package(contents.module, files), (), here, embed)
     for name, content in module.files.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_bytes(content)
     return here / module.sources[0]
 
 
-def _one_literal(data: bytes, here: Path) -> Path:
+def _write_literal(data: bytes, here: Path) -> Path:
     with (here / "data.cpp").open("w", encoding="ascii") as file:
         file.write(f"extern const char data[{len(data) + 1}];\nconst char data[{len(data) + 1}] =\n")
         for start in range(0, len(data), 1000):
@@ -143,7 +142,7 @@ def _one_literal(data: bytes, here: Path) -> Path:
     return here / "data.cpp"
 
 
-def _hex_array(data: bytes, here: Path) -> Path:
+def _write_hex_array(data: bytes, here: Path) -> Path:
     source = here / "data.cpp"
     (here / "data.bin").write_bytes(data)
     with source.open("wb") as file:
@@ -169,55 +168,44 @@ def _compile(compiler: str, source: Path) -> tuple[float, int]:
     return seconds, peak
 
 
-def _table(contenders: list[Contender], rounds: int) -> str:
+def _format_results(contenders: list[Contender], rounds: int) -> str:
     reference = {c.megabytes: c.seconds for c in contenders if c.name == REFERENCE}
-    lines = [
-        f"\nCompiling random bytes: medians of {rounds} rounds",
-        f"  {'':24}  {'time':>8}  {'least .. most':>18}  {'/ ours':>8}  {'memory':>8}  {'written in':>10}",
-    ]
+    rows = []
     for each in contenders:
         least, most = (limit(seconds for seconds, _ in each.samples) for limit in (min, max))
-        lines.append(
-            f"  {f'{each.megabytes} MB, {each.name}':24}  {each.seconds:6.2f} s"
-            f"  {f'{least:.2f} .. {most:.2f} s':>18}  {each.seconds / reference[each.megabytes]:6.1f} x"
-            f"  {each.memory:5.0f} MB  {each.writing:8.2f} s"
+        rows.append(
+            (
+                f"{each.megabytes} MB, {each.name}",
+                f"{each.seconds:.2f} s",
+                f"{least:.2f} .. {most:.2f} s",
+                f"{each.seconds / reference[each.megabytes]:.1f} x",
+                f"{each.memory:.0f} MB",
+                f"{each.writing:.2f} s",
+            )
         )
-    return "\n".join(lines)
+    head = ("", "time", "least .. most", "/ .incbin", "memory", "written in")
+    return f"\nCompiling random bytes: medians of {rounds} rounds\n{format_table(head, rows)}"
 
 
-def _bounds(contenders: list[Contender]) -> str:
-    (ours,) = (c for c in contenders if c.name == REFERENCE and c.megabytes == LARGE)
+def _format_bounds(contenders: list[Contender]) -> str:
+    (large,) = (c for c in contenders if c.name == REFERENCE and c.megabytes == LARGE)
     lines = ["\nBounds"]
-    for unit, value in (("seconds", ours.seconds), ("MB", ours.memory)):
+    for unit, value in (("seconds", large.seconds), ("MB", large.memory)):
         verdict = "holds" if value <= BOUNDS[unit] else "misses"
         lines.append(f"  {LARGE} MB, {REFERENCE}: {value:.2f} {unit}, at most {BOUNDS[unit]:g}: {verdict}")
     return "\n".join(lines)
 
 
-def _machine(compiler: str) -> dict[str, str]:
-    def version(program: str) -> str:
-        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-        return done.stdout.partition("\n")[0]
-
+def _describe_machine(compiler: str) -> dict[str, str]:
     return {
-        "CPU": f"{_processor()}, {os.cpu_count()} cores",
-        "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()),
+        "CPU": f"{read_processor()}, {CORES} cores",
+        "load before": read_load(),
         "system": platform.platform(),
-        "compiler": version(compiler),
-        "assembler": version("as") if shutil.which("as") else "none",
-        "hex array": shutil.which("bin2c") or "as bin2c writes it",
+        "compiler": read_version(compiler),
+        "assembler": read_version(shutil.which("as")),
+        "hex array": shutil.which("bin2c") or "in the form of bin2c",
         "Python": platform.python_version(),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
-    )
 
 
 if __name__ == "__main__":

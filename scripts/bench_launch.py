@@ -1,8 +1,8 @@
-"""What a launch costs: ours beside C, cuda.core, CuPy, Triton, Numba and PyTorch, in one run on a GPU.
+"""Compare launches with cuda_ext, C, cuda.core, CuPy, Triton, Numba and PyTorch on a GPU.
 
-All contenders take turns, round by round, in batches of launches between two synchronisations. Printed are
+In each round all contenders take turns, with a batch of launches between two synchronisations. Prints
 medians with the 10th and 90th percentile, and ratios to C, which is compiled here. Contenders that are not
-installed are named and left out.
+installed are left out and listed. Needs ``cuda-ext[cu13]`` and PyTorch; the part ``numpy`` needs CuPy.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from _environment import ROOT
+import _environment  # noqa: F401 - makes cuda_ext importable
+from bench.tables import format_pairs
+from launching import cold_start, host_arrays, imports, kernels, repeated_launches
+from launching.machine import describe_gpu_machine
+from launching.results import format_bounds, format_launches
 
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from launching import cold, hosts, imports, kernels, launches  # noqa: E402
-from launching.machine import machine  # noqa: E402
-from launching.printing import bounds_text, launches_text, pairs_text  # noqa: E402
+from cuda_ext.errors import CudaExtError
 
 PARTS = ("launch", "import", "cold", "numpy")
 
@@ -34,26 +35,30 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all samples to this file")
     arguments = parser.parse_args()
     parts = arguments.only.split(",")
-    found: dict[str, object] = {"machine": machine()}
-    print(pairs_text(machine()), flush=True)
+    try:
+        machine = describe_gpu_machine()
+    except CudaExtError as error:
+        sys.exit(f"{Path(__file__).name}: {error}")
+    print(format_pairs(machine), flush=True)
+    results: dict[str, Any] = {"machine": machine}
     with tempfile.TemporaryDirectory(prefix="bench_launch-") as name:
-        place = Path(name)
-        package = kernels.build(place / "package")
+        work = Path(name)
+        package = kernels.build(work / "package")
         if "import" in parts:
-            found["import"] = imports.measure(package, place / "empty")
-            print(pairs_text(found["import"], "Import, milliseconds"), flush=True)
+            results["import"] = imports.measure(package, work / "empty")
+            print(format_pairs(results["import"], "Import, milliseconds"), flush=True)
         if "cold" in parts:
-            found["cold"] = cold.measure(package)
-            print(pairs_text(found["cold"], "Cold start, milliseconds"), flush=True)
+            results["cold"] = cold_start.measure(package)
+            print(format_pairs(results["cold"], "Cold start, milliseconds"), flush=True)
         if "launch" in parts:
-            found["launch"] = launches.measure(package, place, arguments.rounds, arguments.batch)
-            print(launches_text(found["launch"]), flush=True)
+            results["launch"] = repeated_launches.measure(package, work, arguments.rounds, arguments.batch)
+            print(format_launches(results["launch"]), flush=True)
         if "numpy" in parts:
-            found["numpy"] = hosts.measure(package)
-            print(pairs_text(found["numpy"], "64 MB in and out of numpy arrays, GB/s"), flush=True)
-    print(bounds_text(found))
+            results["numpy"] = host_arrays.measure(package)
+            print(format_pairs(results["numpy"], "64 MB copied in and out of numpy arrays, GB/s"), flush=True)
+    print(format_bounds(results))
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

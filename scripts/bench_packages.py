@@ -1,11 +1,10 @@
-"""The same kernels packaged with cuda_ext, scikit-build-core, PyTorch and CuPy, side by side.
+"""Compare packages of the same kernels with cuda_ext, scikit-build-core, PyTorch and CuPy.
 
-Each contender is a small project in ``scripts/packages``, built by ``pip wheel`` for the same architectures,
-in an environment of its own with its build requirements installed beforehand. In each round all contenders
-take their turn, with caches that are empty at first; where ccache is installed, nvcc and the host compiler
-run under it. Every wheel is looked into: the kernels must be there, for each architecture. Runs where
-``cuda-ext[cu13]`` is installed, and makes the contenders' environments once, from the package registry. Takes
-no GPU.
+Each contender is a small project in ``scripts/packages``, built by ``pip wheel`` for the same architectures
+in its own environment, with its build requirements installed beforehand. In each round all contenders take
+turns, with empty caches at first; nvcc and the host compiler run under ccache where that is installed. Every
+wheel must contain all kernels for each architecture. Needs ``cuda-ext[cu13]`` and no GPU, and creates the
+contenders' environments once, from the package registry.
 """
 
 from __future__ import annotations
@@ -20,81 +19,78 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _environment import ROOT, step
-
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
-
-from bench._machine import describe_machine  # noqa: E402
-from launching.printing import pairs_text  # noqa: E402
-from packages.building import build_in_all_states  # noqa: E402
-from packages.contenders import CONTENDERS, Contender  # noqa: E402
-from packages.environments import Place, prepare  # noqa: E402
-from packages.importing import import_once, install  # noqa: E402
-from packages.printing import Found, as_json, as_text  # noqa: E402
+from bench.machine import describe_machine
+from bench.tables import format_pairs
+from packages.building import build_in_all_states
+from packages.contenders import CONTENDERS, Contender
+from packages.environments import Place, prepare
+from packages.importing import install, measure_import
+from packages.results import Results, as_json, as_text
 
 IMPORTS = 5  # processes of each contender, for each round
 
 
 def main() -> int:
-    arguments = _parse()
-    # So that what was started is ended and what was written is removed then, too.
+    arguments = _parse_arguments()
+    # Exit instead of dying, so that child processes are killed and temporary files removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="bench_packages-", dir=arguments.work) as name:
         work = Path(name)
-        found = _prepare(arguments.only, arguments.environments, work, left_out)
-        machine = _machine([each.place for each in found])
-        print(f"\n{pairs_text(machine)}\n", flush=True)
+        results = _prepare(arguments.only, arguments.environments, work, left_out)
+        machine = _describe_machine([each.place for each in results])
+        print(f"\n{format_pairs(machine)}\n", flush=True)
         for number in range(arguments.rounds):
-            # In turns, each of them once the first: what ran before may slow another one down.
-            start = number % max(1, len(found))
-            for each in found[start:] + found[:start]:
+            # Another contender starts each round: the one before may slow a build down.
+            start = number % max(1, len(results))
+            for each in results[start:] + results[:start]:
                 _build(each, f"round {number + 1} of {arguments.rounds}", work, left_out)
-        found = [each for each in found if each.place.contender.title not in left_out]
-        for each in found:
+        results = [each for each in results if each.place.contender.title not in left_out]
+        for each in results:
             install(each.place, work / "wheels" / each.place.contender.key)
         for _ in range(IMPORTS * arguments.rounds):
-            for each in found:
-                each.imported.append(import_once(each.place))
-    if not found:
-        print("\n".join(f"not measured: {title}: {why}" for title, why in left_out.items()))
+            for each in results:
+                each.imported.append(measure_import(each.place))
+    if not results:
+        print("\n".join(f"not measured: {title}: {error}" for title, error in left_out.items()))
         return 1
-    print(f"\n{as_text(found, left_out, arguments.rounds)}")
+    print(f"\n{as_text(results, left_out, arguments.rounds)}")
     if arguments.json:
-        text = json.dumps(as_json(machine, found, left_out), indent=2)
+        text = json.dumps(as_json(machine, results, left_out), indent=2)
         arguments.json.write_text(f"{text}\n", encoding="utf-8")
     return 0
 
 
 def _prepare(
     contenders: Sequence[Contender], environments: Path, work: Path, left_out: dict[str, str]
-) -> list[Found]:
-    found = []
+) -> list[Results]:
+    results = []
     for contender in contenders:
         try:
-            found.append(Found(prepare(contender, environments, work)))
+            results.append(Results(prepare(contender, environments, work)))
         except RuntimeError as error:
             left_out[contender.title] = str(error)
-    return found
+    return results
 
 
-def _build(found: Found, when: str, work: Path, left_out: dict[str, str]) -> None:
-    contender = found.place.contender
+def _build(result: Results, when: str, work: Path, left_out: dict[str, str]) -> None:
+    contender = result.place.contender
     if contender.title in left_out:
         return
     try:
-        for built in build_in_all_states(found.place, work, work / "wheels" / contender.key):
-            found.built.append(built)
+        for built in build_in_all_states(result.place, work, work / "wheels" / contender.key):
+            result.built.append(built)
             step(f"{when}: {contender.title}, {built.state}: {built.seconds:.1f} s")
     except RuntimeError as error:
         left_out[contender.title] = str(error)
 
 
-def _machine(places: Sequence[Place]) -> dict[str, str]:
-    told = describe_machine(None)
-    kept = ("CPU", "memory", "load before", "system", "Python", "host compiler")
-    found = {name: told[name] for name in kept}
-    found["ccache"] = shutil.which("ccache") or "none"
-    shown = (
+def _describe_machine(places: Sequence[Place]) -> dict[str, str]:
+    description = describe_machine(None)
+    names = ("CPU", "memory", "load before", "system", "Python", "host compiler")
+    machine = {name: description[name] for name in names}
+    machine["ccache"] = shutil.which("ccache") or "none"
+    packages = (
         "nvidia-cuda-nvrtc",
         "nvidia-cuda-nvcc",
         "scikit-build-core",
@@ -103,35 +99,37 @@ def _machine(places: Sequence[Place]) -> dict[str, str]:
         "cupy-cuda13x",
     )
     for place in places:
-        versions = (f"{name} {place.versions[name]}" for name in shown if name in place.versions)
-        found[place.contender.title] = ", ".join(versions)
-    return found
+        versions = (f"{name} {place.versions[name]}" for name in packages if name in place.versions)
+        machine[place.contender.title] = ", ".join(versions)
+    return machine
 
 
-def _parse() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     keys = [contender.key for contender in CONTENDERS]
     parser.add_argument("--rounds", type=int, default=3, help="rounds; 3")
     parser.add_argument(
-        "--only", type=_contenders, default=CONTENDERS, help=f"contenders of {','.join(keys)}"
+        "--only", type=_parse_contenders, default=CONTENDERS, help=f"contenders of {','.join(keys)}"
     )
     parser.add_argument(
         "--environments",
         type=Path,
         default=ROOT / ".test" / "packages",
-        help="where the contenders' environments are kept, 7 GB; .test/packages",
+        help="directory of the contenders' environments, 7 GB; .test/packages",
     )
     parser.add_argument("--json", type=Path, help="write all samples to this file")
-    parser.add_argument("--work", type=Path, help="work below this directory")
+    parser.add_argument("--work", type=Path, help="put temporary files into this directory")
     return parser.parse_args()
 
 
-def _contenders(text: str) -> list[Contender]:
+def _parse_contenders(text: str) -> list[Contender]:
     by_key = {contender.key: contender for contender in CONTENDERS}
     if unknown := [key for key in text.split(",") if key not in by_key]:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(by_key)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown: {', '.join(unknown)}; the contenders are {', '.join(by_key)}"
+        )
     return [by_key[key] for key in text.split(",")]
 
 

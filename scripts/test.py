@@ -1,6 +1,6 @@
 """Install what the tests need, then run them: ``python scripts/test.py [pytest arguments]``.
 
-Needs Python 3.11 and pip. The environment in ``.test`` is kept and brought up to date by the next run.
+Needs Python 3.11 and pip. The environment in ``.test`` is kept, and the next run updates it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from _environment import ROOT, Environment, step
 
 WORK = ROOT / ".test"
-# What tests run and pip cannot install, by the names of the program.
+# Programs that tests run and pip cannot install, with their names.
 PROGRAMS = {
     "a C++ compiler": ("g++", "clang++"),
     "ccache": ("ccache",),
@@ -22,10 +22,10 @@ PROGRAMS = {
 def main(arguments: list[str]) -> int:
     step("preparing the environment")
     environment = Environment(WORK / "venv", reuse=True)
-    environment.pip("install", "uv")  # which installs the rest in a fraction of the time
-    what = ("--editable", f"{ROOT}[cu13,nvcc-cu13,test]")
+    environment.pip("install", "uv")  # much faster than pip
+    packages = ("--editable", f"{ROOT}[cu13,nvcc-cu13,test]")
     if status := environment.run(
-        "-m", "uv", "pip", "install", "--quiet", "--python", environment.python, *what
+        "-m", "uv", "pip", "install", "--quiet", "--python", environment.python, *packages
     ):
         return status
     checks = {
@@ -39,12 +39,12 @@ def main(arguments: list[str]) -> int:
         if environment.run("-m", *command):
             failed.append(name)
     step("pytest")
-    # Most tests start Python, which then need not compile our modules each time.
+    # Most tests start Python, which must not compile our modules each time.
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(WORK / "bytecode")}
     if environment.run("-m", "pytest", "--numprocesses", "auto", *arguments, **bytecode):
         failed.append("pytest")
     if missing := [title for title, names in PROGRAMS.items() if not any(map(shutil.which, names))]:
-        print(f"not installed, so what needs them was not tested: {', '.join(missing)}")
+        print(f"not installed, so some tests were skipped: {', '.join(missing)}")
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0

@@ -1,1 +1,1 @@
-"""The parts of ``scripts/bench_build.py``."""
+"""What the benchmarks share: the description of the machine, running programs, and tables of results."""

@@ -1,11 +1,13 @@
-"""``cuLaunchKernel`` called from C, compiled here: what no Python can be faster than."""
+"""Call ``cuLaunchKernel`` from C, compiled here: the lower limit for a launch from Python."""
 
 from __future__ import annotations
 
 import ctypes
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 __all__ = ["CLaunch"]
 
@@ -31,12 +33,12 @@ double launch_many(Launch* launch, void* function, void* stream, void** paramete
 
 
 class CLaunch:
-    """Compiles the loop; raises :class:`RuntimeError` without a C compiler."""
+    """A compiled loop of launches. Raises :class:`RuntimeError` without a C compiler."""
 
     def __init__(self, directory: Path) -> None:
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
-            raise RuntimeError("there is no C compiler")
+            raise RuntimeError("no C compiler is installed")
         source, library = directory / "launch.c", directory / "launch.so"
         source.write_text(_SOURCE)
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
@@ -44,10 +46,8 @@ class CLaunch:
         self._many.restype = ctypes.c_double
         self._launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
 
-    def seconds(
-        self, function: int, stream: int, values: list[ctypes._SimpleCData[object]], times: int
-    ) -> float:
-        """The time of one launch among `times`."""
+    def seconds(self, function: int, stream: int, values: Sequence[Any], times: int) -> float:
+        """Launch `times` times; return the seconds per launch."""
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         pointers = ctypes.c_void_p(function), ctypes.c_void_p(stream)
         taken = float(self._many(self._launch, *pointers, parameters, times))

@@ -1,4 +1,4 @@
-"""The typed wrappers of the generated header, called from C++ that is compiled here."""
+"""Call the typed wrappers of the generated header from C++, compiled here."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ extern "C" double launch_many(CUstream_st* stream, float* x, float* y, int times
 
 
 class CppLaunch:
-    """Compiles the loops against `package`; raises :class:`RuntimeError` without a C++ compiler."""
+    """Compiled loops of launches from `package`. Raises :class:`RuntimeError` without a C++ compiler."""
 
     def __init__(self, package: Path, directory: Path) -> None:
         compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         if compiler is None:
-            raise RuntimeError("there is no C++ compiler")
-        place = package.joinpath(*NAME.split("."))
-        files = {f.relative_to(place).as_posix(): f.read_bytes() for f in place.rglob("*") if f.is_file()}
-        rendered = generate_cpp.render(Package(NAME, files), (), place, "incbin")
+            raise RuntimeError("no C++ compiler is installed")
+        module = package.joinpath(*NAME.split("."))
+        files = {f.relative_to(module).as_posix(): f.read_bytes() for f in module.rglob("*") if f.is_file()}
+        rendered = generate_cpp.render(Package(NAME, files), (), module, "incbin")
         for name, content in {**rendered.files, "loops.cpp": _SOURCE.encode()}.items():
             path = directory / "cpp" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        library = directory / "generate_cpp.so"
+        library = directory / "loops.so"
         include = (f"-I{directory / 'cpp' / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}")
         generated = (directory / "cpp" / name for name in rendered.sources)
         sources = (*generated, directory / "cpp" / "loops.cpp")
@@ -67,7 +67,7 @@ class CppLaunch:
         self._library: Any = ctypes.CDLL(str(library))
 
     def seconds(self, loop: str, stream: int, x: int, y: int, times: int) -> float:
-        """The time of one launch among `times` in the function of that name."""
+        """Call the loop of that name; return the seconds per launch."""
         function = self._library[loop]
         function.restype = ctypes.c_double
         taken = float(function(*map(ctypes.c_void_p, (stream, x, y)), ctypes.c_int(times)))

@@ -1,4 +1,4 @@
-"""What importing a generated module costs, beside a package with nothing in it."""
+"""Measure the import of a generated module, and that of an empty package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMES = 21
 
 
 def measure(package: Path, empty: Path) -> dict[str, str]:
-    """Both by turns, in fresh processes that find bytecode."""
+    """Import both in turns, in new processes and with compiled bytecode."""
     (empty / "nothing").mkdir(parents=True)
     (empty / "nothing" / "__init__.py").touch()
     path = os.pathsep.join(map(str, (package, empty, ROOT)))
@@ -31,10 +31,10 @@ def measure(package: Path, empty: Path) -> dict[str, str]:
             command = [sys.executable, "-c", _SCRIPT.format(name)]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
             samples.append(1e3 * float(done.stdout))
-    ours, nothing = (median(samples) for samples in taken.values())
+    module, empty_package = (median(samples) for samples in taken.values())
     least, *_, most = quantiles(taken[NAME], n=10)
     return {
-        "generated module": f"{ours:.2f} ({least:.2f} .. {most:.2f})",
-        "empty package": f"{nothing:.2f}",
-        "over an empty package": f"{ours - nothing:.2f}",
+        "generated module": f"{module:.2f} ({least:.2f} .. {most:.2f})",
+        "empty package": f"{empty_package:.2f}",
+        "over an empty package": f"{module - empty_package:.2f}",
     }

@@ -1,4 +1,4 @@
-"""The kernels that are launched, built into a package for this GPU."""
+"""Build a package with the kernels to launch, for this machine's GPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ instantiate = ["axpy<float>"]
 
 
 def build(directory: Path) -> Path:
-    """Build the package below `directory`, which is to be on the path of whoever imports it."""
+    """Build the package in `directory`; return the directory to add to ``sys.path``."""
     (directory / "device").mkdir(parents=True)
     (directory / "device" / "kernels.cu").write_text(SOURCE)
     (directory / "pyproject.toml").write_text(_PYPROJECT)

@@ -1,1 +1,1 @@
-"""The parts of ``scripts/bench_packages.py``: the same kernels, in a project for each way to package them."""
+"""The parts of ``scripts/bench_packages.py``: one project for each way to package them."""

@@ -1,4 +1,4 @@
-"""Is all in a wheel that was to be? Nothing wins by doing nothing."""
+"""Check that a wheel is complete, so that no contender is fast because it leaves work out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAGIC = 0xBA55ED50
 
 
 def check_wheel(contender: Contender, wheel: Path) -> None:
-    """It has the right tag, and all kernels for each architecture. Raises :class:`RuntimeError`."""
+    """Check the tag, and that each architecture has all kernels. Raises :class:`RuntimeError`."""
     if f"-{contender.tag}-" not in f"-{wheel.stem.split('-', 2)[2]}-":
         raise RuntimeError(f"{wheel.name}: the tag is not {contender.tag}")
     with ZipFile(wheel) as archive:
@@ -40,7 +40,7 @@ def check_wheel(contender: Contender, wheel: Path) -> None:
 
 
 def _fatbins(file: bytes) -> Iterator[bytes]:
-    """The fatbins in `file`, which is one, or a shared object that nvcc has put some into."""
+    """Yield the fatbins in `file`: the file itself, or those that nvcc embedded into a shared object."""
     if not file.startswith(b"\x7fELF"):
         yield file
         return

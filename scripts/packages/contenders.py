@@ -1,4 +1,4 @@
-"""The ways to package the kernels in ``device/``, each with a project of its own beside this file."""
+"""The ways to package the kernels in ``device/``. Each has its own project beside this file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 __all__ = ["ARCHITECTURES", "CONTENDERS", "KERNELS", "Contender"]
 
 ARCHITECTURES = frozenset({"sm_80", "sm_90", "compute_90"})
-KERNELS = 6  # three, each for float and double
+KERNELS = 6  # three templates for float and double
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
     """A way to package kernels.
 
-    ``requirements`` build and run the package, host compiler aside. ``wheels`` says how many serve Python
-    3.11 to 3.14 on one kind of system and processor, and ``tag`` is that of the one which this Python
-    builds. ``framework`` is what the package imports and its users have imported anyway. Where ``compiles``
-    is not set, that happens on the user's machine. ``launchers`` are variables that name ccache, where it
-    is installed; PyTorch finds it by itself.
+    ``requirements`` are the packages that build and run it, besides a host compiler. ``wheels`` is the number
+    of wheels for Python 3.11 to 3.14 on one platform, and ``tag`` that of the wheel which this Python builds.
+    ``framework`` is imported by the package, and usually by its users before. Without ``compiles``, kernels
+    are compiled on the user's machine. ``launchers`` are the variables to set to ccache if it is installed;
+    PyTorch finds it itself.
     """
 
     key: str

@@ -1,6 +1,6 @@
-"""A virtual environment for each contender, with all that it needs besides a host compiler.
+"""Create a virtual environment for each contender, with its requirements besides a host compiler.
 
-Kept from one run to the next, as PyTorch alone takes minutes and gigabytes.
+Environments are kept between runs: installing PyTorch alone takes minutes and gigabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _environment import ROOT, Environment, step
-from bench._processes import CORES, quiet_environment, run
+from bench.processes import CORES, benchmark_environment, run
 
 from packages.contenders import Contender
 
@@ -28,7 +28,7 @@ print(json.dumps([sysconfig.get_path("purelib"), {d.name: d.version for d in met
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A contender's environment: its Python, where packages lie, and which there are."""
+    """A contender's environment: its Python, its directory of packages, and their versions."""
 
     contender: Contender
     python: Path
@@ -38,69 +38,69 @@ class Place:
 
     @property
     def cuda_home(self) -> Path:
-        """Where the registry's packages put CUDA 13."""
+        """The directory in which the packages of CUDA 13 install the toolkit."""
         return self.site_packages / "nvidia" / "cu13"
 
     def variables(self, tree: Path, caches: Path) -> dict[str, str]:
-        """The environment variables of a build in `tree` whose compiler caches are in `caches`."""
+        """Return the environment variables of a build in `tree` with its compiler caches in `caches`."""
         contender = self.contender
-        found = quiet_environment(
+        variables = benchmark_environment(
             **contender.variables,
             PATH=os.pathsep.join([str(self.python.parent), os.environ.get("PATH", os.defpath)]),
             MAX_JOBS=CORES,
             CMAKE_BUILD_PARALLEL_LEVEL=CORES,
             CUDA_EXT_CACHE=caches / "cuda_ext",
             CCACHE_DIR=caches / "ccache",
-            CCACHE_BASEDIR=tree,  # so that clones elsewhere find what this one compiled
+            CCACHE_BASEDIR=tree,  # makes the cache valid for clones in other directories
             CCACHE_NOHASHDIR=1,
             PIP_DISABLE_PIP_VERSION_CHECK=1,
         )
         if contender.toolkit:
-            found |= {"CUDA_HOME": str(self.cuda_home), "CUDACXX": str(self.cuda_home / "bin" / "nvcc")}
+            variables |= {"CUDA_HOME": str(self.cuda_home), "CUDACXX": str(self.cuda_home / "bin" / "nvcc")}
         if shutil.which("ccache"):
-            found |= dict.fromkeys(contender.launchers, "ccache")
-        return found
+            variables |= dict.fromkeys(contender.launchers, "ccache")
+        return variables
 
     def pip(self, *arguments: object) -> None:
         """Run pip. Raises :class:`RuntimeError` with its output if it fails."""
-        environment = quiet_environment(PIP_DISABLE_PIP_VERSION_CHECK=1)
+        environment = benchmark_environment(PIP_DISABLE_PIP_VERSION_CHECK=1)
         run([self.python, "-m", "pip", "-q", *arguments], environment=environment)
 
 
 def prepare(contender: Contender, directory: Path, scratch: Path) -> Place:
-    """The contender's environment in `directory`. Raises :class:`RuntimeError` if it cannot be had."""
+    """Create or reuse the contender's environment in `directory`. Raises :class:`RuntimeError`."""
     if contender.host_compiler and not any(map(shutil.which, ("c++", "g++", "clang++"))):
-        raise RuntimeError("there is no host compiler")
+        raise RuntimeError("no host compiler is installed")
     home = directory / contender.key
     marker = home / "requirements.json"
-    wanted = json.dumps(contender.requirements)
-    reuse = marker.is_file() and marker.read_text(encoding="utf-8") == wanted
+    requirements = json.dumps(contender.requirements)
+    reuse = marker.is_file() and marker.read_text(encoding="utf-8") == requirements
     step(f"{contender.title}: {'' if reuse else 'installing '}{', '.join(contender.requirements)}")
     environment = Environment(home, reuse=reuse)
-    place = _look(contender, environment)
-    ours = [r for r in contender.requirements if r.startswith("cuda-ext")]
+    place = _inspect(contender, environment)
+    cuda_ext = [r for r in contender.requirements if r.startswith("cuda-ext")]
     if not reuse:
-        place.pip("install", "--upgrade", "pip", *(r for r in contender.requirements if r not in ours))
+        place.pip("install", "--upgrade", "pip", *(r for r in contender.requirements if r not in cuda_ext))
         if contender.framework == "torch":
             _install_nvcc_for_torch(place)
         if contender.toolkit:
             _complete_toolkit(place)
-    for requirement in ours:
-        source = _copy_of_this_repository(scratch)
+    for requirement in cuda_ext:
+        source = _copy_repository(scratch)
         place.pip("install", requirement.replace("cuda-ext", str(source)))
         place.pip("install", "--no-deps", "--force-reinstall", source)
-    marker.write_text(wanted, encoding="utf-8")
-    return _look(contender, environment)
+    marker.write_text(requirements, encoding="utf-8")
+    return _inspect(contender, environment)
 
 
-def _look(contender: Contender, environment: Environment) -> Place:
-    told = run([environment.python, "-c", _VERSIONS], environment=quiet_environment()).output
-    purelib, versions = json.loads(told)
+def _inspect(contender: Contender, environment: Environment) -> Place:
+    output = run([environment.python, "-c", _VERSIONS], environment=benchmark_environment()).output
+    purelib, versions = json.loads(output)
     return Place(contender, environment.python, Path(purelib), versions, _megabytes(Path(purelib)))
 
 
 def _megabytes(site_packages: Path) -> float:
-    """All that is installed, without pip and bytecode."""
+    """Sum the sizes of the installed files, without pip and bytecode."""
     total = 0
     for top, directories, files in os.walk(site_packages):
         if Path(top) == site_packages:
@@ -110,8 +110,8 @@ def _megabytes(site_packages: Path) -> float:
     return total / 1e6
 
 
-def _copy_of_this_repository(scratch: Path) -> Path:
-    """What pip needs to install cuda-ext, so that it builds nothing in the working tree."""
+def _copy_repository(scratch: Path) -> Path:
+    """Copy what pip needs to install cuda-ext, so that it does not build in the working tree."""
     copy = scratch / "cuda-ext"
     copy.mkdir()
     for name in ("cmake", "cuda_ext"):
@@ -122,18 +122,20 @@ def _copy_of_this_repository(scratch: Path) -> Path:
 
 
 def _install_nvcc_for_torch(place: Place) -> None:
-    """The nvcc of the CUDA that PyTorch was built with; the packages that it consists of must be alike."""
+    """Install the nvcc of PyTorch's CUDA version; all its packages must have the same version."""
     code = "import torch; print(torch.version.cuda or '')"
-    cuda = run([place.python, "-c", code], environment=quiet_environment()).output.strip()
+    cuda = run([place.python, "-c", code], environment=benchmark_environment()).output.strip()
     if not cuda.startswith("13."):
-        raise RuntimeError(f"PyTorch here is built {f'with CUDA {cuda}' if cuda else 'without CUDA'}")
+        raise RuntimeError(
+            f"CUDA 13 is required, and PyTorch is built {f'with CUDA {cuda}' if cuda else 'without CUDA'}"
+        )
     place.pip("install", *(f"nvidia-{name}=={cuda}.*" for name in ("cuda-nvcc", "cuda-crt", "nvvm")))
 
 
 def _complete_toolkit(place: Place) -> None:
-    """Links that CMake and PyTorch look for, and the registry's packages lack."""
+    """Create the links that CMake and PyTorch need and the CUDA packages lack."""
     libraries = place.cuda_home / "lib"
     if sys.platform != "linux":
-        raise RuntimeError("the registry's CUDA packages are laid out for this on Linux only")
+        raise RuntimeError("the CUDA packages have the required layout on Linux only")
     (libraries / "libcudart.so").symlink_to("libcudart.so.13")
     (place.cuda_home / "lib64").symlink_to("lib")

@@ -1,4 +1,4 @@
-"""What importing the installed package takes in a fresh process."""
+"""Measure the import of the installed package in a new process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench._processes import quiet_environment, run
+from bench.processes import benchmark_environment, run
 
 from packages.environments import Place
 
-__all__ = ["Imported", "import_once", "install"]
+__all__ = ["Imported", "measure_import", "install"]
 
 _SCRIPT = """
 import time
@@ -24,20 +24,22 @@ print([1e3 * (between - began), 1e3 * (time.perf_counter() - between)])
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Milliseconds: of the framework, and then of the package."""
+    """The import times of the framework and then of the package, in milliseconds."""
 
     framework: float
     package: float
 
 
 def install(place: Place, wheels: Path) -> None:
-    """Install the wheel in `wheels`, and import it once, which fills the system's file cache."""
+    """Install the wheel in `wheels`, and import it once to fill the file cache of the system."""
     place.pip("install", "--no-deps", "--force-reinstall", *wheels.glob("*.whl"))
-    import_once(place)
+    measure_import(place)
 
 
-def import_once(place: Place) -> Imported:
+def measure_import(place: Place) -> Imported:
     framework = place.contender.framework
     script = _SCRIPT.format(framework=f"import {framework}" if framework else "")
-    told = run([place.python, "-c", script], directory=place.python.parent, environment=quiet_environment())
-    return Imported(*json.loads(told.output))
+    completed = run(
+        [place.python, "-c", script], directory=place.python.parent, environment=benchmark_environment()
+    )
+    return Imported(*json.loads(completed.output))

@@ -1,4 +1,4 @@
-"""What people do without cuda_ext: nvcc by hand, CMake with Ninja, and PyTorch's extensions."""
+"""Build without cuda_ext: with nvcc directly, with CMake and Ninja, and with PyTorch's extensions."""
 
 from __future__ import annotations
 
@@ -12,58 +12,66 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench._checks import check_fatbins
-from bench._measuring import Contender, Sample
-from bench._processes import CORES, find_program, quiet_environment, run, scratch
-from bench._workloads import Unit, Workload
+from bench.processes import CORES, benchmark_environment, find_program, run, temporary_directory
 
-__all__ = ["ARRANGEMENTS", "NINJA", "REFERENCE", "by_hand", "cmake_and_ninja", "torch_extension"]
+from builds.checks import check_fatbins
+from builds.measuring import Contender, Sample
+from builds.workloads import Unit, Workload
+
+__all__ = [
+    "INVOCATIONS",
+    "NINJA",
+    "REFERENCE",
+    "build_torch_extension",
+    "build_with_cmake",
+    "build_with_nvcc",
+]
 
 NINJA = f"CMake + Ninja, -j{CORES}"
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
-    """How somebody runs nvcc: `threads` in each, `jobs` of them at once, or one for all files `together`."""
+class Invocation:
+    """How nvcc runs: `threads` in each process, `jobs` processes at once, or one process for all files."""
 
     label: str
     threads: int
     jobs: int = 1
-    together: bool = False
+    single: bool = False
 
 
-REFERENCE = Arrangement("nvcc -t2, one by one", 2)
-ARRANGEMENTS = (
+REFERENCE = Invocation("nvcc -t2, one by one", 2)
+INVOCATIONS = (
     REFERENCE,
-    Arrangement("nvcc -t0, one by one", 0),
-    Arrangement(f"nvcc -t1, {CORES} at a time", 1, CORES),
-    Arrangement(f"nvcc -t2, {CORES} at a time", 2, CORES),
-    Arrangement("nvcc -t0, all in one call", 0, together=True),
+    Invocation("nvcc -t0, one by one", 0),
+    Invocation(f"nvcc -t1, {CORES} at a time", 1, CORES),
+    Invocation(f"nvcc -t2, {CORES} at a time", 2, CORES),
+    Invocation("nvcc -t0, all in one call", 0, single=True),
 )
 
 
-def by_hand(workload: Workload, arrangement: Arrangement, nvcc: Path, directory: Path) -> Contender:
-    """nvcc as `arrangement` says. Times are scaled to the whole project where `workload` is a sample."""
+def build_with_nvcc(workload: Workload, invocation: Invocation, nvcc: Path, directory: Path) -> Contender:
+    """Build with nvcc. Times are scaled to the whole project if `workload` is a sample of it."""
 
     def take_turn() -> Iterator[Sample]:
-        with scratch(directory) as place:
+        with temporary_directory(directory) as place:
             sources = _write_sources(workload, place / "sources")
-            commands = list(_commands(workload, sources, arrangement, nvcc, place))
-            seconds = _run_all(commands, arrangement.jobs)
+            commands = list(_commands(workload, sources, invocation, nvcc, place))
+            seconds = _run_all(commands, invocation.jobs)
             check_fatbins(workload.units, place)
-            yield Sample(arrangement.label, seconds / workload.share)
+            yield Sample(invocation.label, seconds / workload.share)
 
-    return Contender(arrangement.label, take_turn)
+    return Contender(invocation.label, take_turn)
 
 
-def cmake_and_ninja(workload: Workload, nvcc: Path, directory: Path) -> Contender:
-    """Custom commands with depfiles: built, then built again with nothing changed."""
+def build_with_cmake(workload: Workload, nvcc: Path, directory: Path) -> Contender:
+    """Build with custom commands and depfiles, then again without changes."""
     cmake, ninja = find_program("cmake"), find_program("ninja")
 
     def take_turn() -> Iterator[Sample]:
         if cmake is None or ninja is None:
             raise RuntimeError(f"{'ninja' if cmake else 'cmake'} is not installed")
-        with scratch(directory) as place:
+        with temporary_directory(directory) as place:
             sources = _write_sources(workload, place / "sources")
             build = place / "build"
             _write_cmake_project(workload, sources, nvcc, place)
@@ -72,28 +80,28 @@ def cmake_and_ninja(workload: Workload, nvcc: Path, directory: Path) -> Contende
             building = run([ninja, "-C", build, f"-j{CORES}"]).seconds
             check_fatbins(workload.units, build)
             yield Sample(NINJA, configuring + building / workload.share)
-            yield Sample(f"{NINJA}, nothing changed", run([ninja, "-C", build, f"-j{CORES}"]).seconds)
+            yield Sample(f"{NINJA}, no changes", run([ninja, "-C", build, f"-j{CORES}"]).seconds)
 
     return Contender(NINJA, take_turn)
 
 
-def torch_extension(directory: Path) -> Contender:
-    """One trivial kernel through ``torch.utils.cpp_extension.load``."""
+def build_torch_extension(directory: Path) -> Contender:
+    """Build one trivial kernel with ``torch.utils.cpp_extension.load``."""
 
     def take_turn() -> Iterator[Sample]:
         if importlib.util.find_spec("torch") is None:
             raise RuntimeError("torch is not installed in this Python")
-        with scratch(directory) as place:
+        with temporary_directory(directory) as place:
             (place / "fill.cu").write_text(_TORCH_SOURCE, encoding="utf-8")
-            environment = quiet_environment(TORCH_EXTENSIONS_DIR=place, MAX_JOBS=CORES)
-            ended = run([sys.executable, "-c", _TORCH_LOAD, place / "fill.cu"], environment=environment)
-            yield Sample("PyTorch extension, one kernel", ended.seconds)
+            environment = benchmark_environment(TORCH_EXTENSIONS_DIR=place, MAX_JOBS=CORES)
+            completed = run([sys.executable, "-c", _TORCH_LOAD, place / "fill.cu"], environment=environment)
+            yield Sample("PyTorch extension, one kernel", completed.seconds)
 
     return Contender("PyTorch extension", take_turn)
 
 
 def _run_all(commands: Sequence[Sequence[str]], jobs: int) -> float:
-    """Run `commands`, `jobs` at a time; the seconds that all took."""
+    """Run `commands`, `jobs` at a time; return the wall time in seconds."""
     began = time.perf_counter()
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -105,7 +113,7 @@ def _run_all(commands: Sequence[Sequence[str]], jobs: int) -> float:
 
 
 def _write_sources(workload: Workload, target: Path) -> Path:
-    """A copy of the project in which every source instantiates its templates itself."""
+    """Copy the project; every source instantiates its templates itself."""
     shutil.copytree(workload.root, target)
     for unit in workload.units:
         if unit.instantiate:
@@ -116,22 +124,22 @@ def _write_sources(workload: Workload, target: Path) -> Path:
 
 
 def _commands(
-    workload: Workload, sources: Path, arrangement: Arrangement, nvcc: Path, output: Path
+    workload: Workload, sources: Path, invocation: Invocation, nvcc: Path, output: Path
 ) -> Iterator[list[str]]:
-    if not arrangement.together:
+    if not invocation.single:
         for unit in workload.units:
             files = [str(sources / unit.source), "-o", str(output / f"{unit.source.stem}.fatbin")]
-            yield [str(nvcc), f"-t{arrangement.threads}", *_options(unit, sources), *files]
+            yield [str(nvcc), f"-t{invocation.threads}", *_options(unit, sources), *files]
         return
-    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    by_options: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for unit in workload.units:
-        alike[tuple(_options(unit, sources))].append(str(sources / unit.source))
-    for options, files in alike.items():
-        yield [str(nvcc), f"-t{arrangement.threads}", *options, *files, "-odir", str(output)]
+        by_options[tuple(_options(unit, sources))].append(str(sources / unit.source))
+    for options, files in by_options.items():
+        yield [str(nvcc), f"-t{invocation.threads}", *options, *files, "-odir", str(output)]
 
 
 def _options(unit: Unit, sources: Path) -> list[str]:
-    """nvcc's options for `unit`; the PTX that becomes a cubin is kept where it is asked for too."""
+    """Return nvcc's options for `unit`; PTX is kept only if it is one of its architectures."""
     codes: dict[str, list[str]] = defaultdict(list)
     for architecture in unit.architectures:
         codes[architecture.partition("_")[2]].append(architecture)
@@ -174,7 +182,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
 
 _TORCH_LOAD = """\
 import sys
-import time
 from torch.utils.cpp_extension import load
 load(name="fill", sources=[sys.argv[1]], is_python_module=False)
 """

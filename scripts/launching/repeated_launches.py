@@ -1,4 +1,4 @@
-"""Repeated launches of one small kernel by everything that can launch it."""
+"""Measure repeated launches of small kernels with cuda_ext and other libraries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from cuda_ext.runtime.driver.driver import open_driver
 from launching.c_launch import CLaunch
 from launching.cpp_launch import CppLaunch
 from launching.kernels import NAME, SOURCE
@@ -22,19 +23,19 @@ N = 32
 
 
 def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str, Any]:
-    """Microseconds per launch of each contender, and why others are missing."""
+    """Measure the microseconds per launch of each contender; report why others are left out."""
     import torch
 
     sys.path.insert(0, str(package))
     kernels: Any = importlib.import_module(NAME)
     contenders: dict[str, Batch] = {}
     left_out: dict[str, str] = {}
-    for group in (_c, _cpp, _ours, _ours_with_cupy, _cuda_core, _cupy, _triton, _numba, _torch):
+    for group in (_c, _cpp, _cuda_ext, _cuda_ext_with_cupy, _cuda_core, _cupy, _triton, _numba, _torch):
         try:
             for name, launch in group(kernels, directory):
                 contenders[name] = launch
                 launch(batch)  # compiles, loads, warms up
-        except Exception as error:  # whatever is amiss with one contender, the others go on
+        except Exception as error:  # a failing contender must not end the others
             left_out[group.__name__.strip("_")] = f"{type(error).__name__}: {error}".splitlines()[0]
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
@@ -50,7 +51,7 @@ def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str
 
 
 def _timed(statement: str, **names: object) -> Batch:
-    """`statement` in a loop that costs nothing else."""
+    """Return a function that times `statement` in a loop without further overhead."""
     timer = timeit.Timer(statement, globals={"N": N, **names})
     return lambda times: timer.timeit(times) / times
 
@@ -68,19 +69,20 @@ def _c(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
     stream = torch.cuda.current_stream().cuda_stream
     x, y = _tensors(2)
     kernels.axpy_c(N, 2.0, x, y, grid=1, block=32)
-    values = [
+    values: list[Any] = [
         ctypes.c_int(N),
         ctypes.c_float(2),
         ctypes.c_void_p(x.data_ptr()),
         ctypes.c_void_p(y.data_ptr()),
     ]
-    function = int(kernels.axpy_c._launcher.ready[0].function)
+    device = open_driver().device(0)
+    function = kernels.axpy_c._launcher.load(device).address
     yield "C, 4 arguments", lambda times, _=(x, y): compiled.seconds(function, stream, values, times)
     tensors = _tensors(9)
     kernels.many(N, 2.0, *tensors, 1, 2, 3.0, 4.0, 5, grid=1, block=32)
     numbers = [ctypes.c_int(1), ctypes.c_int(2), ctypes.c_float(3), ctypes.c_float(4), ctypes.c_longlong(5)]
     more = [*values[:2], *(ctypes.c_void_p(t.data_ptr()) for t in tensors), *numbers]
-    wide = int(kernels.many._launcher.ready[0].function)
+    wide = kernels.many._launcher.load(device).address
     yield "C, 16 arguments", lambda times, _=tensors: compiled.seconds(wide, stream, more, times)
 
 
@@ -94,32 +96,38 @@ def _cpp(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
     def loop(name: str) -> Batch:
         return lambda times, _=(x, y): compiled.seconds(name, stream, x.data_ptr(), y.data_ptr(), times)
 
-    yield "ours, from C++, typed wrapper", loop("launch_axpy")
-    yield "ours, from C++, 16 arguments", loop("launch_many")
+    yield "cuda_ext, from C++, typed wrapper", loop("launch_axpy")
+    yield "cuda_ext, from C++, 16 arguments", loop("launch_many")
 
 
-def _ours(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+def _cuda_ext(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     import torch
 
     x, y = _tensors(2)
     a, b = x.data_ptr(), y.data_ptr()
     axpy = kernels.axpy["float"]
     stream = torch.cuda.current_stream().cuda_stream
-    yield "ours, addresses", _timed("axpy(N, 2.0, a, b, grid=1, block=32, stream=stream)", **vars())
-    yield "ours, torch tensors", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+    yield "cuda_ext, addresses", _timed("axpy(N, 2.0, a, b, grid=1, block=32, stream=stream)", **vars())
+    yield "cuda_ext, torch tensors", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
     yield (
-        "ours, looked up each time",
+        "cuda_ext, looked up each time",
         _timed('kernels.axpy["float"](N, 2.0, x, y, grid=1, block=32)', **vars()),
     )
-    yield "ours, instantiation from dtypes", _timed("kernels.axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
-    yield "ours, threads=", _timed("axpy(N, 2.0, x, y, threads=N)", **vars())
-    yield "ours, grid and block as tuples", _timed("axpy(N, 2.0, x, y, grid=(1, 1), block=(32, 1))", **vars())
+    yield (
+        "cuda_ext, instantiation from dtypes",
+        _timed("kernels.axpy(N, 2.0, x, y, grid=1, block=32)", **vars()),
+    )
+    yield "cuda_ext, threads=", _timed("axpy(N, 2.0, x, y, threads=N)", **vars())
+    yield (
+        "cuda_ext, grid and block as tuples",
+        _timed("axpy(N, 2.0, x, y, grid=(1, 1), block=(32, 1))", **vars()),
+    )
     bound = axpy.bind(grid=1, block=32, stream=stream)
-    yield "ours, bind, addresses", _timed("bound(N, 2.0, a, b)", **vars())
-    yield "ours, bind, torch tensors", _timed("bound(N, 2.0, x, y)", **vars())
+    yield "cuda_ext, bind, addresses", _timed("bound(N, 2.0, a, b)", **vars())
+    yield "cuda_ext, bind, torch tensors", _timed("bound(N, 2.0, x, y)", **vars())
     tensors = _tensors(9)
     yield (
-        "ours, 16 arguments, 9 torch tensors",
+        "cuda_ext, 16 arguments, 9 torch tensors",
         _timed(
             "many(N, 2.0, p, q, r, s, t, u, v, w, x, 1, 2, 3.0, 4.0, 5, grid=1, block=32)",
             many=kernels.many,
@@ -128,12 +136,12 @@ def _ours(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     )
 
 
-def _ours_with_cupy(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
+def _cuda_ext_with_cupy(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     import cupy
 
     x, y = cupy.zeros(N, "f4"), cupy.zeros(N, "f4")
     axpy = kernels.axpy["float"]
-    yield "ours, CuPy arrays", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+    yield "cuda_ext, CuPy arrays", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
 
 
 def _cuda_core(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
@@ -211,4 +219,4 @@ def _torch(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     x, y = _tensors(2)
     yield "torch, y.add_(x)", _timed("y.add_(x)", **vars())
     op = kernels.axpy["float"].torch_op("bench::axpy", block=32, threads="n")
-    yield "torch custom op, made by ours", _timed("op(N, 2.0, x, y)", **vars())
+    yield "torch custom op, from cuda_ext", _timed("op(N, 2.0, x, y)", **vars())

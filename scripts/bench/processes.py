@@ -1,4 +1,4 @@
-"""Other programs: run to their end with a time limit, and ended with all that they started."""
+"""Run other programs with a time limit, and kill them with all processes that they started."""
 
 from __future__ import annotations
 
@@ -16,26 +16,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
-__all__ = ["CORES", "Ended", "find_program", "kill", "python", "quiet_environment", "run", "scratch", "start"]
+__all__ = [
+    "CORES",
+    "Completed",
+    "benchmark_environment",
+    "find_program",
+    "kill",
+    "run",
+    "run_python",
+    "start",
+    "temporary_directory",
+]
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 TIMEOUT = 4 * 3600.0
 
-# What would change one contender's work, or make every start of Python compile its modules again.
-_DISTURBING = ("CUDAARCHS", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PYTHONDONTWRITEBYTECODE")
+# Variables that change a contender's work, or make every Python process compile its modules again.
+_EXCLUDED_VARIABLES = ("CUDAARCHS", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A program that succeeded: how long it took, and what it wrote to its standard output."""
+class Completed:
+    """A program that succeeded: its wall time, and its standard output."""
 
     seconds: float
     output: str
 
 
-def quiet_environment(**variables: object) -> dict[str, str]:
-    """This environment without what disturbs, and with `variables`."""
-    kept = {name: value for name, value in os.environ.items() if name not in _DISTURBING}
+def benchmark_environment(**variables: object) -> dict[str, str]:
+    """Return this process's environment with `variables`, without those that disturb a benchmark."""
+    kept = {name: value for name, value in os.environ.items() if name not in _EXCLUDED_VARIABLES}
     return kept | {name: str(value) for name, value in variables.items()}
 
 
@@ -45,20 +55,21 @@ def run(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT,
-) -> Ended:
+) -> Completed:
     """Run `command`. Raises :class:`RuntimeError` with its output if it fails or takes too long."""
     began = time.perf_counter()
     process = start(command, directory=directory, environment=environment)
     try:
         output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"{_shown(command)}\nwas still running after {timeout:.0f} s") from None
+        raise RuntimeError(f"{_format_command(command)}\nwas still running after {timeout:.0f} s") from None
     finally:
         kill(process)
     seconds = time.perf_counter() - began
     if process.returncode != 0:
-        raise RuntimeError(f"{_shown(command)}\nended with exit code {process.returncode}:\n{output}{errors}")
-    return Ended(seconds, output)
+        status = f"ended with exit code {process.returncode}"
+        raise RuntimeError(f"{_format_command(command)}\n{status}:\n{output}{errors}")
+    return Completed(seconds, output)
 
 
 def start(
@@ -67,11 +78,11 @@ def start(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start `command` in a process group of its own, for :func:`kill`."""
+    """Start `command` in its own process group, which :func:`kill` ends."""
     return subprocess.Popen(
         list(map(str, command)),
         cwd=directory,
-        env=quiet_environment() if environment is None else environment,
+        env=benchmark_environment() if environment is None else environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -82,7 +93,7 @@ def start(
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """End `process`, if it still runs, and everything that it started."""
+    """Kill `process`, if it still runs, and all processes that it started."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -90,22 +101,22 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def scratch(parent: Path) -> Iterator[Path]:
-    """A new directory in `parent`, gone afterwards."""
+def temporary_directory(parent: Path) -> Iterator[Path]:
+    """Create a directory in `parent`; remove it at the end."""
     with tempfile.TemporaryDirectory(dir=parent, ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
 def find_program(name: str) -> str | None:
-    """`name` as installed in the running Python's environment, else on ``PATH``."""
+    """Find `name` in the environment of the running Python, else on ``PATH``."""
     return which(name, path=sysconfig.get_path("scripts")) or which(name)
 
 
-def _shown(command: Sequence[object]) -> str:
+def _format_command(command: Sequence[object]) -> str:
     text = shlex.join(map(str, command))
     return text if len(text) < 2000 else f"{text[:2000]} ..."
 
 
-def python(script: Path, *arguments: object, environment: Mapping[str, str]) -> Ended:
-    """Run `script` in a fresh process of the running Python."""
+def run_python(script: Path, *arguments: object, environment: Mapping[str, str]) -> Completed:
+    """Run `script` in a new process of the running Python."""
     return run([sys.executable, script, *arguments], environment=environment)

@@ -1,4 +1,4 @@
-"""Samples, and rounds in which every contender takes its turn."""
+"""Measure contenders in rounds, so that changes of the machine's speed affect all of them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench._workloads import Workload
+from builds.workloads import Workload
 
-__all__ = ["Contender", "Result", "Sample", "Series", "compete"]
+__all__ = ["Contender", "Result", "Sample", "Series", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: wall time of the processes, and what ours told from within.
+    """One measurement: wall time of the processes, and what cuda_ext measures in its own process.
 
-    ``inside`` is the time in our code, without that of ``imports``. ``cpu`` is the time of all processors.
+    ``internal`` is the time in cuda_ext's code, without that of its ``imports``. ``cpu`` is the CPU time.
     """
 
     label: str
     seconds: float
-    inside: float | None = None
+    internal: float | None = None
     imports: float | None = None
     peak_bytes: int | None = None
     cpu: float | None = None
@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All samples of one label, in the order they were taken."""
+    """All samples with one label, in the order of measurement."""
 
     samples: tuple[Sample, ...]
 
@@ -45,8 +45,8 @@ class Series:
         return max(s.seconds for s in self.samples)
 
     @property
-    def inside(self) -> float | None:
-        return _median(s.inside for s in self.samples)
+    def internal(self) -> float | None:
+        return _median(s.internal for s in self.samples)
 
     @property
     def imports(self) -> float | None:
@@ -61,14 +61,14 @@ class Series:
         return max((s.peak_bytes for s in self.samples if s.peak_bytes is not None), default=None)
 
 
-def _median(told: Iterable[float | None]) -> float | None:
-    known = [value for value in told if value is not None]
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Takes its turn in a round and gives one or more samples. Raises what went wrong."""
+    """A way to build. ``take_turn`` yields its samples of one round, or raises :class:`RuntimeError`."""
 
     name: str
     take_turn: Callable[[], Iterable[Sample]]
@@ -76,20 +76,17 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one workload's contenders were measured at, by label, and what could not run, and why."""
+    """The samples of a workload by label, and the contenders that failed with the reasons."""
 
     workload: Workload
     series: Mapping[str, Series]
     left_out: Mapping[str, str]
 
 
-def compete(
-    workload: Workload, contenders: Sequence[Contender], rounds: int, tell: Callable[[str], None]
+def measure(
+    workload: Workload, contenders: Sequence[Contender], rounds: int, report: Callable[[str], None]
 ) -> Result:
-    """Let every contender run once per round, so that a drift of the machine hits all alike.
-
-    A contender that fails is left out from then on.
-    """
+    """Run every contender once per round, and leave out a contender after its first failure."""
     samples: dict[str, list[Sample]] = {}
     left_out: dict[str, str] = {}
     for number in range(1, rounds + 1):
@@ -99,10 +96,10 @@ def compete(
             try:
                 for sample in contender.take_turn():
                     samples.setdefault(sample.label, []).append(sample)
-                    tell(
+                    report(
                         f"({workload.key}) round {number} of {rounds}: {sample.label}: {sample.seconds:.2f} s"
                     )
             except RuntimeError as error:
                 left_out[contender.name] = str(error)
-                tell(f"({workload.key}) round {number} of {rounds}: {contender.name}: failed")
+                report(f"({workload.key}) round {number} of {rounds}: {contender.name}: failed")
     return Result(workload, {label: Series(tuple(taken)) for label, taken in samples.items()}, left_out)

@@ -1,4 +1,4 @@
-"""What is built: projects with a ``[tool.cuda_ext]`` table, written below a directory or copied there."""
+"""Write or copy the projects to build, each with a ``[tool.cuda_ext]`` table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench._cub_kernels import cub_kernels
-from bench._small_kernels import COMMON_HEADER, Source, small_kernels
+from builds.cub_kernels import cub_kernels
+from builds.small_kernels import COMMON_HEADER, Source, small_kernels
 from cuda_ext.builder import session
 from cuda_ext.builder.project import Project
 
-__all__ = ["Unit", "Workload", "copy_tree", "cub", "example", "one", "small", "tiny"]
+__all__ = [
+    "Unit",
+    "Workload",
+    "copy_example",
+    "copy_tree",
+    "write_cub",
+    "write_one",
+    "write_small",
+    "write_tiny",
+]
 
 SIX = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 FOUR = ("sm_80", "sm_90", "sm_120", "compute_120")
@@ -21,7 +30,7 @@ TWO = ("sm_80", "sm_90")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A CUDA source as somebody without cuda_ext would build it. ``kernels`` is ``None`` if not counted."""
+    """A CUDA source as other tools build it. ``kernels`` is ``None`` if the number is unknown."""
 
     source: Path  # relative to the project
     architectures: tuple[str, ...]
@@ -33,9 +42,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A project at ``root``, the architectures of the modules that come out of it, and its CUDA sources.
+    """A project at ``root``, the architectures of each library of its modules, and its CUDA sources.
 
-    ``share`` is how much of the project ``units`` are.
+    ``share`` is the fraction of the project's sources that ``units`` has.
     """
 
     key: str
@@ -47,48 +56,48 @@ class Workload:
     share: float = 1.0
 
     def sample(self, part: int) -> Workload:
-        """With the first of every `part` units only. Generated families of sources come in turns."""
+        """Return one in `part` of the units. Generated families take turns, so all are included."""
         count = -(-len(self.units) // part)
         return replace(self, units=self.units[:count], share=count / len(self.units))
 
     @property
     def images(self) -> int:
-        """How many (unit x architecture) the project has."""
+        """The number of images: the sum of the architectures of all libraries."""
         return sum(len(architectures) for units in self.modules.values() for architectures in units)
 
 
-def example(directory: Path, repository: Path) -> Workload:
-    """The example project, as it is."""
+def copy_example(directory: Path, repository: Path) -> Workload:
+    """Copy the example project."""
     root = copy_tree(repository / "example_project", directory)
-    return _workload("a", "example_project", root, {})
+    return _plan_workload("a", "example_project", root, {})
 
 
-def small(directory: Path, count: int) -> Workload:
-    """A library of `count` small kernels for six architectures."""
+def write_small(directory: Path, count: int) -> Workload:
+    """Write a library of `count` small kernels for six architectures."""
     sources = list(small_kernels(count))
-    root = _project(directory, "small_kernels", sources, SIX)
+    root = _write_project(directory, "small_kernels", sources, SIX)
     (root / "device" / "common.cuh").write_text(COMMON_HEADER, encoding="utf-8")
     title = f"{count} small sources x {len(SIX)} architectures"
-    return _workload("b", title, root, {s.name: s.kernels for s in sources})
+    return _plan_workload("b", title, root, {s.name: s.kernels for s in sources})
 
 
-def cub(directory: Path, count: int) -> Workload:
-    """`count` sources that are heavy with CUB, for four architectures."""
+def write_cub(directory: Path, count: int) -> Workload:
+    """Write `count` sources that include CUB, for four architectures."""
     sources = list(cub_kernels(count))
-    root = _project(directory, "cub_kernels", sources, FOUR)
-    title = f"{count} CUB-heavy sources x {len(FOUR)} architectures"
-    return _workload("c", title, root, {s.name: s.kernels for s in sources})
+    root = _write_project(directory, "cub_kernels", sources, FOUR)
+    title = f"{count} CUB sources x {len(FOUR)} architectures"
+    return _plan_workload("c", title, root, {s.name: s.kernels for s in sources})
 
 
-def one(directory: Path) -> Workload:
-    """One small kernel for two architectures."""
+def write_one(directory: Path) -> Workload:
+    """Write one small kernel for two architectures."""
     (source,) = small_kernels(1)
-    root = _project(directory, "one_kernel", [source], TWO)
-    return _workload("one", "one small source x 2 architectures", root, {source.name: source.kernels})
+    root = _write_project(directory, "one_kernel", [source], TWO)
+    return _plan_workload("one", "one small source x 2 architectures", root, {source.name: source.kernels})
 
 
-def tiny(directory: Path, count: int) -> Path:
-    """A project of `count` sources of three lines, for one architecture: what is not compiling shows."""
+def write_tiny(directory: Path, count: int) -> Path:
+    """Write `count` sources of three lines for one architecture, which take little time to compile."""
     sources = (
         Source(
             f"scale_{i:05}.cu",
@@ -98,16 +107,16 @@ def tiny(directory: Path, count: int) -> Path:
         )
         for i in range(count)
     )
-    return _project(directory, "tiny_kernels", sources, ("sm_90",))
+    return _write_project(directory, "tiny_kernels", sources, ("sm_90",))
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """A clone of the project in `source`: without what builds leave there."""
+    """Copy the project in `source` without the outputs of earlier builds."""
     leftovers = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
     return Path(shutil.copytree(source, target, ignore=leftovers))
 
 
-def _project(root: Path, package: str, sources: Iterable[Source], architectures: Sequence[str]) -> Path:
+def _write_project(root: Path, package: str, sources: Iterable[Source], architectures: Sequence[str]) -> Path:
     (root / "device").mkdir(parents=True)
     for source in sources:
         (root / "device" / source.name).write_text(source.text, encoding="utf-8")
@@ -134,8 +143,8 @@ architectures = [{listed}]
     return root
 
 
-def _workload(key: str, title: str, root: Path, kernels: dict[str, int]) -> Workload:
-    """The workload of the project in `root`, as cuda_ext plans it."""
+def _plan_workload(key: str, title: str, root: Path, kernels: dict[str, int]) -> Workload:
+    """Return the workload of the project in `root`, as cuda_ext plans it."""
     project = Project.load(root)
     assert project is not None
     modules: dict[str, tuple[tuple[str, ...], ...]] = {}
@@ -156,7 +165,7 @@ def _workload(key: str, title: str, root: Path, kernels: dict[str, int]) -> Work
             for planned, architectures in zip(module.units, targets, strict=True)
             if planned.unit.kind == "cu"
         )
-    # As generated, with the families in turns, and not by name.
+    # In the order of generation, in which the families take turns.
     order = {name: index for index, name in enumerate(kernels)}
     units.sort(key=lambda unit: order.get(unit.source.name, 0))
     return Workload(key, title, root, modules, sum(kernels.values()) or None, tuple(units))

@@ -1,22 +1,21 @@
-"""The bounds that the build engine is to keep, and what was measured."""
+"""The limits that builds with cuda_ext must keep, compared with the measured figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bench._dask import label as dask_label
-from bench._measuring import Result, Sample, Series
-from bench._others import ARRANGEMENTS, REFERENCE
-from bench._ours import CLONE, COLD, NOTHING_CHANGED
-from bench._scale import Planning
+from builds.cuda_ext_builds import CLONE, COLD, NO_CHANGES, dask_label
+from builds.measuring import Result, Sample, Series
+from builds.other_builds import INVOCATIONS, REFERENCE
+from builds.scale import Planning
 
-__all__ = ["Bound", "Measured", "bounds"]
+__all__ = ["Bound", "Measured", "check_bounds"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All that one run of the benchmark found."""
+    """The results of one run of the benchmark."""
 
     results: Mapping[str, Result]
     planning: Planning | None
@@ -29,9 +28,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit in `unit`, and the figure measured, ``None`` if there is none."""
+    """A limit in `unit`, and the measured figure; ``None`` if it was not measured."""
 
-    what: str
+    title: str
     limit: float
     unit: str
     figure: float | None
@@ -46,34 +45,37 @@ class Bound:
         return f"misses by {abs(self.figure / self.limit - 1):.0%}"
 
 
-def bounds(measured: Measured) -> Iterator[Bound]:
+def check_bounds(measured: Measured) -> Iterator[Bound]:
     b_cold, c_cold = (_seconds(measured.series(key, COLD)) for key in "bc")
     reference = _seconds(measured.series("b", REFERENCE.label))
-    by_hand = [_seconds(measured.series("c", arrangement.label)) for arrangement in ARRANGEMENTS]
-    best = min((seconds for seconds in by_hand if seconds is not None), default=None)
+    with_nvcc = [_seconds(measured.series("c", invocation.label)) for invocation in INVOCATIONS]
+    best = min((seconds for seconds in with_nvcc if seconds is not None), default=None)
     clone = _seconds(measured.series("b", CLONE))
     one, two = (_seconds(measured.series("dask", dask_label(workers))) for workers in (1, 2))
     planning = measured.planning
     peak = max((sample.peak_bytes or 0 for sample in measured.memory), default=None)
 
     yield Bound(f"(b) cold / {REFERENCE.label}", 0.1, "x", _ratio(b_cold, reference))
-    yield Bound("(c) cold / the best arrangement of nvcc", 0.9, "x", _ratio(c_cold, best))
-    yield Bound("(b) nothing changed, inside our code", 100, "ms", _inside(measured, "b"))
-    yield Bound("(a) nothing changed, inside our code", 20, "ms", _inside(measured, "a"))
+    yield Bound("(c) cold / the fastest way to run nvcc", 0.9, "x", _ratio(c_cold, best))
+    yield Bound("(b) no changes, inside cuda_ext", 100, "ms", _internal_ms(measured, "b"))
+    yield Bound("(a) no changes, inside cuda_ext", 20, "ms", _internal_ms(measured, "a"))
     yield Bound("(b) new clone, warm cache / cold", 5, "%", _scaled(_ratio(clone, b_cold), 100))
-    most = max(planning.seconds) if planning else 20_000
-    per_unit = planning.per_unit[most] if planning else None
-    yield Bound(f"planning, each further unit up to {most:,}", 0.1, "ms", _scaled(per_unit, 1000))
+    largest = max(planning.seconds) if planning else 20_000
+    per_unit = planning.per_unit[largest] if planning else None
+    yield Bound(f"planning, each further unit up to {largest:,}", 0.1, "ms", _scaled(per_unit, 1000))
     yield Bound(
-        "the same / each further unit among the fewest", 1.1, "x", planning.growth if planning else None
+        "the same / each further unit of few",
+        1.1,
+        "x",
+        planning.growth if planning else None,
     )
     yield Bound("(c) one Dask worker / two", 1.7, "x", _ratio(one, two), at_least=True)
     yield Bound("peak memory of the driver process", 300, "MB", _scaled(peak, 1e-6))
 
 
-def _inside(measured: Measured, key: str) -> float | None:
-    series = measured.series(key, NOTHING_CHANGED)
-    return _scaled(series.inside, 1000) if series else None
+def _internal_ms(measured: Measured, key: str) -> float | None:
+    series = measured.series(key, NO_CHANGES)
+    return _scaled(series.internal, 1000) if series else None
 
 
 def _seconds(series: Series | None) -> float | None:

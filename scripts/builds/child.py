@@ -1,7 +1,7 @@
-"""What a build tool does in its process, measured from within.
+"""Measure a build or a plan in this process.
 
-``_child.py build ROOT OUTPUT`` or ``_child.py plan ROOT``, in a process of its own, because its start is part
-of what is measured. Prints one line of JSON.
+``child.py build ROOT OUTPUT`` or ``child.py plan ROOT``. Each measurement runs in a new process, because
+imports are part of it. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import time
 
 _BEGAN = time.perf_counter()
 
-import json  # noqa: E402 - all that comes from here on is measured
+import json  # noqa: E402 - imports from here on are measured
 import resource  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-import cuda_ext.builder.config.modules  # noqa: E402, F401 - what a project imports when it is needed
+import cuda_ext.builder.config.modules  # noqa: E402, F401 - a project imports it on first use
 from cuda_ext.builder import session  # noqa: E402
 from cuda_ext.builder.project import Project  # noqa: E402
 
 
 def build(root: Path, output: Path) -> None:
-    """As ``cuda_ext.integrations.setuptools`` does, after its options are read."""
+    """Build as ``cuda_ext.integrations.setuptools`` does after reading its options."""
     project = Project.load(root)
     assert project is not None
     for package in session.build_project(project):
@@ -29,7 +29,7 @@ def build(root: Path, output: Path) -> None:
 
 
 def plan(root: Path) -> None:
-    """All that comes before the first compilation or look into the cache."""
+    """Do what comes before the first compilation or cache look-up."""
     project = Project.load(root)
     assert project is not None
     session.plan(project)

@@ -1,4 +1,4 @@
-"""Calls with numpy arrays, beside copies through pinned memory that are written by hand."""
+"""Measure calls with numpy arrays, and copies through pinned memory that are written by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.tables import format_spread
+
 from launching.kernels import NAME
 
 __all__ = ["measure"]
@@ -19,7 +21,7 @@ _TIMES = 15
 
 
 def measure(package: Path) -> dict[str, str]:
-    """GB/s of what goes in and comes out again, 64 MB each."""
+    """Measure the rate in GB/s of copying 64 MB to the GPU and 64 MB back."""
     import cupy
     import numpy
 
@@ -29,12 +31,12 @@ def measure(package: Path) -> dict[str, str]:
     kernels: Any = importlib.import_module(NAME)
     x = numpy.random.default_rng(0).random(_COUNT, dtype="f4")
     y = numpy.zeros(_COUNT, "f4")
-    pinned_x, pinned_y = (_pinned(cupy, numpy, x) for _ in range(2))
+    pinned_x, pinned_y = (_copy_to_pinned(cupy, numpy, x) for _ in range(2))
     gpu_x, gpu_y = cupy.empty(_COUNT, "f4"), cupy.empty(_COUNT, "f4")
     stream = cupy.cuda.Stream()
     launch = {"threads": _COUNT}
 
-    def ours() -> None:
+    def with_numpy() -> None:
         kernels.add_one(_COUNT, x, cuda_ext.out(y), **launch)
 
     def by_hand() -> None:
@@ -46,27 +48,27 @@ def measure(package: Path) -> dict[str, str]:
             stream.synchronize()
             numpy.copyto(y, pinned_y)
 
-    def pinned_already() -> None:
+    def by_hand_with_pinned_arrays() -> None:
         with stream:
             gpu_x.set(pinned_x, stream=stream)
             kernels.add_one(_COUNT, gpu_x, gpu_y, stream=stream, **launch)
             gpu_y.get(stream=stream, out=pinned_y)
             stream.synchronize()
 
-    def ours_pinned() -> None:
+    def with_pinned_arrays() -> None:
         kernels.add_one(_COUNT, pinned_x, cuda_ext.out(pinned_y), **launch)
 
-    def unpinned() -> None:
+    def by_hand_unpinned() -> None:
         gpu = cupy.asarray(x)
         kernels.add_one(_COUNT, gpu, gpu_y, **launch)
         gpu_y.get(out=y)
 
     contenders: dict[str, Callable[[], None]] = {
-        "ours, numpy arrays": ours,
+        "cuda_ext, numpy arrays": with_numpy,
         "by hand through pinned memory (CuPy)": by_hand,
-        "by hand, cupy.asarray and get": unpinned,
-        "ours, arrays in pinned memory": ours_pinned,
-        "by hand, arrays in pinned memory (CuPy)": pinned_already,
+        "by hand, cupy.asarray and get": by_hand_unpinned,
+        "cuda_ext, arrays in pinned memory": with_pinned_arrays,
+        "by hand, arrays in pinned memory (CuPy)": by_hand_with_pinned_arrays,
     }
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(_TIMES + 2):
@@ -81,13 +83,13 @@ def measure(package: Path) -> dict[str, str]:
             result = pinned_y if "pinned memory" in name and call is not by_hand else y
             numpy.testing.assert_array_equal(result, x + numpy.float32(1))
     rates = {name: median(rates) for name, rates in taken.items()}
-    found = {name: f"{rates[name]:.2f} ({min(t):.2f} .. {max(t):.2f})" for name, t in taken.items()}
-    ratio = rates["ours, numpy arrays"] / rates["by hand through pinned memory (CuPy)"]
-    pinned = rates["ours, arrays in pinned memory"] / rates["by hand, arrays in pinned memory (CuPy)"]
-    return {**found, "ratio": f"{ratio:.3f}", "ratio, pinned": f"{pinned:.3f}"}
+    spreads = {name: format_spread(samples, 2) for name, samples in taken.items()}
+    ratio = rates["cuda_ext, numpy arrays"] / rates["by hand through pinned memory (CuPy)"]
+    pinned = rates["cuda_ext, arrays in pinned memory"] / rates["by hand, arrays in pinned memory (CuPy)"]
+    return {**spreads, "ratio": f"{ratio:.3f}", "ratio, pinned": f"{pinned:.3f}"}
 
 
-def _pinned(cupy: Any, numpy: Any, like: Any) -> Any:
+def _copy_to_pinned(cupy: Any, numpy: Any, like: Any) -> Any:
     memory = cupy.cuda.alloc_pinned_memory(like.nbytes)
     array = numpy.frombuffer(memory, like.dtype, like.size)
     array[:] = like

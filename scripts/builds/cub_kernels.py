@@ -1,4 +1,4 @@
-"""Ten sources that are heavy with CUB's templates, for NVRTC and nvcc alike."""
+"""Generate up to ten sources that instantiate many CUB templates, for NVRTC and nvcc."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from bench._small_kernels import Source
+from builds.small_kernels import Source
 
 __all__ = ["cub_kernels"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A kernel template on an element type T and a block size, and the types of its parameters."""
+    """A kernel template with an element type T and a block size, and the arguments to instantiate it with."""
 
     headers: tuple[str, ...]
     parameters: str
@@ -23,7 +23,7 @@ class _Template:
 
 
 def cub_kernels(count: int) -> Iterator[Source]:
-    """The first `count` of the ten."""
+    """Generate the first `count` of the ten sources."""
     for name, template in list(_TEMPLATES.items())[:count]:
         instances = list(product(template.types, template.blocks))
         yield Source(f"{name}.cu", _text(name, template, instances), len(instances))

@@ -1,4 +1,4 @@
-"""From the start of a process to its first result, step by step."""
+"""Measure each step from the start of a process to its first result."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from statistics import median
 
 from _environment import ROOT
+from bench.tables import format_spread
 
 from launching.kernels import NAME
 
@@ -62,7 +62,4 @@ def measure(package: Path) -> dict[str, str]:
             taken.setdefault(name, []).append(1e3 * (at - before))
             before = at
         taken.setdefault("all", []).append(1e3 * (steps[-1][1] - steps[0][1]))
-    return {
-        name: f"{median(samples):.2f} ({min(samples):.2f} .. {max(samples):.2f})"
-        for name, samples in taken.items()
-    }
+    return {name: format_spread(samples, 2) for name, samples in taken.items()}

@@ -1,7 +1,7 @@
-"""A library of small kernels, as many as asked for and all different, the same ones every time.
+"""Generate a library of small kernels: any number, all different, and the same in every run.
 
-They read no header but the library's own: what such a library costs to build is starting compilers and
-generating code. The heavy headers are in ``_cub_kernels``.
+They include no header but the library's own, so the cost of building them is that of starting compilers and
+generating code. ``cub_kernels`` has the sources with large headers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["COMMON_HEADER", "Source", "small_kernels"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A device source, and how many kernels it defines once its instantiations are counted."""
+    """A CUDA source, and the number of its kernels including instantiations."""
 
     name: str
     text: str
@@ -63,7 +63,7 @@ __device__ T block_sum(T value) {
 
 
 def small_kernels(count: int) -> Iterator[Source]:
-    """`count` sources, the families of kernels in turn."""
+    """Generate `count` sources that take turns through the families of kernels."""
     for index in range(count):
         family = _FAMILIES[index % len(_FAMILIES)]
         name = f"{family.__name__.strip('_')}_{index:03}"
@@ -76,7 +76,7 @@ def _number(rng: random.Random) -> str:
 
 
 def _activation(rng: random.Random, x: str) -> str:
-    """An expression of the float `x`."""
+    """Generate an expression of the float `x`."""
     a, b = _number(rng), _number(rng)
     return rng.choice(
         [

@@ -1,6 +1,6 @@
-"""NVRTC alone: ``_bare_nvrtc.py SOURCE OUTPUT ARCHITECTURE...`` compiles for each architecture in turn.
+"""Compile with NVRTC alone and measure it: ``bare_nvrtc.py SOURCE OUTPUT ARCHITECTURE...``.
 
-Prints one line of JSON, as ``_child.py`` does.
+Compiles for one architecture after the other, and prints one line of JSON, as ``child.py`` does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 
 _BEGAN = time.perf_counter()
 
-import json  # noqa: E402 - all that comes from here on is measured
+import json  # noqa: E402 - imports from here on are measured
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 

@@ -1,1 +1,0 @@
-"""What :mod:`bench_jit` measures."""

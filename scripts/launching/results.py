@@ -1,0 +1,69 @@
+"""Format the results of ``scripts/bench_launch.py`` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.tables import format_table
+
+__all__ = ["format_bounds", "format_launches"]
+
+
+def format_launches(results: Any) -> str:
+    contenders: Mapping[str, Mapping[str, float]] = results["contenders"]
+    rows = [
+        (
+            name,
+            f"{times['median']:.2f}",
+            f"{times['p10']:.2f} .. {times['p90']:.2f}",
+            f"{times['median'] / contenders[_reference(name)]['median']:.2f}",
+        )
+        for name, times in contenders.items()
+    ]
+    title = f"One launch, microseconds: {results['rounds']} rounds of {results['batch']} launches"
+    left_out = [f"  left out: {name}: {error}" for name, error in results["left_out"].items()]
+    return "\n".join([f"\n{title}", format_table(("", "median", "10 % .. 90 %", "/ C"), rows), *left_out])
+
+
+def format_bounds(results: Mapping[str, Any]) -> str:
+    figures: list[tuple[str, str, float, float | None]] = []
+    launch = results.get("launch", {}).get("contenders", {})
+    for name, limit in {
+        "cuda_ext, from C++, typed wrapper": 1.03,
+        "cuda_ext, from C++, 16 arguments": 1.03,
+        "cuda_ext, addresses": 1.25,
+        "cuda_ext, bind, addresses": 1.25,
+        "cuda_ext, torch tensors": 1.5,
+        "cuda_ext, 16 arguments, 9 torch tensors": 2.2,
+    }.items():
+        ratio = launch[name]["median"] / launch[_reference(name)]["median"] if name in launch else None
+        figures.append((f"{name} / C", "<=", limit, ratio))
+    for title, part, name, limit in (
+        ("import over an empty package, ms", "import", "over an empty package", 3),
+        ("first launch after context, ms", "cold", "first launch: image, kernel, launch", 60),
+    ):
+        time = float(results[part][name].split()[0]) if part in results else None
+        figures.append((title, "<=", limit, time))
+    ratio = float(results["numpy"]["ratio"]) if "numpy" in results else None
+    figures.append(("numpy call / pinned copies by hand", ">=", 0.9, ratio))
+    rows = [
+        (
+            title,
+            f"{relation} {limit}",
+            "-" if figure is None else f"{figure:.2f}",
+            _verdict(relation, limit, figure),
+        )
+        for title, relation, limit, figure in figures
+    ]
+    return "\nBounds\n" + format_table(("", "bound", "measured", ""), rows)
+
+
+def _reference(name: str) -> str:
+    return "C, 16 arguments" if "16 arguments" in name else "C, 4 arguments"
+
+
+def _verdict(relation: str, limit: float, figure: float | None) -> str:
+    if figure is None:
+        return "not measured"
+    return "holds" if (figure <= limit if relation == "<=" else figure >= limit) else "misses"
