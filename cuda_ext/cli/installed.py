@@ -7,7 +7,6 @@ directories in PYTHONPATH, archives.
 from __future__ import annotations
 
 import csv
-import difflib
 import os
 import sys
 import zipfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from cuda_ext.cli.inspect.places import Package, package_in, packages_in_wheel, packages_of_module
 from cuda_ext.cli.terminal import Failure
+from cuda_ext.errors import did_you_mean
 from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["InstalledModule", "installed_modules", "named_modules"]
@@ -74,8 +74,8 @@ def named_modules(name: str) -> tuple[list[InstalledModule], str]:
         packages = []
     if modules := list(_named(packages, "found by an import hook", name)):
         return modules, ""
-    close = difflib.get_close_matches(name, [module.name for module in installed], n=1)
-    remedy = f"did you mean {close[0]}?" if close else "install the package that holds it, or set PYTHONPATH"
+    suggestion = did_you_mean(name, [module.name for module in installed])
+    remedy = suggestion or "install the package that holds it, or set PYTHONPATH"
     return [], remedy
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_ext.errors import ToolchainError
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 
 __all__ = ["binding", "library_files", "gpu_capabilities"]
 
@@ -48,7 +48,7 @@ def library_files(name: str) -> list[Path]:
     """Find the library `name` in the installed wheels, without loading it."""
     major = _major()
     pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_TITLES[name]}.so.{major}".lower()
-    for directory in discovery.library_directories(name, major):
+    for directory in cuda_packages.library_directories(name, major):
         for path in sorted(directory.iterdir()):
             if fnmatch(path.name.lower(), pattern):
                 return [path]

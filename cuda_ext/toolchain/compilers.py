@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.errors import ToolchainError
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 
 if TYPE_CHECKING:
     from cuda_ext.toolchain.nvcc import Nvcc
@@ -100,7 +100,9 @@ def nvcc_candidates(configured: str | None, environ: Mapping[str, str]) -> Itera
         yield variable, Path(value, "bin", "nvcc") if value else "not set"
     # The packages for CUDA 12, under other names, hold ptxas and libNVVM but no nvcc.
     directories = [
-        d for package in discovery.nvidia_packages() for d in sorted(package.glob("cu*/bin"), reverse=True)
+        d
+        for package in cuda_packages.nvidia_packages()
+        for d in sorted(package.glob("cu*/bin"), reverse=True)
     ]
     wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
     yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"

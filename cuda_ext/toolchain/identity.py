@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from cuda_ext.errors import ToolchainError
 from cuda_ext.formats.netstring import Field, key_of
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 
 __all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc", "linker_files"]
@@ -50,7 +50,9 @@ def installed_nvrtc() -> InstalledNvrtc:
     """Find NVRTC without loading it. Raises :class:`~cuda_ext.errors.ToolchainError` if there is none."""
     library = next(iter(library_files("nvrtc")), None) or _loaded()
     major = int(library.name.removeprefix("libnvrtc.so.").removeprefix("nvrtc64_")[:2])
-    headers = [d / name for d in discovery.header_directories(major, library) for name in _VERSION_HEADERS]
+    headers = [
+        d / name for d in cuda_packages.header_directories(major, library) for name in _VERSION_HEADERS
+    ]
     files = [library, *(header for header in headers if header.is_file())]
     return InstalledNvrtc(library, major, identity_of("nvrtc", files))
 
@@ -59,7 +61,7 @@ def linker_files() -> list[Path]:
     """The files that determine the result of a link besides its inputs; empty where they are not known."""
     libraries = library_files("nvjitlink")
     major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
-    runtime = discovery.cudadevrt(int(major[1] or major[2])) if major else None
+    runtime = cuda_packages.cudadevrt(int(major[1] or major[2])) if major else None
     return [*libraries, *([runtime] if runtime else [])]
 
 

@@ -22,7 +22,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.toolchain import discovery, process
+from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain
 from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies, read_time_trace
 
@@ -97,7 +97,7 @@ class Nvcc:
     @cached_property
     def _header_directories(self) -> list[Path]:
         """The directories of headers that nvcc does not find by itself."""
-        found = discovery.header_directories(int(self.version.partition(".")[0]))
+        found = cuda_packages.header_directories(int(self.version.partition(".")[0]))
         return [d for d in found if not any(d.resolve().is_relative_to(r.resolve()) for r in self._roots)]
 
     @cache  # noqa: B019 - one instance lives as long as the build

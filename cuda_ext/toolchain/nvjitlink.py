@@ -12,7 +12,7 @@ from cuda_ext.compiler.reflection import read_image
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding
 
 __all__ = ["link", "link_job"]
@@ -42,7 +42,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     except CompilationError as error:
         if "__cuda" not in error.problem:
             raise
-    library = discovery.cudadevrt(binding("nvjitlink").version()[0])
+    library = cuda_packages.cudadevrt(binding("nvjitlink").version()[0])
     if library is None:
         raise CompilationError(
             "the code launches kernels from the device, which needs the device runtime library (cudadevrt)",

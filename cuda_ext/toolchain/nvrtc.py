@@ -20,7 +20,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import ImageKind
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain
 from cuda_ext.toolchain.header_dependencies import header_names, read_time_trace
@@ -39,6 +39,9 @@ class Nvrtc:
     """
 
     name = "nvrtc"
+    # Set once a traced compilation has failed in this process: NVRTC 13.5 then writes the trace of the next
+    # one to the file ".json" in the working directory, unless that names a file of its own.
+    _traces_all = False
 
     def __init__(self, scratch: Path | None = None, timed: bool = False) -> None:
         self._scratch = scratch
@@ -63,12 +66,12 @@ class Nvrtc:
     def header_directories(self) -> list[Path]:
         """The directories of CUDA's and CCCL's headers, and of other CUDA libraries from the registry."""
         major, minor = map(int, self.version.split("."))
-        bundled = discovery.unpacked_headers(self.version)
+        bundled = cuda_packages.unpacked_headers(self.version)
         # NVRTC unpacks headers since 13.3; cuda-bindings may be older.
         if not bundled and (major, minor) >= (13, 3) and hasattr(self._nvrtc, "nvrtcInstallBundledHeaders"):
-            bundled = discovery.unpack_headers(self.version, self._unpack_headers)
+            bundled = cuda_packages.unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
-        return own + discovery.header_directories(major, next(iter(self.files()), None))
+        return own + cuda_packages.header_directories(major, next(iter(self.files()), None))
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         return [*include_directories(unit.options), *self.header_directories]
@@ -118,6 +121,7 @@ class Nvrtc:
                 if succeeded := program.compile([*options, *more, *tracing]):
                     break
         if not succeeded:
+            Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
             raise CompilationError(
                 explain(
                     program.log,
@@ -138,7 +142,7 @@ class Nvrtc:
         """Yield the options for a time trace, and a list that receives its spans at the end."""
         spans: list[Span] = []
         # A source that includes nothing reads no header, and tracing takes time.
-        silent = not (self._timed or unit.may_include)
+        silent = not (self._timed or unit.may_include or self._traces_all)
         if self._scratch is None or silent:
             yield [], spans
             return

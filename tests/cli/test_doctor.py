@@ -140,7 +140,7 @@ def test_this_machine_on_a_terminal_and_as_json(
     }
     (variable,) = of(found, "CUDA_EXT_CHACHE")
     assert (variable["level"], variable["text"]) == ("warning", "is set, but not used")
-    assert variable["remedy"] == "did you mean CUDA_EXT_CACHE?"
+    assert variable["remedy"] == "did you mean 'CUDA_EXT_CACHE'?"
     (nvrtc,) = of(found, "NVRTC")
     assert re.fullmatch(r"\d+\.\d+", nvrtc["facts"]["version"])
 
@@ -423,7 +423,7 @@ def test_unreadable_files_are_found(site: Path) -> None:
 def test_an_unknown_name_gets_a_suggestion(site: Path) -> None:
     write(site, SAMPLE)
     (finding,) = of(findings("sample.kernel", status=1), "sample.kernel")
-    assert finding["remedy"] == "did you mean sample.kernels?"
+    assert finding["remedy"] == "did you mean 'sample.kernels'?"
     assert findings("json", status=1)[-1]["text"] == "there is no such module of kernels"
 
 

@@ -18,7 +18,7 @@ from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Image
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.device_code import KERNEL, image, kernels, library, module, nvrtc, unit
 from tests.toolchain.test_nvrtc import UNSTABLE
@@ -596,7 +596,7 @@ LAUNCHES = "__global__ void child(int* p) { *p = 1; }\n__global__ void parent(in
 
 
 def device_runtime() -> Path | None:
-    return discovery.cudadevrt(int(nvrtc().version.partition(".")[0]))
+    return cuda_packages.cudadevrt(int(nvrtc().version.partition(".")[0]))
 
 
 @pytest.mark.skipif(device_runtime() is None, reason="the device runtime library is not installed")

@@ -13,7 +13,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.runtime.driver.driver import Device, open_driver
-from cuda_ext.toolchain.discovery import library_directories
+from cuda_ext.toolchain.cuda_packages import library_directories
 from tests.fixtures.cpp_modules import INCLUDE, write_cpp
 from tests.fixtures.loader import CHECKOUT
 from tests.fixtures.projects import build, write_project

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.cpp import generate_cpp, source_names
-from cuda_ext.toolchain.discovery import library_directories
+from cuda_ext.toolchain.cuda_packages import library_directories
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.cpp_modules import INCLUDE, write_cpp
 from tests.fixtures.device_code import image, unit

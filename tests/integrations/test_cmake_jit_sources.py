@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.toolchain.discovery import header_directories, library_directories
+from cuda_ext.toolchain.cuda_packages import header_directories, library_directories
 from tests.fixtures.cmake_projects import CMakeProject
 
 pytestmark = [

@@ -473,3 +473,15 @@ def test_importing_the_compiler_loads_no_library(statement):
         "assert not [m for m in sys.modules if m.startswith('cuda.')]"
     )
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+def test_a_failed_compilation_leaves_no_trace_in_the_working_directory(tmp_path, monkeypatch):
+    scratch, here = tmp_path / "scratch", tmp_path / "here"
+    scratch.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    compiler = Nvrtc(scratch)
+    with pytest.raises(CompilationError):
+        compiler.compile(unit('#include "missing.h"\n'), [Architecture.parse("sm_90")])
+    compiler.compile(unit("__global__ void kernel(int* x) { *x = 1; }"), [Architecture.parse("sm_90")])
+    assert list(here.iterdir()) == []

@@ -7,7 +7,6 @@ that the check accepts; the check is the stricter one where no pattern can tell.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import re
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import ConfigError, did_you_mean
 
 __all__ = [
     "C_NAME",
@@ -150,11 +149,10 @@ def choice(*choices: str) -> Kind:
     def check(value: object, where: str) -> str:
         if isinstance(value, str) and value in choices:
             return value
-        close = difflib.get_close_matches(value.lower(), choices, n=1) if isinstance(value, str) else []
         raise ConfigError(
             f"expected {' or '.join(map(repr, choices))}, found {show(value)}",
             where=where,
-            remedy=f"did you mean {close[0]!r}?" if close else "",
+            remedy=did_you_mean(value.lower(), choices) if isinstance(value, str) else "",
         )
 
     return Kind(check, {"type": "string", "enum": list(choices)})

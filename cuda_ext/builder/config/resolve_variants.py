@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
 from cuda_ext.compiler.name_expressions import normalise, plain_name
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import ConfigError, did_you_mean
 from cuda_ext.formats.variant_conditions import arguments, parse
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
 
@@ -109,5 +108,4 @@ def _check_condition(when: str, kernel: Kernel, where: str) -> None:
 
 def _nearest(name: str, known: Iterable[str], otherwise: str) -> str:
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"{otherwise} {', '.join(names)}"
+    return did_you_mean(name, names) or f"{otherwise} {', '.join(names)}"

@@ -25,7 +25,7 @@ from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
-from cuda_ext.toolchain import discovery
+from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc
@@ -207,7 +207,7 @@ def _macros(options: Options) -> Iterator[str]:
 def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
     """The search path of the tool chain's headers."""
     found = list(compiler.search_path(TranslationUnit("", b"", options=options)))
-    if any(map(discovery.is_for_now, found)):
+    if any(map(cuda_packages.is_for_now, found)):
         raise ToolchainError(
             "NVRTC's headers, which editors read, cannot be kept",
             remedy="set CUDA_EXT_CACHE to a directory that you can write",

@@ -5,7 +5,6 @@ Paths stay within the project, and its files are named by their path within it, 
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
 import re
@@ -17,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.translation_unit import SourceKind
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import ConfigError, did_you_mean
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import FILE_NAME
 
@@ -239,7 +238,7 @@ def _explain_no_match(pattern: str, root: Path) -> tuple[str, str]:
 
 def _nearest(name: str, names: Sequence[str]) -> str:
     """Suggest the nearest of `names`, or list some of them; empty if there are none."""
-    if close := difflib.get_close_matches(name, names, n=1):
-        return f"did you mean {close[0]!r}?"
+    if suggestion := did_you_mean(name, names):
+        return suggestion
     shown = [*sorted(names)[:8], *(["..."] if len(names) > 8 else [])]
     return f"there is {', '.join(shown)}" if names else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import platform
@@ -21,7 +20,7 @@ from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.cache_contents import read_rights, shared_cache
 from cuda_ext.cli.doctor.findings import Finding, Level, error_finding
 from cuda_ext.cli.environment import VARIABLES
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, did_you_mean
 from cuda_ext.formats.quantities import format_size
 
 __all__ = ["examine_cache", "examine_environment", "examine_installation"]
@@ -76,8 +75,7 @@ def examine_environment() -> Iterator[Finding]:
         if name in VARIABLES:
             yield _examine_variable(name, value)
         elif name.startswith("CUDA_EXT_"):
-            close = difflib.get_close_matches(name, VARIABLES, n=1)
-            remedy = f"did you mean {close[0]}?" if close else "unset it: there is no variable of that name"
+            remedy = did_you_mean(name, VARIABLES) or "unset it: there is no variable of that name"
             yield Finding("warning", name, "is set, but not used", remedy)  # its value may be a password
     if os.environ.get(_PER_THREAD, "0") != "0":
         text = f"={os.environ[_PER_THREAD]}: launches go through cuda-bindings, which is slower"

@@ -16,7 +16,7 @@ from cuda_ext.builder.sources.plan import compiler_choice
 from cuda_ext.cli.doctor.findings import Finding, error_finding
 from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
-from cuda_ext.toolchain import discovery, process
+from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.compilers import CompilerChoice, nvcc_candidates, open_compiler
 from cuda_ext.toolchain.identity import installed_nvrtc
@@ -104,7 +104,7 @@ def _library_path(name: _Library) -> Path | None:
 
 
 def _origin(path: Path) -> str:
-    if any(path.is_relative_to(nvidia) for nvidia in discovery.nvidia_packages()):
+    if any(path.is_relative_to(nvidia) for nvidia in cuda_packages.nvidia_packages()):
         return "the installed package"
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if (value := os.environ.get(variable)) and path.is_relative_to(value):
@@ -116,7 +116,7 @@ def _passed_over(name: _Library, used: Path | None) -> Iterator[str]:
     """The libraries of that kind that are not used, each with the reason."""
     seen = {used.resolve()} if used else set()
     patterns = (f"lib*/lib{name}.so.*", f"targets/*/lib/lib{name}.so.*", f"bin/**/{name}64_*.dll")
-    roots = [("installed package", nvidia, "*/") for nvidia in discovery.nvidia_packages()]
+    roots = [("installed package", nvidia, "*/") for nvidia in cuda_packages.nvidia_packages()]
     toolkits = ((variable, os.environ.get(variable)) for variable in ("CUDA_PATH", "CUDA_HOME"))
     roots += [(variable, Path(toolkit), "") for variable, toolkit in toolkits if toolkit]
     for origin, root, prefix in roots:
@@ -141,11 +141,11 @@ def _major(library: Path) -> str:
 def _examine_headers(version: _Version) -> Iterator[Finding]:
     """The headers of CUDA and CCCL that sources include."""
     try:
-        unpacked = discovery.unpacked_headers(_number(version))
+        unpacked = cuda_packages.unpacked_headers(_number(version))
     except ToolchainError as error:
         yield error_finding("problem", "headers", error)
         return
-    directories = discovery.header_directories(version[0], next(iter(library_files("nvrtc")), None))
+    directories = cuda_packages.header_directories(version[0], next(iter(library_files("nvrtc")), None))
     suffix = "-cu12" if version[0] == 12 else ""
     if unpacked is not None:
         facts = {"directories": [str(unpacked)]}
@@ -159,7 +159,7 @@ def _examine_headers(version: _Version) -> Iterator[Finding]:
     else:
         facts = {"directories": list(map(str, directories))}
         yield Finding("ok", "headers", f"from {_origin(directories[0])}", facts=facts)
-    if discovery.cudadevrt(version[0]) is None:
+    if cuda_packages.cudadevrt(version[0]) is None:
         text = "no cudadevrt: device code that launches kernels cannot be linked"
         command = f"pip install nvidia-cuda-runtime{suffix}"
         yield Finding("note", "headers", text, "if there is such code", command)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 import click
 
 from cuda_ext.cli.completion import complete_files
 from cuda_ext.cli.terminal import TEXT, Failure, echo_json
+from cuda_ext.errors import did_you_mean
 
 if TYPE_CHECKING:
     from cuda_ext.cli.inspect.contents import Contents
@@ -89,10 +89,10 @@ def _select_kernels(contents: list[Contents], pattern: str) -> list[Contents]:
     selected = [each.with_kernels(pattern) for each in contents]
     if not any(module.kernels for each in selected for module in each.modules):
         kernels = [kernel for each in contents for module in each.modules for kernel in module.kernels]
-        close = difflib.get_close_matches(pattern, [name for kernel in kernels for name in kernel.names], n=1)
         raise Failure(
             f"no kernel matches {pattern!r}",
             where=contents[-1].path,
-            remedy=f"did you mean {close[0]!r}?" if close else "leave out --kernel to show all",
+            remedy=did_you_mean(pattern, [name for kernel in kernels for name in kernel.names])
+            or "leave out --kernel to show all",
         )
     return selected

@@ -1,4 +1,4 @@
-// Find NVRTC and the headers of the tool chain: cuda_ext/toolchain/discovery.py in C++.
+// Find NVRTC and the headers of the tool chain: cuda_ext/toolchain/cuda_packages.py in C++.
 
 #pragma once
 
