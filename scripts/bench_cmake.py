@@ -53,6 +53,7 @@ def main() -> int:
         os.environ["PYTHONPYCACHEPREFIX"] = str(work / "pycache")
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["CUDA_EXT_CACHE"] = str(work / "cache")
+        os.environ["PYTHONPATH"] = str(ROOT)
         samples = measure(work, arguments.rounds, arguments.generator)
     print(f"\n{arguments.generator}, {arguments.rounds} rounds; milliseconds: median (least .. most)")
     rows = []
