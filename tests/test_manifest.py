@@ -44,7 +44,7 @@ def damaged(change: Callable[[Any], object]) -> str:
     return json.dumps(data)
 
 
-def test_what_is_written_is_read_back():
+def test_a_written_manifest_is_read_back():
     assert loads(dumps(MANIFEST), ORIGIN) == MANIFEST
     assert loads(dumps(MANIFEST).encode(), ORIGIN) == MANIFEST
 
@@ -61,7 +61,7 @@ def test_the_text_is_json_that_people_can_read():
     assert "späße" in text
 
 
-def test_a_name_map_tells_what_an_image_calls_things():
+def test_a_name_map_has_the_names_of_an_image():
     assert MANIFEST.lowered_name(KERNEL, SM_90) == KERNEL.lowered
     assert MANIFEST.lowered_name(KERNEL, SM_80) is None
     assert MANIFEST.lowered_name(SYMBOL, SM_90) == "w"
@@ -134,7 +134,7 @@ def test_a_signature_is_written_as_in_cpp():
         (lambda d: d.update(embedded=[]), "manifest.embedded is []"),
     ],
 )
-def test_damage_is_told_with_file_field_and_remedy(change, complaint):
+def test_damage_is_reported_with_file_field_and_remedy(change, complaint):
     with pytest.raises(ManifestError) as raised:
         loads(damaged(change), ORIGIN)
     remedy = "reinstall the package that holds it"
@@ -145,7 +145,7 @@ def test_damage_is_told_with_file_field_and_remedy(change, complaint):
     "text",
     ["", "{", "null", "[]", "3", '"manifest"', b"\xff\xfe", b"\0" * 99, "[" * 100_000, dumps(MANIFEST)[:-20]],
 )
-def test_what_is_no_manifest_is_told_as_such(text):
+def test_other_files_are_reported_as_no_manifest(text):
     with pytest.raises(ManifestError, match=rf"^{ORIGIN}: not a manifest: .*; reinstall the package"):
         loads(text, ORIGIN)
 

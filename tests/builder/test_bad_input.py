@@ -26,12 +26,12 @@ def _no_architectures_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 # What the compiler refuses.
 
 
-def test_a_syntax_error_is_told_by_the_compiler_with_file_and_line(tmp_path: Path) -> None:
+def test_a_syntax_error_is_reported_by_the_compiler_with_file_and_line(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/a.cu": '\nextern "C" __global__ void k() {\n  int x = ;\n}\n'})
     assert refusal(tmp_path).startswith("p.kernels:\ndevice/a.cu(3): error: expected an expression\n")
 
 
-def test_an_error_in_a_header_is_told_with_the_headers_file_and_line(tmp_path: Path) -> None:
+def test_an_error_in_a_header_is_reported_with_the_headers_file_and_line(tmp_path: Path) -> None:
     write_project(
         tmp_path,
         f'{KERNELS}include-dirs = ["include"]',
@@ -43,12 +43,12 @@ def test_an_error_in_a_header_is_told_with_the_headers_file_and_line(tmp_path: P
     assert "\ninclude/deep/a.cuh(2): error: identifier " in refusal(tmp_path)
 
 
-def test_an_error_directive_is_told_with_its_text(tmp_path: Path) -> None:
+def test_an_error_directive_is_reported_with_its_text(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/a.cu": '#error "set WIDTH"\n'})
     assert 'device/a.cu(1): catastrophic error: #error directive: "set WIDTH"' in refusal(tmp_path)
 
 
-def test_all_failing_units_are_told_together_sorted_and_once_each(tmp_path: Path) -> None:
+def test_all_failing_units_are_reported_together_sorted_and_once_each(tmp_path: Path) -> None:
     broken = 'extern "C" __global__ void {0}() {{ missing_{0}; }}\n'
     units = {f"device/{name}.cu": broken.format(name) for name in "cab"}
     table = KERNELS.replace('"sm_90"', '"sm_80", "sm_90", "compute_90"')
@@ -60,7 +60,7 @@ def test_all_failing_units_are_told_together_sorted_and_once_each(tmp_path: Path
     ]
 
 
-def test_the_failures_of_all_modules_are_told_together(tmp_path: Path) -> None:
+def test_the_failures_of_all_modules_are_reported_together(tmp_path: Path) -> None:
     table = (
         f'{SM_90}[tool.cuda_ext.modules."p.one"]\nsources = ["one.cu"]\n'
         '[tool.cuda_ext.modules."p.two"]\nsources = ["two.cu"]\n'
@@ -72,7 +72,7 @@ def test_the_failures_of_all_modules_are_told_together(tmp_path: Path) -> None:
     assert re.findall(r"missing_\w+(?=\")", message) == ["missing_one", "missing_two"]
 
 
-def test_no_package_comes_out_if_one_module_fails(tmp_path: Path) -> None:
+def test_no_package_is_built_if_one_module_fails(tmp_path: Path) -> None:
     table = (
         f'{SM_90}[tool.cuda_ext.modules."p.one"]\nsources = ["one.cu"]\n'
         '[tool.cuda_ext.modules."p.two"]\nsources = ["two.cu"]\n'
@@ -82,7 +82,7 @@ def test_no_package_comes_out_if_one_module_fails(tmp_path: Path) -> None:
         build_project(load(tmp_path))
 
 
-def test_a_mistake_in_the_configuration_is_told_before_anything_is_compiled(tmp_path: Path) -> None:
+def test_a_mistake_in_the_configuration_is_reported_before_anything_is_compiled(tmp_path: Path) -> None:
     table = f'{KERNELS}[tool.cuda_ext.modules."p.other"]\nsources = ["nowhere.cu"]\n'
     write_project(tmp_path, table)
     log: list[str] = []
@@ -149,17 +149,17 @@ def test_a_host_header_without_equivalent_is_answered(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_header_is_told_with_file_and_line(tmp_path: Path) -> None:
+def test_a_missing_header_is_reported_with_file_and_line(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/a.cu": f'{FILL}#include "tiles.cuh"\n'})
     assert 'device/a.cu(2): catastrophic error: cannot open source file "tiles.cuh"' in refusal(tmp_path)
 
 
-def test_a_directory_in_a_headers_place_is_told(tmp_path: Path) -> None:
+def test_a_directory_in_a_headers_place_is_reported(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/a.cu": '#include "a.cuh"\n', "device/a.cuh/b": ""})
     assert 'device/a.cu(1): catastrophic error: cannot open source file "a.cuh"' in refusal(tmp_path)
 
 
-def test_a_missing_pre_include_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_missing_pre_include_is_reported_by_name(tmp_path: Path) -> None:
     write_project(tmp_path, f'{KERNELS}pre-include = ["first.cuh"]')
     message = refusal(tmp_path)
     assert "device/fill.cu" in message
@@ -173,7 +173,7 @@ def test_a_missing_pre_include_is_told_by_its_name(tmp_path: Path) -> None:
     "content", [b"", b"not this at all \x00\xff", b"\x7fELF"], ids=["empty", "other", "cut"]
 )
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin", "ltoir"])
-def test_a_corrupt_source_is_told_by_its_name(tmp_path: Path, kind: str, content: bytes) -> None:
+def test_a_corrupt_source_is_reported_by_name(tmp_path: Path, kind: str, content: bytes) -> None:
     table = f'{KERNELS}sources = ["device/*"]'
     write_project(tmp_path, table, {f"device/a.{kind}": content, "device/b.cu": "int x = ;"})
     message = refusal(tmp_path)
@@ -181,7 +181,7 @@ def test_a_corrupt_source_is_told_by_its_name(tmp_path: Path, kind: str, content
     assert "\ndevice/b.cu(1): error: " in message
 
 
-def test_a_ptx_source_with_a_mistake_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_ptx_source_with_a_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
     ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n  nothing;\n  ret;\n}\n"
     write_project(tmp_path, f'{KERNELS}sources = ["device/a.ptx"]', {"device/a.ptx": ptx})
     message = refusal(tmp_path)
@@ -234,7 +234,7 @@ def test_a_kernel_that_two_linked_units_define_is_refused(tmp_path: Path) -> Non
     )
 
 
-def test_a_function_that_no_linked_unit_defines_is_told(tmp_path: Path) -> None:
+def test_a_function_that_no_linked_unit_defines_is_reported(tmp_path: Path) -> None:
     source = 'extern __device__ int f(); extern "C" __global__ void k(int* x) { *x = f(); }'
     write_project(tmp_path, f"{KERNELS}link = true", {"device/a.cu": source})
     assert refusal(tmp_path).endswith(
@@ -258,7 +258,7 @@ def test_an_instantiation_that_does_not_exist_is_answered_with_the_nearest(tmp_p
     assert "did you mean 'scale<int>'?" in message
 
 
-def test_every_instantiation_that_does_not_exist_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_every_instantiation_that_does_not_exist_is_reported_with_its_reason(tmp_path: Path) -> None:
     table = f'{KERNELS}instantiate = ["scale<flot>", "scale<int, 3>", "scale"]'
     write_project(tmp_path, table, {"device/a.cu": SCALE})
     message = refusal(tmp_path)
@@ -271,7 +271,7 @@ def test_every_instantiation_that_does_not_exist_is_told_with_its_reason(tmp_pat
     assert "; write its template arguments, as in 'scale<float>'" in message
 
 
-def test_an_instantiation_whose_body_fails_is_told_by_the_compiler(tmp_path: Path) -> None:
+def test_an_instantiation_whose_body_fails_is_reported_by_the_compiler(tmp_path: Path) -> None:
     source = 'template <class T> __global__ void k(T* x) {\n  static_assert(sizeof(T) == 8, "wide only");\n}'
     write_project(tmp_path, f'{KERNELS}instantiate = ["k<double>", "k<float>"]', {"device/a.cu": source})
     assert 'device/a.cu(2): error: static assertion failed with "wide only"' in refusal(tmp_path)
@@ -291,7 +291,7 @@ def test_native_without_a_gpu_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['std = "c++99"', 'options = ["--not-an-option"]'])
-def test_an_option_that_the_compiler_refuses_is_told_with_the_unit(tmp_path: Path, line: str) -> None:
+def test_an_option_that_the_compiler_refuses_is_reported_with_the_unit(tmp_path: Path, line: str) -> None:
     write_project(tmp_path, f"{KERNELS}{line}")
     message = refusal(tmp_path)
     assert "device/fill.cu" in message
@@ -322,7 +322,7 @@ def tree(root: Path) -> dict[str, int]:
     return {p.relative_to(root).as_posix(): p.stat().st_mtime_ns for p in [root, *root.rglob("*")]}
 
 
-def test_a_build_writes_nothing_into_the_project_nor_where_it_runs(
+def test_a_build_writes_neither_into_the_project_nor_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_project(tmp_path / "project")
@@ -344,7 +344,7 @@ def test_a_read_only_project_can_be_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of Unix")
-def test_an_unreadable_source_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_source_is_reported(tmp_path: Path) -> None:
     write_project(tmp_path)
     source = tmp_path / "device/fill.cu"
     source.chmod(0)
@@ -360,13 +360,13 @@ def test_an_unreadable_source_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ['std = "c++99"', 'options = ["-O3"]', 'pre-include = ["none.cuh"]'])
-def test_options_that_the_compiler_refuses_are_told_with_their_keys(tmp_path: Path, setting: str) -> None:
+def test_options_that_the_compiler_refuses_are_reported_with_their_keys(tmp_path: Path, setting: str) -> None:
     write_project(tmp_path, f"{KERNELS}{setting}")
     message = refusal(tmp_path)
     assert setting.partition(" ")[0] in message
 
 
-def test_what_ptxas_reports_besides_does_not_hide_what_it_refuses(tmp_path: Path) -> None:
+def test_other_output_of_ptxas_does_not_hide_its_errors(tmp_path: Path) -> None:
     source = """extern "C" __global__ void k(float* x) {
       __shared__ float values[100000]; values[threadIdx.x] = *x; __syncthreads(); *x = values[5];
     }"""
@@ -380,7 +380,7 @@ def test_what_ptxas_reports_besides_does_not_hide_what_it_refuses(tmp_path: Path
     )
 
 
-def test_a_function_of_another_unit_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_function_of_another_unit_is_reported_with_the_remedy(tmp_path: Path) -> None:
     source = "__device__ float f(float);\n__global__ void k(float* x) { *x = f(*x); }\n"
     write_project(tmp_path, files={"device/a.cu": source})
     assert "if another one does, set link = true" in refusal(tmp_path)

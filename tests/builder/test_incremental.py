@@ -110,7 +110,7 @@ def with_comment(text: str) -> str:
     return f"{text}// A comment.\n"
 
 
-def test_nothing_changed(project: Path) -> None:
+def test_an_unchanged_project_compiles_nothing(project: Path) -> None:
     lines: list[str] = []
     build(project, lines)
     assert lines[-1] == "p.kernels: nothing has changed since it was compiled"
@@ -137,7 +137,7 @@ def test_a_project_in_another_place_with_other_times_compiles_nothing(project: P
         ("include/new.cuh", set()),
     ],
 )
-def test_an_edit_compiles_what_reads_it(project: Path, name: str, expected: set[str]) -> None:
+def test_an_edit_compiles_the_units_that_read_it(project: Path, name: str, expected: set[str]) -> None:
     edited(project, name, with_comment)
     assert compiled(project) == expected
     assert compiled(project) == set()
@@ -149,7 +149,7 @@ def test_a_header_that_is_not_read_is_shipped_as_it_is(project: Path) -> None:
     assert shipped == (project / "include/unread.cuh").read_bytes()
 
 
-def test_an_edit_that_is_taken_back_is_found_again(project: Path) -> None:
+def test_a_reverted_edit_is_a_cache_hit(project: Path) -> None:
     before = build(project)
     edited(project, "include/deep.cuh", lambda text: text.replace("2 *", "3 *"))
     assert build(project) != before
@@ -185,19 +185,21 @@ def test_an_edit_that_is_taken_back_is_found_again(project: Path) -> None:
         ('pre-include = ["before.cuh"]', 'define = { VALUE = "1" }', everything_of(*UNITS)),
     ],
 )
-def test_a_key_compiles_what_it_concerns(project: Path, old: str, new: str, expected: set[str]) -> None:
+def test_a_key_compiles_the_units_that_it_affects(
+    project: Path, old: str, new: str, expected: set[str]
+) -> None:
     edited(project, "pyproject.toml", lambda text: text)
     (project / "pyproject.toml").write_text(TABLE.replace(old, new))
     assert compiled(project) == expected
 
 
-def test_an_override_compiles_what_it_concerns(project: Path) -> None:
+def test_an_override_compiles_the_units_that_it_affects(project: Path) -> None:
     override = '[[tool.cuda_ext.modules."p.kernels".overrides]]\nsources = ["device/b.cu"]\n'
     (project / "pyproject.toml").write_text(f'{TABLE}{override}define = {{ NEW = "1" }}\n')
     assert compiled(project) == everything_of("b")
 
 
-def test_a_source_that_appears_or_goes_is_all_that_changes(project: Path) -> None:
+def test_an_added_or_removed_source_is_the_only_change(project: Path) -> None:
     edited(project, "device/new.cu", lambda _: COMMON + KERNEL.format("fresh"))
     (project / "device/a.cu").unlink()
     assert compiled(project) == everything_of("new")
@@ -210,7 +212,7 @@ def test_a_header_of_the_project_that_appears_earlier_on_the_path(project: Path)
     assert compiled(project) == set()
 
 
-def test_two_modules_compile_what_they_share_once(project: Path) -> None:
+def test_modules_compile_shared_units_once(project: Path) -> None:
     second = TABLE[TABLE.index("[tool.cuda_ext.modules") :].replace("p.kernels", "p.other")
     (project / "pyproject.toml").write_text(f"{TABLE}{second}")
     edited(project, "device/alone.cu", with_comment)
@@ -265,9 +267,7 @@ def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("link", ["true", "false"])
-def test_headers_of_one_name_that_each_unit_finds_elsewhere(
-    own_cache: None, tmp_path: Path, link: str
-) -> None:
+def test_headers_of_one_name_in_different_directories(own_cache: None, tmp_path: Path, link: str) -> None:
     for name in "ab":
         written(tmp_path / name / "x.h", "#define V 1\n")
     overrides = "".join(
@@ -325,7 +325,7 @@ def test_a_header_that_another_hides_from_its_shorter_name(own_cache: None, tmp_
     assert compiled(root) == ALL
 
 
-def test_a_header_that_appears_beside_the_one_that_includes_it(own_cache: None, tmp_path: Path) -> None:
+def test_a_header_that_appears_in_the_directory_of_its_includer(own_cache: None, tmp_path: Path) -> None:
     written(tmp_path / "lib/sub/x.h", '#include "y.h"\n')
     written(tmp_path / "lib/y.h", "#define V 1\n")
     root = using(tmp_path, "lib", source="#include <sub/x.h>\n")
@@ -344,7 +344,7 @@ def test_a_header_that_appears_beside_the_one_that_includes_it(own_cache: None, 
         ('"y.h"', "project/device/y.h"),
     ],
 )
-def test_a_header_that_is_asked_for_and_appears(
+def test_a_header_of_has_include_that_appears(
     own_cache: None, tmp_path: Path, asked: str, place: str
 ) -> None:
     name = "#define NAME <y.h>\n"
@@ -408,7 +408,7 @@ def test_a_header_of_others_that_changes_while_it_is_compiled(own_cache: None, t
 
 @pytest.mark.host_compiler
 @pytest.mark.slow
-def test_nvcc_compiles_what_reads_what_has_changed(own_cache: None, tmp_path: Path) -> None:
+def test_nvcc_compiles_the_units_that_read_a_change(own_cache: None, tmp_path: Path) -> None:
     written(tmp_path / "lib/x y$z.h", "#define V 1\n")
     source = '#include <x y$z.h>\n#include "own.cuh"\n#if 0\n#include "unread.cuh"\n#endif\n'
     root = using(tmp_path, "early", "lib", source=source)

@@ -85,7 +85,7 @@ def header_changed(root: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "swapped"])
-def test_a_cache_that_is_damaged_all_over_is_as_good_as_none(project: Path, cache: Path, damage: str) -> None:
+def test_a_completely_damaged_cache_equals_an_empty_one(project: Path, cache: Path, damage: str) -> None:
     right = built(project)
     contents = [path.read_bytes() for path in entries(cache)]
     for number, path in enumerate(entries(cache)):
@@ -106,7 +106,7 @@ def test_a_cache_that_is_damaged_all_over_is_as_good_as_none(project: Path, cach
     assert compilations(lines) == 0
 
 
-def test_each_entry_may_be_gone_by_itself(project: Path, cache: Path, tmp_path: Path) -> None:
+def test_each_entry_may_be_missing(project: Path, cache: Path, tmp_path: Path) -> None:
     right = built(project)
     for path in entries(cache):
         content = path.read_bytes()
@@ -117,9 +117,7 @@ def test_each_entry_may_be_gone_by_itself(project: Path, cache: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [b"", b"[[1]]", b"{}\n", b"\xff"])
-def test_an_entry_that_is_whole_and_means_nothing_is_a_miss(
-    project: Path, cache: Path, content: bytes
-) -> None:
+def test_an_intact_entry_with_invalid_content_is_a_miss(project: Path, cache: Path, content: bytes) -> None:
     """As another version may have written it."""
     right = built(project)
     for path in entries(cache):
@@ -228,7 +226,7 @@ def test_two_users_of_a_full_cache_get_one_error_each_and_no_damage(project: Pat
 
 @needs_mount
 @pytest.mark.parametrize("room", [4, 8, 24])
-def test_a_full_temporary_directory_is_one_error_and_spoils_nothing(
+def test_a_full_temporary_directory_is_one_error_without_damage(
     project: Path, cache: Path, tmp_path: Path, room: int
 ) -> None:
     shutil.rmtree(cache / "objects")
@@ -266,7 +264,7 @@ def contents(tmp_path: Path) -> DependencyCache:
 KEY = key_of("key")
 
 
-def test_content_is_found_by_what_its_names_lead_to(contents: DependencyCache) -> None:
+def test_content_is_found_by_the_files_that_its_names_resolve_to(contents: DependencyCache) -> None:
     contents.keep(KEY, ["a", "b"], {"a": "1", "b": None}.get, b"first")
     contents.keep(KEY, ["a", "b"], {"a": "2", "b": None}.get, b"second")
     contents.keep(KEY, ["a"], {"a": "3"}.get, b"third")
@@ -317,7 +315,7 @@ def test_digests_are_those_of_the_contents(tmp_path: Path) -> None:
     assert digest(one) != same
 
 
-def test_what_changes_during_a_build_has_a_digest_of_its_own(tmp_path: Path) -> None:
+def test_files_that_change_during_a_build_have_new_digests(tmp_path: Path) -> None:
     digests = FileDigests(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))
     (tmp_path / "file").write_bytes(b"content")
     ordinary = FileDigests(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))(str(tmp_path / "file"))

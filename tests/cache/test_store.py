@@ -75,7 +75,7 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", CONTENT, bytes(3_000_000)], ids=len)
-def test_what_was_put_comes_back(tmp_path: Path, content: bytes) -> None:
+def test_put_data_is_read_back(tmp_path: Path, content: bytes) -> None:
     store = opened(tmp_path / "a" / "b")
     assert store.get(KEY) is None
     store.put(KEY, content)
@@ -225,7 +225,7 @@ def test_the_cache_of_another_user_is_not_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become nobody")
-def test_a_user_without_a_home_is_told(tmp_path: Path) -> None:
+def test_a_user_without_a_home_is_reported(tmp_path: Path) -> None:
     code = """
 import os, sys
 import platformdirs
@@ -249,14 +249,14 @@ assert store.get("0" * 64) is None
 
 
 @pytest.mark.parametrize("below", ["", "cache", "deep/cache"])
-def test_a_file_in_the_way_of_the_cache_is_told(tmp_path: Path, below: str) -> None:
+def test_a_file_in_the_way_of_the_cache_is_reported(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("mine")
     assert "a file is where a directory should be; move it" in goes_on_without(tmp_path / "file" / below)
     assert (tmp_path / "file").read_text() == "mine"
 
 
 @needs_mount
-def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "ro", "none") as disk:
         warning = goes_on_without(disk / "cache")
         assert "Read-only file system" in warning
@@ -264,7 +264,7 @@ def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
 
 
 @needs_mount
-def test_a_read_only_cache_serves_those_who_read(tmp_path: Path) -> None:
+def test_a_read_only_cache_can_be_read(tmp_path: Path) -> None:
     warnings: list[str] = []
     with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
         opened(disk).put(KEY, CONTENT)
@@ -282,7 +282,7 @@ def test_a_read_only_cache_serves_those_who_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can become nobody")
-def test_what_root_has_prepared_serves_others() -> None:
+def test_a_cache_of_root_can_be_read_by_other_users() -> None:
     code = """
 import os, sys
 import platformdirs
@@ -343,7 +343,7 @@ def full(directory: Path, reason: str) -> str:
 
 
 @needs_mount
-def test_a_full_disk_is_told_and_damages_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_without_damage(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "none") as disk:
         for writer in [python(FILL, disk, letter) for letter in "ab"]:
             assert f"StoreError: {full(disk, 'No space left on device')}" in writer.communicate(timeout=60)[1]
@@ -356,7 +356,7 @@ def test_a_full_disk_is_told_and_damages_nothing(tmp_path: Path) -> None:
 
 
 @unix
-def test_a_file_that_is_too_large_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_reported(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from cuda_ext.cache.open_store import open_store
@@ -412,7 +412,7 @@ def test_many_threads_at_once(tmp_path: Path) -> None:
     assert remains(tmp_path) == []
 
 
-def test_a_cache_that_somebody_removes_meanwhile_is_made_again(tmp_path: Path) -> None:
+def test_a_cache_that_is_removed_meanwhile_is_created_again(tmp_path: Path) -> None:
     worker = python(WORK, tmp_path / "cache", "5G", 30)
     while worker.poll() is None:
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
@@ -425,7 +425,7 @@ def test_a_cache_that_somebody_removes_meanwhile_is_made_again(tmp_path: Path) -
 
 
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="needs forks of Python")
-def test_a_killed_writer_damages_nothing(tmp_path: Path) -> None:
+def test_a_killed_writer_causes_no_damage(tmp_path: Path) -> None:
     code = """
 import hashlib, itertools, os, random, signal, sys, time
 from pathlib import Path
@@ -455,7 +455,7 @@ assert all(store.get(name) == name.encode() * 5000 for name in found)
 # The bound.
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_entries_are_removed_first(tmp_path: Path) -> None:
     store = opened(tmp_path, "10K")
     for number in range(12):
         store.put(key(number), bytes(1024 - 72))
@@ -486,7 +486,7 @@ def test_nothing_is_pruned_within_the_bound(tmp_path: Path) -> None:
     assert len(entries(tmp_path)) == 10
 
 
-def test_what_other_processes_write_counts(tmp_path: Path) -> None:
+def test_entries_of_other_processes_count(tmp_path: Path) -> None:
     stores = [opened(tmp_path, "10K") for _ in range(3)]
     stores[0].prune()
     for number in range(11):
@@ -496,7 +496,7 @@ def test_what_other_processes_write_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("total", ["", "\0", "no number", "1 0", "99999999999 0"])
-def test_a_total_that_is_damaged_or_old_is_taken_anew(tmp_path: Path, total: str) -> None:
+def test_a_damaged_or_old_total_is_computed_again(tmp_path: Path, total: str) -> None:
     store = opened(tmp_path, "1K")
     store.put(KEY, bytes(2000))
     (tmp_path / "objects" / "total").write_text(total)
@@ -515,7 +515,7 @@ def test_remains_of_killed_writers_are_removed_after_an_hour(tmp_path: Path) -> 
     assert store.get(KEY) == CONTENT
 
 
-def test_pruning_an_empty_or_vanished_cache_is_nothing(tmp_path: Path) -> None:
+def test_pruning_an_empty_or_missing_cache_is_no_error(tmp_path: Path) -> None:
     store = opened(tmp_path / "cache")
     store.prune()
     shutil.rmtree(tmp_path / "cache")
@@ -543,7 +543,7 @@ def test_the_bound_is_written_as_people_write_sizes(tmp_path: Path, value: str, 
 
 
 @pytest.mark.parametrize("value", ["0", "0G", "0B"])
-def test_no_cache_at_all(tmp_path: Path, value: str) -> None:
+def test_disabling_the_cache(tmp_path: Path, value: str) -> None:
     store = opened(tmp_path / "cache", value)
     assert isinstance(store, NullStore)
     store.put(KEY, CONTENT)
@@ -551,7 +551,7 @@ def test_no_cache_at_all(tmp_path: Path, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["much", "-1", "1.5G", "5X", "5iB", "G", "1e9", "٣", "9" * 19])
-def test_a_size_that_is_none_is_told(tmp_path: Path, value: str) -> None:
+def test_an_invalid_size_is_reported(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         opened(tmp_path, value)
     assert str(caught.value) == (
@@ -612,7 +612,7 @@ def shared(url: str, of: str = KEY) -> str:
     return f"{url}/{of[:2]}/{of[2:]}"
 
 
-def test_machines_share_what_they_compile(machines: Machines, url: str) -> None:
+def test_machines_share_compiled_images(machines: Machines, url: str) -> None:
     one, other = machines(url), machines(url)
     one.builds(KEY, CONTENT)
     one.store.close()
@@ -621,7 +621,7 @@ def test_machines_share_what_they_compile(machines: Machines, url: str) -> None:
     assert one.warnings == other.warnings == []
 
 
-def test_a_store_goes_on_after_close(machines: Machines, url: str) -> None:
+def test_a_store_works_after_close(machines: Machines, url: str) -> None:
     one = machines(url)
     for number in range(3):
         one.builds(key(number), CONTENT)
@@ -752,7 +752,7 @@ def test_a_shared_directory_that_cannot_be_written_costs_one_warning(
     goes_on_alone(machines((tmp_path / "file" / "cache").as_uri()), 5)
 
 
-def test_without_fsspec_one_warning_says_what_to_install(tmp_path: Path) -> None:
+def test_without_fsspec_one_warning_names_the_package_to_install(tmp_path: Path) -> None:
     code = """
 import sys
 sys.modules["fsspec"] = None
@@ -807,7 +807,7 @@ def test_machines_share_a_bucket(machines: Machines, s3: str) -> None:
     assert one.warnings == other.warnings == third.warnings == []
 
 
-def test_a_misspelt_bucket_is_told_and_not_made(machines: Machines, s3: str) -> None:
+def test_a_misspelt_bucket_is_reported_and_not_created(machines: Machines, s3: str) -> None:
     import s3fs
 
     goes_on_alone(machines("s3://buckte/prefix"), 10)

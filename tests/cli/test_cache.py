@@ -262,7 +262,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGES.values(), ids=DAMAGES)
-def test_every_damage_is_found(tmp_path: Path, damage: Callable[[Path], Any], reason: str) -> None:
+def test_every_damage_is_listed(tmp_path: Path, damage: Callable[[Path], Any], reason: str) -> None:
     sound, damaged = kept(tmp_path, 1), kept(tmp_path, 2)
     assert "2 entries, 484 B, read in" in cache(tmp_path, "verify")
     damage(damaged)

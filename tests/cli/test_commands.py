@@ -110,7 +110,7 @@ def test_a_closed_pipe_is_silent() -> None:
         assert process.stderr.read() == b""
 
 
-def test_without_click_one_line_says_what_to_install() -> None:
+def test_without_click_one_line_names_the_package_to_install() -> None:
     assert run("cache", "info", door=(sys.executable, "-S", "-m", "cuda_ext")) == (
         1,
         "",

@@ -183,7 +183,7 @@ def test_every_variable_in_the_sources_is_listed() -> None:
     ],
     ids=str,
 )
-def test_an_unusable_driver_is_found(
+def test_an_unusable_driver_is_a_finding(
     on: Doctor, site: Path, settings: Found, level: str, text: str, remedy: str
 ) -> None:
     write(site, SAMPLE)
@@ -344,7 +344,7 @@ def test_cached_results_of_compilation_on_demand_are_found(
     assert (kept["level"], kept["facts"]["kept"]) == ("ok", ["fill"])
 
 
-def test_modules_are_found_in_all_places_of_imports(site: Path, tmp_path: Path) -> None:
+def test_modules_are_found_on_all_import_paths(site: Path, tmp_path: Path) -> None:
     # In a distribution, beside a package that cannot be imported.
     write(site, SAMPLE)
     (site / "sample" / "__init__.py").write_text("1 / 0\n")

@@ -177,7 +177,7 @@ def test_a_file_in_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
     assert errors == f"{tmp_path / 'my-project'}: is a file; name a directory\n"
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "src").write_text("precious")
     with pytest.raises(Failure, match=r"src.*; nothing was written"):
         write_files(tmp_path, {"README.md": "", "device/axpy.cu": "", "src/my_project/__init__.py": ""})

@@ -135,7 +135,7 @@ def test_a_link_is_followed_to_the_file_that_it_names(root, write):
     assert list(gathered(root).headers) == ["common/h.cuh"]
 
 
-def test_what_lies_outside_the_project_does_not_travel(root, write):
+def test_files_outside_the_project_are_not_gathered(root, write):
     write(device__a_cu='#include "../../outside.cuh"\n#include "link.cuh"')
     (root.parent / "outside.cuh").touch()
     (root / "device/link.cuh").symlink_to(root.parent / "outside.cuh")
@@ -149,7 +149,7 @@ def test_headers_of_the_tool_chain_stay_as_they_are(root, write):
     assert value(unit) == 6
 
 
-def test_a_branch_that_is_not_taken_may_name_what_does_not_exist(root, write):
+def test_an_inactive_branch_may_name_a_missing_header(root, write):
     write(device__a_cu='#ifdef NEVER\n#include "nowhere.h"\n#endif\nenum { VALUE = 8 };' + KERNEL)
     assert value(gathered(root)) == 8
 
@@ -176,7 +176,7 @@ def test_headers_of_every_branch_travel(root, write):
         '#if __has_include ( "h.cuh" )\n#include "h.cuh"\n#endif',
     ],
 )
-def test_a_directive_is_found_however_it_is_written(root, write, directive):
+def test_a_directive_is_found_in_any_spelling(root, write, directive):
     write(device__a_cu=directive + KERNEL, device__h_cuh="enum { VALUE = 3 };")
     unit = gathered(root)
     assert list(unit.headers) == ["device/h.cuh"]
@@ -196,7 +196,7 @@ def test_a_directive_is_found_however_it_is_written(root, write, directive):
         '__device__ int x; /* */ /* \n*/ __device__ int include; // #include "h.cuh"\n',
     ],
 )
-def test_text_that_looks_like_a_directive_is_none(root, write, text):
+def test_text_that_looks_like_a_directive_is_ignored(root, write, text):
     write(device__a_cu=text + "\nenum { VALUE = 9 };" + KERNEL, device__h_cuh='#error "not me"')
     unit = gathered(root, "device")
     assert unit.headers == {}
@@ -204,7 +204,7 @@ def test_text_that_looks_like_a_directive_is_none(root, write, text):
     assert value(unit) == 9
 
 
-def test_has_include_tells_what_is_not_there(root, write):
+def test_has_include_is_false_for_missing_headers(root, write):
     write(device__a_cu='#if !__has_include("nowhere.h")\nenum { VALUE = 2 };\n#endif' + KERNEL)
     assert value(gathered(root)) == 2
 
@@ -251,7 +251,7 @@ def test_bytes_that_are_not_utf_8_pass_through(root, write):
 
 
 @pytest.mark.parametrize("content", ["// UTF-16".encode("utf-16-le"), b"// \0", b"// \xff"])
-def test_what_compilers_take_for_the_end_of_a_file_is_refused(root, write, content):
+def test_characters_that_end_a_file_are_refused(root, write, content):
     write(device__a_cu='#include "h.cuh"', device__h_cuh=content)
     with pytest.raises(BuildError, match=r"^device/h\.cuh: is not UTF-8 text, as it holds a byte 0x"):
         gathered(root)
@@ -303,7 +303,7 @@ def test_file_is_the_path_within_the_project(root, write):
     assert f"{{{spelled}}}" in ptx(gathered(root))
 
 
-def test_nothing_is_read_from_where_the_process_runs(root, write, monkeypatch):
+def test_no_file_of_the_working_directory_is_read(root, write, monkeypatch):
     write(device__a_cu='#include "h.cuh"' + KERNEL, elsewhere__device__h_cuh="enum { VALUE = 1 };")
     monkeypatch.chdir(root / "elsewhere")
     with pytest.raises(CompilationError, match=r"h\.cuh"):

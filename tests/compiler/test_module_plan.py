@@ -47,7 +47,7 @@ def ready_made(source: str, kind: str, architecture: str, **options) -> Translat
 # ------------------------------------------------------------------------------------------------ images
 
 
-def test_every_architecture_asked_for_is_in_the_fatbin():
+def test_every_requested_architecture_is_in_the_fatbin():
     asked = ("sm_80", "sm_90", "sm_90a", "sm_120", "compute_120", "lto_90")
     compiled = module(KERNEL, architectures=asked)
     assert tuple(images(compiled)) == asked
@@ -60,7 +60,7 @@ def test_every_unit_has_a_fatbin_of_its_own():
     assert [u.title for u in compiled.manifest.units] == ["device/a.cu", "other/b.cu"]
 
 
-def test_images_are_told_with_size_and_digest():
+def test_images_are_recorded_with_size_and_digest():
     compiled = module(KERNEL)
     (found,) = images(compiled).values()
     file = compiled.files[found.file]
@@ -76,7 +76,7 @@ def test_images_are_told_with_size_and_digest():
         ("ltoir", ["lto_80"], {"unit.lto_80.ltoir"}),
     ],
 )
-def test_compilation_goes_as_far_as_asked(emit, architectures, files):
+def test_compilation_stops_at_the_requested_kind(emit, architectures, files):
     compiled = module(unit(AXPY, "axpy<float>"), architectures=architectures, emit=emit, embed=False)
     assert set(compiled.files) == files
     assert {i.file for i in images(compiled).values()} == files
@@ -100,7 +100,7 @@ def test_sources_and_headers_travel_with_the_module():
     }
 
 
-def test_sources_stay_at_home_where_told_so():
+def test_sources_are_not_shipped_on_request():
     compiled = module(KERNEL, embed=False)
     assert compiled.manifest.embedded is None
     assert not [name for name in compiled.files if name.startswith("sources/")]
@@ -143,7 +143,7 @@ def test_unlisted_kernels_have_the_names_that_the_compiler_gives():
     assert names(module(unit(source, "axpy<float>"))) == ["axpy<double>", "axpy<float>", "kernel"]
 
 
-def test_overloads_are_told_apart_by_their_parameters():
+def test_overloads_are_distinguished_by_their_parameters():
     source = (
         "__global__ void k(int n) {} __global__ void k(const float* x, int n) {} __global__ void other() {}"
     )
@@ -286,7 +286,7 @@ def test_a_template_may_be_instantiated_in_two_units():
     assert names(module(one, two)) == ["axpy<float>", "axpy<double>"]
 
 
-def test_a_variable_may_be_asked_for_by_its_address():
+def test_a_variable_may_be_requested_by_its_address():
     source = unit("namespace n { template <class T> __device__ T v; }\n" + KERNEL, "&n::v<float>")
     assert names(module(source)) == ["kernel"]
 
@@ -301,7 +301,7 @@ def test_a_unit_without_kernels_is_refused():
         module("__device__ int f() { return 1; }")
 
 
-def test_all_failing_units_are_told_together():
+def test_all_failing_units_are_reported_together():
     with pytest.raises(CompilationError) as raised:
         module(
             unit("__global__ void k() { one; }", name="device/a.cu"),
@@ -374,7 +374,7 @@ def test_ptx_of_a_newer_version_is_refused_in_the_words_of_the_assembler():
         module(unit(source, name="device/a.ptx"), architectures=["sm_80"])
 
 
-def test_a_mistake_in_ptx_is_told_with_its_line():
+def test_a_mistake_in_ptx_is_reported_with_its_line():
     source = b".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry k() {\n  rett;\n}\n"
     with pytest.raises(CompilationError, match=r"^device/a\.ptx: assembling for sm_80: .*line 5;.*'rett'"):
         module(unit(source, name="device/a.ptx"), architectures=["sm_80"])
@@ -401,7 +401,7 @@ def test_ptx_does_not_become_lto_ir():
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_90a", "sm_100"])
-def test_a_cubin_is_taken_in_for_the_architecture_that_it_is_for(architecture):
+def test_a_cubin_is_packed_for_its_own_architecture(architecture):
     source = ready_made("__constant__ float w[4];\n" + KERNEL, "cubin", architecture)
     compiled = module(source, architectures=["sm_75", "compute_120"])
     assert list(images(compiled)) == [architecture]
@@ -415,7 +415,7 @@ def test_a_cubin_is_taken_in_for_the_architecture_that_it_is_for(architecture):
     ("content", "problem"),
     [(b"no code", "it does not begin as one"), (b"\x7fELF\2\1", "it is cut off after 6 bytes")],
 )
-def test_what_is_no_cubin_is_told(content, problem):
+def test_an_invalid_cubin_is_reported(content, problem):
     with pytest.raises(CompilationError) as caught:
         module(unit(content, name="device/a.cubin"))
     assert str(caught.value) == f"device/a.cubin: is not a cubin, or a damaged one: {problem}; make it again"
@@ -428,7 +428,7 @@ def test_every_truncated_cubin_is_refused():
             module(unit(data[:size], name="device/a.cubin"))
 
 
-def test_a_fatbin_is_taken_in_as_it_is():
+def test_a_fatbin_is_packaged_unchanged():
     content = module(KERNEL, architectures=["sm_80", "sm_90a", "compute_90"]).files["unit.fatbin"]
     compiled = module(unit(content, name="device/made.fatbin"))
     assert compiled.files["made.fatbin"] == content
@@ -436,7 +436,7 @@ def test_a_fatbin_is_taken_in_as_it_is():
     assert names(compiled) == ["_Z6kernelPi"]
 
 
-def test_a_fatbin_may_hold_lto_ir_that_nobody_reads():
+def test_a_fatbin_may_hold_unused_lto_ir():
     content = module(KERNEL, architectures=["sm_80", "lto_90"]).files["unit.fatbin"]
     assert list(images(module(unit(content, name="device/made.fatbin")))) == ["sm_80", "lto_90"]
 
@@ -444,7 +444,7 @@ def test_a_fatbin_may_hold_lto_ir_that_nobody_reads():
 @pytest.mark.parametrize(
     "architectures", [["sm_90", "sm_100"], ["compute_90"], ["sm_90", "compute_90", "lto_90"]]
 )
-def test_lto_ir_becomes_what_was_asked_for(architectures):
+def test_lto_ir_becomes_the_requested_kind(architectures):
     compiled = module(ready_made(KERNEL, "ltoir", "lto_90"), architectures=architectures)
     assert list(images(compiled)) == sorted(architectures, key=architectures.index)
     assert names(compiled) == ["_Z6kernelPi"]
@@ -502,7 +502,7 @@ def test_templates_of_a_shared_header_are_linked_once():
 
 
 @pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
-def test_a_function_that_nobody_defines_is_refused(architecture):
+def test_an_undefined_function_is_refused(architecture):
     with pytest.raises(CompilationError, match=rf"^pkg\.kernels: linking for {architecture}: .*_Z1fi"):
         linked(
             "extern __device__ int f(int);\n__global__ void k(int* p) { *p = f(1); }",
@@ -523,13 +523,13 @@ def test_a_function_that_nobody_defines_is_refused(architecture):
         ("static __global__ void twice() {}\n__global__ void NAME() {}", "_Z5twicev"),
     ],
 )
-def test_what_two_units_define_is_refused(source, lowered, capfd):
+def test_a_definition_in_two_units_is_refused(source, lowered, capfd):
     with pytest.raises(CompilationError, match=rf"device/a\.cu and device/b\.cu both define {lowered};"):
         linked(source.replace("NAME", "a"), source.replace("NAME", "b"))
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_two_units_define_is_refused_in_ptx_too():
+def test_a_definition_in_two_units_of_ptx_is_refused():
     with pytest.raises(CompilationError, match=r"linking for compute_90: .*twice"):
         linked(*["__global__ void twice() {}"] * 2, architectures=["compute_90"])
 
@@ -545,7 +545,7 @@ def test_helpers_of_one_name_may_be_static_in_each_unit():
     assert names(linked(source.replace("NAME", "a"), source.replace("NAME", "b"))) == ["a", "b"]
 
 
-def test_variables_of_one_name_that_are_static_in_each_unit_cannot_be_told_by_name():
+def test_static_variables_of_one_name_in_several_units_are_no_symbols():
     source = "namespace n { static __device__ int v; }\n__global__ void NAME(int* p) { *p = n::v; }"
     reports: list[str] = []
     compiled = linked(source.replace("NAME", "a"), source.replace("NAME", "b"), reports=reports)
@@ -556,7 +556,7 @@ def test_variables_of_one_name_that_are_static_in_each_unit_cannot_be_told_by_na
 @pytest.mark.parametrize(
     ("kind", "architecture"), [("ptx", "compute_80"), ("cubin", "sm_90"), ("ltoir", "lto_90")]
 )
-def test_what_arrives_compiled_is_linked_too(kind, architecture):
+def test_prebuilt_images_are_linked(kind, architecture):
     made = ready_made(CALLED, kind, architecture, relocatable=True)
     compiled = linked(CALLS, made)
     assert names(compiled) == ["_Z5otherPf", "calls"]
@@ -613,7 +613,7 @@ def test_kernels_in_lto_ir_may_launch_kernels():
 
 
 @pytest.mark.skipif(device_runtime() is not None, reason="the device runtime library is installed")
-def test_a_missing_device_runtime_is_told_with_the_remedy():
+def test_a_missing_device_runtime_is_reported_with_the_remedy():
     with pytest.raises(
         CompilationError, match=r"linking for sm_90: .* \(cudadevrt\); install nvidia-cuda-runtime$"
     ):

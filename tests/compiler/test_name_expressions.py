@@ -62,7 +62,7 @@ def test_one_spelling(spelling, others):
         ("ns::k", "k"),
     ],
 )
-def test_what_differs_stays_different(one, other):
+def test_different_expressions_stay_different(one, other):
     assert normalise(one) != normalise(other)
 
 

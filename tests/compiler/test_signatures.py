@@ -119,18 +119,18 @@ def test_pointers_are_described_with_their_element(declared, type_, element, con
     assert (found.type, found.element) == (type_, element)
 
 
-def test_sixty_four_bits_are_what_the_compiler_says_they_are():
+def test_types_of_64_bits_are_those_of_the_compiler():
     (found,) = parameters("cuda::std::int64_t p", "#include <cuda/std/cstdint>\n")
     assert found.type in ("long", "long long")
     assert found.kind == "integer"
 
 
-def test_a_type_behind_typedefs_is_told_by_its_own_name():
+def test_a_type_behind_typedefs_has_its_own_name():
     source = "using real = float; using rows = const real*; __global__ void k(real a, rows x) {}"
     assert [p.type for p in kernel(source).parameters] == ["float", "const float*"]
 
 
-def test_a_type_in_a_namespace_is_told_at_least_by_its_name():
+def test_a_type_in_a_namespace_has_at_least_its_name():
     (found,) = parameters("ns::Point p")
     assert found.type in ("ns::Point", "Point")
 
@@ -170,7 +170,7 @@ def test_places_and_sizes_are_those_of_the_cubin(declarations, architecture):
     assert described == built
 
 
-def test_a_cubin_places_what_is_aligned_to_64_bytes_for_itself():
+def test_a_cubin_has_its_own_offsets_for_alignment_to_64_bytes():
     source = f'{TYPES}extern "C" __global__ void k(char c, Map map, int i) {{}}'
     assert [p.offset for p in signatures(source).kernels["k"].parameters] == [0, 64, 192]
     built = [read_cubin(image(source, a).data).kernels["k"] for a in ("sm_80", "sm_90", "sm_100")]
@@ -220,7 +220,7 @@ def test_kernels_have_their_name_with_its_namespaces(source, name):
     assert kernel(source).name == name
 
 
-def test_template_parameters_are_told_as_what_they_are():
+def test_template_parameters_have_their_types():
     source = (
         "template <class T> struct P { using type = T*; };\n"
         "template <class T, int N> __global__ void k(typename P<T>::type x, const T (*y)[N]) {}"
@@ -229,7 +229,7 @@ def test_template_parameters_are_told_as_what_they_are():
     assert [p.type for p in found.parameters] == ["double*", "const double(*)[4]"]
 
 
-def test_a_parameter_pack_is_told_one_by_one():
+def test_a_parameter_pack_becomes_single_parameters():
     found = kernel("template <class... T> __global__ void k(T*... x) {}", "k<int, float>")
     assert [p.type for p in found.parameters] == ["int*", "float*"]
 
@@ -302,7 +302,7 @@ def test_variables_are_described(source, expected):
         "#include <cuda/std/utility>",
     ],
 )
-def test_what_nobody_can_write_is_no_symbol(source):
+def test_unnamed_variables_are_no_symbols(source):
     assert signatures(source + "\n__global__ void k() {}").symbols == {}
 
 

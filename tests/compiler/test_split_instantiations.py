@@ -34,7 +34,7 @@ def test_a_source_whose_kernels_share_a_variable_is_refused(tmp_path: Path) -> N
     assert "split-instantiations" in message
 
 
-def test_one_instantiation_stays_as_it_is(tmp_path: Path) -> None:
+def test_one_instantiation_is_unchanged(tmp_path: Path) -> None:
     table = TABLE.replace('"scale<float>", "scale<double>", "scale<int>"', '"scale<float>"')
     files = build(write_project(tmp_path, table, {"device/scale.cu": SCALE}))["p.kernels"].files
     assert "scale.fatbin" in files

@@ -81,7 +81,7 @@ def told(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("page", TOLD)
-def test_what_a_page_says_is_so(page: str, told: Callable[[str], list[str]]) -> None:
+def test_the_examples_of_a_page_work(page: str, told: Callable[[str], list[str]]) -> None:
     told(page)
 
 
@@ -96,7 +96,7 @@ def test_no_block_of_a_page_is_left_out(page: str, told: Callable[[str], list[st
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("page", FROM_NOTHING)
 @pytest.mark.slow
-def test_it_is_so_in_a_new_environment(
+def test_the_examples_work_in_a_new_environment(
     page: str, driver: Path | None, cuda_ext_wheel: Path, tmp_path: Path
 ) -> None:
     story = Story(tmp_path, driver, cuda_ext_wheel)
@@ -114,7 +114,7 @@ def test_every_file_is_built_by_a_later_command() -> None:
     assert [str(block) for blocks in BLOCKS.values() for block in unused_files(blocks)] == []
 
 
-def test_a_file_that_nothing_builds_is_found() -> None:
+def test_unused_files_are_detected() -> None:
     files = [b for blocks in BLOCKS.values() for b in blocks if b.language in ("c", "cpp", "meson")]
     assert files
     for blocks in BLOCKS.values():
@@ -124,7 +124,7 @@ def test_a_file_that_nothing_builds_is_found() -> None:
         assert len(unused_files(renamed)) == len(expected)
 
 
-def test_commands_that_are_not_run_are_still_there() -> None:
+def test_commands_that_are_not_run_exist() -> None:
     typed = [command for blocks in BLOCKS.values() for command in _typed(blocks)]
     for start in NOT_RUN:
         assert any(command.startswith(start) for command in typed), (
@@ -164,7 +164,7 @@ def test_blocks_of_the_readme_are_all_run() -> None:
 
 
 @pytest.mark.host_compiler
-def test_what_the_readme_says_is_so(driver: Path | None, tmp_path: Path) -> None:
+def test_the_examples_of_the_readme_work(driver: Path | None, tmp_path: Path) -> None:
     start, source, table, launches, scripts = map(_named, read_blocks(README))
     package = Block(README, 0, "python", "", "src/my_package/__init__.py")
     install = Block(README, 0, "console", "$ pip install .\n")
@@ -185,7 +185,7 @@ def _named(block: Block) -> Block:
     return dataclasses.replace(block, file=name[1], text=block.text[name.end() :]) if name else block
 
 
-def test_links_and_pictures_of_the_readme_are_there() -> None:
+def test_links_and_pictures_of_the_readme_exist() -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", README.read_text(encoding="utf-8"))
     missing = [link for link in links if not urlsplit(link).scheme and not (CHECKOUT / link).exists()]
     assert len(links) > 20
@@ -216,7 +216,7 @@ EXAMPLES = {
 
 
 @pytest.mark.host_compiler
-def test_the_reference_of_cmake_is_so(tmp_path: Path) -> None:
+def test_the_cmake_reference_is_current(tmp_path: Path) -> None:
     """Its blocks and its examples, without the words in angle brackets, configure."""
     signatures = SIGNATURES
     for placeholder, example in EXAMPLES.items():
@@ -323,7 +323,7 @@ def test_links_within_the_site_lead_somewhere(site: Path) -> None:
                 assert unquote(parts.fragment) in pages[target].anchors, f"{file.relative_to(site)}: {link}"
 
 
-def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_a_page_loads_no_external_files(site: Path) -> None:
     for file, page in _pages(site):
         for resource in page.loads:
             assert not urlsplit(resource).netloc, f"{file.relative_to(site)} loads {resource}"

@@ -74,12 +74,12 @@ def test_one_process_at_a_time(tmp_path: Path, kind: str) -> None:
         assert is_held
 
 
-def test_a_waiting_process_goes_on_as_soon_as_it_can(tmp_path: Path) -> None:
+def test_a_waiting_process_continues_as_soon_as_the_lock_is_free(tmp_path: Path) -> None:
     with holder(tmp_path, then="time.sleep(1)"), lock(tmp_path) as is_held:
         assert is_held
 
 
-def test_what_cannot_be_opened_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with lock(tmp_path / "missing") as is_held:
         assert not is_held
     assert list(tmp_path.iterdir()) == []

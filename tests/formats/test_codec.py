@@ -46,7 +46,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_written_is_read(shape):
+def test_encoded_values_are_decoded(shape):
     assert decode(Shape, encode(shape)) == shape
 
 
@@ -81,6 +81,6 @@ def test_damaged_bytes_are_refused_or_another_shape(shape):
     "data",
     [b"", b"1:x", b"1:11:2-", b"3:0x11:1", b"21:1111111111111111111111:1", b"-1:1", b"1:13:nan", b"1:13:inf"],
 )
-def test_what_the_annotations_do_not_allow_is_refused(data):
+def test_values_that_violate_the_annotations_are_refused(data):
     with pytest.raises(DecodingError):
         decode(Corner, data)

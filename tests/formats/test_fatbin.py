@@ -88,7 +88,7 @@ def linked(kind: str, data: bytes, architecture: str) -> bytes:
 
 
 @pytest.mark.parametrize("compress", COMPRESS)
-def test_what_is_put_in_comes_out(images, compress):
+def test_packed_images_are_read_back(images, compress):
     entries = read_fatbin(write_fatbin(images, compress))
     assert [(e.kind, e.architecture) for e in entries] == [
         (i.architecture.kind, str(i.architecture)) for i in images
@@ -115,7 +115,7 @@ def test_what_is_put_in_comes_out(images, compress):
     ("compress", "codec"),
     [("none", "none"), ("speed", "lz4"), ("balance", "zstd"), ("size", "zstd")],
 )
-def test_every_image_is_compressed_as_asked(images, compress, codec):
+def test_every_image_is_compressed_as_requested(images, compress, codec):
     entries = read_fatbin(write_fatbin(images, compress))
     assert {e.codec for e in entries} == {codec}
     assert {e.architecture for e in entries if e.scrambled} == (
@@ -169,7 +169,7 @@ def test_importing_loads_no_library():
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 
 
-def test_a_refused_image_is_told_in_the_words_of_nvfatbin(images):
+def test_a_refused_image_is_reported_with_the_message_of_nvfatbin(images):
     cubin = next(i for i in images if str(i.architecture) == "sm_80")
     wrong = Image(Architecture.parse("sm_90"), cubin.data)
     with pytest.raises(BuildError, match=r"refuses sm_90: .* elf arch does not match"):
@@ -221,7 +221,7 @@ def test_trailing_bytes_are_noticed(images, tail):
 
 
 @pytest.mark.parametrize("compress", COMPRESS)
-def test_random_damage_is_read_or_told_but_never_worse(images, compress):
+def test_random_damage_is_read_or_reported_as_one_error(images, compress):
     rng = random.Random(compress)
     some = [i for i in images if str(i.architecture) in {"sm_90", "sm_100f", "compute_90a", "lto_90"}]
     fatbin = write_fatbin(some, compress)

@@ -76,7 +76,7 @@ def run(program: Path, type_: str, cache: Path, **variables: str) -> tuple[int, 
 
 
 @pytest.mark.parametrize("type_", ["float", "double"])
-def test_the_sums_are_those_of_numpy_and_the_second_process_compiles_nothing(
+def test_the_sums_equal_those_of_numpy_and_the_second_process_compiles_nothing(
     program: Path, tmp_path: Path, type_: str
 ) -> None:
     """One has an image for another GPU; the other has none at all."""

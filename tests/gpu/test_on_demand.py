@@ -77,7 +77,7 @@ def test_every_kernel_of_the_example_first_cold_then_from_the_cache(run: Run) ->
         assert bool(compiled) == (state == "cold")
 
 
-def test_an_instantiation_that_was_not_built_computes_what_numpy_does(run: Run) -> None:
+def test_an_instantiation_on_demand_computes_like_numpy(run: Run) -> None:
     code = """
 import numpy as np
 from example_project import kernels

@@ -109,7 +109,7 @@ def on_gpu(request: pytest.FixtureRequest, device: Device) -> Callable[[np.ndarr
     return LIBRARIES[request.param]
 
 
-def test_kernels_see_what_was_copied(kernels: Any, device: Device) -> None:
+def test_kernels_see_copied_values(kernels: Any, device: Device) -> None:
     out = of_torch_or_cupy(np.zeros(9, "f4"))
     kernels.matrix.copy_from(NINE)
     kernels.copy_out(out, grid=1, block=9)
@@ -143,7 +143,7 @@ def test_arrays_of_every_library_are_copied(kernels: Any, on_gpu: Any) -> None:
         np.testing.assert_array_equal(kernels.table.numpy(), NINE.ravel())
 
 
-def test_what_does_not_fit_is_refused(kernels: Any, on_gpu: Any) -> None:
+def test_unfit_values_are_refused(kernels: Any, on_gpu: Any) -> None:
     wide = on_gpu(np.zeros((3, 6), "f4"))
     with pytest.raises(
         ArgumentError, match=r"^symbol 'matrix' \(float\[3\]\[3\]\): expected 36 bytes, found 72"

@@ -101,7 +101,7 @@ NO_GPU = "NoDeviceError 100: the CUDA driver finds no GPU; see whether nvidia-sm
 
 
 @without_driver
-def test_without_a_driver_every_call_says_so(program: Path, tmp_path: Path) -> None:
+def test_without_a_driver_every_call_is_an_error(program: Path, tmp_path: Path) -> None:
     done = run_program(program, "plain", "axpy", "thread:plain", "available", directory=tmp_path)
     *messages, available = done.output
     assert len(set(messages)) == 1
@@ -147,7 +147,7 @@ def test_without_a_driver_every_call_says_so(program: Path, tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_a_driver_that_cannot_be_used_says_why_every_time(
+def test_an_unusable_driver_gives_the_reason_every_time(
     run: Program, settings: dict[str, Any], expected: str
 ) -> None:
     done = run("plain", "plain", "thread:axpy", "symbol:weights", "available", **settings)
@@ -273,7 +273,7 @@ def test_the_variable_that_hides_devices_is_named(run: Program) -> None:
         ),
     ],
 )
-def test_an_image_that_cannot_be_used_says_why(
+def test_an_unusable_image_gives_the_reason(
     run: Program, kernel: str, settings: dict[str, Any], expected: list[str]
 ) -> None:
     done = run(kernel, kernel, "available", **settings)
@@ -304,7 +304,7 @@ def test_images_are_chosen_as_in_python(run: Program) -> None:
     assert len(set(found)) > 20
 
 
-def test_what_failed_to_load_is_tried_again(run: Program) -> None:
+def test_a_failed_load_is_repeated(run: Program) -> None:
     done = run("plain", "set:FAKE_CUDA_FAIL=", "plain", "plain", fail="cuLibraryLoadData=2")
     assert len(done.output) == 1
     assert done.output[0].startswith("LoadError 2: ")
@@ -355,7 +355,7 @@ LAUNCH = "cuLaunchKernel plain grid=1,1,1 block=1,1,1 shared=0 stream=0 device=0
         ),
     ],
 )
-def test_a_launch_is_as_its_config_says(run: Program, command: str, launched: str) -> None:
+def test_a_launch_has_the_values_of_its_config(run: Program, command: str, launched: str) -> None:
     for commands in ([command], ["plain", command]):  # as the first, and when everything is loaded
         done = run(*commands)
         assert done.output == []
@@ -396,7 +396,7 @@ def test_a_launch_is_as_its_config_says(run: Program, command: str, launched: st
         ("too_wide", "argument 'n': expected the 4 bytes of int, found 8"),
     ],
 )
-def test_what_a_kernel_cannot_do_is_said(run: Program, command: str, expected: str) -> None:
+def test_limits_of_a_kernel_are_reported(run: Program, command: str, expected: str) -> None:
     for commands in ([command], ["plain", command]):
         done = run(*commands)
         assert len(done.output) == 1
@@ -405,12 +405,12 @@ def test_what_a_kernel_cannot_do_is_said(run: Program, command: str, expected: s
         assert len(done.launches) == len(commands) - 1
 
 
-def test_a_kernel_is_named_as_it_is_declared(run: Program) -> None:
+def test_a_kernel_has_its_declared_name(run: Program) -> None:
     done = run("too_few")
     assert done.output[0].endswith("|  in a launch of axpy<float>(int n, float a, const float* x, float* y)")
 
 
-def test_a_gpu_without_clusters_says_so(run: Program) -> None:
+def test_a_gpu_without_clusters_is_an_error(run: Program) -> None:
     done = run("plain", "cluster:2", capability=80)
     assert done.output == [
         "ArgumentError: cluster: this GPU, sm_80, has no clusters; they came with sm_90|  in a launch of "
@@ -422,7 +422,7 @@ def limits_set(done: Run) -> list[str]:
     return [call.removeprefix("cuKernelSetAttribute ") for call in done.calls if "SetAttribute" in call]
 
 
-def test_shared_memory_is_permitted_when_it_is_needed_and_never_less(run: Program) -> None:
+def test_the_limit_of_shared_memory_is_raised_when_needed_and_never_lowered(run: Program) -> None:
     # 48 KiB are there without leave, and the kernel's own variables take 40 of them.
     assert limits_set(run("tiled:8192", "tiled:1", "shared:49152")) == []
     done = run("tiled:9000", "tiled:8000", "tiled:9000", "tiled:10000", "tiled:9500")
@@ -443,7 +443,7 @@ def test_large_clusters_are_permitted_once(run: Program) -> None:
     assert len(done.launches) == 4
 
 
-def test_a_launch_that_failed_is_told(run: Program) -> None:
+def test_a_launch_that_failed_is_reported(run: Program) -> None:
     done = run("plain", "axpy", fail="cuLaunchKernel=2")
     assert done.output[0] == (
         "LaunchError 2: plain: cuLaunchKernel failed: FAKE_ERROR_2 (2): fake description of 2; "
@@ -456,7 +456,7 @@ def test_a_launch_that_failed_is_told(run: Program) -> None:
     )
 
 
-def test_a_fault_is_told_with_all_errors_that_follow(run: Program) -> None:
+def test_a_fault_is_reported_with_all_errors_that_follow(run: Program) -> None:
     done = run("plain", "plain", "axpy", "symbol:weights", fail="cuLaunchKernel=719@2,cuLibraryGetGlobal=719")
     fault = "plain: cuLaunchKernel failed: FAKE_ERROR_719 (719): fake description of 719"
     assert done.output[0] == (
@@ -600,7 +600,7 @@ def test_images_with_files_of_their_own_are_loaded_each(run: Program) -> None:
     assert run("separate", "context:1", "separate", devices=2).calls.count("cuLibraryLoadData") == 1
 
 
-def test_a_gpu_that_lacks_a_kernel_says_so(run: Program) -> None:
+def test_a_gpu_without_the_kernel_is_an_error(run: Program) -> None:
     done = run("tiled", "context:1", "tiled", "axpy", "small", devices=2, capability="90,80")
     assert [message.partition(";")[0] for message in done.output] == [
         "NoImageError 0: sample.kernels: tiled is not built for this GPU: device is sm_80, whose image, "
@@ -616,7 +616,7 @@ FORKED = (
 )
 
 
-def test_a_child_of_a_process_that_used_cuda_is_told(run: Program) -> None:
+def test_a_child_of_a_process_that_used_cuda_gets_an_error(run: Program) -> None:
     # What was loaded is launched at once, and the driver refuses.
     done = run(
         "plain", "set:FAKE_CUDA_FAIL=cuLaunchKernel=3", "fork:plain", "fork:axpy", "fork:symbol:weights"
@@ -707,7 +707,7 @@ def shared_objects(built: Path, module: Path) -> tuple[Path, list[Path]]:
     return built / "application", plugins
 
 
-def test_shared_objects_show_nothing_but_what_is_thrown(shared_objects: tuple[Path, list[Path]]) -> None:
+def test_shared_objects_export_only_exceptions(shared_objects: tuple[Path, list[Path]]) -> None:
     _, (plugin, _) = shared_objects
     listed = subprocess.run(
         ["nm", "-DC", "--defined-only", plugin], capture_output=True, text=True, check=True, timeout=60

@@ -242,20 +242,20 @@ def test_records_for_other_gpus_are_those_of_python(
     assert made.items() <= expected.items()
 
 
-def test_what_python_made_is_not_made_again(on_demand: OnDemand, cache_of_python: Path) -> None:
+def test_entries_of_python_are_reused(on_demand: OnDemand, cache_of_python: Path) -> None:
     before = entries(cache_of_python)
     done = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache_of_python)
     assert done.output == ["no"]
     assert entries(cache_of_python) == before
 
 
-def test_python_takes_what_cpp_made(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+def test_python_reuses_entries_of_cpp(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     before = entries(cache_of_cpp)
     assert on_demand.of_python(MADE, cache_of_cpp).output[-1] == "no nvrtc"
     assert entries(cache_of_cpp) == before
 
 
-def test_a_kernel_is_what_was_asked_for(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     done = on_demand.cpp(
         *("signature: scale < double >", "same:scale<double>", "signature:lonely<const float*>"),
         *("launch:scale<double>", "launch:scale<float>", "symbol:ns::counter", "launch:ns::fill<double,256>"),
@@ -321,7 +321,7 @@ def test_processes_compile_once(on_demand: OnDemand, tmp_path: Path) -> None:
     assert len(entries(cache)) == 1
 
 
-def test_a_child_of_a_process_that_used_cuda_is_told(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+def test_a_child_of_a_process_that_used_cuda_gets_an_error(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     done = on_demand.cpp("launch:scale<double>", "fork:launch:scale<unsigned char>", cache=cache_of_cpp)
     assert len(done.output) == 1
     assert done.output[0].startswith("Error: CUDA was used before this process was forked")
@@ -451,7 +451,7 @@ def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_pa
 
 
 @pytest.mark.slow
-def test_damaged_records_are_made_again(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
+def test_damaged_entries_are_compiled_again(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
     cache = shutil.copytree(cache_of_cpp, tmp_path / "cache")
     expected = entries(cache)
     for key, content in expected.items():
@@ -514,7 +514,7 @@ def test_projects_without_exceptions(on_demand: OnDemand, standard: str) -> None
 
 
 @pytest.mark.slow
-def test_generated_sources_show_nothing_and_run_nothing(on_demand: OnDemand, tmp_path: Path) -> None:
+def test_generated_sources_export_nothing_and_run_no_code(on_demand: OnDemand, tmp_path: Path) -> None:
     directory = on_demand.program.with_name("cpp")
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
     objects = [tmp_path / f"{name}.o" for name in SOURCES]

@@ -57,7 +57,7 @@ def steps_of(project: CMakeProject, *options: str) -> list[str]:
 
 
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
-def test_only_what_depends_on_an_edit_is_compiled_again(project: CMakeProject, generator: str) -> None:
+def test_only_dependents_of_an_edit_are_compiled_again(project: CMakeProject, generator: str) -> None:
     project.generator = generator
 
     def steps() -> list[str]:
@@ -210,7 +210,7 @@ def test_the_loader_can_be_used_by_itself(tmp_path: Path) -> None:
     project.run(project.executable)
 
 
-def test_a_module_that_is_renamed_leaves_nothing_behind(project: CMakeProject) -> None:
+def test_a_renamed_module_leaves_no_files(project: CMakeProject) -> None:
     project.configure()
     project.build(*ONLY)
     lists = LISTS + MODULE.replace("app.kernels", "app.sub.others")
@@ -234,7 +234,7 @@ def test_without_a_cache_nothing_is_compiled_twice(project: CMakeProject) -> Non
     assert outcomes == {"cached"}
 
 
-def test_editors_are_told_how_device_sources_are_compiled(project: CMakeProject) -> None:
+def test_compile_commands_have_the_device_sources(project: CMakeProject) -> None:
     database = project.module / "compile_commands.json"
     project.configure()
     assert not database.exists()
@@ -485,7 +485,7 @@ def test_the_version_is_that_of_the_package(project: CMakeProject) -> None:
         project.configure(status=status)
 
 
-def test_the_directory_for_cmake_is_told(project: CMakeProject) -> None:
+def test_cmake_dir_prints_the_directory_of_the_package(project: CMakeProject) -> None:
     told = project.run(sys.executable, "-m", "cuda_ext", "cmake-dir").strip()
     assert Path(told, "CudaExtConfig.cmake").is_file()
 

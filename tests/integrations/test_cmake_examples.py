@@ -133,7 +133,7 @@ def extension(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Exten
 
 
 @pytest.mark.network
-def test_the_extension_says_what_was_built(extension: Extension) -> None:
+def test_the_extension_lists_its_kernels(extension: Extension) -> None:
     assert (
         "blockwise::reduce<float, 256>(long long n, const float* x, float* partial)"
         in extension.demonstration
@@ -144,7 +144,7 @@ def test_the_extension_says_what_was_built(extension: Extension) -> None:
 
 
 @pytest.mark.network
-def test_the_tests_of_the_extension_say_what_they_skip(extension: Extension) -> None:
+def test_the_tests_of_the_extension_report_skips(extension: Extension) -> None:
     without_gpu = (
         "2 passed, 5 skipped" in extension.tests and "no GPU here to launch the kernels on" in extension.tests
     )
@@ -171,7 +171,7 @@ def test_the_wheel_has_the_extension_and_the_package(extension: Extension) -> No
 
 
 @pytest.mark.network
-def test_who_installs_the_wheel_gets_no_compiler(extension: Extension) -> None:
+def test_installing_the_wheel_installs_no_compiler(extension: Extension) -> None:
     found = extension.session.type("pip list --format freeze")
     assert "cuda-ext==" in found
     assert not re.search("nvrtc|nvfatbin|cmake|ninja|nanobind|scikit", found)
@@ -206,7 +206,7 @@ def check_application(printed: str) -> None:
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_the_application_is_built_as_its_readme_says(examples: Path, tmp_path: Path) -> None:
+def test_the_application_is_built_as_its_readme_documents(examples: Path, tmp_path: Path) -> None:
     if not shutil.which("cmake") or not shutil.which("make"):
         pytest.skip("takes CMake and Make")
     session = Session.start(examples / "cmake_application", tmp_path, *TOOLS, "cmake", "make")

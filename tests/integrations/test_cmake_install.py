@@ -55,7 +55,7 @@ def test_two_libraries_of_a_program_may_each_have_a_module(library: CMakeProject
     check_launches(library.run(library.tree / "both"))
 
 
-def test_what_is_installed_needs_nothing_of_cuda_ext(prefix: Path, tmp_path: Path) -> None:
+def test_installed_files_do_not_need_cuda_ext(prefix: Path, tmp_path: Path) -> None:
     moved = Path(shutil.copytree(prefix, tmp_path / "moved"))
     root = Path(shutil.copytree(PROJECTS / "consumer", tmp_path / "consumer"))
     consumer = CMakeProject(

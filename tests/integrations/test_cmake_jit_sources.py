@@ -51,7 +51,7 @@ def test_headers_have_every_name_by_which_they_are_included(printed: list[str]) 
     assert len(names) == len(HEADERS)
 
 
-def test_a_source_made_at_run_time_compiles_with_them(printed: list[str]) -> None:
+def test_a_source_of_run_time_text_compiles_with_them(printed: list[str]) -> None:
     assert "zip.cu: zip<ops::Subtract, float> = _Z3zipIN3ops8SubtractEfEviPKT0_PS2_" in printed
     assert "zip.cu: zip<ops::Subtract, __half> = _Z3zipIN3ops8SubtractE6__halfEviPKT0_PS3_" in printed
 

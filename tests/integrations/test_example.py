@@ -86,7 +86,7 @@ def test_the_demonstration_passes(installed: Path, compiler: str, builder: Envir
     assert f"No GPU here: 15 kernels in {images} images" in printed or "against numpy" in printed
 
 
-def test_importing_it_loads_nothing_heavy(installed: Path, builder: Environment) -> None:
+def test_importing_it_loads_no_large_module(installed: Path, builder: Environment) -> None:
     program = (
         "import sys; before = set(sys.modules); from example_project import kernels; "
         "loaded = set(sys.modules) - before; import json; print(json.dumps(sorted(loaded)))"

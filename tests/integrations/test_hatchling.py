@@ -104,9 +104,7 @@ def test_paths_may_be_rewritten(hatchling: Environment, package_src_layout: Path
 
 
 @both
-def test_what_an_editable_install_left_does_not_ship(
-    hatchling: Environment, package_src_layout: Path
-) -> None:
+def test_files_of_an_editable_install_do_not_ship(hatchling: Environment, package_src_layout: Path) -> None:
     hatch(package_src_layout)
     expected = {kind: contents(hatchling.build(package_src_layout, kind)) for kind in ("wheel", "sdist")}
     gone = package_src_layout / "device/old.cu"
@@ -125,7 +123,7 @@ def test_what_an_editable_install_left_does_not_ship(
     assert contents(hatchling.build(package_src_layout, "wheel")) == expected["wheel"]
 
 
-def test_clean_removes_what_was_built_in_place(hatchling: Environment, package_flat: Path) -> None:
+def test_clean_removes_files_built_in_place(hatchling: Environment, package_flat: Path) -> None:
     hatch(package_flat)
     hatchling.install_editable(package_flat, "lenient")
     kernels = package_flat / "flat/kernels"
@@ -138,7 +136,7 @@ def test_clean_removes_what_was_built_in_place(hatchling: Environment, package_f
     assert [path.name for path in (package_flat / "flat").iterdir()] == ["__init__.py"]
 
 
-def test_hooks_alone_leave_nothing(hatchling: Environment, package_flat: Path, tmp_path: Path) -> None:
+def test_hooks_alone_leave_no_files(hatchling: Environment, package_flat: Path, tmp_path: Path) -> None:
     hatch(package_flat)
     before = sorted(package_flat.rglob("*"))
     scratch = tmp_path / "scratch"
@@ -160,7 +158,7 @@ def test_kernels_are_importable_from_an_editable_install(
         assert str(package_several_modules) in hatchling.run("-c", IMPORT, module, cwd=tmp_path)
 
 
-def test_an_editable_install_may_be_rebuilt_when_it_is_imported(
+def test_an_editable_install_can_be_rebuilt_on_import(
     hatchling: Environment, package_flat: Path, tmp_path: Path
 ) -> None:
     replace(package_flat / "pyproject.toml", "architectures =", "editable-rebuild = true\narchitectures =")
@@ -172,7 +170,7 @@ def test_an_editable_install_may_be_rebuilt_when_it_is_imported(
     assert not [name for name in shipped(wheel) if "editable" in name]
 
 
-def test_git_does_not_see_what_is_built_in_place(hatchling: Environment, package_flat: Path) -> None:
+def test_git_ignores_files_built_in_place(hatchling: Environment, package_flat: Path) -> None:
     hatchling.install_editable(hatch(package_flat), "lenient")
     run("git", "init", "--quiet", cwd=package_flat)
     seen = run("git", "status", "--porcelain", "--untracked-files=all", "flat", cwd=package_flat)

@@ -39,7 +39,7 @@ def installed(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Insta
     return Installed(session, demonstration, tests)
 
 
-def test_the_example_is_built_as_its_readme_says(installed: Installed) -> None:
+def test_the_example_is_built_as_its_readme_documents(installed: Installed) -> None:
     assert "axpy<float>(long long n, float a, const float* x, float* y)" in installed.demonstration
     assert "1 passed, 3 skipped" in installed.tests or "4 passed" in installed.tests
 

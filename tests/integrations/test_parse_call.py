@@ -74,12 +74,12 @@ def test_every_key_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_means_what_it_means_in_pyproject(key: str) -> None:
+def test_a_key_equals_that_of_pyproject(key: str) -> None:
     words, value = KEYS[key]
     assert getattr(settings(*words), key) == value
 
 
-def test_what_is_no_key_stands_beside_the_table() -> None:
+def test_arguments_that_are_no_keys_are_kept_apart() -> None:
     found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
     assert found == Call("p.k", True, "lib/python", ("a", "b", "c"), {})
     assert parsed() == Call(None, False, None, (), {})
@@ -101,7 +101,7 @@ def test_key_paths_are_spelled_as_in_cmake(where: str, spelled: str) -> None:
     assert spell_error(ConfigError("p", where=where, remedy="r"), WHERE) == f"{spelled}: p; r"
 
 
-def test_paths_are_relative_to_the_directory_of_the_file_that_says_them() -> None:
+def test_paths_are_relative_to_the_directory_of_their_file() -> None:
     words = ("SOURCES", "*.cu", "../shared/a.cu", "INCLUDE_DIRECTORIES", "..", "HEADERS", "x.cuh")
     found = parsed(*words, current="src/gpu").table
     assert found == {
@@ -176,5 +176,5 @@ def test_overrides_follow_one_another() -> None:
         (["EMIT", "ltoir", "LINK"], 'EMIT: "ltoir" leaves the linking to others;'),
     ],
 )
-def test_a_mistake_is_answered_in_the_words_of_cmake(words: list[str], answer: str) -> None:
+def test_a_mistake_is_reported_in_terms_of_cmake(words: list[str], answer: str) -> None:
     assert refused(*words).startswith(answer)

@@ -106,7 +106,7 @@ def settle(project: Path) -> None:
 # What is not changed.
 
 
-def test_an_import_of_what_has_not_changed_loads_nothing_of_the_build(project: Path) -> None:
+def test_an_unchanged_import_loads_no_builder_module(project: Path) -> None:
     settle(project)
     loaded = "sorted(m for m in sys.modules if m.startswith('cuda_ext.'))"
     script = f"import sys; from p import kernels; print(*{loaded})"
@@ -126,18 +126,18 @@ def test_touching_files_compiles_nothing(project: Path) -> None:
     assert printed(project, **NO_CACHE) == ("fill", "")
 
 
-def test_what_pyproject_says_of_other_things_decides_nothing(project: Path) -> None:
+def test_other_tables_of_pyproject_cause_no_rebuild(project: Path) -> None:
     replace(project / "pyproject.toml", 'version = "1"', 'version = "2"')
     assert printed(project, **NO_CACHE) == ("fill", "")
 
 
-def test_only_what_the_install_needs_is_recorded(project: Path) -> None:
+def test_the_record_has_only_files_of_the_install(project: Path) -> None:
     text = (project / "src/p/kernels/editable.json").read_text()
     assert str(project) in text
     assert sys.prefix not in text.replace(str(project), "")
 
 
-def test_it_is_known_as_generated(project: Path) -> None:
+def test_the_record_is_known_as_generated(project: Path) -> None:
     assert is_generated(project / "src/p/kernels")
     assert foreign(project / "src/p/kernels") is None
 
@@ -189,7 +189,7 @@ def test_an_edited_table_is_followed(project: Path) -> None:
     assert printed(project, ARCHITECTURES)[0] == "sm_80"
 
 
-def test_what_is_known_already_comes_without_a_word(project: Path) -> None:
+def test_cached_results_are_used_silently(project: Path) -> None:
     replace(project / "device/fill.cu", "fill(", "paint(")
     printed(project)
     replace(project / "device/fill.cu", "paint(", "fill(")
@@ -233,7 +233,7 @@ def test_of_several_processes_one_compiles_and_all_see_the_same(project: Path) -
     assert len([message for _, message in results if message]) == 1
 
 
-def test_what_one_process_cannot_compile_the_others_do_not_try(project: Path) -> None:
+def test_a_failed_compilation_is_not_repeated_by_other_processes(project: Path) -> None:
     replace(project / "device/fill.cu", "value;", "valeu;")
     with ThreadPoolExecutor() as threads:
         results = list(threads.map(lambda _: python(project), range(2)))
@@ -245,7 +245,7 @@ def test_what_one_process_cannot_compile_the_others_do_not_try(project: Path) ->
 # What goes wrong.
 
 
-def test_what_does_not_compile_is_not_imported(project: Path) -> None:
+def test_a_module_that_does_not_compile_is_not_imported(project: Path) -> None:
     replace(project / "device/fill.cu", "value;", "valeu;")
     message = refusal(project)
     assert message.startswith(
@@ -256,7 +256,7 @@ def test_what_does_not_compile_is_not_imported(project: Path) -> None:
     assert printed(project) == ("fill", "")
 
 
-def test_a_mistake_in_the_table_is_told(project: Path) -> None:
+def test_a_mistake_in_the_table_is_reported(project: Path) -> None:
     replace(project / "pyproject.toml", "include-dirs", "include-dir")
     assert "tool.cuda_ext.include-dir: unknown key; did you mean 'include-dirs'?" in refusal(project)
 
@@ -272,7 +272,7 @@ def test_the_rebuilding_can_be_turned_off(project: Path) -> None:
     assert not is_editable(project / "src/p/kernels")
 
 
-def test_a_damaged_record_is_told(project: Path) -> None:
+def test_a_damaged_record_is_reported(project: Path) -> None:
     (project / "src/p/kernels/editable.json").write_text("{")
     assert (
         "editable.json is damaged, or of another version of cuda-ext; install the project again"
@@ -308,7 +308,7 @@ def test_a_package_outside_of_the_root_is_compiled(tmp_path: Path) -> None:
     assert printed(tmp_path)[0] == "paint"
 
 
-def test_where_nothing_can_be_locked_nothing_is_compiled(project: Path) -> None:
+def test_without_a_lock_nothing_is_compiled(project: Path) -> None:
     without = "import sys; sys.modules['fcntl'] = None; "
     (project / "device/fill.cu").touch()
     assert printed(project, without + NAMES)[0] == "fill"
@@ -349,7 +349,7 @@ def test_a_build_in_place_leaves_an_editable_install_one(project: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--arch", "sm_75")])
-def test_a_build_in_place_keeps_what_the_install_was_made_for(
+def test_a_build_in_place_keeps_the_architectures_of_the_install(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     place = install(write_project(tmp_path, TABLE, FILES), CUDAARCHS="80-real")
@@ -360,7 +360,7 @@ def test_a_build_in_place_keeps_what_the_install_was_made_for(
     assert printed(tmp_path, ARCHITECTURES)[0] == "sm_80"
 
 
-def test_a_build_in_place_makes_none(tmp_path: Path) -> None:
+def test_a_build_in_place_creates_no_record(tmp_path: Path) -> None:
     write_project(tmp_path, TABLE, FILES)
     assert command_line.run("build", tmp_path)[0] == 0
     assert not is_editable(tmp_path / "src/p/kernels")
@@ -385,7 +385,7 @@ SRC_LAYOUT = "from src_layout import kernels; print(*dir(kernels), kernels.__fil
 
 
 @pytest.mark.slow
-def test_a_strict_install_rebuilds_and_nothing_of_that_ships(
+def test_a_strict_install_rebuilds_and_ships_no_record(
     current_environment: Environment, package_src_layout: Path, tmp_path: Path
 ) -> None:
     rebuilding(package_src_layout)
@@ -406,7 +406,7 @@ def test_a_strict_install_rebuilds_and_nothing_of_that_ships(
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_it_works_after_an_isolated_build_whose_environment_is_gone(
+def test_it_works_after_the_environment_of_an_isolated_build_is_removed(
     cuda_ext_wheel: Path, bare_environment: Environment, package_src_layout: Path, tmp_path: Path
 ) -> None:
     found = {"UV_FIND_LINKS": str(cuda_ext_wheel.parent)}

@@ -68,7 +68,7 @@ def test_a_wheel_holds_the_generated_packages(
     assert {module: kernels(files, module) for module in MODULES[package]} == MODULES[package]
 
 
-def test_a_generated_package_is_whole(wheel_headers: Path) -> None:
+def test_a_generated_package_is_complete(wheel_headers: Path) -> None:
     assert [name for name in contents(wheel_headers) if name.startswith("headers/")] == [
         "headers/__init__.py",
         "headers/kernels/__init__.py",
@@ -186,7 +186,7 @@ def test_an_sdist_needs_no_compiler(
 
 
 @current
-def test_a_renamed_source_leaves_nothing(environment: Environment, package_src_layout: Path) -> None:
+def test_a_renamed_source_leaves_no_files(environment: Environment, package_src_layout: Path) -> None:
     environment.build(package_src_layout, "wheel")
     (package_src_layout / "device/scale.cu").rename(package_src_layout / "device/stretch.cu")
     files = contents(environment.build(package_src_layout, "wheel"))
@@ -195,7 +195,7 @@ def test_a_renamed_source_leaves_nothing(environment: Environment, package_src_l
 
 
 @pytest.mark.parametrize("forgotten", ["build", "src/src_layout/kernels"])
-def test_a_renamed_module_leaves_nothing(
+def test_a_renamed_module_leaves_no_files(
     forgotten: str, environment: Environment, package_src_layout: Path
 ) -> None:
     # An in-place build writes to both; each must be enough to tell that the package is generated.
@@ -208,7 +208,7 @@ def test_a_renamed_module_leaves_nothing(
 
 
 @pytest.mark.parametrize("manifest", ["", "graft src\n"])
-def test_what_an_inplace_build_left_does_not_ship(
+def test_files_of_an_inplace_build_do_not_ship(
     manifest: str, environment: Environment, package_src_layout: Path, wheel_src_layout: Path
 ) -> None:
     (package_src_layout / "MANIFEST.in").write_text(manifest, encoding="utf-8")
@@ -223,7 +223,7 @@ def test_what_an_inplace_build_left_does_not_ship(
     assert contents(wheel) == contents(wheel_src_layout)
 
 
-def test_an_sdist_holds_nothing_generated(
+def test_an_sdist_holds_no_generated_files(
     environment: Environment, package_src_layout: Path, sdist_src_layout: Path
 ) -> None:
     environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout)
@@ -309,7 +309,7 @@ def test_inplace_and_wheel_in_one_go(environment: Environment, package_flat: Pat
 
 
 @current
-def test_git_does_not_see_what_is_built_in_place(environment: Environment, package_flat: Path) -> None:
+def test_git_ignores_files_built_in_place(environment: Environment, package_flat: Path) -> None:
     environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_flat)
     run("git", "init", "--quiet", cwd=package_flat)
     seen = run("git", "status", "--porcelain", "--untracked-files=all", "flat", cwd=package_flat)

@@ -44,7 +44,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
-def test_importing_a_module_of_kernels_loads_nothing(tmp_path: Path) -> None:
+def test_importing_a_kernel_module_loads_no_other_module(tmp_path: Path) -> None:
     write_package(tmp_path)
     run = run_script(
         """
@@ -93,7 +93,7 @@ def test_import_statements_find_kernels(installed: Any) -> None:
         from sample.kernels import nothing  # noqa: F401
 
 
-def test_copies_and_pickles_are_the_object_itself(installed: Any) -> None:
+def test_copies_and_pickles_are_the_same_object(installed: Any) -> None:
     import copy
 
     for thing in (installed, installed.axpy["float"], installed.weights):

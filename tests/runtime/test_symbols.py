@@ -58,7 +58,7 @@ from variables import kernels as v
 @pytest.mark.parametrize(
     "type_", ["Foo<void(int)>[2]", "float[2]", "Foo<3>[1][2]", "float(*)[3]", "int(*[4])(int)"]
 )
-def test_types_are_taken_apart(type_: str) -> None:
+def test_types_are_split_into_element_and_shape(type_: str) -> None:
     element, shape = element_and_shape(type_)
     assert element + "".join(f"[{extent}]" for extent in shape) == type_
     assert (shape == ()) == ("(*" in type_)

@@ -117,7 +117,9 @@ def bound_by_name(n, m): launch(n=n, a=2.0, m=m, x=None)
 
 
 @pytest.mark.parametrize("capability", CHOSEN)
-def test_the_first_whose_condition_holds_is_launched(with_variants: WithVariants, capability: str) -> None:
+def test_the_first_variant_with_a_true_condition_is_launched(
+    with_variants: WithVariants, capability: str
+) -> None:
     cases = CHOSEN[capability]
     ways = [line.split("(")[0].removeprefix("def ") for line in WAYS.splitlines() if line.startswith("def")]
     script = f"{WAYS}\nfor way in {', '.join(ways)}:\n"
@@ -141,7 +143,7 @@ def test_the_arguments_and_the_launch_are_those_of_the_call(with_variants: WithV
     assert run.launches == [launch, launch]
 
 
-def test_what_is_not_launched_is_not_loaded(with_variants: WithVariants) -> None:
+def test_variants_that_are_not_launched_are_not_loaded(with_variants: WithVariants) -> None:
     run = with_variants("for n in 1, 1, 3, 3: kernels.gemm(n, 2.0, 0, None, grid=1, block=1)")
     assert [call for call in run.calls if call.startswith("cuLibrary")] == [
         "cuLibraryLoadData",
@@ -162,7 +164,7 @@ def test_naming_a_candidate_takes_control_back(with_variants: WithVariants) -> N
     assert launched(run) == ["large", "simple", "hopper", "large", "even", "simple", "hopper"]
 
 
-def test_a_default_without_an_image_is_told_as_any_kernel_is(with_variants: WithVariants) -> None:
+def test_a_default_without_an_image_is_reported_like_any_kernel(with_variants: WithVariants) -> None:
     run = with_variants("caught(kernels.only, 1, 2.0, 0, None, grid=1, block=1)", capability=80)
     (line,) = run.output
     assert line.startswith("NoImageError: many.kernels: device/hopper.cu has no image for this GPU")
@@ -199,7 +201,7 @@ def test_wrong_arguments_never_reach_the_driver(with_variants: WithVariants) -> 
 
 
 @pytest.mark.parametrize("function", ["cuLaunchKernel", "cuLaunchKernelEx"])
-def test_a_refused_launch_is_told(with_variants: WithVariants, function: str) -> None:
+def test_a_refused_launch_is_reported(with_variants: WithVariants, function: str) -> None:
     script = """
     bound = kernels.gemm.bind(grid=1, block=32, stream=9, cooperative=True)
     launch = {
@@ -260,7 +262,7 @@ def test_every_candidate_is_explained(with_variants: WithVariants, capability: s
     assert run.launches == []
 
 
-def test_what_a_launch_would_refuse_is_not_explained(with_variants: WithVariants) -> None:
+def test_refused_arguments_are_not_explained(with_variants: WithVariants) -> None:
     run = with_variants(
         "caught(kernels.gemm.explain, 1.5, 2.0, 0, None)\ncaught(kernels.gemm.explain, 1, m=2)"
     )
@@ -332,7 +334,7 @@ kernels.gemm.explain(65536, 2.0, 0, On(1))
 # ------------------------------------------------------------------------------------------- processes
 
 
-def test_a_forked_child_is_told_what_it_may_not_do(with_variants: WithVariants) -> None:
+def test_a_forked_child_gets_an_error(with_variants: WithVariants) -> None:
     run = with_variants(
         """
         import os

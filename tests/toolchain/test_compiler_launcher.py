@@ -92,7 +92,7 @@ def hits(tmp_path: Path) -> int:
     return sum(int(n) for n in re.findall(r"^(?:direct|preprocessed)_cache_hit\t(\d+)", told, re.MULTILINE))
 
 
-def test_ccache_finds_again_what_it_compiled_and_changes_nothing(ccache, tmp_path):
+def test_ccache_reuses_results_and_leaves_images_unchanged(ccache, tmp_path):
     expected = outcome(nvcc(None), unit())
     assert outcome(ccache, unit()) == expected
     assert hits(tmp_path) == 0
@@ -101,7 +101,7 @@ def test_ccache_finds_again_what_it_compiled_and_changes_nothing(ccache, tmp_pat
 
 
 @pytest.mark.parametrize("changed", [{"by": 5}, {"shift": 5}], ids=["header", "macro"])
-def test_ccache_compiles_again_what_has_changed(ccache, changed):
+def test_ccache_compiles_changed_sources_again(ccache, changed):
     # Without a table of names ccache trusts what it knows of the arguments and the files alone.
     plain = unit(instantiate=())
     (before,) = ccache.compile(plain, [ARCHITECTURES[0]])
@@ -119,7 +119,7 @@ def test_ccache_gives_no_time_trace_back(ccache, tmp_path):
         assert timed.compile(unit(), [ARCHITECTURES[0]])
 
 
-def test_sccache_changes_nothing_or_cannot_run_this_nvcc(sccache):
+def test_sccache_leaves_images_unchanged_or_cannot_run_this_nvcc(sccache):
     if tuple(map(int, sccache.version.split("."))) < (13, 3) or sccache_version(sccache) >= (0, 18):
         expected = outcome(nvcc(None), unit())
         assert [outcome(sccache, unit()) for _ in range(2)] == [expected, expected]
@@ -137,7 +137,7 @@ def sccache_version(compiler: Nvcc) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("name", ["ccache", "sccache"])
-def test_errors_of_the_compiler_stay_what_they_are(name, request):
+def test_errors_of_the_compiler_are_unchanged(name, request):
     broken = TranslationUnit("device/k.cu", b"__global__ void k() { undeclared(); }\n")
     with pytest.raises(CompilationError, match=r"device/k\.cu\(1\): error: identifier \"undeclared\""):
         nvcc(None).compile(broken, [ARCHITECTURES[0]])

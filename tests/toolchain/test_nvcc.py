@@ -254,7 +254,7 @@ def test_the_error_tells_why_each_candidate_was_passed_over(fake, tmp_path, no_w
     )
 
 
-def test_the_error_tells_where_nothing_was(no_wheels):
+def test_the_error_lists_the_places_without_nvcc(no_wheels):
     with pytest.raises(ToolchainError) as caught:
         find_nvcc(None, {"PATH": "/nowhere"})
     assert str(caught.value).splitlines()[1:-1] == [
@@ -319,7 +319,7 @@ def test_ptx_holds_its_kernels_and_variables(nvcc):
 
 
 @pytest.mark.host_compiler
-def test_lto_ir_links_to_a_cubin_with_the_names_that_were_told(nvcc):
+def test_lto_ir_links_to_a_cubin_with_the_reported_names(nvcc):
     image = compiled(nvcc, UNIT, LTO_90)
     linked = link([LinkInput("unit", "ltoir", image.data)], SM_90)
     names = nvcc.reflect(UNIT, LTO_90).names
@@ -337,7 +337,7 @@ def test_host_headers_can_be_read(nvcc):
 @pytest.mark.parametrize(
     "value", ['"a b"', "'x'", "(1, 2)", "$HOME", "`id`", r'"\\n"', "ns::f<1>", "a;b"], ids=str
 )
-def test_a_definition_arrives_as_it_is_written(nvcc, value):
+def test_definitions_are_passed_on_unchanged(nvcc, value):
     # The preprocessor's own spelling of what arrived.
     source = "#define TEXT_(x) #x\n#define TEXT(x) TEXT_((x))\n__device__ const char* text = TEXT(VALUE);"
     image = compiled(nvcc, unit(source, define={"VALUE": value}), COMPUTE_90)
@@ -359,7 +359,7 @@ def test_headers_of_other_installed_packages_come_after_nvcc_s_own(nvcc, tmp_pat
 
 
 @pytest.mark.host_compiler
-def test_the_standard_is_the_one_asked_for(nvcc):
+def test_the_standard_is_the_requested_one(nvcc):
     source = "static_assert(__cplusplus >= 202002L);\n__global__ void k() {}"
     assert compiled(nvcc, unit(source, std="c++20"), COMPUTE_90).entries == ("_Z1kv",)
     assert "static assertion" in error_of(nvcc, unit(source, std="c++17"))
@@ -387,7 +387,7 @@ def test_relaxed_constexpr_lets_device_code_call_constexpr_functions(nvcc):
 
 
 @pytest.mark.host_compiler
-def test_relocatable_code_may_call_what_another_unit_defines(nvcc):
+def test_relocatable_code_may_call_functions_of_other_units(nvcc):
     source = "extern __device__ int f(int);\n__global__ void k(int* x) { *x = f(*x); }"
     other = unit("__device__ int f(int x) { return x; }", relocatable=True)
     objects = [compiled(nvcc, u, SM_90).data for u in (unit(source, relocatable=True), other)]
@@ -409,7 +409,7 @@ LOCAL_ARRAY = "__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a
 
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("-Xptxas=-v",)], ids=str)
-def test_what_kernels_take_is_told_apart_from_the_text(nvcc, raw):
+def test_signatures_come_from_the_compiler_and_not_the_text(nvcc, raw):
     image = compiled(nvcc, unit(LOCAL_ARRAY, raw=raw), SM_90)
     (usage,) = image.usage.values()
     assert tuple(image.usage) == image.entries
@@ -425,7 +425,7 @@ def test_raw_options_reach_the_assembler(nvcc):
 
 
 @pytest.mark.host_compiler
-def test_images_made_together_are_those_made_alone(nvcc):
+def test_images_compiled_together_equal_those_compiled_alone(nvcc):
     assert nvcc.compile(UNIT, [SM_90, COMPUTE_90]) == (
         compiled(nvcc, UNIT, SM_90),
         compiled(nvcc, UNIT, COMPUTE_90),
@@ -614,7 +614,7 @@ def test_errors_of_the_assembler_have_no_temporary_paths(nvcc):
 
 
 @pytest.mark.host_compiler
-def test_a_missing_header_is_told_with_a_remedy(nvcc):
+def test_a_missing_header_is_reported_with_a_remedy(nvcc):
     source = TranslationUnit(
         "device/k.cu", b'#include "device/h.cuh"', headers={"device/h.cuh": b"\n#include <absent.h>\n"}
     )
@@ -648,18 +648,18 @@ AXPY = "template <class T> __global__ void axpy(T a, T* x) { *x = a; }\n__global
         ("gemm", "'gemm' does not exist: identifier \"gemm\" is undefined; this source defines axpy, scale"),
     ],
 )
-def test_an_instantiation_that_does_not_exist_is_told_with_the_nearest(nvcc, expression, message):
+def test_an_instantiation_that_does_not_exist_is_reported_with_the_nearest(nvcc, expression, message):
     assert error_of(nvcc, unit(AXPY, "scale", expression)) == f"instantiation {message}"
 
 
 @pytest.mark.host_compiler
-def test_every_bad_instantiation_is_told(nvcc):
+def test_every_bad_instantiation_is_reported(nvcc):
     text = error_of(nvcc, unit(AXPY, "axpi<float>", "scale", "axpy<real>"))
     assert re.findall("instantiation '(.*?)'", text) == ["axpi<float>", "axpy<real>"]
 
 
 @pytest.mark.host_compiler
-def test_an_error_within_an_instantiation_is_told_where_it_is(nvcc):
+def test_an_error_within_an_instantiation_is_reported_with_its_location(nvcc):
     text = error_of(nvcc, unit("struct S {};\n" + AXPY.replace("*x = a", "*x = a + 1"), "axpy<S>"))
     assert text.startswith('device/k.cu(2): error: no operator "+" matches these operands')
     assert "does not exist" not in text
@@ -681,14 +681,14 @@ def test_a_source_that_breaks_off_is_not_blamed_on_an_instantiation(nvcc, source
 
 
 @pytest.mark.host_compiler
-def test_an_option_that_nvcc_does_not_know_is_told(nvcc):
+def test_an_option_that_nvcc_does_not_know_is_reported(nvcc):
     fatal, remedy = error_of(nvcc, unit("", raw=("--no-such",))).splitlines()
     assert fatal == "nvcc fatal   : Unknown option '--no-such'"
     assert remedy.startswith("this is about the options: see std, options, define")
 
 
 @pytest.mark.host_compiler
-def test_an_option_that_leaves_no_image_is_told(nvcc):
+def test_an_option_that_leaves_no_image_is_reported(nvcc):
     text = error_of(nvcc, unit("__global__ void k() {}", raw=("--dryrun",)))
     assert "cicc" in text
 
@@ -782,7 +782,7 @@ def test_signatures_do_without_options_that_exclude_debug_information(nvcc, raw)
 
 
 @pytest.mark.host_compiler
-def test_nothing_is_left_in_the_temporary_directory(nvcc, tmp_path, monkeypatch):
+def test_the_temporary_directory_is_left_empty(nvcc, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ours = Nvcc(nvcc.executable, {**os.environ, "TMPDIR": str(tmp_path)})
     compiled(ours, unit("__global__ void k() {}"), SM_90)
@@ -811,7 +811,7 @@ find_nvcc({str(slow)!r}, os.environ).compile(TranslationUnit("k.cu", b""), [Arch
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_program_that_fails_in_silence_is_told(fake):
+def test_a_program_that_fails_without_output_is_reported(fake):
     silent = fake("silent/nvcc", script="[ $1 = -MD ] && exit 3; exit 0")
     text = error_of(find_nvcc(str(silent), os.environ), unit(""))
     assert "silent/nvcc -MD " in text

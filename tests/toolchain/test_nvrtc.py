@@ -37,7 +37,7 @@ def test_definitions_reach_the_code():
 
 
 @pytest.mark.parametrize(("std", "version"), [("c++14", 201402), ("c++17", 201703), ("c++20", 202002)])
-def test_the_language_standard_is_the_one_asked_for(std, version):
+def test_the_language_standard_is_the_requested_one(std, version):
     assert entries(f'static_assert(__cplusplus == {version}, "");\n{KERNEL}', std=std)
 
 
@@ -47,7 +47,7 @@ def test_raw_options_are_passed_on():
     assert "fma.rn" not in ptx(unit(source, raw=("--fmad=false",)))
 
 
-def test_a_raw_option_that_is_none_is_refused_in_the_words_of_the_compiler():
+def test_an_invalid_raw_option_is_refused_with_the_message_of_the_compiler():
     with pytest.raises(CompilationError, match="unrecognized option --no-such-option"):
         image(unit(KERNEL, raw=("--no-such-option",)))
 
@@ -115,7 +115,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("how", KERNELS)
 @pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
-def test_kernels_are_found_without_being_listed(how, architecture):
+def test_kernels_need_not_be_listed(how, architecture):
     source, expected = KERNELS[how]
     headers = {"h.cuh": "__global__ void held() {}"}
     assert set(image(unit(source, headers=headers), architecture).entries) == expected
@@ -126,7 +126,7 @@ def test_a_kernel_in_an_anonymous_namespace_is_found():
     assert re.fullmatch(r"_ZN1n\d+_GLOBAL__N__\w+", entry)
 
 
-def test_a_template_that_nobody_instantiates_is_no_kernel():
+def test_a_template_without_instantiations_is_no_kernel():
     assert entries("template <class T> __global__ void k(T) {}") == ()
 
 
@@ -202,13 +202,13 @@ def test_expressions_may_name_one_kernel_in_several_ways():
         ("axpy<float", "'axpy<float' does not exist"),
     ],
 )
-def test_an_instantiation_that_does_not_exist_is_told(expression, message):
+def test_an_instantiation_that_does_not_exist_is_reported(expression, message):
     source = "template <class T> __global__ void axpy(T) {}\n__global__ void scale() {}"
     with pytest.raises(CompilationError, match=message):
         image(unit(source, expression))
 
 
-def test_all_instantiations_that_do_not_exist_are_told():
+def test_all_instantiations_that_do_not_exist_are_reported():
     source = unit("template <class T> __global__ void k(T) {}", "k<int>", "k<one>", "k<two>", "three")
     with pytest.raises(CompilationError) as raised:
         image(source)
@@ -228,7 +228,7 @@ def test_dynamic_shared_memory_grid_constants_and_inline_assembly_compile():
     assert "mov.u32" in ptx(unit(source, "k<21>"))
 
 
-def test_only_what_the_architecture_asks_for_is_compiled():
+def test_only_code_of_the_architecture_is_compiled():
     source = (
         "#if __CUDA_ARCH__ >= 900\n__global__ void hopper() {}\n#else\n__global__ void older() {}\n#endif"
     )
@@ -262,7 +262,7 @@ def test_lto_ir_has_names_and_no_entries():
 
 
 @pytest.mark.parametrize("suffix", ["", "a"])
-def test_a_cubin_and_the_ptx_on_the_way_to_it_are_those_made_alone(suffix):
+def test_a_cubin_and_its_ptx_equal_those_compiled_alone(suffix):
     source = unit("template <class T> __global__ void k(T* x) { *x = T(1); }", "k<int>", "k<double>")
     architectures = [Architecture.parse(f"{kind}_90{suffix}") for kind in ("sm", "compute")]
     together = nvrtc().compile(source, architectures)
@@ -271,7 +271,7 @@ def test_a_cubin_and_the_ptx_on_the_way_to_it_are_those_made_alone(suffix):
 
 
 @pytest.mark.parametrize("raw", [(), ("-Xptxas", "-v"), ("--ptxas-options=-v",)], ids=str)
-def test_what_kernels_take_is_told_apart_from_the_text(raw):
+def test_signatures_come_from_the_compiler_and_not_the_text(raw):
     compiled = image(
         unit("__global__ void k(int* x) { volatile int a[99]; a[*x] = 1; *x = a[x[1]]; }", raw=raw)
     )
@@ -290,7 +290,7 @@ def test_warnings_are_kept():
     )
 
 
-def test_what_is_supported_is_asked_of_the_compiler():
+def test_supported_architectures_come_from_the_compiler():
     assert {75, 80, 90, 100, 120} <= set(nvrtc().capabilities())
     assert list(nvrtc().capabilities()) == sorted(nvrtc().capabilities())
 
@@ -302,7 +302,7 @@ def test_what_is_supported_is_asked_of_the_compiler():
         *(("sm_80a", False), ("sm_90f", False), ("sm_12", False), ("sm_999", False)),
     ],
 )
-def test_suffixes_are_asked_of_the_compiler(architecture, supported):
+def test_suffixes_come_from_the_compiler(architecture, supported):
     assert nvrtc().supports(Architecture.parse(architecture)) == supported
 
 
@@ -356,7 +356,7 @@ def test_headers_come_with_the_tool_chain(source):
     assert image(source).entries
 
 
-def test_cub_comes_with_the_tool_chain():
+def test_cub_is_part_of_the_tool_chain():
     source = """
     #include <cub/block/block_reduce.cuh>
     __global__ void k(float* p) {
@@ -374,7 +374,7 @@ def test_cub_comes_with_the_tool_chain():
         ("type_traits", "cuda/std/type_traits"),
     ],
 )
-def test_a_host_header_is_told_with_the_one_to_use_instead(header, instead):
+def test_a_host_header_is_reported_with_its_replacement(header, instead):
     message = rf"device/unit\.cu\(2\): NVRTC has no host headers; include <{instead}> instead of <{header}>"
     with pytest.raises(CompilationError, match=message):
         image(f"\n#include <{header}>\n{KERNEL}")
@@ -385,7 +385,7 @@ def test_a_host_header_without_a_counterpart_asks_for_nvcc():
         image(f"#include <vector>\n{KERNEL}")
 
 
-def test_a_header_of_the_tool_chain_that_is_for_host_code_is_told_as_such():
+def test_a_host_header_of_the_tool_chain_is_reported():
     directories = [d for d in nvrtc().header_directories if (d / "cuda.h").is_file()]
     if not directories:
         pytest.skip("the tool chain brings no cuda.h")
@@ -395,12 +395,12 @@ def test_a_header_of_the_tool_chain_that_is_for_host_code_is_told_as_such():
         image(f"#include <cuda.h>\n{KERNEL}")
 
 
-def test_a_syntax_error_is_told_with_its_place():
+def test_a_syntax_error_is_reported_with_its_location():
     with pytest.raises(CompilationError, match=r'^device/unit\.cu\(2\): error: expected a ";"'):
         image("__global__ void k(int* p) { *p = 1\n}")
 
 
-def test_an_error_in_a_header_is_told_with_its_place():
+def test_an_error_in_a_header_is_reported_with_its_location():
     with pytest.raises(CompilationError, match=r"^device/h\.cuh\(2\): error"):
         image(unit('#include "device/h.cuh"\n' + KERNEL, headers={"device/h.cuh": "\nint oops oops;"}))
 
@@ -408,7 +408,7 @@ def test_an_error_in_a_header_is_told_with_its_place():
 # ---------------------------------------------------------------------------------------- tool chain
 
 
-def test_a_missing_nvrtc_is_told_with_the_remedy():
+def test_a_missing_nvrtc_is_reported_with_the_remedy():
     script = (
         "import sys\n"
         "from cuda_ext.toolchain.nvrtc import Nvrtc\n"
@@ -423,7 +423,7 @@ def test_a_missing_nvrtc_is_told_with_the_remedy():
     assert re.fullmatch(r'NVRTC cannot be loaded \(.*\); install it with "cuda-ext\[cu13\]".*\n', run.stdout)
 
 
-def test_the_names_of_a_missing_library_are_told_once(monkeypatch):
+def test_the_names_of_a_missing_library_are_reported_once(monkeypatch):
     def refuse():
         raise RuntimeError(
             'Failure finding "libnvrtc.so.13": No such file: libnvrtc.so.13, No such file: lib'

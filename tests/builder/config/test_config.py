@@ -163,7 +163,7 @@ def test_a_wrong_value_is_answered_with_the_right_one(key: str, toml: str, answe
 
 
 @pytest.mark.parametrize("key", [k for k in KEYS if RIGHT[k][0].startswith("[")])
-def test_a_wrong_item_is_told_by_its_index(key: str) -> None:
+def test_a_wrong_item_is_reported_with_its_index(key: str) -> None:
     assert refused_key(f'{key} = ["a", 2]').startswith(f"{key}[1]: expected ")
 
 
@@ -249,7 +249,7 @@ def test_every_key_of_the_table_is_a_default_that_modules_inherit(key: str) -> N
     assert [getattr(m.settings, key.replace("-", "_")) for m in modules.values()] == [value, value]
 
 
-def test_a_module_replaces_what_it_inherits() -> None:
+def test_a_module_replaces_inherited_values() -> None:
     modules = parse(
         """
         std = "c++20"
@@ -265,7 +265,7 @@ def test_a_module_replaces_what_it_inherits() -> None:
     }
 
 
-def test_a_mistake_in_a_default_is_told_where_it_was_written() -> None:
+def test_a_mistake_in_a_default_is_reported_at_its_own_path() -> None:
     assert refused(f"jit = 1\n[{WHERE}]") == "tool.cuda_ext.jit: expected true or false, found 1"
 
 
@@ -358,7 +358,7 @@ def test_a_macro_is_a_string_or_an_integer(toml: str, found: str) -> None:
         ("-ptx", "emit"),
     ],
 )
-def test_an_option_does_not_say_again_what_a_key_says(option: str, key: str) -> None:
+def test_options_must_not_repeat_keys(option: str, key: str) -> None:
     assert refused_key(f'options = ["-G", "{option}"]') == (
         f"options[1]: '{option}' has a key of its own; set {key} instead"
     )
@@ -432,7 +432,7 @@ def test_braces_of_cplusplus_are_no_placeholders() -> None:
         ),
     ],
 )
-def test_a_mistaken_instantiation_is_told_by_its_index(item: str, answer: str) -> None:
+def test_a_mistaken_instantiation_is_reported_with_its_index(item: str, answer: str) -> None:
     assert refused_key(f'instantiate = ["axpy<float>", {item}]') == f"instantiate[1]{answer}"
 
 
@@ -503,7 +503,7 @@ def test_an_override_of_the_module_comes_after_those_of_the_defaults() -> None:
         ("a.cu", []),
     ],
 )
-def test_the_patterns_of_overrides_mean_what_those_of_sources_mean(
+def test_patterns_of_overrides_equal_those_of_sources(
     tmp_path: Path, pattern: str, sources: list[str]
 ) -> None:
     everything = ["top.cu", "device/a.cu", "device/b.cu", "device/deep/er/c.cu"]
@@ -527,7 +527,7 @@ def test_the_patterns_of_overrides_mean_what_those_of_sources_mean(
         ),
     ],
 )
-def test_a_mistaken_override_is_told_by_its_index(body: str, answer: str) -> None:
+def test_a_mistaken_override_is_reported_with_its_index(body: str, answer: str) -> None:
     good = f"[[{WHERE}.overrides]]\nsources = ['a.cu']\n"
     assert refused(f"{good}[[{WHERE}.overrides]]\n{body}") == f"{WHERE}.overrides[1]{answer}"
 
@@ -551,7 +551,7 @@ def test_modules_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("body", ["", 'sources = ["a.cu"]\ndefine = { A = "1" }'])
-def test_a_module_name_without_quotes_is_told_with_them(body: str) -> None:
+def test_an_unquoted_module_name_is_reported_with_quotes(body: str) -> None:
     message = refused(f"[tool.cuda_ext.modules.example_project.kernels]\n{body}")
     assert message == (
         "tool.cuda_ext.modules.example_project: a name with dots needs quotes; "
@@ -559,7 +559,7 @@ def test_a_module_name_without_quotes_is_told_with_them(body: str) -> None:
     )
 
 
-def test_a_deep_module_name_without_quotes_is_told_with_them() -> None:
+def test_an_unquoted_deep_module_name_is_reported_with_quotes() -> None:
     message = refused("[tool.cuda_ext.modules.a.b.c]\njit = true\n[tool.cuda_ext.modules.a.b.d]")
     assert message.endswith('write [tool.cuda_ext.modules."a.b.c"]')
 
@@ -622,7 +622,7 @@ def test_the_table_is_a_table() -> None:
         parse_table(3, None)
 
 
-def test_a_module_that_nobody_can_name_is_asked_for() -> None:
+def test_a_module_without_a_default_name_must_be_named() -> None:
     assert refused("", default_name=None) == (
         "tool.cuda_ext: cannot tell which package the module belongs to; name it: "
         '[tool.cuda_ext.modules."your_package.kernels"]'
@@ -646,7 +646,7 @@ def test_ltoir_is_not_linked_here() -> None:
     )
 
 
-def test_whatever_toml_can_say_is_answered_in_one_line() -> None:
+def test_any_toml_value_is_answered_in_one_line() -> None:
     chance = random.Random(0)
     words = [
         *KEYS,
@@ -758,7 +758,7 @@ def test_an_empty_table_is_ours(tmp_path: Path) -> None:
         ("[tool.cuda-ext]", "tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?"),
     ],
 )
-def test_a_damaged_pyproject_toml_is_told_by_its_line(
+def test_a_damaged_pyproject_toml_is_reported_with_its_line(
     tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     write_project(tmp_path, text)
@@ -777,7 +777,7 @@ def test_a_damaged_pyproject_toml_is_told_by_its_line(
         (b"# caf\xe9", "byte 0xe9 is not UTF-8; save the file as UTF-8"),
     ],
 )
-def test_whoever_asks_for_a_project_is_told_of_its_encoding(tmp_path: Path, text: bytes, told: str) -> None:
+def test_a_wrong_encoding_is_reported(tmp_path: Path, text: bytes, told: str) -> None:
     write_project(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         Project.required(tmp_path)

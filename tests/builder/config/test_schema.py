@@ -117,7 +117,7 @@ BROKEN = {
 }
 
 
-def test_validate_pyproject_refuses_what_is_broken(tmp_path: Path) -> None:
+def test_validate_pyproject_refuses_invalid_tables(tmp_path: Path) -> None:
     files = written(tmp_path, BROKEN)
     valid, complaints = validate(*files)
     assert valid == []
@@ -156,7 +156,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (modules, test_config, test_variants):
             patch.setattr(module, "parse_table", recorded)
-        for test in (*tests, test_variants.test_a_mistake_in_the_table_is_told_with_its_path):
+        for test in (*tests, test_variants.test_a_mistake_in_the_table_is_reported_with_its_path):
             for arguments in calls(test):
                 if "tmp_path" in inspect.signature(test).parameters:
                     arguments["tmp_path"] = tmp_path_factory.mktemp("project")
@@ -215,7 +215,7 @@ def test_the_schema_agrees_with_the_checker(tables: list[Any]) -> None:
     assert [table for table in tables if disagreement(table)] == []
 
 
-def test_the_schema_cannot_tell_what_is_said_to_be_beyond_it(tables: list[Any]) -> None:
+def test_the_documented_limits_of_the_schema_hold(tables: list[Any]) -> None:
     missed = [answer(table) for table in tables if not complaint(table)]
     assert [reason for reason in BEYOND if not any(re.search(reason, m) for m in missed)] == []
 
@@ -266,7 +266,7 @@ def test_conditions_are_taken() -> None:
     assert [text for text in texts if not is_taken_as_condition(text)] == []
 
 
-def test_what_is_no_condition_is_refused_unless_that_takes_counting() -> None:
+def test_invalid_conditions_are_refused_unless_that_needs_counting() -> None:
     missed = [text[:12] for text in test_variants.WRONG if is_taken_as_condition(text)]
     counting = ["n > 99999999", "(n > 1", "n > 1)", "n % 0 == 1"]
     assert missed == [*counting, "((((((((((((", "not not not ", "not not not "]

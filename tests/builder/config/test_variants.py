@@ -86,7 +86,7 @@ def test_a_condition_is_a_target_or_a_comparison(text: str) -> None:
         "n == 1 or n == 2 or n == 3 and m < 2",
     ],
 )
-def test_conditions_mean_what_they_mean_in_python(text: str) -> None:
+def test_conditions_have_the_meaning_of_python(text: str) -> None:
     condition = parse(text)
     for number in range(6**3):
         values = {"n": number % 6, "m": number // 6 % 6, "k": number // 36}
@@ -138,7 +138,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: text[:20])
-def test_what_is_no_condition_is_told_with_its_remedy(text: str) -> None:
+def test_an_invalid_condition_is_reported_with_its_remedy(text: str) -> None:
     with pytest.raises(ConditionError) as raised:
         parse(text)
     assert WRONG[text] in str(raised.value)
@@ -161,7 +161,7 @@ def any_condition(choose: random.Random, depth: int = 3) -> Condition:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_what_is_known_first_changes_nothing_in_the_end(seed: int) -> None:
+def test_the_order_of_substitutions_does_not_matter(seed: int) -> None:
     choose = random.Random(seed)
     condition = any_condition(choose)
     values = {name: choose.randrange(4) for name in ("sm", "n", "m")}
@@ -238,7 +238,7 @@ def refused(variants: str) -> str:
         ),
     ],
 )
-def test_a_mistake_in_the_table_is_told_with_its_path(variants: str, message: str) -> None:
+def test_a_mistake_in_the_table_is_reported_with_its_path(variants: str, message: str) -> None:
     assert refused(variants) == message
 
 
@@ -350,7 +350,7 @@ def test_kernels_are_recorded_as_the_compiler_spells_them(compiled: Manifest) ->
         ),
     ],
 )
-def test_what_does_not_fit_the_kernels_is_told_with_its_path(
+def test_variants_that_do_not_fit_the_kernels_are_reported_with_their_path(
     compiled: Manifest, variants: Variants, message: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -384,7 +384,7 @@ def test_a_mistake_is_one_message_once_the_kernels_are_known(tmp_path: Path) -> 
     assert refusal(tmp_path) == f"{WHERE}.fit[1].kernel: there is no kernel 'simpel'; did you mean 'simple'?"
 
 
-def test_a_mistake_in_a_default_is_told_where_it_was_written(tmp_path: Path) -> None:
+def test_a_mistake_in_a_default_is_reported_at_its_own_path(tmp_path: Path) -> None:
     variants = TABLE.splitlines()[-1].replace('"large"', '"huge"')
     table = KERNELS.replace("[tool.cuda_ext]\n", f"[tool.cuda_ext]\n{variants}\n")
     write_project(tmp_path, table, {"device/fit.cu": FITTING})
@@ -436,7 +436,7 @@ def test_a_manifest_of_before_there_were_variants_is_read() -> None:
         (("candidates", 1, "when"), "n > 3"),
     ],
 )
-def test_damaged_variants_are_told(path: tuple[Any, ...], value: object) -> None:
+def test_damaged_variants_are_reported(path: tuple[Any, ...], value: object) -> None:
     data = json.loads(dumps(WITH_VARIANTS))
     here = data["variants"][0]
     for key in path[:-1]:
@@ -448,7 +448,7 @@ def test_damaged_variants_are_told(path: tuple[Any, ...], value: object) -> None
 
 
 @pytest.mark.parametrize("when", ["x > 3", "zzz > 3", "exit()"])
-def test_a_damaged_condition_is_told_when_its_variants_are_used(when: str) -> None:
+def test_a_damaged_condition_is_reported_on_first_use(when: str) -> None:
     data = json.loads(dumps(WITH_VARIANTS))
     data["variants"][0]["candidates"][0]["when"] = when
     kernels: Any = module_from(loads(json.dumps(data), "m.json"), FILES.__getitem__)
@@ -477,7 +477,7 @@ def test_naming_a_candidate_is_naming_a_kernel(kernels: Any) -> None:
     assert kernels.fit.candidates == ((kernels.large, "n >= 100 and sm_90"), (kernels.simple, None))
 
 
-def test_what_is_shown_is_worth_reading(kernels: Any) -> None:
+def test_representations_of_variants_are_readable(kernels: Any) -> None:
     shown = "large if n >= 100 and sm_90, else simple"
     assert repr(kernels.fit) == f"<variants fit(int n, float* x): {shown}>"
     assert f"\n  fit: {shown}\n" in str(cuda_ext.describe(kernels))

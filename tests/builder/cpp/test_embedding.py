@@ -78,7 +78,7 @@ def test_literals_hold_the_bytes_within_the_limits_of_compilers(name, element):
     assert "??" not in text
 
 
-def test_only_what_has_no_zero_near_is_listed():
+def test_only_bytes_without_a_zero_nearby_are_listed():
     text = literal(Embedded("data", Path("file"), b"x" * 60_000 + b"\0" + b"y" * 1000)).decode()
     assert text.count("{") == 3  # the struct, its initialiser, and one list
     assert re.search(r"^\{120\},$", text, re.MULTILINE)

@@ -231,7 +231,7 @@ def use(x: Any) -> None:
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
-def test_right_uses_are_accepted_and_every_wrong_one_is_found(package, tool, tmp_path):
+def test_correct_uses_are_accepted_and_wrong_ones_are_reported(package, tool, tmp_path):
     assert check(tool, package, tmp_path, RIGHT) == []
     lines = WRONG.splitlines()
     wrong = [number for number, line in enumerate(lines, 1) if line.startswith("    ")]
@@ -239,7 +239,7 @@ def test_right_uses_are_accepted_and_every_wrong_one_is_found(package, tool, tmp
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
-def test_awkward_names_do_not_get_in_the_way(awkward, tool, tmp_path):
+def test_unusual_names_cause_no_conflicts(awkward, tool, tmp_path):
     right = """
 from typing import Any
 
@@ -262,7 +262,7 @@ def use(x: Any) -> None:
     assert check(tool, awkward, tmp_path, right) == []
 
 
-def test_what_python_cannot_spell_is_left_to_brackets(awkward):
+def test_names_that_are_no_identifiers_need_brackets(awkward):
     assert attributes(awkward) == {
         *(
             "Kernel",
@@ -298,7 +298,7 @@ def test_a_kernel_that_shares_its_name_with_a_namespace_has_both(tmp_path):
         [AWKWARD],
     ],
 )
-def test_a_formatter_finds_nothing_to_do(sources: Sequence[str], tmp_path):
+def test_stubs_are_formatted(sources: Sequence[str], tmp_path):
     path = tmp_path / "__init__.pyi"
     path.write_text(stub(generate(module(*sources))))
     command = ["ruff", "format", "--isolated", "--line-length=200", "--diff", str(path)]
@@ -307,7 +307,7 @@ def test_a_formatter_finds_nothing_to_do(sources: Sequence[str], tmp_path):
     assert run.returncode == 0
 
 
-def test_only_what_is_used_is_imported():
+def test_only_used_names_are_imported():
     text = stub(generate(module("__global__ void kernel(float* p) {}")))
     imported = set(re.findall(r"\w+", " ".join(re.findall(r"import (.*)", text))))
     assert imported == {"Any", "SupportsIndex", "overload", "Dim", "Kernel", "Pointer", "Stream"}

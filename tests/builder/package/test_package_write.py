@@ -68,13 +68,13 @@ def test_stale_files_vanish(tmp_path: Path) -> None:
     assert content(tmp_path / "kernels") == package("b").files
 
 
-def test_nothing_is_left_beside_the_package(tmp_path: Path) -> None:
+def test_no_files_are_left_beside_the_package(tmp_path: Path) -> None:
     for letter in "abc":
         package(letter).write(tmp_path / "kernels")
     assert names(tmp_path) == ["kernels"]
 
 
-def test_anybody_may_read_the_package(tmp_path: Path) -> None:
+def test_all_users_may_read_the_package(tmp_path: Path) -> None:
     package().write(tmp_path / "kernels")
     (tmp_path / "plain").mkdir()
     assert (tmp_path / "kernels").stat().st_mode == (tmp_path / "plain").stat().st_mode
@@ -93,7 +93,7 @@ def test_the_path_may_have_any_characters(tmp_path: Path) -> None:
     assert content(directory) == package("b").files
 
 
-def test_a_link_to_a_generated_package_is_replaced_itself(tmp_path: Path) -> None:
+def test_a_link_to_a_generated_package_is_replaced(tmp_path: Path) -> None:
     package("a").write(tmp_path / "elsewhere")
     (tmp_path / "kernels").symlink_to("elsewhere")
     package("b").write(tmp_path / "kernels")
@@ -103,7 +103,7 @@ def test_a_link_to_a_generated_package_is_replaced_itself(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".DS_Store", "__pycache__/__init__.cpython-311.pyc"])
-def test_what_other_tools_leave_in_the_package_is_not_in_the_way(tmp_path: Path, name: str) -> None:
+def test_files_of_other_tools_in_the_package_are_removed(tmp_path: Path, name: str) -> None:
     package("a").write(tmp_path / "kernels")
     (tmp_path / "kernels" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "kernels" / name).write_text("")
@@ -169,7 +169,7 @@ def test_a_link_to_nowhere_in_the_packages_place_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "kernels").readlink() == Path("gone")
 
 
-def test_a_file_in_the_place_of_a_parent_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_parent_is_reported(tmp_path: Path) -> None:
     (tmp_path / "p").write_text("mine")
     message = refused(tmp_path / "p" / "kernels")
     assert message.startswith(f"{tmp_path / 'p' / 'kernels'}: cannot write the generated package p.kernels: ")
@@ -194,7 +194,7 @@ def test_a_full_disk_leaves_the_old_package(tmp_path: Path) -> None:
 
 
 @needs_mount
-def test_a_full_disk_leaves_nothing_where_nothing_was(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_new_package(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64k", "none") as disk:
         with pytest.raises(BuildError, match="No space left on device"):
             package("b", 100_000).write(disk / "kernels")
@@ -202,7 +202,7 @@ def test_a_full_disk_leaves_nothing_where_nothing_was(tmp_path: Path) -> None:
 
 
 @needs_mount
-def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
         package("a").write(disk / "kernels")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -287,7 +287,7 @@ def test_two_writers_at_once_leave_one_of_their_packages(tmp_path: Path) -> None
     assert names(tmp_path) == ["kernels"]
 
 
-def test_there_is_always_a_package_while_it_is_written_anew(tmp_path: Path) -> None:
+def test_the_package_exists_at_any_time_while_it_is_replaced(tmp_path: Path) -> None:
     directory = tmp_path / "kernels"
     package("a").write(directory)
     writer = python(WRITE_FOREVER, directory, "a", "b")
@@ -300,7 +300,7 @@ def test_there_is_always_a_package_while_it_is_written_anew(tmp_path: Path) -> N
         writer.communicate()
 
 
-def test_a_file_that_cannot_be_written_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(IsADirectoryError) as raised:
         replace_file(tmp_path / "taken", b"content")

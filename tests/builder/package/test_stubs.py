@@ -178,7 +178,7 @@ Built ahead::
 
 
 @pytest.mark.parametrize("line", SHOWN)
-def test_an_editor_shows_what_a_name_is_in_cpp(server: LanguageServer, line: str) -> None:
+def test_an_editor_shows_the_cpp_declaration(server: LanguageServer, line: str) -> None:
     assert server.hover(line) == SHOWN[line]
 
 
@@ -205,7 +205,7 @@ def test_an_editor_shows_the_signature_within_a_call(
     assert "threads: SupportsIndex, block: Dim | None" in threads
 
 
-def test_classes_say_what_attributes_say(made: Package) -> None:
+def test_docstrings_of_classes_equal_those_of_attributes(made: Package) -> None:
     """Some editors look at the class of an attribute, others at the docstring below it."""
     classes = {
         node.name: ast.get_docstring(node)

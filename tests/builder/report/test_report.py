@@ -212,7 +212,7 @@ def carried(text: str) -> str:
         (b"10:nvrtc 13.5", b"10:nvrtc \xff\xfe\xfd\xfc"),
     ],
 )
-def test_a_damaged_record_is_none(before, after):
+def test_a_damaged_record_is_ignored(before, after):
     text = html_page(build(), None)
     data = zlib.decompress(base64.b64decode(carried(text)))
     assert before in data
@@ -222,7 +222,7 @@ def test_a_damaged_record_is_none(before, after):
     assert found is None or found.compilers == ("nvrtc \udcff\udcfe\udcfd\udcfc",)
 
 
-def test_a_record_with_a_changed_character_is_none():
+def test_a_record_with_a_changed_character_is_ignored():
     text = html_page(build(), None)
     record = carried(text)
     for n in range(0, len(record), 7):
@@ -238,7 +238,7 @@ def test_the_record_of_another_version_is_ignored_and_its_page_overwritten():
     assert not is_report(b"<!doctype html><title>example-project: build report</title>")
 
 
-def test_every_truncated_page_is_none_or_whole():
+def test_the_record_of_a_truncated_page_is_ignored_or_complete():
     text = html_page(build(), None)
     begin = text.index('id="cuda-ext-record-')
     end = text.index("</script>", begin)
@@ -263,7 +263,7 @@ def test_the_same_build_gives_the_same_bytes():
     assert pages == {html_page(build(), build(duration=1.0)).encode()}
 
 
-def test_the_page_needs_nothing_else():
+def test_the_page_needs_no_other_file():
     found = page(build(), build())
     for tag, attributes in found.elements:
         for name in ("src", "href", "action", "srcset", "data", "poster"):
@@ -311,7 +311,7 @@ def attacked() -> tuple[BuildRecord, BuildRecord]:
     return made(100), made(200)
 
 
-def test_nothing_in_a_record_is_markup():
+def test_records_contain_no_markup():
     previous, record = attacked()
     text = html_page(record, previous)
     ours = Page(html_page(build(), build())).elements
@@ -435,7 +435,7 @@ def test_the_worst_changes_come_first():
     assert compare(BEFORE.build, BEFORE.build, int).is_empty
 
 
-def test_the_page_shows_what_changed():
+def test_the_page_shows_the_changes():
     found = page(AFTER, BEFORE)
     text = found.sections["changes"]
     assert "+ new new device/axpy.cu · sm_90, sm_120" in text
@@ -586,7 +586,7 @@ def test_pages_of_almost_empty_builds_open(tmp_path):
         assert html.escape("example-project") in rendered(html_page(record, None), directory)
 
 
-def test_what_the_script_shows_is_json_without_markup():
+def test_the_script_reads_json_without_markup():
     text = html_page(attacked()[1], None)
     found = re.search(r'id="cuda-ext-view">(.*?)</script>', text, re.DOTALL)
     assert found

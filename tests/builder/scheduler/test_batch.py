@@ -93,7 +93,7 @@ def test_all_ways_to_build_give_the_same_bytes(
     assert built(tmp_path / "größe/three", table) == alone, "in another place, without a cache"
 
 
-def test_units_are_the_same_with_and_without_what_they_share(tmp_path: Path, own_cache: Path) -> None:
+def test_units_are_equal_with_and_without_shared_headers(tmp_path: Path, own_cache: Path) -> None:
     together = built(tmp_path / "together")
     forget(own_cache)
     for number in range(2):
@@ -119,7 +119,7 @@ def failure(root: Path, lines: list[str] | None = None) -> str:
     return str(caught.value)
 
 
-def test_all_that_fails_is_told_at_once_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_all_failures_are_reported_at_once_and_successes_are_kept(tmp_path: Path) -> None:
     root = write_project(tmp_path / "project", TABLE, BROKEN)
     lines: list[str] = []
     text = failure(root, lines)
@@ -142,7 +142,7 @@ def test_all_that_fails_is_told_at_once_and_the_rest_is_kept(tmp_path: Path) -> 
     assert re.match(r"3 compilations: 3 compiled, in ", lines[-1])
 
 
-def test_a_broken_header_that_many_share_is_told_for_each(tmp_path: Path) -> None:
+def test_a_broken_shared_header_is_reported_for_each_unit(tmp_path: Path) -> None:
     text = '#include "broken.cuh"\nextern "C" __global__ void k{0}(int* x) {{ *x = broken(); }}\n'
     files = {f"device/u{i}.cu": text.format(i) for i in range(4)}
     files["include/broken.cuh"] = BROKEN["include/broken.cuh"]
@@ -171,14 +171,14 @@ def test_failures_that_differ_between_architectures(tmp_path: Path) -> None:
     assert told.count("#error directive: ") == 2
 
 
-def test_signatures_that_fail_is_told(tmp_path: Path) -> None:
+def test_failing_signatures_are_reported(tmp_path: Path) -> None:
     source = '#ifdef __CUDACC_DEBUG__\n#error debugging\n#endif\nextern "C" __global__ void a(int* x) {}\n'
     told = failure(write_project(tmp_path / "project", TABLE, {"device/a.cu": source, "include/x.cuh": ""}))
     assert "debugging" in told
     assert told.count("(compiling device/a.cu for sm_90)") == 1
 
 
-def test_a_link_that_fails_is_told_and_what_was_compiled_is_kept(tmp_path: Path) -> None:
+def test_a_failing_link_is_reported_and_compiled_units_are_kept(tmp_path: Path) -> None:
     files = {
         "include/x.cuh": "",
         "device/a.cu": '__device__ int other();\nextern "C" __global__ void a(int* x) { *x = other(); }\n',
@@ -223,7 +223,7 @@ def test_a_warning_is_repeated_while_it_holds(tmp_path: Path, own_cache: Path) -
     assert logs[0] == logs[1] == logs[2]
 
 
-def test_a_mistake_of_the_configuration_comes_before_any_compilation(
+def test_mistakes_in_the_configuration_are_reported_before_any_compilation(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAX_JOBS", "many")

@@ -201,7 +201,7 @@ def test_a_signal_ends_all_of_a_build(
 
 
 @pytest.mark.slow
-def test_a_build_that_was_interrupted_goes_on_where_it_was(
+def test_an_interrupted_build_continues_where_it_stopped(
     tmp_path: Path, reaped: list[subprocess.Popen[str]]
 ) -> None:
     place = Place(tmp_path, **{f"quick{i}": QUICK.format(i) for i in range(6)})

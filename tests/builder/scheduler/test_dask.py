@@ -184,7 +184,7 @@ def test_the_bytes_are_those_of_a_local_build(dask, project, built_here, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_worker_is_named_by_its_address_and_nothing_stays_on_the_cluster(dask, task):
+def test_a_worker_is_named_by_its_address_and_no_data_stays_on_the_cluster(dask, task):
     from distributed import Client
 
     with dask_executor(os.environ) as executor, Client(dask.address, set_as_default=False) as client:
@@ -213,7 +213,7 @@ def test_a_worker_that_is_killed_is_not_missed(cluster, project, built_here, cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_result_that_is_lost_with_its_worker_is_made_again(cluster, task):
+def test_a_result_that_is_lost_with_its_worker_is_computed_again(cluster, task):
     first = cluster.add("--nthreads", "1")
     with dask_executor(os.environ) as executor:
         os.kill(cluster.workers[first].pid, signal.SIGSTOP)
@@ -284,7 +284,7 @@ def test_a_worker_that_lacks_a_package_is_one_error(dask, task):
 
 
 @pytest.mark.parametrize("address", ["", "localhost:8786", "tcp://host", "tcp://host:port", "tcp://a b:1"])
-def test_an_address_that_is_none_is_an_error_of_the_configuration(project, monkeypatch, address):
+def test_an_invalid_address_is_an_error_of_the_configuration(project, monkeypatch, address):
     monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", address)
     with pytest.raises(ConfigError, match=r"CUDA_EXT_DASK_SCHEDULER: .*tcp://host:8786"):
         build(project)
@@ -339,7 +339,7 @@ def test_without_distributed_the_extra_is_named(project, monkeypatch):
         build(project)
 
 
-def test_what_is_not_done_is_taken_back_from_the_cluster(cluster, task, capfd):
+def test_pending_tasks_are_cancelled_on_the_cluster(cluster, task, capfd):
     from distributed import Client
 
     cluster.add("--nthreads", "1")

@@ -68,7 +68,7 @@ def test_max_jobs_is_obeyed_literally(value: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1_0", "²", "٣", "9" * 5000])
-def test_what_is_no_number_of_processes_is_told(value: str) -> None:
+def test_an_invalid_number_of_processes_is_reported(value: str) -> None:
     with pytest.raises(ConfigError, match=r"MAX_JOBS: '.*' is not a number of processes; write 1 or more"):
         worker_count({"MAX_JOBS": value})
 
@@ -90,7 +90,7 @@ def test_so_many_processes_compile(project: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @linux
-def test_no_process_is_started_for_what_is_known(project: Path) -> None:
+def test_cached_results_start_no_process(project: Path) -> None:
     build(project)
     (project / "pyproject.toml").write_text(f"{TABLE}jit = false\n")
     before = children()
@@ -151,7 +151,7 @@ def test_workers_that_always_die_are_one_error(project: Path, tmp_path: Path) ->
     assert build(project)
 
 
-def test_modules_in_the_working_directory_are_not_taken(
+def test_modules_in_the_working_directory_are_not_imported(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Build tools run in the project's root."""
@@ -192,13 +192,13 @@ def test_another_compiler_than_the_builds_is_refused(pool: WorkerPool) -> None:
         pool.submit(TASK).result(timeout=60)
 
 
-def test_only_tasks_are_taken(pool: WorkerPool) -> None:
+def test_only_tasks_are_accepted(pool: WorkerPool) -> None:
     with pytest.raises(TypeError):
         pool.submit(print, "hello")
 
 
 @linux
-def test_cancelling_ends_what_runs_and_forgets_what_waits() -> None:
+def test_cancelling_ends_running_tasks_and_drops_waiting_ones() -> None:
     before = children()
     started = threading.Event()
     pool = WorkerPool(1, lambda _: started.set())
@@ -224,7 +224,7 @@ def until_its_files_go() -> None:
 
 
 @pytest.mark.parametrize("task", [until_its_files_go, functools.partial(time.sleep, 0.5)])
-def test_a_worker_without_a_build_leaves_nothing(tmp_path: Path, task: Callable[[], None]) -> None:
+def test_a_worker_without_a_build_leaves_no_files(tmp_path: Path, task: Callable[[], None]) -> None:
     """Not even if what it is doing fails because its files are being removed, or ends meanwhile."""
     scratch = tmp_path / "scratch"
     code = (

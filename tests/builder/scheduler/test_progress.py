@@ -222,7 +222,7 @@ def without_colours(output: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
 
 
-def test_a_terminal_shows_what_is_running_and_keeps_messages():
+def test_a_terminal_shows_running_jobs_and_keeps_messages():
     status, output = on_a_terminal(SCRIPT.format(middle="pass", end="progress.close()"))
     text = without_colours(output)
     assert status == 0

@@ -176,7 +176,7 @@ def test_modules_of_cmake_are_understood(clangd: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.network
-def test_clangd_knows_what_nvrtc_has_built_in_and_its_libraries(clangd: Path, tmp_path: Path) -> None:
+def test_clangd_knows_builtins_and_libraries_of_nvrtc(clangd: Path, tmp_path: Path) -> None:
     root = write_project(tmp_path / "p", KERNELS, {"device/built_in.cu": BUILT_IN})
     build(root)  # NVRTC takes it
     (root / "device/libraries.cu").write_text(LIBRARIES)
@@ -185,7 +185,7 @@ def test_clangd_knows_what_nvrtc_has_built_in_and_its_libraries(clangd: Path, tm
 
 
 @pytest.mark.network
-def test_clangd_reports_what_the_build_would(clangd: Path, tmp_path: Path) -> None:
+def test_clangd_reports_the_errors_of_the_build(clangd: Path, tmp_path: Path) -> None:
     broken = """
 #include <vector>
 int host(int n) { return n; }
@@ -290,7 +290,9 @@ define = {{ WIDTH = "8" }}
         (["sm_120", "sm_100a"], "sm_100a"),
     ],
 )
-def test_clangd_is_told_of_a_gpu_that_it_knows(architectures: list[str], seen: str, tmp_path: Path) -> None:
+def test_clangd_gets_an_architecture_that_it_supports(
+    architectures: list[str], seen: str, tmp_path: Path
+) -> None:
     table = f'[tool.cuda_ext.modules."p.kernels"]\narchitectures = {json.dumps(architectures)}\n'
     (arguments,) = commands_of(write_project(tmp_path, table)).values()
     assert f"--cuda-gpu-arch={seen}" in arguments
@@ -302,7 +304,7 @@ def test_a_source_of_several_modules_has_a_command_for_each(tmp_path: Path) -> N
     assert [command["file"] for command in commands] == ["device/fill.cu", "device/fill.cu"]
 
 
-def test_all_that_the_commands_name_is_there(tmp_path: Path) -> None:
+def test_all_files_of_the_commands_exist(tmp_path: Path) -> None:
     (arguments,) = commands_of(write_project(tmp_path)).values()
     named = [Path(a) for a in arguments if Path(a).is_absolute()]
     assert EDITOR / "nvrtc.hpp" in named
@@ -310,7 +312,7 @@ def test_all_that_the_commands_name_is_there(tmp_path: Path) -> None:
 
 
 @with_headers_of_its_own
-def test_without_a_place_for_headers_nothing_is_written(tmp_path: Path) -> None:
+def test_without_a_directory_for_headers_no_file_is_written(tmp_path: Path) -> None:
     root = write_project(tmp_path / "p")
     (tmp_path / "file").touch()
     status, _, error = run("compile-commands", root, CUDA_EXT_CACHE=tmp_path / "file" / "cache")
@@ -338,7 +340,7 @@ def test_the_file_lies_above_headers_too(tmp_path: Path) -> None:
     assert default_place(load(root)) == root.resolve() / FILE_NAME
 
 
-def test_what_cmake_made_is_not_hidden_from_clangd(tmp_path: Path) -> None:
+def test_commands_of_cmake_stay_visible_to_clangd(tmp_path: Path) -> None:
     root = write_project(
         tmp_path, f'{KERNELS}sources = ["*.cu"]\n', {"fill.cu": FILL, f"build/{FILE_NAME}": "[]"}
     )
@@ -378,7 +380,7 @@ def test_the_file_of_another_program_is_not_written_through_a_link(tmp_path: Pat
     assert theirs.read_text() == "[]"
 
 
-def test_whoever_writes_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_commands(tmp_path: Path) -> None:
     commands: list[Command] = [{"directory": f"/p{i}", "file": "a.cu", "arguments": []} for i in range(16)]
     place = tmp_path / "new" / FILE_NAME
     with ThreadPoolExecutor(len(commands)) as threads:
@@ -398,7 +400,7 @@ def test_whoever_writes_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
     ],
     ids=lambda content: content[:60],
 )
-def test_what_is_no_list_of_commands_is_left_alone(content: str, tmp_path: Path) -> None:
+def test_other_files_of_that_name_are_left_alone(content: str, tmp_path: Path) -> None:
     root = write_project(tmp_path)
     place = root / "device" / FILE_NAME
     place.write_bytes(content.encode("latin-1"))

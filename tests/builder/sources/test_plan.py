@@ -82,7 +82,7 @@ def test_wildcards_pass_over_hidden_files(tmp_path: Path) -> None:
     assert sources(tmp_path) == ["device/a.cu"]
 
 
-def test_wildcards_pass_over_what_an_earlier_build_embedded(tmp_path: Path) -> None:
+def test_wildcards_skip_files_embedded_by_an_earlier_build(tmp_path: Path) -> None:
     table = f'{TABLE}sources = ["**/*.cu"]'
     write_project(
         tmp_path,
@@ -150,7 +150,7 @@ def test_a_pattern_that_finds_no_source_is_answered(
     assert refused(tmp_path, nvrtc) == f"{WHERE}.sources: {answer}"
 
 
-def test_a_project_without_device_sources_is_told_where_they_go(tmp_path: Path, nvrtc: Nvrtc) -> None:
+def test_a_project_without_device_sources_is_an_error_with_their_place(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, TABLE, {"setup.py": ""})
     assert refused(tmp_path, nvrtc) == (
         f"{WHERE}.sources: nothing matches 'device/*.cu': there is no directory 'device'; make it, or "
@@ -158,7 +158,7 @@ def test_a_project_without_device_sources_is_told_where_they_go(tmp_path: Path, 
     )
 
 
-def test_a_mistake_in_inherited_sources_is_told_where_they_were_written(tmp_path: Path, nvrtc: Nvrtc) -> None:
+def test_a_mistake_in_inherited_sources_is_reported_at_its_own_path(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, f'[tool.cuda_ext]\nsources = ["x/*.cu"]\n{TABLE}')
     assert refused(tmp_path, nvrtc).startswith("tool.cuda_ext.sources: nothing matches 'x/*.cu'")
 
@@ -405,7 +405,7 @@ def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None
         ("sm_90f", "nvrtc {version} cannot compile for 'sm_90f'; did you mean 'sm_90'?"),
     ],
 )
-def test_what_the_compiler_lacks_is_answered_with_the_nearest(
+def test_an_unsupported_architecture_is_answered_with_the_nearest(
     tmp_path: Path, nvrtc: Nvrtc, name: str, answer: str
 ) -> None:
     write_project(tmp_path, f'{TABLE}architectures = ["sm_80", "{name}"]')
@@ -413,7 +413,7 @@ def test_what_the_compiler_lacks_is_answered_with_the_nearest(
     assert refused(tmp_path, nvrtc).startswith(f"{WHERE}.architectures: {wanted}")
 
 
-def test_a_mistaken_architecture_of_an_override_is_told_there(tmp_path: Path, nvrtc: Nvrtc) -> None:
+def test_an_invalid_architecture_of_an_override_is_reported_at_its_path(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, f'{TABLE}{OVERRIDES}sources = ["device/fill.cu"]\narchitectures = ["sm_91"]')
     assert refused(tmp_path, nvrtc).startswith(f"{WHERE}.overrides[0].architectures: nvrtc")
 
@@ -467,7 +467,7 @@ def test_cudaarchs_has_the_groups_too(tmp_path: Path, nvrtc: Nvrtc, monkeypatch:
 
 
 @pytest.mark.parametrize("text", ["", " ; "])
-def test_an_empty_cudaarchs_says_nothing(
+def test_an_empty_cudaarchs_has_no_effect(
     tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("CUDAARCHS", text)
@@ -492,7 +492,7 @@ def test_cudaarchs_leaves_overrides_alone(
         ("native", '"native" means the GPUs of this machine'),
     ],
 )
-def test_a_mistake_in_cudaarchs_is_told_as_such(
+def test_a_mistake_in_cudaarchs_is_reported(
     tmp_path: Path, nvrtc: Nvrtc, monkeypatch: pytest.MonkeyPatch, text: str, answer: str
 ) -> None:
     monkeypatch.setenv("CUDAARCHS", text)

@@ -366,7 +366,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("failing", CALLS)
-def test_a_failure_leaves_nothing_behind(run: Script, failing: str) -> None:
+def test_a_failure_frees_all_memory(run: Script, failing: str) -> None:
     """No device memory, no context, unchanged arrays, and all buffers available."""
     done = run(
         """
@@ -387,7 +387,7 @@ def test_a_failure_leaves_nothing_behind(run: Script, failing: str) -> None:
     assert done.output[1:] == ["False 0", "True", "True"]
 
 
-def test_a_failure_when_copying_back_leaves_nothing_behind(run: Script) -> None:
+def test_a_failure_when_copying_back_frees_all_memory(run: Script) -> None:
     done = run(
         """
         x, y = some(20_000_000), np.zeros(20_000_000, "u1")
@@ -767,7 +767,7 @@ def test_a_scope_belongs_to_its_thread_or_task(run: Script) -> None:
     assert done.output == ["[1 1 1 1]", "[1 1 1 1]", "[False, False] [1 1 1 1] [1 1 1 1]"]
 
 
-def test_nothing_is_placed_in_an_ended_scope(run: Script) -> None:
+def test_an_ended_scope_accepts_no_arrays(run: Script) -> None:
     """Another thread may have ended it."""
     done = run(
         """
@@ -785,7 +785,7 @@ def test_nothing_is_placed_in_an_ended_scope(run: Script) -> None:
 # Threads, GPUs, and the end
 
 
-def test_threads_share_buffers_and_nothing_else(run: Script) -> None:
+def test_threads_share_only_buffers(run: Script) -> None:
     done = run(
         """
         failures = []

@@ -34,7 +34,7 @@ def test_a_string_becomes_a_module() -> None:
     assert signatures(module) == ["fill<float>(float* x, float value)"]
 
 
-def test_the_images_are_those_asked_for() -> None:
+def test_the_images_are_the_requested_ones() -> None:
     (unit,) = cuda_ext.describe(filled(architectures=["sm_90", "sm_80", "compute_80"])).units
     assert [image.architecture for image in unit.images] == ["sm_80", "compute_80", "sm_90"]
 
@@ -53,7 +53,7 @@ def test_native_without_a_gpu_is_an_error() -> None:
         filled(architectures=["native"])
 
 
-def test_a_file_may_include_what_lies_beside_it(tmp_path: Path) -> None:
+def test_a_file_may_include_headers_in_its_directory(tmp_path: Path) -> None:
     (tmp_path / "device").mkdir()
     (tmp_path / "device" / "shared.cuh").write_text(FILL)
     (tmp_path / "device" / "main.cu").write_text('#include "shared.cuh"\n')

@@ -145,7 +145,7 @@ def test_for_a_gpu_without_an_image_the_whole_unit_is_compiled(on_gpu: Callable[
 
 
 @host_compiler
-def test_where_there_is_an_image_nothing_is_compiled(on_gpu: Callable[..., Run]) -> None:
+def test_with_an_image_nothing_is_compiled(on_gpu: Callable[..., Run]) -> None:
     script = """
     kernels.axpy["float"](4, 1.5, None, None, grid=1, block=32)
     print("cuda_ext.runtime.jit.on_demand" in sys.modules)
@@ -169,7 +169,7 @@ def test_one_kernel_is_compiled_for_each_gpu_that_it_runs_on(on_gpu: Callable[..
 
 
 @host_compiler
-def test_a_template_of_which_nothing_was_built(on_gpu: Callable[..., Run]) -> None:
+def test_a_template_without_built_instantiations(on_gpu: Callable[..., Run]) -> None:
     script = """
     print(kernels.never)
     print(kernels.never["int"].signature)
@@ -493,14 +493,14 @@ def test_an_entry_is_read_back() -> None:
     assert decode_entry(b"") is None
 
 
-def test_an_entry_of_another_length_is_none() -> None:
+def test_an_entry_of_another_length_is_a_miss() -> None:
     content = ENTRY.encode()
     assert [n for n in range(len(content)) if decode_entry(content[:n]) is not None] == []
     assert decode_entry(content + b"-") is None
     assert decode_entry(content + content) is None
 
 
-def test_no_damage_to_an_entry_goes_unnoticed() -> None:
+def test_every_damage_to_an_entry_is_a_miss() -> None:
     """Every bit of the header, of the names and of the image counts, and every length."""
     key = "5a" * 32
     entry = pack(key, ENTRY.encode())
@@ -513,7 +513,7 @@ def test_no_damage_to_an_entry_goes_unnoticed() -> None:
     assert unpack("5b" * 32, entry) is None
 
 
-def test_arbitrary_fields_are_an_entry_or_none() -> None:
+def test_arbitrary_fields_are_an_entry_or_a_miss() -> None:
     """An entry with a valid digest that another program wrote."""
     content = ENTRY.encode()
     for position in range(len(content)):
@@ -608,7 +608,7 @@ def test_prepared_instantiations_are_cached_one_by_one(saved: Path, on_gpu: Call
 
 
 @host_compiler
-def test_a_template_prepares_for_the_gpus_here(on_gpu: Callable[..., Run]) -> None:
+def test_a_template_is_prepared_for_the_gpus_of_the_machine(on_gpu: Callable[..., Run]) -> None:
     run = on_gpu(
         "print(kernels.axpy.prepare(['double', 'int']))", FAKE_CUDA_CAPABILITY="90,80", FAKE_CUDA_DEVICES=2
     )
@@ -619,7 +619,7 @@ def test_a_template_prepares_for_the_gpus_here(on_gpu: Callable[..., Run]) -> No
     )
 
 
-def test_what_cannot_be_prepared_is_an_error(
+def test_unpreparable_kernels_are_errors(
     saved: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = cuda_ext.load(saved)
@@ -651,7 +651,7 @@ def test_what_cannot_be_prepared_is_an_error(
 
 
 @needs_mount
-def test_a_full_disk_costs_a_warning_and_nothing_else(
+def test_a_full_disk_costs_only_a_warning(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=4k", "tmpfs") as disk:
@@ -666,7 +666,7 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(
 
 
 @needs_mount
-def test_a_read_only_home_costs_a_warning_and_nothing_else(
+def test_a_read_only_home_costs_only_a_warning(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mounted(tmp_path / "home", "-t", "tmpfs", "-o", "ro", "tmpfs") as home:
