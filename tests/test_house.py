@@ -163,7 +163,7 @@ def test_other_programs_are_run_in_one_place():
 
 
 @pytest.mark.parametrize("path", PATHS, ids=str)
-def test_every_module_has_a_docstring_of_its_purpose(path):
+def test_every_module_has_a_docstring(path):
     text = (ROOT / path).read_text(encoding="utf-8")
     assert not text or ast.get_docstring(ast.parse(text))
 

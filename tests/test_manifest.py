@@ -1,4 +1,4 @@
-"""The manifest: what is written is read back, and damage is told with its file and field."""
+"""The manifest: a written one is read back, and damage is reported with its file and field."""
 
 from __future__ import annotations
 

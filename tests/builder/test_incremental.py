@@ -41,7 +41,7 @@ FILES = {
     "include/before.cuh": "#define VALUE 1\n",
     "include/common.cuh": '#pragma once\n#include "deep.cuh"\n#ifdef NEVER\n#include "unread.cuh"\n#endif\n',
     "include/deep.cuh": "__device__ inline float twice(float x) { return 2 * x; }\n",
-    "include/unread.cuh": "// Nobody reads this.\n",
+    "include/unread.cuh": "// No unit reads this.\n",
     "include/only_90.cuh": "#define ONLY 90\n",
     "device/a.cu": COMMON + KERNEL.format("a"),
     "device/b.cu": f'{COMMON}#if 0\n#include "unread.cuh"\n#endif\n' + KERNEL.format("b"),
@@ -133,7 +133,7 @@ def test_a_project_in_another_place_with_other_times_compiles_nothing(project: P
         ("include/only_90.cuh", everything_of("arch", architectures="sm_90 names")),
         ("device/a.cu", everything_of("a")),
         ("device/alone.cu", everything_of("alone")),
-        # A header that nobody could read.
+        # A header that no unit can include.
         ("include/new.cuh", set()),
     ],
 )
@@ -219,7 +219,7 @@ def test_modules_compile_shared_units_once(project: Path) -> None:
     lines: list[str] = []
     one, other = build(project, lines).values()
     assert one.files["alone.fatbin"] == other.files["alone.fatbin"]
-    # The units that nobody edited come from the cache as whole libraries.
+    # Libraries of unedited units come from the cache.
     assert re.fullmatch(r"3 compilations: 3 compiled, in .*", lines[-1]), lines
 
 
@@ -382,7 +382,7 @@ def test_headers_with_odd_names(own_cache: None, tmp_path: Path) -> None:
 
 
 def test_a_header_of_others_that_changes_while_it_is_compiled(own_cache: None, tmp_path: Path) -> None:
-    """Nobody can tell which of the two was compiled, so the next build compiles again."""
+    """Which of the two was compiled is unknown, so the next build compiles again."""
     header = tmp_path / "lib/x.h"
     written(header, "#define V 1\n")
     os.utime(header, ns=(0, header.stat().st_mtime_ns))

@@ -85,7 +85,9 @@ def header_changed(root: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "swapped"])
-def test_a_completely_damaged_cache_equals_an_empty_one(project: Path, cache: Path, damage: str) -> None:
+def test_a_completely_damaged_cache_does_not_change_the_package(
+    project: Path, cache: Path, damage: str
+) -> None:
     right = built(project)
     contents = [path.read_bytes() for path in entries(cache)]
     for number, path in enumerate(entries(cache)):
@@ -315,7 +317,7 @@ def test_digests_are_those_of_the_contents(tmp_path: Path) -> None:
     assert digest(one) != same
 
 
-def test_files_that_change_during_a_build_have_new_digests(tmp_path: Path) -> None:
+def test_files_that_change_during_a_build_have_their_own_digests(tmp_path: Path) -> None:
     digests = FileDigests(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))
     (tmp_path / "file").write_bytes(b"content")
     ordinary = FileDigests(LocalStore(tmp_path / "store", 1 << 30, pytest.fail))(str(tmp_path / "file"))

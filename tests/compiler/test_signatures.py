@@ -44,7 +44,7 @@ def symbol(source: str) -> SymbolSignature:
 # ------------------------------------------------------------------------------------------- parameters
 
 
-# Declaration, type, kind, size. How types in namespaces and the library's 64-bit integers are told depends on
+# Declaration, type, kind, size. How types in namespaces and the library's 64-bit integers are named depends on
 # the compiler.
 VALUES = [
     ("bool", "bool", "bool", 1),
@@ -220,7 +220,7 @@ def test_kernels_have_their_name_with_its_namespaces(source, name):
     assert kernel(source).name == name
 
 
-def test_template_parameters_have_their_types():
+def test_parameters_of_dependent_types_are_resolved():
     source = (
         "template <class T> struct P { using type = T*; };\n"
         "template <class T, int N> __global__ void k(typename P<T>::type x, const T (*y)[N]) {}"

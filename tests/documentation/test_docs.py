@@ -38,8 +38,8 @@ GENERATED = {"reference/configuration.md"}
 BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERATED}
 # Done in an environment with nothing in it: what is read first, and what takes another CUDA than tests do.
 FROM_NOTHING = ["start.md", "how-to/drivers.md"]
-TOLD = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
-TAKES_CXX = {page for page in TOLD if any(b.language in ("c", "cmake", "cpp") for b in BLOCKS[page])}
+RUN = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
+TAKES_CXX = {page for page in RUN if any(b.language in ("c", "cmake", "cpp") for b in BLOCKS[page])}
 LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "meson", "pycon", "python", "toml", "yaml"}
 WITH_A_NAME = {"c", "cpp", "meson", "yaml"}  # of which no part stands alone
 
@@ -62,33 +62,33 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 
 @pytest.fixture(scope="module")
-def told(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+def run_page(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
     """Does what a page says, once, and gives the blocks that cannot be run here, with why."""
 
     @functools.cache
-    def told(page: str) -> list[str]:
+    def run_page(page: str) -> list[str]:
         if page in TAKES_CXX and not (shutil.which("g++") and shutil.which("cmake")):
             pytest.skip("takes g++ and CMake")
         story = Story(tmp_path_factory.mktemp("page"), driver)
         try:
-            story.tell(BLOCKS[page])
+            story.run(BLOCKS[page])
         finally:
             story.end()
         return story.skipped
 
-    return told
+    return run_page
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("page", TOLD)
-def test_the_examples_of_a_page_work(page: str, told: Callable[[str], list[str]]) -> None:
-    told(page)
+@pytest.mark.parametrize("page", RUN)
+def test_the_examples_of_a_page_work(page: str, run_page: Callable[[str], list[str]]) -> None:
+    run_page(page)
 
 
 @pytest.mark.host_compiler
-@pytest.mark.parametrize("page", TOLD)
-def test_no_block_of_a_page_is_left_out(page: str, told: Callable[[str], list[str]]) -> None:
-    if left_out := told(page):
+@pytest.mark.parametrize("page", RUN)
+def test_no_block_of_a_page_is_left_out(page: str, run_page: Callable[[str], list[str]]) -> None:
+    if left_out := run_page(page):
         pytest.skip(f"{page}, of {len(BLOCKS[page])} blocks: {'; '.join(left_out)}")
 
 
@@ -100,13 +100,13 @@ def test_the_examples_work_in_a_new_environment(
     page: str, driver: Path | None, cuda_ext_wheel: Path, tmp_path: Path
 ) -> None:
     story = Story(tmp_path, driver, cuda_ext_wheel)
-    story.tell(BLOCKS[page])
+    story.run(BLOCKS[page])
     assert not story.skipped
 
 
 def test_every_block_is_of_a_kind_that_is_run() -> None:
     for block in (block for blocks in BLOCKS.values() for block in blocks):
-        assert block.language in LANGUAGES, f"{block}: nobody runs the language {block.language!r}"
+        assert block.language in LANGUAGES, f"{block}: no tests run the language {block.language!r}"
         assert block.file or block.language not in WITH_A_NAME, f"{block}: needs the name of a file"
 
 
@@ -124,7 +124,7 @@ def test_unused_files_are_detected() -> None:
         assert len(unused_files(renamed)) == len(expected)
 
 
-def test_commands_that_are_not_run_exist() -> None:
+def test_commands_that_are_not_run_are_still_documented() -> None:
     typed = [command for blocks in BLOCKS.values() for command in _typed(blocks)]
     for start in NOT_RUN:
         assert any(command.startswith(start) for command in typed), (
@@ -143,7 +143,7 @@ def test_workflows_run_what_their_page_runs() -> None:
                     f"{block}"
                 )
                 continue
-            assert block.file.startswith(".github/workflows/"), f"{block}: nobody reads it"
+            assert block.file.startswith(".github/workflows/"), f"{block}: no program reads it"
             steps = [step for job in yaml.safe_load(block.text)["jobs"].values() for step in job["steps"]]
             assert all(("run" in step) != ("uses" in step) for step in steps), f"{block}"
             assert {step["run"] for step in steps if "run" in step} <= {*_typed(blocks)}, f"{block}"
@@ -171,7 +171,7 @@ def test_the_examples_of_the_readme_work(driver: Path | None, tmp_path: Path) ->
     arrays = "import numpy as np\nn = 1000\nx, y = np.ones(n, 'float32'), np.zeros(n, 'float32')\n"
     given = Block(README, 0, "python", arrays)
     story = Story(tmp_path, driver)
-    story.tell([start, source, table, package, install, given, launches])
+    story.run([start, source, table, package, install, given, launches])
     assert not story.skipped
     for command in _typed([scripts]):
         python, script = command.split()
@@ -199,7 +199,7 @@ COMMENTS = "".join(
     re.search(r"#\[=+\[\.rst:\n(.*?)#\]=+\]", file.read_text(encoding="utf-8"), re.DOTALL)[1]
     for file in (CHECKOUT / "cmake" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
 )
-# The blocks in them: how CMake finds it, the signatures, and what clangd is told.
+# The blocks in them: how CMake finds it, the signatures, and the input of clangd.
 FOUND, SIGNATURES, CLANGD = (
     f"{block.strip(chr(10))}\n" for block in re.findall(r"::\n\n((?:(?:  .*)?\n)+)", COMMENTS)
 )

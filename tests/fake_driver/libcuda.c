@@ -542,7 +542,7 @@ static CUresult cuMemPoolSetAttribute(void* pool, int attribute, const uint64_t*
   return SUCCESS;
 }
 
-// Streams and events. Work waits in a stream until somebody waits for the stream, or for an event behind that
+// Streams and events. Work waits in a stream until a caller waits for the stream, or for an event behind that
 // work: so what is used too early is not there yet.
 
 typedef struct Event {

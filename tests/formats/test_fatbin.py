@@ -1,4 +1,4 @@
-"""Fatbins: what is put in comes out, and damage is told as such."""
+"""Fatbins: packed images are read back, and damage is reported."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ __global__ void shape(int* out) {
   }
 }
 
-// So slow that whoever does not wait for it sees what was there before.
+// So slow that a read without synchronization sees the previous values.
 __global__ void slowly(long long cycles, int value, int* out) {
   const long long began = clock64();
   while (clock64() - began < cycles) {}

@@ -43,7 +43,7 @@ __global__ void sum(float* out) {
 }
 __global__ void through_pointer() { *output = 7; }
 
-// Long enough that whoever does not wait comes too early.
+// Runs long enough that an access without synchronization comes too early.
 __global__ void count_late(long long cycles) {
   for (long long start = clock64(); clock64() - start < cycles;) {}
   atomicAdd(&counter, 1);

@@ -396,7 +396,7 @@ def test_a_launch_has_the_values_of_its_config(run: Program, command: str, launc
         ("too_wide", "argument 'n': expected the 4 bytes of int, found 8"),
     ],
 )
-def test_limits_of_a_kernel_are_reported(run: Program, command: str, expected: str) -> None:
+def test_unsupported_launches_are_reported(run: Program, command: str, expected: str) -> None:
     for commands in ([command], ["plain", command]):
         done = run(*commands)
         assert len(done.output) == 1

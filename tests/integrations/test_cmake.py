@@ -486,8 +486,8 @@ def test_the_version_is_that_of_the_package(project: CMakeProject) -> None:
 
 
 def test_cmake_dir_prints_the_directory_of_the_package(project: CMakeProject) -> None:
-    told = project.run(sys.executable, "-m", "cuda_ext", "cmake-dir").strip()
-    assert Path(told, "CudaExtConfig.cmake").is_file()
+    directory = project.run(sys.executable, "-m", "cuda_ext", "cmake-dir").strip()
+    assert Path(directory, "CudaExtConfig.cmake").is_file()
 
 
 # Other versions of CMake than the one that the tests bring.

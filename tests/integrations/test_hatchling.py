@@ -130,7 +130,7 @@ def test_clean_removes_files_built_in_place(hatchling: Environment, package_flat
     clean = ("-m", "hatchling", "build", "--clean-only", "--target", "wheel")
     (kernels / "notes.txt").touch()
     hatchling.run(*clean, cwd=package_flat)
-    assert (kernels / "manifest.json").is_file(), "and with it went what somebody wrote"
+    assert (kernels / "manifest.json").is_file(), "and with it the files of users were removed"
     (kernels / "notes.txt").unlink()
     hatchling.run(*clean, cwd=package_flat)
     assert [path.name for path in (package_flat / "flat").iterdir()] == ["__init__.py"]

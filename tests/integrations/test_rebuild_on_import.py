@@ -131,13 +131,13 @@ def test_other_tables_of_pyproject_cause_no_rebuild(project: Path) -> None:
     assert printed(project, **NO_CACHE) == ("fill", "")
 
 
-def test_the_record_has_only_files_of_the_install(project: Path) -> None:
+def test_the_record_names_no_file_of_the_environment(project: Path) -> None:
     text = (project / "src/p/kernels/editable.json").read_text()
     assert str(project) in text
     assert sys.prefix not in text.replace(str(project), "")
 
 
-def test_the_record_is_known_as_generated(project: Path) -> None:
+def test_a_package_with_a_record_is_known_as_generated(project: Path) -> None:
     assert is_generated(project / "src/p/kernels")
     assert foreign(project / "src/p/kernels") is None
 

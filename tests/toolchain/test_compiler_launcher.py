@@ -82,14 +82,16 @@ def outcome(compiler: Nvcc, compiled: TranslationUnit) -> list[object]:
 
 
 def hits(tmp_path: Path) -> int:
-    told = subprocess.run(
+    statistics = subprocess.run(
         [program("ccache"), "--print-stats"],
         env={**os.environ, "CCACHE_DIR": f"{tmp_path}/ccache"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    return sum(int(n) for n in re.findall(r"^(?:direct|preprocessed)_cache_hit\t(\d+)", told, re.MULTILINE))
+    return sum(
+        int(n) for n in re.findall(r"^(?:direct|preprocessed)_cache_hit\t(\d+)", statistics, re.MULTILINE)
+    )
 
 
 def test_ccache_reuses_results_and_leaves_images_unchanged(ccache, tmp_path):
@@ -132,8 +134,10 @@ def test_sccache_leaves_images_unchanged_or_cannot_run_this_nvcc(sccache):
 
 
 def sccache_version(compiler: Nvcc) -> tuple[int, ...]:
-    told = subprocess.run([str(compiler.launcher), "--version"], capture_output=True, text=True, check=True)
-    return tuple(map(int, told.stdout.split()[1].split(".")))
+    completed = subprocess.run(
+        [str(compiler.launcher), "--version"], capture_output=True, text=True, check=True
+    )
+    return tuple(map(int, completed.stdout.split()[1].split(".")))
 
 
 @pytest.mark.parametrize("name", ["ccache", "sccache"])

@@ -43,7 +43,7 @@ def test_a_header_of_the_project_has_its_canonical_name() -> None:
 @pytest.mark.parametrize(
     "text", ["#if __has_include(<y.h>)", '# if __has_include("y.h")', "__has_include_next ( <y.h> )"]
 )
-def test_missing_headers_that_were_looked_up_count(tmp_path: Path, text: str) -> None:
+def test_headers_that_are_only_looked_up_count(tmp_path: Path, text: str) -> None:
     assert names([], source=text) == {"?y.h"}
     assert "?y.h" in names([written(tmp_path / "x.h", text)], tmp_path)
 
@@ -65,7 +65,7 @@ def test_a_name_leads_to_the_first_of_its_headers(tmp_path: Path) -> None:
     assert lead_to(absolute, one, two) == "second"
 
 
-def test_a_has_include_directive_leads_to_a_path(tmp_path: Path) -> None:
+def test_headers_that_are_only_looked_up_count_by_their_path(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     nowhere = lead_to("?x.h", one, two)
     written(two / "x.h", "text")

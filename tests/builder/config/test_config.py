@@ -768,7 +768,7 @@ def test_a_damaged_pyproject_toml_is_reported_with_its_line(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[tool.cuda_ext]".encode("utf-16"), "begins with the byte order mark of UTF-16; save the file as"),
         ("[tool.cuda_ext]".encode("utf-32"), "begins with the byte order mark of UTF-32; save the file as"),
@@ -777,11 +777,11 @@ def test_a_damaged_pyproject_toml_is_reported_with_its_line(
         (b"# caf\xe9", "byte 0xe9 is not UTF-8; save the file as UTF-8"),
     ],
 )
-def test_a_wrong_encoding_is_reported(tmp_path: Path, text: bytes, told: str) -> None:
+def test_a_wrong_encoding_is_reported(tmp_path: Path, text: bytes, message: str) -> None:
     write_project(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         Project.required(tmp_path)
-    assert str(caught.value).startswith(f"pyproject.toml:1: {told}")
+    assert str(caught.value).startswith(f"pyproject.toml:1: {message}")
 
 
 def test_pyproject_toml_is_a_file(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def any_condition(choose: random.Random, depth: int = 3) -> Condition:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_order_of_substitutions_does_not_matter(seed: int) -> None:
+def test_simplifying_in_two_steps_equals_one_step(seed: int) -> None:
     choose = random.Random(seed)
     condition = any_condition(choose)
     values = {name: choose.randrange(4) for name in ("sm", "n", "m")}

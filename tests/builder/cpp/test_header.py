@@ -447,8 +447,8 @@ def test_an_overload_of_exactly_these_types_is_preferred(tmp_path):
     include = f"-I{tmp_path / 'include'}"
     compile_cpp(include, CPP / "header_overloads.cpp", tmp_path / made.sources[0], "-o", program, "-ldl")
     environment = {"LD_LIBRARY_PATH": ""}
-    told = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
-    assert told.splitlines() == [
+    output = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == [
         *("num(float)", "num(double)", "count(int)", "count(long long)"),
         *("copy(float*)", "copy(const float*)", "copy(float*)", "any(float*)", "any(void*)"),
     ]

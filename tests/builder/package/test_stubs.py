@@ -196,11 +196,11 @@ def test_an_editor_tells_instantiations_apart(server: LanguageServer) -> None:
 def test_an_editor_shows_the_signature_within_a_call(
     server: LanguageServer, line: str, at: str, signature: str, parameter: str
 ) -> None:
-    told = server.about("signatureHelp", line, at)["signatures"]
-    assert [overload["documentation"]["value"] for overload in told] == [signature] * 2
-    active = [overload["parameters"][overload["activeParameter"]]["label"] for overload in told]
+    overloads = server.about("signatureHelp", line, at)["signatures"]
+    assert [overload["documentation"]["value"] for overload in overloads] == [signature] * 2
+    active = [overload["parameters"][overload["activeParameter"]]["label"] for overload in overloads]
     assert active == [parameter] * 2
-    grid, threads = (overload["label"] for overload in told)
+    grid, threads = (overload["label"] for overload in overloads)
     assert "grid: Dim, block: Dim, shared" in grid
     assert "threads: SupportsIndex, block: Dim | None" in threads
 

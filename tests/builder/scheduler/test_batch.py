@@ -1,4 +1,4 @@
-"""A build of many units: the same bytes however it is done, and all that fails told at once."""
+"""Builds of many units: the same bytes with any executor, and all failures reported at once."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ def test_a_broken_shared_header_is_reported_for_each_unit(tmp_path: Path) -> Non
     files = {f"device/u{i}.cu": text.format(i) for i in range(4)}
     files["include/broken.cuh"] = BROKEN["include/broken.cuh"]
     root = write_project(tmp_path / "project", TABLE.replace(', "compute_90"', ""), files)
-    told = failure(root)
-    assert told.count('include/broken.cuh(1): error: identifier "nowhere" is undefined') == 4
-    assert re.findall(r"^\(compiling (\S+) for sm_90\)$", told, re.MULTILINE) == sorted(
+    message = failure(root)
+    assert message.count('include/broken.cuh(1): error: identifier "nowhere" is undefined') == 4
+    assert re.findall(r"^\(compiling (\S+) for sm_90\)$", message, re.MULTILINE) == sorted(
         set(files) - {"include/broken.cuh"}
     )
 
@@ -163,19 +163,23 @@ def test_failures_that_differ_between_architectures(tmp_path: Path) -> None:
 #endif
 """
     table = TABLE.replace('"sm_90", "compute_90"', '"sm_75", "sm_80", "sm_90"')
-    told = failure(write_project(tmp_path / "project", table, {"device/a.cu": source, "include/x.cuh": ""}))
-    old, _, new = told.partition("(compiling device/a.cu for sm_75, sm_80)")
+    message = failure(
+        write_project(tmp_path / "project", table, {"device/a.cu": source, "include/x.cuh": ""})
+    )
+    old, _, new = message.partition("(compiling device/a.cu for sm_75, sm_80)")
     assert "old" in old
     assert "new" in new
     assert new.rstrip().endswith("(compiling device/a.cu for sm_90)")
-    assert told.count("#error directive: ") == 2
+    assert message.count("#error directive: ") == 2
 
 
 def test_failing_signatures_are_reported(tmp_path: Path) -> None:
     source = '#ifdef __CUDACC_DEBUG__\n#error debugging\n#endif\nextern "C" __global__ void a(int* x) {}\n'
-    told = failure(write_project(tmp_path / "project", TABLE, {"device/a.cu": source, "include/x.cuh": ""}))
-    assert "debugging" in told
-    assert told.count("(compiling device/a.cu for sm_90)") == 1
+    message = failure(
+        write_project(tmp_path / "project", TABLE, {"device/a.cu": source, "include/x.cuh": ""})
+    )
+    assert "debugging" in message
+    assert message.count("(compiling device/a.cu for sm_90)") == 1
 
 
 def test_a_failing_link_is_reported_and_compiled_units_are_kept(tmp_path: Path) -> None:
@@ -200,9 +204,9 @@ def test_a_unit_of_two_modules_that_fails_is_compiled_once(tmp_path: Path) -> No
         tmp_path / "project", table, {"device/c.cu": BROKEN["device/c.cu"], "include/x.cuh": ""}
     )
     lines: list[str] = []
-    told = failure(root, lines)
-    assert "p.kernels:" in told
-    assert "p.other:" in told
+    message = failure(root, lines)
+    assert "p.kernels:" in message
+    assert "p.other:" in message
     assert re.match(r"3 compilations: 3 failed, in ", lines[-1])
 
 

@@ -42,7 +42,7 @@ architectures = ["sm_80", "sm_90"]
 [tool.cuda_ext.modules."p.kernels"]
 """
 QUICK = 'extern "C" __global__ void quick{0}(int* x) {{ *x = {0}; }}\n'
-# Takes the compiler longer than anybody waits.
+# Takes the compiler longer than any test waits.
 SLOW = """
 template <int N> struct F {
   static __device__ int f(int x) { return F<N - 1>::f(x * N + 1) + F<N - 2>::f(x + N); }
@@ -88,7 +88,7 @@ class Place:
         )
 
     def finish(self, packages: Path | None = None, **environ: str) -> dict[str, bytes]:
-        """The package that a build makes which nobody disturbs."""
+        """The package of an uninterrupted build."""
         started = self.start(packages, **environ)
         _, errors = started.communicate(timeout=120)
         assert started.returncode == 0, errors

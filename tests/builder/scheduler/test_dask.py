@@ -290,7 +290,7 @@ def test_an_invalid_address_is_an_error_of_the_configuration(project, monkeypatc
         build(project)
 
 
-@pytest.mark.parametrize("listening", [False, True], ids=["nobody listens", "somebody else listens"])
+@pytest.mark.parametrize("listening", [False, True], ids=["no listener", "another listener"])
 def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, capfd, listening):
     monkeypatch.setattr(dask_cluster, "_CONNECT", 1)
     with socket.socket() as server:

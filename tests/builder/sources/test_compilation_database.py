@@ -124,9 +124,9 @@ def errors(clangd: Path, files: Iterable[Path]) -> list[str]:
         command = [clangd, f"--check={file}", "--check-completion=false", "--check-locations=false"]
         done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
         assert "from CDB" in done.stderr or "inferred from" in done.stderr, done.stderr
-        told = re.findall(r"^E\S* \[\S+\] Line (\d+): (.*)", done.stderr, re.MULTILINE)
-        found += [f"{file.name}:{line}: {message}" for line, message in told]
-        assert bool(told) == bool(done.returncode), done.stderr
+        errors = re.findall(r"^E\S* \[\S+\] Line (\d+): (.*)", done.stderr, re.MULTILINE)
+        found += [f"{file.name}:{line}: {message}" for line, message in errors]
+        assert bool(errors) == bool(done.returncode), done.stderr
     return found
 
 

@@ -49,7 +49,7 @@ def test_the_image_that_the_driver_takes(built: str, capability: int, expected: 
     assert (image and image.architecture) == expected
 
 
-def told_for(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0), **changes: Any) -> str:
+def chosen_image(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0), **changes: Any) -> str:
     """The exception's name and text for a unit with these architectures."""
     source = changes.pop("source", "device/x.cu")
     module = dataclasses.replace(SAMPLE, **changes)
@@ -61,20 +61,20 @@ def told_for(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0)
 
 
 def test_a_missing_image_is_reported_with_all_images() -> None:
-    assert told_for("sm_80 sm_120") == (
+    assert chosen_image("sm_80 sm_120") == (
         "NoImageError: sample.kernels: device/x.cu has no image for this GPU: device is sm_90; built "
         "for sm_80, "
         'sm_120; PTX: none; jit: off; add "sm_90" to architectures and build again'
     )
-    assert "built for none; PTX: compute_100; jit: off" in told_for("compute_100")
-    assert "PTX: none; LTO-IR, which has to be linked first: lto_90; jit" in told_for("lto_90")
+    assert "built for none; PTX: compute_100; jit: off" in chosen_image("compute_100")
+    assert "PTX: none; LTO-IR, which has to be linked first: lto_90; jit" in chosen_image("lto_90")
 
 
 def test_minor_versions_of_a_driver_are_compatible() -> None:
-    assert told_for("sm_90", driver=(13, 0), version="13.5") == "sm_90"
-    assert told_for("sm_90", driver=(14, 0), version="13.5") == "sm_90"
-    assert told_for("sm_90", driver=(12, 4), version="12.9") == "sm_90"
-    assert told_for("sm_90", driver=(12, 9), version="13.0") == (
+    assert chosen_image("sm_90", driver=(13, 0), version="13.5") == "sm_90"
+    assert chosen_image("sm_90", driver=(14, 0), version="13.5") == "sm_90"
+    assert chosen_image("sm_90", driver=(12, 4), version="12.9") == "sm_90"
+    assert chosen_image("sm_90", driver=(12, 9), version="13.0") == (
         "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and "
         "x.fatbin, made by CUDA "
         "13.0, needs 13.0 or newer; jit: off; upgrade the driver"
@@ -83,18 +83,18 @@ def test_minor_versions_of_a_driver_are_compatible() -> None:
 
 def test_zstd_needs_a_driver_that_reads_it() -> None:
     for compress in ("balance", "size"):
-        assert told_for("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
+        assert chosen_image("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
             "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
             "x.fatbin, compressed "
             "with zstd, needs 12.4 or newer; jit: off; upgrade the driver"
         )
     for compress in ("none", "speed"):
-        assert told_for("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
+        assert chosen_image("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
 
 
 def test_ptx_needs_a_driver_of_its_version() -> None:
-    assert told_for("compute_80", driver=(13, 5)) == "compute_80"
-    assert told_for("compute_80", driver=(13, 4)) == (
+    assert chosen_image("compute_80", driver=(13, 5)) == "compute_80"
+    assert chosen_image("compute_80", driver=(13, 4)) == (
         "PtxTooNewError: sample.kernels: of device/x.cu only PTX (compute_80) fits this GPU; CUDA "
         "13.5 made it, and "
         "the NVIDIA driver reads PTX up to CUDA 13.4; jit: off; upgrade the driver, or add this GPU to "
@@ -104,6 +104,6 @@ def test_ptx_needs_a_driver_of_its_version() -> None:
 
 
 def test_prebuilt_images_have_no_known_cuda_version() -> None:
-    assert told_for("compute_80", driver=(13, 0), source="device/x.ptx") == "compute_80"
-    assert told_for("sm_90", driver=(12, 9), source="device/x.cubin") == "sm_90"
-    assert told_for("sm_90", driver=(12, 9), source="device/x.ptx").startswith("DriverTooOldError")
+    assert chosen_image("compute_80", driver=(13, 0), source="device/x.ptx") == "compute_80"
+    assert chosen_image("sm_90", driver=(12, 9), source="device/x.cubin") == "sm_90"
+    assert chosen_image("sm_90", driver=(12, 9), source="device/x.ptx").startswith("DriverTooOldError")

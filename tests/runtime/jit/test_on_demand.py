@@ -283,8 +283,8 @@ def test_an_author_may_keep_the_sources(on_gpu: Callable[..., Run], saved: Path,
 
 def test_without_a_gpu_the_error_names_the_driver(saved: Path, tmp_path: Path) -> None:
     script = f"import cuda_ext\nkernels = cuda_ext.load({str(saved)!r})\n" + LOOK_UP
-    told = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="").output
-    assert re.fullmatch(MISSING.replace("{}", "the(re is no)? CUDA driver .*"), told[0])
+    message = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="").output
+    assert re.fullmatch(MISSING.replace("{}", "the(re is no)? CUDA driver .*"), message[0])
 
 
 @host_compiler
@@ -313,12 +313,12 @@ def test_without_nvrtc_the_extra_is_named(fake_driver: Path, saved: Path, tmp_pa
 
 @host_compiler
 def test_a_driver_older_than_nvrtc_is_an_error(on_gpu: Callable[..., Run]) -> None:
-    (told,) = on_gpu("caught(lambda: kernels.axpy['double'])", FAKE_CUDA_VERSION=12080).output
+    (message,) = on_gpu("caught(lambda: kernels.axpy['double'])", FAKE_CUDA_VERSION=12080).output
     reason = (
         "NVRTC 13 output is too new for this NVIDIA driver, which supports CUDA up to 12.8; upgrade the "
         'driver, or install "cuda-ext[cu12]"'
     )
-    assert told == MISSING.format(reason)
+    assert message == MISSING.format(reason)
 
 
 @host_compiler
@@ -355,8 +355,8 @@ def test_headers_outside_the_module_are_not_read(on_gpu: Callable[..., Run], tmp
 
 @host_compiler
 def test_an_unbuilt_template_gives_the_reason(on_gpu: Callable[..., Run]) -> None:
-    (told,) = on_gpu("caught(lambda: kernels['never<int>'])", CUDA_EXT_JIT="0").output
-    assert told == (
+    (message,) = on_gpu("caught(lambda: kernels['never<int>'])", CUDA_EXT_JIT="0").output
+    assert message == (
         "KernelNotFoundError: kernels: never<int> was not built ahead; built: none; jit: turned off by "
         'CUDA_EXT_JIT=0; add "never<int>" to `instantiate` and build again'
     )
@@ -379,8 +379,8 @@ def test_a_template_is_no_sequence(on_gpu: Callable[..., Run]) -> None:
 
 @host_compiler
 def test_the_compilers_text_is_in_the_error(on_gpu: Callable[..., Run]) -> None:
-    (told,) = on_gpu("caught(lambda: kernels.axpy['no_such_type'])").output
-    assert told == (
+    (message,) = on_gpu("caught(lambda: kernels.axpy['no_such_type'])").output
+    assert message == (
         "CompilationError: instantiation 'axpy<no_such_type>' does not exist: identifier \"no_such_type\" is "
         "undefined (compiling kernels.cu for sm_90)"
     )
@@ -393,8 +393,8 @@ def test_a_source_that_was_changed_afterwards_is_not_compiled(
     directory = build(tmp_path / "changed")
     header = directory / "sources" / "scale.h"
     header.write_text(header.read_text().replace("*", "+"))
-    (told,) = on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output
-    assert told == (
+    (message,) = on_gpu("caught(lambda: kernels.axpy['double'])", directory=directory).output
+    assert message == (
         "CompilationError: kernels.cu: it, or one of its headers, is not what the module was built from; "
         "reinstall the package that holds it"
     )
@@ -624,7 +624,7 @@ def test_unpreparable_kernels_are_errors(
 ) -> None:
     kernels = cuda_ext.load(saved)
     listed = "cuda_ext.describe lists what it has"
-    for expressions, architectures, told in [
+    for expressions, architectures, message in [
         (["nothing<int>"], ["sm_90"], f"kernels has no kernel 'nothing<int>'; {listed}"),
         (["nothing"], ["sm_90"], f"kernels has no kernel 'nothing'; {listed}"),
         (None, ["sm_9x"], "architectures: 'sm_9x' stands for no GPU; spell them as sm_90"),
@@ -633,7 +633,7 @@ def test_unpreparable_kernels_are_errors(
     ]:
         with pytest.raises(errors.CudaExtError) as raised:
             cuda_ext.prepare(kernels, expressions, architectures=architectures)
-        assert str(raised.value) == told
+        assert str(raised.value) == message
     with pytest.raises(TypeError, match="expected lists of strings, found a string"):
         cuda_ext.prepare(kernels, "axpy<int>")
     with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'os'"):

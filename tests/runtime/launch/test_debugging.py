@@ -282,15 +282,15 @@ def test_a_refused_launch_is_reported_with_its_arguments(debugged: WithDriver) -
         "caught(sample.ns.fill, None, value=7, **launch); caught(sample.plain, **launch)",
         fail="cuLaunchKernel=1",
     )
-    told = (
+    message = (
         "{}: cuLaunchKernel failed: CUDA_ERROR_INVALID_VALUE (1): fake description of 1; launched with grid "
     )
-    told += "(4, 2, 1), block (32, 1, 1) in stream 0x0   in a launch of {}"
+    message += "(4, 2, 1), block (32, 1, 1) in stream 0x0   in a launch of {}"
     fill, plain = run.output
-    assert fill == "LaunchError: " + told.format(
+    assert fill == "LaunchError: " + message.format(
         "ns::fill<int, 256>", "ns::fill<int, 256>(int* x, int value)     x = None     value = 7"
     )
-    assert plain == "LaunchError: " + told.format("plain", "plain()")
+    assert plain == "LaunchError: " + message.format("plain", "plain()")
 
 
 @host_compiler
@@ -347,11 +347,11 @@ def test_every_error_after_a_fault_names_it(with_driver: WithDriver, tmp_path: P
         caught(axpy, 3.5, 2.5, 0, 0, **launch)
         """
     )
-    (told, *later), of_argument = run.output[:-1], run.output[-1]
+    (message, *later), of_argument = run.output[:-1], run.output[-1]
     cause = "CUDA_ERROR_ILLEGAL_ADDRESS (700): fake description of 700"
-    assert cause in told
-    assert "any more" not in told
-    assert ("; the fault may be of earlier work on this GPU" in told) == ("launch" in first)
+    assert cause in message
+    assert "any more" not in message
+    assert ("; the fault may be of earlier work on this GPU" in message) == ("launch" in first)
     assert len(later) == 9
     for line in later:
         assert cause in line

@@ -154,8 +154,8 @@ def test_parameters_may_have_any_names(with_driver: WithDriver, tmp_path: Path) 
     )
     packed = " ".join(f"{number:02x}000000" for number in range(1, 6))
     assert [launch[-len(packed) :] for launch in run.launches] == [packed] * 6
-    told = ["missing: shared", "no parameter 'a4' is left to be given by name"] * 3
-    assert all(expected in line for expected, line in zip(told, run.output, strict=True))
+    messages = ["missing: shared", "no parameter 'a4' is left to be given by name"] * 3
+    assert all(expected in line for expected, line in zip(messages, run.output, strict=True))
 
 
 @host_compiler

@@ -23,9 +23,9 @@ device_arrays.import_torch()
 device_arrays.import_cupy()
 """
 TRY = """
-from tests.fixtures.wrong_arguments import tried
+from tests.fixtures.wrong_arguments import try_all
 from typed import kernels
-print(*tried(kernels), sep="\\n")
+print(*try_all(kernels), sep="\\n")
 """
 # Warm launches know the arrays of libraries that are loaded, and submit in C where that is compiled.
 WARM = {
