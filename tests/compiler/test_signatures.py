@@ -44,8 +44,8 @@ def symbol(source: str) -> SymbolSignature:
 # ------------------------------------------------------------------------------------------- parameters
 
 
-# Declaration, type, kind, size. How types in namespaces and the library's 64-bit integers are named depends on
-# the compiler.
+# Declaration, type, kind, size. The names of types in namespaces and of the library's 64-bit integers depend
+# on the compiler.
 VALUES = [
     ("bool", "bool", "bool", 1),
     ("char", "char", "integer", 1),

@@ -69,7 +69,7 @@ PROGRAM = """
 namespace k = app::kernels;
 namespace {
 thread_local char text[2000];
-int status_of(const cuda_ext::Result<void>& result) {
+int status(const cuda_ext::Result<void>& result) {
   std::strncpy(text, result ? "" : result.error().message.c_str(), sizeof text - 1);
   return result.ok();
 }
@@ -78,44 +78,44 @@ struct Shift { float x; int id; };
 extern "C" {
 const char* message() { return text; }
 int axpy(int n, float a, const float* x, float* y, CUstream_st* stream) {
-  return status_of(k::axpy<float>.try_launch({(n + 255) / 256, 256, stream}, n, a, x, y));
+  return status(k::axpy<float>.try_launch({(n + 255) / 256, 256, stream}, n, a, x, y));
 }
 int axpy_double(int n, double a, const double* x, double* y) {
-  return status_of(k::axpy<double>.try_launch({(n + 255) / 256, 256}, n, a, x, y));
+  return status(k::axpy<double>.try_launch({(n + 255) / 256, 256}, n, a, x, y));
 }
 int reduce(int n, const float* x, float* sums) {
-  return status_of(k::blockwise::reduce<float, 128>.try_launch({(n + 127) / 128, 128}, n, x, sums));
+  return status(k::blockwise::reduce<float, 128>.try_launch({(n + 127) / 128, 128}, n, x, sums));
 }
 int reverse(int n, int* x) {
   cuda_ext::LaunchConfig config{1, 128};
   config.shared = sizeof(int) * static_cast<unsigned>(n);
-  return status_of(k::reverse.try_launch(config, n, x));
+  return status(k::reverse.try_launch(config, n, x));
 }
-int bounded(int threads, int* x) { return status_of(k::bounded.try_launch({1, threads}, x)); }
+int bounded(int threads, int* x) { return status(k::bounded.try_launch({1, threads}, x)); }
 int move(float x, int id, void* p) {
-  return status_of(k::move.try_launch({1, 1}, Shift{x, id}, static_cast<Shift*>(p)));
+  return status(k::move.try_launch({1, 1}, Shift{x, id}, static_cast<Shift*>(p)));
 }
 int clusters(unsigned* ranks, int blocks, int size) {
   cuda_ext::LaunchConfig config{blocks, 32};
   config.cluster = size;
-  return status_of(k::cluster_rank.try_launch(config, ranks));
+  return status(k::cluster_rank.try_launch(config, ranks));
 }
 int cooperative(int n, float a, const float* x, float* y, int blocks) {
   cuda_ext::LaunchConfig config{blocks, 256};
   config.cooperative = true;
-  return status_of(k::axpy<float>.try_launch(config, n, a, x, y));
+  return status(k::axpy<float>.try_launch(config, n, a, x, y));
 }
 int dependent(int n, float a, const float* x, float* y) {
   cuda_ext::LaunchConfig config{(n + 255) / 256, 256};
   config.dependent = true;
-  return status_of(k::axpy<float>.try_launch(config, n, a, x, y));
+  return status(k::axpy<float>.try_launch(config, n, a, x, y));
 }
 unsigned long long weights() {
   return reinterpret_cast<unsigned long long>(k::cuda_ext_library().symbol("weights").address);
 }
-int weigh(float* x) { return status_of(k::weigh.try_launch({1, 4}, x)); }
+int weigh(float* x) { return status(k::weigh.try_launch({1, 4}, x)); }
 int by_name(int n, float a, const float* x, float* y) {
-  return status_of(k::cuda_ext_library().kernel("axpy<float>").try_launch({(n + 255) / 256, 256}, n, a, x, y));
+  return status(k::cuda_ext_library().kernel("axpy<float>").try_launch({(n + 255) / 256, 256}, n, a, x, y));
 }
 }
 """
