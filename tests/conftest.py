@@ -41,7 +41,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache of all tests that name no other; the user's own is neither read nor written."""
+    """The cache of all tests without one of their own; that of the user is neither read nor written."""
     directory = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:  # one for all processes
         directory = directory.parent
@@ -58,7 +58,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def empty_cache(
     cache: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """A cache of the test's own, in which nothing is known."""
+    """An empty cache for one test."""
     directory = tmp_path_factory.mktemp("empty-cache")
     _ = Nvrtc().header_directories
     for headers in cache.glob("nvrtc-headers-*"):  # unpacking them takes seconds
@@ -69,5 +69,5 @@ def empty_cache(
 
 @pytest.fixture
 def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is compiled, every time."""
+    """Disable the cache, so that everything is compiled."""
     monkeypatch.setenv("CUDA_EXT_CACHE_SIZE", "0")

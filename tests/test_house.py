@@ -1,4 +1,4 @@
-"""The shape of the house: rooms, arrows between them, sizes, and what an import costs."""
+"""The structure of the package: rooms, arrows between them, sizes, and what an import loads."""
 
 from __future__ import annotations
 

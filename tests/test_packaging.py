@@ -1,4 +1,4 @@
-"""What the distributions of this package hold, and that an editable install works as they do."""
+"""The contents of this package's distributions, and an editable install."""
 
 from __future__ import annotations
 

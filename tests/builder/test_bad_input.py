@@ -1,4 +1,4 @@
-"""Projects that cannot be built: one message that says what, where, and how to mend it; nothing is lost."""
+"""Projects that cannot be built: one message with the problem, its location and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache saves time and never more: damaged, full, bounded, read-only or gone, what is built is right."""
+"""The cache never changes a build: damaged, full, bounded, read-only or removed, the packages are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache gives back what was put there, or nothing; whatever happens, only a full disk is an error."""
+"""The store returns entries unchanged or not at all; only a full disk is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cuda-ext completion``, as shells use it, and the help that people read instead."""
+"""``cuda-ext completion`` in shells, and its help."""
 
 from __future__ import annotations
 

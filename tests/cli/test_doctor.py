@@ -1,4 +1,4 @@
-"""``cuda-ext doctor`` finds what is wrong, says what to do, and never fails itself."""
+"""``cuda-ext doctor``: its findings and remedies; an examination that fails hides no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cuda-ext init``: what it writes can be installed and tested at once, and it destroys nothing."""
+"""``cuda-ext init``: the new project installs and passes its tests, and no file is overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers: those of the project travel with the unit under one name, everything else is left alone."""
+"""Headers: those of the project are gathered under one name, all others are left to the compiler."""
 
 from __future__ import annotations
 

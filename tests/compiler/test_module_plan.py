@@ -1,4 +1,4 @@
-"""Modules: what was asked for comes out, named as it can be asked for again, or the build says why not."""
+"""Compiled modules: the requested images and kernels with their names, or an error with the reason."""
 
 from __future__ import annotations
 

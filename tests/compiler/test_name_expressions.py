@@ -1,4 +1,4 @@
-"""Name expressions: what is the same in plain sight is spelled the same, and nothing else is."""
+"""Name expressions: spellings of one expression are normalized, other expressions stay different."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``split-instantiations``: each instantiation of a source is compiled alone, into a fatbin of its own."""
+"""``split-instantiations``: each instantiation of a source is compiled separately, into its own fatbin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation: the site is built without a warning, and every block of code in it is run.
+"""The documentation: the site builds without warnings, and every block of code in it runs.
 
 docs/about.md tells what each kind of block means. README.md is a page too.
 """

@@ -1,4 +1,4 @@
-"""Dataclasses as bytes: what is written is read, and nothing else is."""
+"""Dataclasses as bytes: encoded values are decoded, and all other bytes are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowered names: what is read of them, and what is not guessed."""
+"""Lowered names: the names and template arguments read from them; unknown encodings are not guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation on demand from C++: real NVRTC, a driver without a GPU, and the records of Python."""
+"""Compilation on demand from C++: real NVRTC, the fake driver, and the cache entries of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cuda_ext_add_module`` under real CMake: what is built, what is built again, and what is refused."""
+"""``cuda_ext_add_module`` under real CMake: builds, rebuilds and errors."""
 
 from __future__ import annotations
 

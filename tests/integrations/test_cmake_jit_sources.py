@@ -1,4 +1,4 @@
-"""Device headers embedded for NVRTC: a C++ program hands them over as they are, and that compiles."""
+"""Device headers embedded for NVRTC: a C++ program passes them on unchanged, and NVRTC compiles them."""
 
 from __future__ import annotations
 

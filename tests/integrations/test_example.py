@@ -1,4 +1,4 @@
-"""``example_project`` from source to wheel to use: what the README promises, on the package that it shows.
+"""``example_project`` from source to wheel to use, as the README documents it.
 
 The same project is built with NVRTC and, where there is a host compiler, with nvcc.
 """

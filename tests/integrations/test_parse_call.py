@@ -1,4 +1,4 @@
-"""What the arguments of ``cuda_ext_add_module`` become: the table that pyproject.toml would have."""
+"""The arguments of ``cuda_ext_add_module`` as the table that pyproject.toml would have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``build_cuda``: what a project with a ``[tool.cuda_ext]`` table gets from setuptools, and others do not."""
+"""``build_cuda``: builds of projects with a ``[tool.cuda_ext]`` table; other projects are unaffected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvcc run by ccache or sccache: the same bytes, found again, and one error where a launcher cannot do it."""
+"""nvcc under ccache or sccache: the same bytes, cached, and one error if a launcher does not work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names a compilation depends on, and what they lead to. No compiler is needed."""
+"""The header names that a compilation depends on, and the files they resolve to. No compiler is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvcc: found or refused with reasons, run as a pure function, described as NVRTC describes."""
+"""nvcc: its discovery, compilation as a pure function, and signatures like those of NVRTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVRTC: what goes in is compiled as asked, what comes out is the same everywhere, and errors help."""
+"""NVRTC: options reach the compiler, results are the same on every machine, and errors have a remedy."""
 
 from __future__ import annotations
 

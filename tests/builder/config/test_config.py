@@ -1,4 +1,4 @@
-"""``[tool.cuda_ext]``: what may be written, what is inherited, and what a mistake is answered with."""
+"""``[tool.cuda_ext]``: keys and their values, inheritance, and the messages for mistakes."""
 
 from __future__ import annotations
 

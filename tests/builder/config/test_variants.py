@@ -1,4 +1,4 @@
-"""Variants: what a condition may be, what a wrong table is answered with, what is built of a right one."""
+"""Variants: conditions, the errors for invalid tables, and the packages of valid ones."""
 
 from __future__ import annotations
 

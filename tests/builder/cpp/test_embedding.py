@@ -1,4 +1,4 @@
-"""Bytes in C++: what a compiled program holds is what the files held, whatever their bytes and paths."""
+"""Files embedded in C++: a compiled program has their exact bytes, for any content and path."""
 
 from __future__ import annotations
 

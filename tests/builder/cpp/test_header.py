@@ -1,4 +1,4 @@
-"""Modules as C++: headers that hold callers to the kernels' signatures, whatever the kernels are called."""
+"""Modules in C++: headers that check calls against the kernels' signatures, for any kernel names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated package: its stubs hold users to the kernels' signatures and read as if written by hand."""
+"""The generated package: its stubs check calls against the kernels' signatures and are readable."""
 
 from __future__ import annotations
 

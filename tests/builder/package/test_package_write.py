@@ -1,4 +1,4 @@
-"""Writing a generated package: all of it or nothing, and never over what is not ours."""
+"""Writing a generated package: completely or not at all, and never over files of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an editor shows of a module's kernels, as pyright's language server tells it."""
+"""What an editor shows of a module's kernels, through pyright's language server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a build ends: nothing half-written, no file and no process left behind, the next one right."""
+"""Interrupted and killed builds: no partial output, and no remaining files or processes."""
 
 from __future__ import annotations
 

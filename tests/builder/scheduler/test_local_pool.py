@@ -1,4 +1,4 @@
-"""Compiling in processes: as many as were asked for, each replaced when it dies, and who does what next."""
+"""Compiling in worker processes: their number, the replacement of dead ones, and the order of tasks."""
 
 from __future__ import annotations
 

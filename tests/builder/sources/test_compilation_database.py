@@ -1,4 +1,4 @@
-"""``cuda-ext compile-commands``, and what clangd says of device code with it."""
+"""``cuda-ext compile-commands``, and clangd's diagnostics of device code with it."""
 
 from __future__ import annotations
 

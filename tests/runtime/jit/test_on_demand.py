@@ -1,4 +1,4 @@
-"""What was not built ahead is compiled at its first use, once for all processes."""
+"""Kernels that were not built are compiled on first use, once for all processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every type of parameter with everything that is wrong for it: no such launch reaches the driver.
+"""Every type of parameter with all wrong arguments for it: no such launch reaches the driver.
 
 ``pytest -s`` shows the table: how many wrong arguments, launches with them, and right launches there are.
 """
