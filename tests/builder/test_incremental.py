@@ -308,7 +308,7 @@ def test_a_header_of_others_that_is_hidden(own_cache: None, tmp_path: Path, plac
 
 
 def test_a_header_of_others_may_move_along_the_path(own_cache: None, tmp_path: Path) -> None:
-    """What counts is what a name leads to, not where it lies."""
+    """The content of the header counts, and not its path."""
     written(tmp_path / "two/x.h", "#define V 1\n")
     root = using(tmp_path, "one", "two")
     assert compiled(root) == ALL

@@ -572,7 +572,7 @@ class Machine:
         self.store = open_store({"CUDA_EXT_CACHE": url}, self.warnings.append)
 
     def builds(self, name: str, content: bytes) -> None:
-        """What a build does: look, and put what is not there."""
+        """Look entries up, and put the missing ones, as a build does."""
         if self.store.get(name) is None:
             self.store.put(name, content)
         assert self.store.get(name) == content
@@ -583,7 +583,7 @@ Machines = Callable[[str], Machine]
 
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    """Makes machines, each with a home of its own."""
+    """Creates machines, each with its own home directory."""
     if sys.platform != "linux":
         pytest.skip("only on Linux does XDG_CACHE_HOME name the user's cache")
     pytest.importorskip("platformdirs")

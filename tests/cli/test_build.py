@@ -123,7 +123,7 @@ def test_other_files_in_the_output_stay(tmp_path: Path) -> None:
         (root / "pyproject.toml").write_text(table.format("renamed"))
         assert run("build", root, "-o", out)[0] == 0
         assert (out / "p/kernels/precious.txt").is_file()
-    # Where the sources are, it may be what cuda_ext.save made.
+    # Beside the sources, it may be an output of cuda_ext.save.
     (root / "src/p/kernels/precious.txt").unlink()
     assert run("build", root, "-o", root / "src")[0] == 0
     assert (root / "src/p/kernels/manifest.json").is_file()

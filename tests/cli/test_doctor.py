@@ -43,7 +43,7 @@ Doctor = Callable[..., list[Found]]
 
 
 def findings(*arguments: object, status: int | None = None, **environ: object) -> list[Found]:
-    """What ``cuda-ext doctor --json`` finds; each that is not ok says what to do."""
+    """Return the findings of ``cuda-ext doctor --json``; each that is not ok must have a remedy."""
     code, output, errors = run("doctor", "--json", *arguments, **environ)
     assert errors == ""
     shown = json.loads(output)
@@ -63,7 +63,7 @@ def says_what_to_do(finding: Found) -> bool:
 
 
 def message(finding: Found) -> str:
-    """The text and what to do, which a message of the package may hold in one."""
+    """Return the problem and the remedy, which may be one text in a message of the package."""
     return f"{finding['text']}; {finding['remedy']}" if finding["remedy"] else str(finding["text"])
 
 
@@ -82,7 +82,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def on(fake_driver: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
-    """Looks at modules under the fake driver, whose settings are given without their FAKE_CUDA_."""
+    """Examines modules under the fake driver; its settings are named without the prefix FAKE_CUDA_."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def examined(*modules: str, **settings: object) -> list[Found]:

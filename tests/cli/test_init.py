@@ -118,14 +118,14 @@ def test_the_workflow_passes(cuda_ext_wheel: Path, tmp_path: Path) -> None:
 
 
 def assert_passed(printed: str) -> None:
-    """All tests did, but those that take a GPU where there is none."""
+    """Check that all tests passed, except those that need a GPU on a machine without one."""
     assert "10 passed" in printed or (
         "4 passed, 6 skipped" in printed and "there is no GPU to launch the kernels on" in printed
     )
 
 
 def assert_typed(project: Path, environment: Environment) -> None:
-    """Both the package, as it is installed, and its tests satisfy mypy --strict."""
+    """Check the installed package and its tests with mypy --strict."""
     how = (f"--config-file={CHECKOUT / 'pyproject.toml'}", "--python-executable", environment.python)
     # What mypy knows of the standard library serves all tests.
     where = {"MYPYPATH": str(project / "tests"), "MYPY_CACHE_DIR": str(CHECKOUT / ".test" / "mypy")}

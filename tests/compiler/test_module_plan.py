@@ -40,7 +40,7 @@ def images(compiled: CompiledModule) -> dict[str, Image]:
 
 
 def ready_made(source: str, kind: str, architecture: str, **options) -> TranslationUnit:
-    """A unit that arrives compiled, ``device/made.<kind>``."""
+    """Return a prebuilt unit, ``device/made.<kind>``."""
     return unit(image(unit(source, **options), architecture).data, name=f"device/made.{kind}")
 
 
@@ -197,7 +197,7 @@ def test_one_pass_serves_all_images_although_cub_names_its_variables_by_architec
     include.mkdir()
     (include / "cub.cuh").write_text(header)
     source = "#include <cub.cuh>\n__global__ void k() { cub::counter = 1; }"
-    # What is the project's has a description for each image, whatever it is called.
+    # Each variable of the project has a description for each image, with any name.
     own = {"name": "device/a.cu", "headers": {"cub.cuh": header}} if ours else {"raw": (f"-I{include}",)}
     architectures = [Architecture.parse(f"sm_{n}") for n in (80, 90, 120)]
     reflected = []

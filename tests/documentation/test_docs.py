@@ -63,7 +63,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 @pytest.fixture(scope="module")
 def run_page(driver: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
-    """Does what a page says, once, and gives the blocks that cannot be run here, with why."""
+    """Runs a page once; returns the blocks that cannot be run on this machine, with the reasons."""
 
     @functools.cache
     def run_page(page: str) -> list[str]:
@@ -257,7 +257,7 @@ def test_pages_in_restructured_text_show_no_code_of_their_own() -> None:
 
 
 class _Page(HTMLParser):
-    """The anchors of a page, where it links to, and what a browser loads for it."""
+    """The anchors of a page, the targets of its links, and the files that a browser loads for it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -147,7 +147,7 @@ def test_the_same_images_give_the_same_bytes(images, tmp_path, monkeypatch):
         "from tests.formats.test_fatbin import digests\n"
         "print(*digests(pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())))\n"
     )
-    # glibc fills memory with this byte: what nvFatbin left unwritten would show.
+    # glibc fills memory with this byte, which would appear where nvFatbin writes nothing.
     monkeypatch.setenv("MALLOC_PERTURB_", "165")
     command = [sys.executable, "-c", script, str(tmp_path / "images")]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -79,7 +79,7 @@ def run(program: Path, type_: str, cache: Path, **variables: str) -> tuple[int, 
 def test_the_sums_equal_those_of_numpy_and_the_second_process_compiles_nothing(
     program: Path, tmp_path: Path, type_: str
 ) -> None:
-    """One has an image for another GPU; the other has none at all."""
+    """One has an image for another GPU, the other has no image."""
     expected = np.arange(1000) * 5.0
     for nvrtc in "nvrtc", "no nvrtc":
         code, (sums, opened) = run(program, type_, tmp_path / "cache")

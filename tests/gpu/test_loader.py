@@ -94,7 +94,7 @@ def kernels() -> Any:
 
 
 class Memory:
-    """A copy of a numpy array on the GPU, whose context `device` has made current."""
+    """A copy of a numpy array on the GPU whose context `device` has made current."""
 
     def __init__(self, device: Device, array: np.ndarray[Any, Any]) -> None:
         self._call = device.driver.call

@@ -86,7 +86,7 @@ def run_program(program: Path, *arguments: str | Path, directory: Path, **variab
 
 @pytest.fixture
 def run(program: Path, fake_driver: Path, tmp_path: Path) -> Program:
-    """Has the program do things under the fake driver, whose settings are given without their FAKE_CUDA_."""
+    """Runs commands of the program under the fake driver; its settings are named without FAKE_CUDA_."""
 
     def run(*commands: str, **settings: object) -> Run:
         variables = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
@@ -715,7 +715,7 @@ def test_shared_objects_export_only_exceptions(shared_objects: tuple[Path, list[
     ours = [
         line.split(" ", 2)[2] for line in listed.stdout.splitlines() if "cuda_ext" in line or "sample" in line
     ]
-    # Complete, so that what one shared object throws another can catch.
+    # Complete, so that one shared object can catch the exceptions of another.
     assert "typeinfo for cuda_ext::v1::ArgumentError" in ours
     visible = re.compile(r"((typeinfo|vtable|typeinfo name) for )?cuda_ext::v1::\w*Error(::.*)?")
     assert [name for name in ours if not visible.fullmatch(name)] == []

@@ -146,7 +146,7 @@ class OnDemand:
         }
 
     def cpp(self, *commands: str, cache: Path, said: str = "", **settings: object) -> Run:
-        """Have the program do things; `said` is what it may say on stderr."""
+        """Run commands of the program, which may print `said` to standard error."""
         log = cache.with_name(f"calls of {cache.name}")
         log.write_text("")
         done = subprocess.run(
@@ -206,7 +206,7 @@ def entries(cache: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def cache_of_cpp(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with all that C++ made for sm_90."""
+    """A cache with all entries of C++ for sm_90."""
     cache = tmp_path_factory.mktemp("cache of cpp") / "cache"
     done = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache)
     assert done.output == ["yes"]

@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> CMakeProject:
 
 
 def steps_of(project: CMakeProject, *options: str) -> list[str]:
-    """What a build does, linking apart, in whatever configuration."""
+    """Build; return the steps without linking, in any configuration."""
     steps = [re.sub(r"(\.dir)/Release", r"\1", step) for step in project.steps(*options)]
     return [step for step in steps if not step.startswith("Linking")]
 
@@ -194,7 +194,7 @@ def test_a_project_is_found_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("app")
     project = CMakeProject(tmp_path / "link")
     project.configure("-B", str(tmp_path / "link/build"))
-    # The build tree is in the project: the second build finds what the first has embedded, and looks again.
+    # The build tree is in the project: the second build finds embedded files, and checks again.
     for _ in range(3):
         built = project.run(project.cmake, "--build", tmp_path / "link/build", *ONLY)
     assert "Re-running CMake" not in built
@@ -409,7 +409,7 @@ def test_an_old_python_is_refused(project: CMakeProject, tmp_path: Path) -> None
 
 
 def test_a_machine_without_python_is_refused(project: CMakeProject) -> None:
-    # As if none were on PATH, and this checkout in no environment.
+    # Without Python on PATH, and with this checkout outside any environment.
     nowhere = (
         "set(CMAKE_PROGRAM_PATH)\nset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)\n"
         "set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH OFF)\n"

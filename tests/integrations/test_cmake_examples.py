@@ -54,7 +54,7 @@ needs_gpu = pytest.mark.skipif(not cuda_ext.gpu_available(), reason="there is no
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The examples in a copy of this checkout, as it would be cloned."""
+    """The examples in a copy of this checkout, like a clone."""
 
     copy = tmp_path_factory.mktemp("clone") / "checkout"
     built = shutil.ignore_patterns(".*", "__pycache__", "*.so")

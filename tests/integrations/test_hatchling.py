@@ -45,7 +45,7 @@ both = pytest.mark.parametrize("hatchling", HATCHLING, indirect=True)
 
 
 def shipped(archive: Path) -> dict[str, bytes]:
-    """What a wheel holds besides metadata, which every build tool writes in its own way."""
+    """Return the files of a wheel without its metadata, which differ between build tools."""
     return {name: content for name, content in contents(archive).items() if ".dist-info/" not in name}
 
 

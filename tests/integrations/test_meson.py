@@ -21,7 +21,7 @@ PACKAGE = "example_meson"
 
 @dataclass(frozen=True)
 class Installed:
-    """The example, installed as its README says, and what that printed."""
+    """Install the example with the commands of its README; return their output."""
 
     session: Session
     demonstration: str

@@ -363,7 +363,7 @@ def test_opening_a_project_without_the_table_loads_nothing(
 
 
 def mistake(project: Path) -> str:
-    """Misspell a key of `project`; return the message that this should give."""
+    """Misspell a key of `project`; return the expected message."""
     replace(project / "pyproject.toml", "sources =", "source =")
     key = 'tool.cuda_ext.modules."src_layout.kernels".source'
     return f"cuda-ext: error: {key}: unknown key; did you mean 'sources'?"
@@ -464,7 +464,7 @@ def test_no_compiler(bare_environment: Environment, package_flat: Path) -> None:
 def read_only(tree: Path, *command: str | Path, **options: Any) -> str:
     """Run a program in `tree` while nothing can be written there."""
     if os.geteuid() == 0:
-        # Permissions do not stop root; a mount in a namespace of its own does.
+        # Permissions do not stop root, but a read-only mount in a namespace does.
         if not (shutil.which("unshare") and shutil.which("mount")):
             pytest.skip("root needs unshare(1) and mount(8) to make a tree read-only")
         mount = 'mount --bind -o ro "$0" "$0" && cd "$0" && exec "$@"'

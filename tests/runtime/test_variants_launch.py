@@ -123,7 +123,7 @@ def test_the_first_variant_with_a_true_condition_is_launched(
     cases = CHOSEN[capability]
     ways = [line.split("(")[0].removeprefix("def ") for line in WAYS.splitlines() if line.startswith("def")]
     script = f"{WAYS}\nfor way in {', '.join(ways)}:\n"
-    # What is launched for the first time goes another way than what was launched before.
+    # The first launch of a kernel takes another path than later ones.
     script += "".join(f"    for n, m in {list(cases)}: way(n, m)\n" for _ in range(2))
     run = with_variants(script, capability=capability)
     assert launched(run) == list(cases.values()) * 2 * len(ways)

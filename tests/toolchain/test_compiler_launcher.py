@@ -60,7 +60,7 @@ def ccache(tmp_path) -> Nvcc:
 
 @pytest.fixture
 def sccache(tmp_path) -> Iterator[Nvcc]:
-    """With a server of its own, which ends with the test."""
+    """sccache with its own server, which ends with the test."""
     path = program("sccache")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -104,7 +104,7 @@ def test_ccache_reuses_results_and_leaves_images_unchanged(ccache, tmp_path):
 
 @pytest.mark.parametrize("changed", [{"by": 5}, {"shift": 5}], ids=["header", "macro"])
 def test_ccache_compiles_changed_sources_again(ccache, changed):
-    # Without a table of names ccache trusts what it knows of the arguments and the files alone.
+    # Without a table of names ccache relies on the arguments and the files alone.
     plain = unit(instantiate=())
     (before,) = ccache.compile(plain, [ARCHITECTURES[0]])
     other = unit(instantiate=("scale<float>",), **changed)

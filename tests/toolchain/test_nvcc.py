@@ -155,7 +155,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for(condition: Callable[[], T]) -> T:
-    """What `condition` gives, as soon as that is something."""
+    """Wait until `condition` returns a true value, and return it."""
     for _ in range(200):
         try:
             if found := condition():
@@ -338,7 +338,7 @@ def test_host_headers_can_be_read(nvcc):
     "value", ['"a b"', "'x'", "(1, 2)", "$HOME", "`id`", r'"\\n"', "ns::f<1>", "a;b"], ids=str
 )
 def test_definitions_are_passed_on_unchanged(nvcc, value):
-    # The preprocessor's own spelling of what arrived.
+    # The definition as the preprocessor spells it.
     source = "#define TEXT_(x) #x\n#define TEXT(x) TEXT_((x))\n__device__ const char* text = TEXT(VALUE);"
     image = compiled(nvcc, unit(source, define={"VALUE": value}), COMPUTE_90)
     (literal,) = re.findall(rb"\.b8 \$str\[\d+\] = \{([^}]*)\}", image.data)

@@ -56,7 +56,7 @@ def test_every_key_is_documented_once() -> None:
 
 
 def validate(*arguments: str | Path) -> tuple[list[str], list[str]]:
-    """Run ``validate-pyproject``: the files that it takes, and what it has against the others."""
+    """Run ``validate-pyproject``; return the valid files, and the complaints about the others."""
     command = [Path(sys.executable).with_name("validate-pyproject"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
     valid = re.findall("^Valid file: (.*)$", done.stdout, re.MULTILINE)
@@ -178,7 +178,7 @@ validated = fastjsonschema.compile(tool_schema("cuda_ext"), use_default=False)
 
 
 def complaint(table: Any) -> str:
-    """The path within `table` of what the schema refuses; nothing if it takes it."""
+    """Return the path within `table` of the value that the schema refuses, or an empty string."""
     try:
         validated(table)
     except fastjsonschema.JsonSchemaValueException as error:

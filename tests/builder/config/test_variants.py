@@ -174,7 +174,7 @@ def test_simplifying_in_two_steps_equals_one_step(seed: int) -> None:
         assert arguments(left)
         assert "sm" not in write(left)
     assert simplify(left, known) is value
-    # The reasons alone bring it about, whatever the rest is.
+    # The reasons alone determine the value.
     deciding = find_reasons(condition, known)
     assert simplify(condition, lambda leaf: known(leaf) if leaf in deciding else None) is value
 

@@ -43,7 +43,7 @@ _CHARACTER = re.compile(r"\\([0-7]{1,3})|\\(.)|(.)", re.DOTALL)
 
 
 def read_arrays(text: str) -> Iterator[tuple[list[bytes], bool]]:
-    """The literals of each array in a file that :func:`literal` wrote, or what is listed, and which it is."""
+    """Yield the bytes of each array in a file of :func:`literal`, and whether they are listed as numbers."""
     body = text[text.index("_storage = {\n") + len("_storage = {\n") : text.rindex("};\n")]
     assert _ARRAY.sub("", body) == ""
     for array in _ARRAY.finditer(body):

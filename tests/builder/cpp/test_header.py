@@ -118,7 +118,7 @@ def test_digests_are_in_the_assembly_so_that_preprocessing_leaves_them():
 
 
 def headers_in(text: str) -> dict[str, str]:
-    """The names of device headers, with what stands for their texts."""
+    """Return the names of device headers, with the identifiers of their texts."""
     tables = re.findall(
         r"constexpr const char\* header_(?:texts|names)\[\] = \{\n(.*?)\n\};", text, re.DOTALL
     )
@@ -312,7 +312,7 @@ def test_arguments_are_read(text, expected):
         ("(char)1, 1<<3, -N", "_Z1kILc1ELi8ELin5EEvv", ["value_id(1)", "value_id(8)", "value_id(-5)"]),
         ("float", "_Z1kIfLi128EEvv", ["type_id<float>"]),
         ("int, float", "_ZN2ns4packIJifEEEvDpT_", ["type_id<int>", "type_id<float>"]),
-        # What the host's own compiler may have as another type stays as it is written.
+        # Types that may differ in the host compiler are kept as they are written.
         ("int64_t, size_t", "_Z1kIxmEvv", ["type_id<::std::int64_t>", "type_id<::std::size_t>"]),
         ("V", "_Z1kI3vecIfLi4EEEvv", ['named_type("V")']),
         ("2.5f, &f, nullptr", "_Z1kILf40200000EEvv", [None, None, None]),

@@ -87,7 +87,7 @@ def stub(package: Package) -> str:
 
 
 def attributes(package: Package) -> set[str]:
-    """The names that the stub gives to the module."""
+    """Return the names that the stub declares for the module."""
     body = ast.parse(stub(package)).body
     return {
         node.target.id

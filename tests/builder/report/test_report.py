@@ -125,7 +125,7 @@ PLAIN = {ord("\N{MINUS SIGN}"): "-", ord("\N{EN DASH}"): "-", ord("\N{MULTIPLICA
 
 
 class Page(HTMLParser):
-    """The text of a page by section, the rows of its tables, and what its elements refer to."""
+    """The text of a page by section, the rows of its tables, and the references of its elements."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def test_other_pages_have_no_record(text):
 
 
 def carried(text: str) -> str:
-    """The record in a page, as it is encoded there."""
+    """Return the encoded record of a page."""
     found = re.search(r'id="cuda-ext-record-\d+">([^<]*)<', text)
     assert found
     return found[1]

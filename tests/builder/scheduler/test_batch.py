@@ -132,7 +132,7 @@ def test_all_failures_are_reported_at_once_and_successes_are_kept(tmp_path: Path
     assert text.count("for compute_90, sm_90)") + text.count("for sm_90, compute_90)") == 3
     assert str(tmp_path) not in text
     assert re.match(r"12 compilations: 3 compiled, 9 failed, in ", lines[-1])
-    # What is left to be done is what failed; mended, it is all there is to do.
+    # After the correction, only the failed compilations run.
     assert failure(root, lines) == text
     assert re.match(r"9 compilations: 9 failed, in ", lines[-1])
     write_project(root, TABLE, {"include/broken.cuh": "__device__ int broken() { return 1; }\n"})

@@ -54,7 +54,7 @@ extern "C" __global__ void slow(int* x) { *x = F<28>::f(*x); }
 
 
 class Place:
-    """A project, with a cache, a directory for temporary files and one for packages of its own."""
+    """A project with its own cache and directories for temporary files and packages."""
 
     def __init__(self, directory: Path, compiler: str = "nvrtc", **sources: str) -> None:
         self.root = directory / "project"
@@ -75,7 +75,7 @@ class Place:
                 (self.cache / headers.name).symlink_to(headers)
 
     def start(self, packages: Path | None = None, **environ: str) -> subprocess.Popen[str]:
-        """A build, in a process group of its own, as a terminal's job is."""
+        """Start a build in its own process group, like a job of a terminal."""
         own = {"TMPDIR": str(self.temporary), "CUDA_EXT_CACHE": str(self.cache), "MAX_JOBS": "2"}
         return subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(self.root), str(packages or self.packages)],
@@ -96,7 +96,7 @@ class Place:
         return package_in(packages or self.packages)
 
     def check_nothing_is_left(self) -> None:
-        """No process of the build goes on, and it left no file."""
+        """Check that no process of the build is running, and that it left no files."""
         deadline = time.monotonic() + 8
         while (left := processes(self.temporary)) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -154,7 +154,7 @@ def running(temporary: Path, program: str) -> None:
 
 @pytest.fixture
 def reaped() -> Iterator[list[subprocess.Popen[str]]]:
-    """Builds to be ended whatever becomes of the test."""
+    """Builds that are ended even if the test fails."""
     started: list[subprocess.Popen[str]] = []
     yield started
     for process in started:
@@ -220,7 +220,7 @@ def test_an_interrupted_build_continues_where_it_stopped(
 
 
 def test_builds_that_are_killed_at_any_moment(tmp_path: Path, reaped: list[subprocess.Popen[str]]) -> None:
-    """The package is that of before or that of now, and what the cache has is right."""
+    """The package is the old or the new one, and the cache is correct."""
     place = Place(tmp_path, **{f"quick{i}": QUICK.format(i) for i in range(3)})
     begin = time.monotonic()
     versions = [place.finish()]

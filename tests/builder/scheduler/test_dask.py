@@ -1,4 +1,4 @@
-"""Building on a Dask cluster: a real scheduler and real workers, as processes of their own on loopback."""
+"""Building on a Dask cluster: a real scheduler and real workers in separate processes on loopback."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FILES = {
 
 @dataclass
 class Cluster:
-    """A scheduler and its workers; ``workers`` are their processes by address, each in a place of its own."""
+    """A scheduler and its workers; ``workers`` are their processes by address, each in its own directory."""
 
     root: Path
     scheduler: subprocess.Popen[bytes]

@@ -107,7 +107,7 @@ def test_a_worker_that_is_killed_is_replaced(project: Path, tmp_path: Path) -> N
     killed: list[int] = []
 
     def kill(line: str) -> None:
-        # So far apart that none dies twice in the same task, which would be a fault of that.
+        # So far apart that no worker dies twice in the same task, which would be blamed on the task.
         if line.startswith(("[ 2/", "[ 9/")):
             for child in children():
                 with suppress(ProcessLookupError):
@@ -213,7 +213,7 @@ def test_cancelling_ends_running_tasks_and_drops_waiting_ones() -> None:
 
 
 def until_its_files_go() -> None:
-    """A task that has many temporary files, and fails when one of them is gone."""
+    """A task that has many temporary files, and fails if one of them is missing."""
     directory = Path(tempfile.gettempdir())
     for i in range(3000):
         (directory / str(i)).touch()
@@ -225,7 +225,7 @@ def until_its_files_go() -> None:
 
 @pytest.mark.parametrize("task", [until_its_files_go, functools.partial(time.sleep, 0.5)])
 def test_a_worker_without_a_build_leaves_no_files(tmp_path: Path, task: Callable[[], None]) -> None:
-    """Not even if what it is doing fails because its files are being removed, or ends meanwhile."""
+    """Even if its task ends meanwhile, or fails because its files are removed."""
     scratch = tmp_path / "scratch"
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]\n"

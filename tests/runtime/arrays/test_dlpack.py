@@ -145,7 +145,7 @@ def test_without_a_usable_table_the_capsule_is_used(table: Any) -> None:
 
 
 def test_a_failing_table_gives_the_reason() -> None:
-    # A function of C that takes the object, raises TypeError, and gives -1.
+    # A C function that takes the object, raises TypeError and returns -1.
     failing = with_table(exchange_table(lend=ctypes.pythonapi.PyObject_Size))
     with pytest.raises(ArgumentError, match=r"^expected an array that DLPack can lend: .* has no len\(\)"):
         device_memory(failing)

@@ -289,7 +289,7 @@ def test_without_a_gpu_the_error_names_the_driver(saved: Path, tmp_path: Path) -
 
 @host_compiler
 def test_without_nvrtc_the_extra_is_named(fake_driver: Path, saved: Path, tmp_path: Path) -> None:
-    """Another interpreter has only what a package that uses kernels depends on."""
+    """Another interpreter with only the dependencies of a package that uses kernels."""
     packages = Path(__import__("cuda.bindings").bindings.__file__).parents[2]
     for name in ("cuda", *(each.name for each in packages.glob("cuda_bindings*"))):
         (tmp_path / name).symlink_to(packages / name)

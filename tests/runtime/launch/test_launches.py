@@ -189,7 +189,7 @@ def test_an_interrupted_launch_is_not_repeated(with_driver: WithDriver, in_c: bo
         """
     )
     launched = int(run.output[0]) + 1
-    # One that was interrupted may have been launched, and none was twice.
+    # An interrupted one may have been launched, but never twice.
     assert launched <= len(run.launches) <= launched + 200
 
 
