@@ -53,7 +53,7 @@ FILES = {
 
 
 def compiled(root: Path) -> set[str]:
-    """What a build of the project in `root` compiles, such as ``device/a.cu sm_90``."""
+    """Build the project in `root`; return the compilations, such as ``device/a.cu sm_90``."""
     lines: list[str] = []
     build(root, lines)
     done = [match[1] for line in lines if (match := re.match(r"\[ *\d+/\d+\] (.+) <?\d+\.\d\d s$", line))]
@@ -95,7 +95,7 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def project(built_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy, elsewhere, of the project that was built, with a copy of its cache."""
+    """A copy of the built project in another directory, with a copy of its cache."""
     shutil.copytree(built_once, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "project"

@@ -55,7 +55,7 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cache(built_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache that has all of the project."""
+    """A cache with all entries of the project."""
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
     return shutil.copytree(built_once / "cache", tmp_path / "cache", symlinks=True)
 
@@ -120,7 +120,7 @@ def test_each_entry_may_be_missing(project: Path, cache: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("content", [b"", b"[[1]]", b"{}\n", b"\xff"])
 def test_an_intact_entry_with_invalid_content_is_a_miss(project: Path, cache: Path, content: bytes) -> None:
-    """As another version may have written it."""
+    """Another version may have written the content."""
     right = built(project)
     for path in entries(cache):
         key = path.parent.name + path.name

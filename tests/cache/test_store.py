@@ -194,7 +194,7 @@ def test_the_directory_is_the_users_cache_unless_one_is_named(tmp_path: Path) ->
 
 
 def goes_on_without(directory: Path) -> str:
-    """The one warning; the store takes everything and has nothing."""
+    """Check that the store accepts everything and keeps nothing; return its only warning."""
     warnings: list[str] = []
     store = open_store({"CUDA_EXT_CACHE": str(directory)}, warnings.append)
     store.put(KEY, CONTENT)
@@ -564,7 +564,7 @@ def test_an_invalid_size_is_reported(tmp_path: Path, value: str) -> None:
 
 
 class Machine:
-    """One whose cache is behind `url`, and the warnings that its user sees."""
+    """Return a machine with the remote cache at `url`, and the warnings that its user sees."""
 
     def __init__(self, url: str, home: Path) -> None:
         self.directory = home / "cuda_ext"
@@ -670,7 +670,7 @@ def test_a_local_cache_that_cannot_be_used_does_not_keep_from_the_shared_one(
 
 
 def goes_on_alone(machine: Machine, seconds: float) -> str:
-    """The one warning; everything else is as ever."""
+    """Check that the store works otherwise; return its only warning."""
     started = time.monotonic()
     for number in range(100):
         machine.builds(key(number), CONTENT)

@@ -34,7 +34,7 @@ def built_in_place(root: Path) -> Path:
 
 
 def place(root: Path, package: str, table: str) -> Path:
-    """Where the kernels go in a project in `root` that has its Python in the directory `package`."""
+    """Return the directory of the kernels of a project in `root` with its Python in `package`."""
     project = load(write_project(root, table, {**FILES, f"{package}/__init__.py": ""}))
     return project.source_directory(project.modules[0].name).relative_to(root)
 

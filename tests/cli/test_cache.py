@@ -57,7 +57,7 @@ def record(architecture: str, *kernels: str, size: int = 0) -> bytes:
 
 
 def cache(directory: Path, *arguments: object, status: int = 0, **environ: object) -> str:
-    """What a command says of the cache in `directory`, to either stream."""
+    """Run a command on the cache in `directory`; return its output and its errors."""
     found, output, errors = run("cache", *arguments, **{"CUDA_EXT_CACHE": directory, **environ})
     assert found == status, output + errors
     return output + errors

@@ -33,7 +33,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
-    """Asks a bash, on a machine that has the module ``sample.kernels``."""
+    """Completes words in bash, with the module ``sample.kernels`` installed."""
     site = tmp_path / "site"
     package = write_package(site)
     (package.parent / "__init__.py").write_text("1 / 0\n")  # nothing is imported

@@ -99,7 +99,7 @@ def module(name: str, *architectures: str, **changed: Any) -> Manifest:
 
 
 def with_sources(manifest: Manifest) -> tuple[Manifest, dict[str, bytes]]:
-    """The same with its sources embedded, and the files that it then has."""
+    """Return `module` with embedded sources, and its files."""
     units = tuple(Unit((Source(u.sources[0].name, "0" * 64),), u.images) for u in manifest.units)
     names = [u.sources[0].name for u in units]
     return dataclasses.replace(manifest, units=units, embedded=dict.fromkeys(names, "0" * 64)), FILES
@@ -431,7 +431,7 @@ def test_an_unknown_name_gets_a_suggestion(site: Path) -> None:
 
 
 def no_compiler(directory: Path, **environ: object) -> list[Found]:
-    """What is found where neither the compiler's packages are installed nor a toolkit."""
+    """The findings without the compiler's packages and without a toolkit."""
     (directory / "nvidia").mkdir(exist_ok=True)
     (directory / "nvidia" / "__init__.py").touch()
     script = directory / "doctor.py"

@@ -137,7 +137,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="module")
 def new(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The same with another header, instantiation, architecture and definition."""
+    """The same module with another header, instantiation, architecture and definition."""
     return built(
         *(tmp_path_factory.mktemp("new"), "1.1", "#define FACTOR 2\n__device__ int more;\n", SPILLS),
         architectures='"sm_80", "sm_90", "compute_80"',

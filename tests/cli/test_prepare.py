@@ -92,7 +92,7 @@ def test_without_expressions_missing_images_are_compiled(prepare: Prepare) -> No
 
 
 def refused(result: tuple[int, str, str]) -> str:
-    """The message; it is all that was said."""
+    """Return the message, which must be the only output."""
     status, output, errors = result
     assert (status, output) == (1, "")
     return errors.removesuffix("\n")

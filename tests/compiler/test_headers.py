@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def write(root: Path) -> Write:
     def write(**files: str | bytes) -> None:
-        """Keywords are file names: two underscores are slashes, one is a point."""
+        """Write files named by keywords: two underscores are slashes, one is a point."""
         for key, content in files.items():
             path = root / key.replace("__", "/").replace("_", ".")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def gathered(root: Path, *include_dirs: str, pre_include: Sequence[str] = ()) ->
 
 
 def value(unit: TranslationUnit) -> int:
-    """What the kernel stores."""
+    """Compile the unit; return the value that its kernel stores."""
     match = re.search(r"mov\.[ub]32\s+%r\d+, (\d+);", ptx(unit))
     assert match
     return int(match[1])

@@ -217,7 +217,7 @@ EXAMPLES = {
 
 @pytest.mark.host_compiler
 def test_the_cmake_reference_is_current(tmp_path: Path) -> None:
-    """Its blocks and its examples, without the words in angle brackets, configure."""
+    """Configure its blocks and its examples without the words in angle brackets."""
     signatures = SIGNATURES
     for placeholder, example in EXAMPLES.items():
         assert placeholder in signatures

@@ -42,7 +42,7 @@ sys.platform = "win32"
 
 @contextmanager
 def holder(path: Path, create: bool = False, before: str = "", then: str = "time.sleep(60)") -> Iterator[int]:
-    """A process that holds the lock of `path`; its number."""
+    """Start a process that holds the lock of `path`; yield its id."""
     script = HOLD.format(before=before, then=then)
     with subprocess.Popen(
         [sys.executable, "-c", script, str(path), str(create)],

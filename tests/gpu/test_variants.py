@@ -30,7 +30,7 @@ extern "C" __global__ void simple(int n, int* which) { *which = 4; }
 
 @pytest.fixture
 def launched(device: Device) -> Iterator[Callable[..., int]]:
-    """The number that a call with the address of an int on the GPU leaves there."""
+    """Call with the address of an int on the GPU; return the number that it writes."""
     call = device.driver.call
     address = int(call("cuMemAlloc", 4))
 
@@ -47,7 +47,7 @@ def launched(device: Device) -> Iterator[Callable[..., int]]:
 
 
 def kernels(*architectures: str, special: str) -> Any:
-    """The kernels above under one name, `special` being the condition of the first."""
+    """Return the kernels above as variants; `special` is the condition of the first."""
     library = library_of(cuda_ext.compile(SOURCE, architectures=architectures))  # type: ignore[arg-type]
     conditions = {"special": special, "large": "sm >= 50 and n >= 1000", "even": "n % 2 == 0", "simple": None}
     variants = Variants("which", tuple(Candidate(kernel, when) for kernel, when in conditions.items()))

@@ -162,7 +162,7 @@ class OnDemand:
         return Run(done.stdout.splitlines(), log.read_text().splitlines())
 
     def of_python(self, expressions: list[str], cache: Path, **settings: object) -> Run:
-        """Have Python load all kernels, and those of the `expressions`."""
+        """Load all kernels and those of the `expressions` in Python."""
         script = f"""
         from p import kernels
         from cuda_ext.runtime.driver.driver import open_driver
@@ -199,7 +199,7 @@ def compile_program(directory: Path, module: generate_cpp.CppModule, program: Pa
 
 
 def entries(cache: Path) -> dict[str, bytes]:
-    """What is in the cache, by key."""
+    """Return the entries of the cache by key."""
     shards = (d for d in (cache / "objects").iterdir() if re.fullmatch("[0-9a-f]{2}", d.name))
     return {shard.name + file.name: file.read_bytes() for shard in shards for file in shard.iterdir()}
 
@@ -232,7 +232,7 @@ def test_records_are_those_of_python(cache_of_cpp: Path, cache_of_python: Path) 
 def test_records_for_other_gpus_are_those_of_python(
     on_demand: OnDemand, tmp_path: Path, capability: int
 ) -> None:
-    """For one that has special architectures, and for those that NVRTC does not know yet."""
+    """A GPU with special architectures, and GPUs that are newer than NVRTC."""
     caches = tmp_path / "cpp", tmp_path / "python"
     wanted = ["signature:scale<double>", "launch:special", "launch:newer"]
     on_demand.cpp(*wanted, cache=caches[0], capability=capability, version=13050)
@@ -488,7 +488,7 @@ def test_damaged_bytes_do_no_harm(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
-    """With everything in the cache, so that NVRTC, which no sanitizer knows, has nothing to do."""
+    """All entries are cached, so that NVRTC, which is built without sanitizers, does not run."""
     directory = on_demand.program.with_name("cpp")
     program = tmp_path / "program"
     compile_program(directory, generate_cpp.CppModule("", SOURCES, {}), program, "-fsanitize=thread")

@@ -494,7 +494,7 @@ def test_cmake_dir_prints_the_directory_of_the_package(project: CMakeProject) ->
 
 
 def cmake_of(version: str, place: Path) -> str:
-    """The cmake of that version from the registry."""
+    """Install CMake in that version; return its program."""
     environment = Environment.make(place / f"cmake {version}", f"cmake=={version}.*")
     (cmake,) = environment.prefix.glob("lib/python*/site-packages/cmake/data/bin/cmake")
     return str(cmake)

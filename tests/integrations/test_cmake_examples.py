@@ -68,7 +68,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def commands(project: Path) -> list[str]:
-    """What the README of `project` says to type."""
+    """Return the commands in the README of `project`."""
     text = (project / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     return [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
@@ -76,7 +76,7 @@ def commands(project: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Session:
-    """What one types in the directory of `project`: programs are those of the environment, and of `tools`."""
+    """A shell in the directory of `project`, with the programs of the environment and of `tools`."""
 
     project: Path
     environment: Environment
@@ -84,7 +84,7 @@ class Session:
 
     @classmethod
     def start(cls, project: Path, directory: Path, *tools: str) -> Session:
-        """Make a new environment in `directory`, and have nothing but `tools` of this machine on PATH."""
+        """Create an environment in `directory`, with only `tools` of this machine on PATH."""
         environment = Environment(directory / "environment")
         uv("venv", "--python", sys.executable, environment.prefix)
         (directory / "bin").mkdir()
@@ -101,7 +101,7 @@ class Session:
         )
 
     def _with_uv(self, command: str) -> str:
-        """`command` with uv in the place of pip: it does the same in a fraction of the time."""
+        """Replace pip by uv in `command`, which is much faster."""
         command = re.sub(r"^pip wheel --no-deps --wheel-dir", "uv build --wheel --out-dir", command)
         command = re.sub(r"^pip (\w+)", rf"uv pip \1 --python '{self.environment.prefix}'", command)
         return re.sub(r"^uv ", f"'{sys.executable}' -m uv ", command)
@@ -109,7 +109,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Extension:
-    """The example for scikit-build-core, installed as its README says."""
+    """The example for scikit-build-core, installed with the commands of its README."""
 
     session: Session
     printed: tuple[str, ...]

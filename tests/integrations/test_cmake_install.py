@@ -24,7 +24,7 @@ NO_DRIVER = (
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> CMakeProject:
-    """A project of which two modules, each in another library, are built and installed into ``prefix``."""
+    """A project with two modules in two libraries, built and installed into ``prefix``."""
     root = tmp_path_factory.mktemp("library") / "filters"
     shutil.copytree(PROJECTS / "library", root)
     project = CMakeProject(root)
@@ -40,7 +40,7 @@ def prefix(library: CMakeProject) -> Path:
 
 
 def outcomes(printed: str) -> dict[str, str]:
-    """What came of launching each kernel."""
+    """The result of launching each kernel."""
     return dict(line.split(": ", 1) for line in printed.splitlines())
 
 

@@ -27,7 +27,7 @@ HEADERS = {
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What the program prints, which must succeed, line by line."""
+    """The output lines of the program, which must succeed."""
     libraries = [
         file for directory in library_directories("nvrtc", 13) for file in directory.glob("libnvrtc.so.13")
     ]

@@ -26,7 +26,7 @@ HOOK = "\n[tool.hatch.build.hooks.cuda-ext]\n"
 
 
 def hatch(project: Path, more: str = "") -> Path:
-    """`project`, but built by hatchling."""
+    """Make hatchling the build backend of `project`."""
     pyproject = project / "pyproject.toml"
     _, _, rest = pyproject.read_text(encoding="utf-8").partition("[project]\n")
     pyproject.write_text(BUILD_SYSTEM + rest + HOOK + more, encoding="utf-8")
@@ -35,7 +35,7 @@ def hatch(project: Path, more: str = "") -> Path:
 
 @pytest.fixture(scope="session", params=["current"])
 def hatchling(request: pytest.FixtureRequest, environment_with: Callable[..., Environment]) -> Environment:
-    """An environment that has hatchling too, the current one where a test does not say otherwise."""
+    """An environment with hatchling, in the current version unless a test names another."""
     environment = environment_with(SETUPTOOLS[request.param])
     uv("pip", "install", "--python", environment.prefix, HATCHLING[request.param], "editables")
     return environment

@@ -25,7 +25,7 @@ def settings(*words: str, current: str = "") -> Settings:
 
 
 def refused(*words: str, current: str = "") -> str:
-    """The message, as CMake shows it, without the name of the function."""
+    """Return the message that CMake shows, without the name of the function."""
     with pytest.raises(ConfigError) as caught:
         settings(*words, current=current)
     text = spell_error(caught.value, WHERE)

@@ -52,7 +52,7 @@ ARCHITECTURES = (
 
 
 def install(root: Path, **environ: str) -> Path:
-    """Put the packages of the project in `root` where an editable install has them; the last of them."""
+    """Build the packages of the project in `root` like an editable install; return the last one."""
     project = load(root)
     place = root
     for package in build_editable(project, project.source_directory, environ=os.environ | environ):
@@ -75,14 +75,14 @@ def python(root: Path, script: str = NAMES, **environ: str) -> subprocess.Comple
 
 
 def printed(root: Path, script: str = NAMES, **environ: str) -> tuple[str, str]:
-    """What `script` writes to the two streams."""
+    """Run `script`; return its standard output and standard error."""
     done = python(root, script, **environ)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip(), done.stderr
 
 
 def refusal(root: Path) -> str:
-    """The error that importing the package ends with."""
+    """Return the error that importing the package raises."""
     done = python(root)
     assert done.returncode == 1
     return done.stderr.partition("\nImportError: ")[2]
@@ -96,7 +96,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def settle(project: Path) -> None:
-    """Let all files be so old that nothing can change without a trace, and an import see it."""
+    """Make all files old enough that their times are trusted, and import the package."""
     for path in sorted(project.rglob("*")):
         os.utime(path, ns=(0, time.time_ns() - 10**10))
     time.sleep(2.1)  # the time of change cannot be set
@@ -370,7 +370,7 @@ def test_a_build_in_place_creates_no_record(tmp_path: Path) -> None:
 
 
 def rebuilding(package: Path) -> Path:
-    """`package`, with the key in its table."""
+    """Set the key in the table of `package`."""
     pyproject = package / "pyproject.toml"
     pyproject.write_text(
         pyproject.read_text(encoding="utf-8").replace(

@@ -509,7 +509,7 @@ def test_a_read_only_tree_fails_as_without_us(
 
 @pytest.fixture(scope="session")
 def isolated(cuda_ext_wheel: Path) -> dict[str, Any]:
-    """What lets the front ends find this checkout's cuda-ext."""
+    """Variables with which the front ends find this checkout's cuda-ext."""
     links = str(cuda_ext_wheel.parent)
     also = os.environ.get("PIP_FIND_LINKS", "")
     return {"PIP_FIND_LINKS": f"{links} {also}", "UV_FIND_LINKS": links, "SOURCE_DATE_EPOCH": EPOCH}

@@ -142,7 +142,7 @@ def error_of(nvcc: Nvcc, unit: TranslationUnit, architecture: Architecture = COM
 
 
 def described(signatures: Signatures) -> tuple[object, ...]:
-    """All but lowered names, which hold other identifiers of the translation unit."""
+    """Return the signatures without lowered names, which contain other names of the translation unit."""
     kernels = sorted(((k.name, k.parameters) for k in signatures.kernels.values()), key=str)
     return kernels, sorted((s.name, s.space, s.type, s.size) for s in signatures.symbols.values())
 
@@ -171,7 +171,7 @@ def wait_for(condition: Callable[[], T]) -> T:
 
 @pytest.fixture
 def fake(tmp_path: Path):
-    """Makes an nvcc that tells `version` and preprocesses, or does as `script` says."""
+    """Creates an nvcc that prints `version` and preprocesses, or runs `script`."""
 
     def make(place: str, version: str = "13.1", script: str = "exit 0") -> Path:
         path = tmp_path / place

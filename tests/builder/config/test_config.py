@@ -40,7 +40,7 @@ def refused(table: str, default_name: str | None = "p.kernels") -> str:
 
 
 def refused_key(body: str) -> str:
-    """What is wrong with the module's own table `body`, without the table's path."""
+    """Return the error in the module's own table `body`, without the table's path."""
     message = refused(f"[{WHERE}]\n{body}")
     assert message.startswith(f"{WHERE}.")
     return message.removeprefix(f"{WHERE}.")

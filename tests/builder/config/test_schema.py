@@ -66,7 +66,7 @@ def validate(*arguments: str | Path) -> tuple[list[str], list[str]]:
 
 
 def written(directory: Path, texts: Iterable[str]) -> list[str]:
-    """Files with these texts."""
+    """Write files with these texts."""
     files = {directory / f"{number}.toml": text for number, text in enumerate(texts)}
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
@@ -165,7 +165,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 
 def answer(table: Any) -> str:
-    """What the checker has against `table`; nothing if it takes it."""
+    """Return the checker's message for `table`, or an empty string if it is valid."""
     try:
         parse_table(table, "p.kernels")
         parse_settings(table)
@@ -201,7 +201,7 @@ BEYOND = [
 
 
 def disagreement(table: Any) -> str:
-    """What one has against `table` and the other should have, or should not."""
+    """Return the difference between the schema and the checker for `table`, or an empty string."""
     checker, schema = answer(table), complaint(table)
     if not schema:
         return "" if any(re.search(reason, checker) for reason in BEYOND) else checker
@@ -228,7 +228,7 @@ NAMES = [*ALL_KEYS, *TABLES, "kernel", "when", "T", "p.k", "p.if", "p.k.q", "grÃ
 
 
 def changed(value: Any, choose: random.Random) -> Any:
-    """`value` with something else in it, somewhere."""
+    """Return `value` with one random part replaced."""
     if not value or not isinstance(value, dict | list) or choose.random() < 0.1:
         return choose.choice(JUNK)
     if isinstance(value, list):

@@ -47,7 +47,7 @@ WHERE = 'tool.cuda_ext.modules."p.kernels".variants'
 
 
 def holding(values: Mapping[str, int], *targets: str) -> Any:
-    """What is known where the names have these values and the GPU is or takes these targets."""
+    """Evaluate terms for these values of the names and these targets of the GPU."""
 
     def holds(leaf: Leaf) -> bool | None:
         if isinstance(leaf, Target):
@@ -266,7 +266,7 @@ def compiled() -> Manifest:
 
 
 def named(name: str, *candidates: str) -> Variants:
-    """Variants of kernels, each with a condition after a colon but for the last."""
+    """Return variants of kernels; each but the last has a condition after a colon."""
     pairs = [candidate.partition(": ") for candidate in candidates]
     return Variants(name, tuple(Candidate(kernel, when or None) for kernel, _, when in pairs))
 

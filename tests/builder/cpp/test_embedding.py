@@ -137,7 +137,7 @@ int main(int, char** arguments) {
 
 
 def package_of(files: Mapping[str, bytes], texts: Mapping[str, bytes]) -> Package:
-    """A module in which each of `files` is an image, and each of `texts` a header."""
+    """Return a module with `files` as images and `texts` as headers."""
     images = {
         name: Image("sm_90", "cubin", f"{name}.cubin", 1, hashlib.sha256(content).hexdigest())
         for name, content in files.items()

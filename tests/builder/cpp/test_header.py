@@ -359,7 +359,7 @@ AWKWARD_PARAMETERS = """
 
 
 def awkward() -> Package:
-    """A module whose kernels are called like everything else, and have arguments of all kinds."""
+    """A module with kernels named like keywords and library names, and with all kinds of arguments."""
     names = AWKWARD_NAMES.split()
     names += [
         *("big<long long>", "big<const int64_t*>", "big<const long*>", "big<unsigned long>"),

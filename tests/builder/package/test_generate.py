@@ -131,7 +131,7 @@ def test_the_same_module_gives_the_same_bytes(package):
 
 
 def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple[str, int]]:
-    """Type-check `user`, which imports ``kernels``, strictly; the files and lines with errors."""
+    """Type-check `user`, which imports ``kernels``; return the files and lines with errors."""
     if not (directory / "pkg").exists():
         package.write(directory / "pkg/kernels")
         (directory / "pkg/__init__.py").touch()

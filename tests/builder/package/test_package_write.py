@@ -20,7 +20,7 @@ MANIFEST = {"schema": 1, "module": "p.kernels"}
 
 
 def package(letter: str = "a", size: int = 100) -> Package:
-    """A package whose every file has that letter in its content, or in its name."""
+    """Return a package with that letter in the content or the name of every file."""
     return Package(
         "p.kernels",
         {

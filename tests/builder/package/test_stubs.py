@@ -47,7 +47,7 @@ kernels.ns.fill(0, 1.0, grid=1, block=1)
 
 
 class LanguageServer:
-    """pyright's, which is asked about the places of one file."""
+    """pyright's language server, with requests about one file."""
 
     def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
         self._process = process
@@ -72,14 +72,14 @@ class LanguageServer:
                 return message["result"]
 
     def about(self, method: str, line: str, at: str) -> Any:
-        """The answer for the end of `at` in the line of the file that begins with `line`."""
+        """Request information about the end of `at` in the line of the file that begins with `line`."""
         (number,) = (n for n, text in enumerate(USER.splitlines()) if text == line)
         position = {"line": number, "character": line.index(at) + len(at)}
         document = {"uri": (self.root / "user.py").as_uri()}
         return self.ask(f"textDocument/{method}", {"textDocument": document, "position": position})
 
     def hover(self, line: str, at: str = "") -> str:
-        """What is shown where the mouse rests on the last letter of `at`, or of the line."""
+        """Return the hover text of the last letter of `at`, or of the line."""
         return str(self.about("hover", line, (at or line)[:-1])["contents"]["value"])
 
     def _receive(self) -> Any:

@@ -287,7 +287,7 @@ ATTACKS = (
 
 
 def attacked() -> tuple[BuildRecord, BuildRecord]:
-    """Two builds that differ, with an attack wherever there is text."""
+    """Two builds that differ, with markup and scripts in every text."""
 
     def made(size: int) -> BuildRecord:
         return build(

@@ -105,7 +105,7 @@ class Place:
 
 
 def processes(temporary: Path) -> dict[int, str]:
-    """The processes whose temporary files go below `temporary`."""
+    """Return the processes with temporary files below `temporary`."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -115,7 +115,7 @@ def processes(temporary: Path) -> dict[int, str]:
 
 
 def package_in(packages: Path) -> dict[str, bytes]:
-    """The files of the package, which are checked to be all there and to be whole."""
+    """Check that the package is complete and undamaged; return its files."""
     directory = packages / "p/kernels"
     files = {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
     if files:
@@ -126,7 +126,7 @@ def package_in(packages: Path) -> dict[str, bytes]:
 
 
 def built_elsewhere(place: Place, directory: Path) -> Mapping[str, bytes]:
-    """What a build without a cache makes of the project."""
+    """The package that a build without a cache writes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_EXT_CACHE_SIZE", "0")
         shutil.copytree(place.root, directory)

@@ -123,7 +123,7 @@ def _cluster(root: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(tmp_path_factory, monkeypatch) -> Iterator[Cluster]:
-    """A cluster without workers, which this build is to use."""
+    """A cluster without workers, for this build to use."""
     with _cluster(tmp_path_factory.mktemp("cluster")) as started:
         monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", started.address)
         yield started
@@ -131,7 +131,7 @@ def cluster(tmp_path_factory, monkeypatch) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory) -> Iterator[Cluster]:
-    """One worker that does a task at a time, and one with three threads."""
+    """One worker that runs one task at a time, and one with three threads."""
     with _cluster(tmp_path_factory.mktemp("cluster")) as started:
         started.add("--nthreads", "1")
         started.add("--nthreads", "3")
@@ -151,7 +151,7 @@ def fresh_cache(tmp_path, monkeypatch) -> None:
 
 @pytest.fixture(scope="module")
 def built_here(tmp_path_factory) -> Mapping[str, Mapping[str, bytes]]:
-    """What local workers make."""
+    """The package that local workers build."""
     root = tmp_path_factory.mktemp("local")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_EXT_CACHE", f"{root}/cache")
@@ -169,7 +169,7 @@ def project(tmp_path) -> Path:
 
 @pytest.fixture
 def task(tmp_path) -> Task:
-    """A small one, as a build would send it."""
+    """A small task, as a build sends it."""
     with closing(open_store(os.environ, lambda _: None)) as store:
         spec = RememberedCompiler.open(CompilerChoice(), os.environ, store).spec
     job = CompileJob(TranslationUnit("device/fill.cu", FILL.encode()), Architecture.parse("sm_90"))

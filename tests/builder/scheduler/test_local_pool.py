@@ -51,7 +51,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def children() -> list[int]:
-    """The processes that this one has started, and that run."""
+    """Return the running child processes."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
@@ -162,7 +162,7 @@ def test_modules_in_the_working_directory_are_not_imported(
 
 
 class Unreadable(Task):
-    """A task that arrives as something else than it was, as from another version."""
+    """A task that is decoded as another object, as from another version."""
 
     __slots__ = ()
 

@@ -112,13 +112,13 @@ extern "C" __global__ void sort(unsigned int* keys, cuda::std::array<int, 3> sha
 
 @pytest.fixture(scope="module")
 def clangd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one of the registry."""
+    """The clangd of the Python package."""
     prefix = tmp_path_factory.mktemp("clangd")
     return Environment.make(prefix, "clangd==22.*").python.with_name("clangd")
 
 
 def errors(clangd: Path, files: Iterable[Path]) -> list[str]:
-    """What clangd reports of `files`, as ``name:line: message``."""
+    """Return clangd's reports about `files`, as ``name:line: message``."""
     found: list[str] = []
     for file in files:
         command = [clangd, f"--check={file}", "--check-completion=false", "--check-locations=false"]
@@ -140,7 +140,7 @@ def device_files(root: Path) -> list[Path]:
 
 
 def module_project(root: Path) -> Project:
-    """A project whose module CMake describes."""
+    """A project with a module that CMake configures."""
     module = parse_module("p.kernels", {"sources": ["device/*.cu"]}, "cuda_ext_add_module(p)")
     return Project(root.resolve(), (module,), BuildSettings(), "p")
 

@@ -345,7 +345,7 @@ def test_units_that_are_linked_have_one_list_of_architectures(tmp_path: Path, nv
 
 
 def architectures(root: Path, nvrtc: Nvrtc, *names: str, more: str = "") -> list[str]:
-    """What those names in the configuration come to."""
+    """Return the architectures for these names in the configuration."""
     listed = ", ".join(f'"{n}"' for n in names)
     write_project(root, f"{TABLE}architectures = [{listed}]\n{more}")
     return [str(a) for a in planned(root, nvrtc).units[0].architectures]

@@ -145,7 +145,7 @@ SIZES = sorted({1, 3, *(2**power + more for power in (16, 20, 21, 22) for more i
 
 
 def test_arrays_of_every_size_are_copied_completely(run: Script) -> None:
-    """The last is more than all buffers hold."""
+    """The last size exceeds that of all buffers."""
     done = run(
         f"""
         for size in {SIZES}:
