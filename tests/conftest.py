@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.caches import create_empty_cache
 
 pytest_plugins = [
     "tests.fixtures.loader",
@@ -55,14 +55,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def empty_cache(
-    cache: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def empty_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache for one test."""
-    directory = tmp_path_factory.mktemp("empty-cache")
-    _ = Nvrtc().header_directories
-    for headers in cache.glob("nvrtc-headers-*"):  # unpacking them takes seconds
-        (directory / headers.name).symlink_to(headers)
+    directory = create_empty_cache(tmp_path_factory.mktemp("empty-cache"))
     monkeypatch.setenv("CUDA_EXT_CACHE", str(directory))
     return directory
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.cache.location import local_directory
+from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, write_project
 
 pytestmark = pytest.mark.xdist_group("incremental")
@@ -69,16 +69,9 @@ UNITS = [Path(name).stem for name in FILES if name.endswith(".cu")]
 SHARING = ["a", "b", "c", "scale"]
 
 
-def fresh_cache(directory: Path) -> None:
-    """An empty cache, but for the headers that NVRTC unpacks once per machine."""
-    directory.mkdir(mode=0o700)
-    for headers in local_directory({}).glob("nvrtc-headers-*"):
-        (directory / headers.name).symlink_to(headers)
-
-
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh_cache(tmp_path / "cache")
+    create_empty_cache(tmp_path / "cache")
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
 
 
@@ -86,7 +79,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project that was built, with the cache of that build."""
     directory = tmp_path_factory.mktemp("built")
-    fresh_cache(directory / "cache")
+    create_empty_cache(directory / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_EXT_CACHE", str(directory / "cache"))
         assert compiled(write_project(directory / "project", TABLE, FILES)) == everything_of(*UNITS)

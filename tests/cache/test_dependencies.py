@@ -15,9 +15,9 @@ import pytest
 from cuda_ext.builder.session import build_project
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests, key_of
 from cuda_ext.cache.local_store import LocalStore
-from cuda_ext.cache.location import local_directory
 from cuda_ext.cache.store import pack
 from cuda_ext.errors import BuildError
+from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, load, write_project
 
@@ -35,20 +35,12 @@ FILES = {
 }
 
 
-def fresh(directory: Path) -> Path:
-    """An empty cache, but for the headers that NVRTC unpacks once per machine."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for headers in local_directory({}).glob("nvrtc-headers-*"):
-        (directory / headers.name).symlink_to(headers)
-    return directory
-
-
 @pytest.fixture(scope="module")
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that was built, with the cache of that build."""
     directory = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUDA_EXT_CACHE", str(fresh(directory / "cache")))
+        patch.setenv("CUDA_EXT_CACHE", str(create_empty_cache(directory / "cache")))
         build(write_project(directory / "project", TABLE, FILES))
     return directory
 
@@ -149,7 +141,7 @@ def test_a_read_only_cache_is_used_no_more_and_costs_one_line(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
-        monkeypatch.setenv("CUDA_EXT_CACHE", str(fresh(disk / "cache")))
+        monkeypatch.setenv("CUDA_EXT_CACHE", str(create_empty_cache(disk / "cache")))
         right = built(project)
         header_changed(project, 2)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -202,7 +194,7 @@ def user(root: Path, **environ: str) -> subprocess.Popen[str]:
 def test_two_users_of_a_full_cache_get_one_error_each_and_no_damage(project: Path, tmp_path: Path) -> None:
     other = write_project(tmp_path / "other", TABLE, {"device/c.cu": FILES["device/b.cu"].replace("2", "3")})
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=256k", "none") as disk:
-        cache = fresh(disk / "cache")
+        cache = create_empty_cache(disk / "cache")
         filler = disk / "filler"
         with pytest.raises(OSError, match="No space left"):
             filler.write_bytes(bytes(1 << 20))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.session import build_project
-from cuda_ext.cache.location import local_directory
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
+from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, load, write_project
 
 TABLE = """
@@ -51,11 +51,8 @@ FILES = {
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, but for the headers that NVRTC unpacks once per machine."""
-    directory = tmp_path / "cache"
-    directory.mkdir(mode=0o700)
-    for headers in local_directory({}).glob("nvrtc-headers-*"):
-        (directory / headers.name).symlink_to(headers)
+    """An empty cache for each test."""
+    directory = create_empty_cache(tmp_path / "cache")
     monkeypatch.setenv("CUDA_EXT_CACHE", str(directory))
     return directory
 

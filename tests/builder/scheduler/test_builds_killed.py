@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.cache.location import local_directory
 from cuda_ext.manifest import loads
+from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, write_project
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes there are")
@@ -67,12 +67,9 @@ class Place:
         self.forget()
 
     def forget(self) -> None:
-        """Begin with an empty cache, but for the headers that NVRTC unpacks once per machine."""
+        """Remove all entries of the cache."""
         shutil.rmtree(self.cache / "objects", ignore_errors=True)
-        self.cache.mkdir(mode=0o700, exist_ok=True)
-        for headers in local_directory({}).glob("nvrtc-headers-*"):
-            with suppress(FileExistsError):
-                (self.cache / headers.name).symlink_to(headers)
+        create_empty_cache(self.cache)
 
     def start(self, packages: Path | None = None, **environ: str) -> subprocess.Popen[str]:
         """Start a build in its own process group, like a job of a terminal."""

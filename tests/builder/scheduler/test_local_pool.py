@@ -22,12 +22,12 @@ from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.task import Task
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.session import build_project
-from cuda_ext.cache.location import local_directory
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.compilers import CompilerChoice
+from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.device_code import KERNEL, unit
 from tests.fixtures.projects import SM_90, build, load, write_project
 
@@ -41,9 +41,7 @@ TABLE = f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n'
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of six units, an empty cache, and an empty directory for temporary files."""
-    (tmp_path / "cache").mkdir(mode=0o700)
-    for headers in local_directory({}).glob("nvrtc-headers-*"):
-        (tmp_path / "cache" / headers.name).symlink_to(headers)
+    create_empty_cache(tmp_path / "cache")
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
