@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import keyword
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -108,6 +107,7 @@ _SYMBOLS: dict[type[ast.cmpop], str] = dict(
     zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq, ast.GtE, ast.Gt), _OPERATORS, strict=True)
 )
 _TOKEN = re.compile(r"[^\W\d]\w*|\d\w*|[()-]|[^\w\s()-]+")
+_WORDS = ("and", "or", "not")
 _PUNCTUATION = {*_OPERATORS, "%", "-", "(", ")"}
 _INTENDED = {"=": "==", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "=>": ">=", "=<": "<="}
 _DEEPEST = 32
@@ -116,14 +116,12 @@ _LEAF = "a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536
 
 def parse(text: str) -> Condition:
     """Parse a condition. Raises :class:`ConditionError`."""
-    text = " ".join(text.split())
-    for token in _TOKEN.findall(text):
-        _check_token(token)
+    source = _Source(text)
     try:
-        return _condition(ast.parse(text, mode="eval").body, text)
+        return _condition(ast.parse(source.text, mode="eval").body, source)
     except SyntaxError as error:
         if error.msg.startswith("invalid syntax"):  # and perhaps a proposal for programs
-            rest = text[error.offset - 1 :] if error.offset else ""
+            rest = source.restore(source.text[error.offset - 1 :]) if error.offset else ""
             found = repr(rest[:20]) if rest else "the end"
             raise ConditionError(
                 f"invalid syntax at {found}; write {_LEAF}, and join several with 'and' or 'or'"
@@ -135,6 +133,41 @@ def parse(text: str) -> Condition:
         ) from None
 
 
+class _Source:
+    """The text of a condition for Python's parser: its names are ``v0``, ``v1``, and so on.
+
+    A parameter may be named like a keyword of Python, and Python normalises some letters of names.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._names: list[str] = []
+        self.text = _TOKEN.sub(self._replace, " ".join(text.split()))
+
+    def _replace(self, match: re.Match[str]) -> str:
+        token = match[0]
+        if token in _WORDS:
+            return token
+        _check_token(token)
+        if not token.isidentifier():
+            return token
+        self._names.append(token)
+        return f"v{len(self._names) - 1}"
+
+    def restore(self, text: str) -> str:
+        """Return `text`, which is part of the source, with the names of the condition."""
+        return re.sub(r"\bv(\d+)\b", lambda match: self._names[int(match[1])], text)
+
+    def segment(self, node: ast.expr) -> str:
+        """The part of the condition that became `node`."""
+        return self.restore(ast.get_source_segment(self.text, node) or "")
+
+    def is_argument(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and not re.match(r"sm_\d", self.segment(node))
+
+    def unexpected(self, expected: str, node: ast.expr) -> ConditionError:
+        return ConditionError(f"{expected}, found {self.segment(node)!r}")
+
+
 def _check_token(token: str) -> None:
     if intended := _INTENDED.get(token):
         raise ConditionError(f"found {token!r}; did you mean {intended!r}?")
@@ -143,79 +176,91 @@ def _check_token(token: str) -> None:
             int(token, 0)
         except ValueError:
             raise ConditionError(f"expected an integer, found {token[:40]!r}") from None
-    elif keyword.iskeyword(token) and token not in ("and", "or", "not"):
-        raise ConditionError(f"{token!r} is a keyword of Python; rename the parameter")
     elif not token.isidentifier() and token not in _PUNCTUATION:
         raise ConditionError(f"{token!r} is not supported; write {_LEAF}")
 
 
-def _condition(node: ast.expr, text: str, depth: int = 0) -> Condition:
-    """Convert `node`, which is part of `text`."""
+def _condition(node: ast.expr, source: _Source, depth: int = 0) -> Condition:
+    """Convert `node`, which is part of `source`."""
     if depth > _DEEPEST:
         raise RecursionError
     match node:
         case ast.BoolOp(op, values):
-            operands = tuple(_condition(value, text, depth + 1) for value in values)
+            operands = tuple(_condition(value, source, depth + 1) for value in values)
             return Junction("and" if isinstance(op, ast.And) else "or", operands)
         case ast.UnaryOp(ast.Not(), operand):
-            return Not(_condition(operand, text, depth + 1))
-        case ast.Name(name) if re.fullmatch(r"sm_\d+\w*", name):
+            return Not(_condition(operand, source, depth + 1))
+        case ast.Name() if re.match(r"sm_\d", name := source.segment(node)):
             if target := re.fullmatch(r"sm_(\d{2,3})([af]?)", name):
                 return Target(int(target[1]), target[2])
             raise ConditionError(f"{name!r} is not a target; targets are spelled as sm_90, sm_90a or sm_100f")
         case ast.Compare(left, [symbol], [right]) if type(symbol) in _SYMBOLS:
-            name, modulus = _term(left, text)
-            comparison = _SYMBOLS[type(symbol)]
-            return Comparison(name, modulus, comparison, _integer(right, comparison, text))
-    raise _unexpected(f"expected {_LEAF}", node, text)
+            return _comparison(node, left, _SYMBOLS[type(symbol)], right, source)
+    raise source.unexpected(f"expected {_LEAF}", node)
 
 
-def _term(node: ast.expr, text: str) -> tuple[str, int | None]:
+def _comparison(node: ast.expr, left: ast.expr, symbol: str, right: ast.expr, source: _Source) -> Comparison:
+    name, modulus = _term(left, source)
+    comparison = Comparison(name, modulus, symbol, _integer(right, symbol, source))
+    text = source.segment(node)
+    if "(" in text:
+        raise ConditionError(
+            f"parentheses must enclose whole comparisons, found {text!r}; write {comparison}"
+        )
+    return comparison
+
+
+def _term(node: ast.expr, source: _Source) -> tuple[str, int | None]:
     """The name of an argument, and what it is taken modulo."""
     match node:
-        case ast.Name(name) if not re.match(r"sm_\d", name):
-            return name, None
-        case ast.BinOp(ast.Name(name), ast.Mod(), right) if not re.match(r"sm_\d", name):
-            modulus = _integer(right, "%", text)
+        case ast.Name() if source.is_argument(node):
+            return source.segment(node), None
+        case ast.BinOp(left, ast.Mod(), right) if source.is_argument(left):
+            modulus = _integer(right, "%", source)
             if modulus < 1:
                 raise ConditionError(f"expected a number from 1 on after '%', found {modulus}")
-            return name, modulus
-    raise _unexpected("expected the name of an argument or its remainder, such as n or n % 4", node, text)
+            return source.segment(left), modulus
+    raise source.unexpected("expected the name of an argument or its remainder, such as n or n % 4", node)
 
 
-def _integer(node: ast.expr, after: str, text: str) -> int:
+def _integer(node: ast.expr, after: str, source: _Source) -> int:
     match node:
         case ast.Constant(int(number)):
             return number
-        case ast.UnaryOp(ast.USub(), ast.Constant(int(number))):
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(number)) as digits) if (
+            digits.col_offset == node.col_offset + 1
+        ):
             return -number
-    raise _unexpected(f"expected an integer after {after!r}", node, text)
+    raise source.unexpected(f"expected an integer after {after!r}", node)
 
 
-def _unexpected(expected: str, node: ast.expr, text: str) -> ConditionError:
-    return ConditionError(f"{expected}, found {ast.get_source_segment(text, node)!r}")
+def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: str) -> list[Condition | None]:
+    """Parse the condition of each candidate; the default has none. `kernels` are the kernels by expression.
 
-
-def parse_conditions(variants: Variants, kernel: Kernel) -> list[Condition | None]:
-    """Parse the condition of each candidate; the default has none. `kernel` is any of the candidates.
-
-    Raises :class:`~cuda_ext.errors.ManifestError` for one that is invalid, or that compares anything but
-    integer parameters of `kernel`.
+    Raises :class:`~cuda_ext.errors.ManifestError`, with `where`, for a condition that is invalid, or that
+    compares anything but integer parameters of its kernel. A launch takes their values by the parameters of
+    the default, so that must have them, too.
     """
-    integers = {parameter.name for parameter in kernel.parameters if parameter.is_integer}
+    default = _integers(kernels[variants.candidates[-1].kernel])
     conditions: list[Condition | None] = []
     for i, candidate in enumerate(variants.candidates):
         condition = None
         if candidate.when is not None:
             with contextlib.suppress(ConditionError):
                 condition = parse(candidate.when)
+            integers = default & _integers(kernels[candidate.kernel])
             if condition is None or not integers.issuperset(arguments(condition)):
                 raise ManifestError(
                     f"damaged manifest: condition {i} of {variants.name} is {candidate.when!r}",
+                    where=where,
                     remedy="reinstall the package that holds it",
                 )
         conditions.append(condition)
     return conditions
+
+
+def _integers(kernel: Kernel) -> set[str]:
+    return {parameter.name for parameter in kernel.parameters if parameter.is_integer}
 
 
 def arguments(condition: Condition) -> list[str]:

@@ -154,7 +154,9 @@ class _VariantsLauncher(Launcher):
         self.variants = variants
         self._library = library
         self._candidates = candidates
-        self._conditions = parse_conditions(variants, self.kernel)
+        kernels = {candidate.kernel.expression: candidate.kernel for candidate in candidates}
+        where = f"{library.module.__name__}: {manifest.FILE_NAME}"
+        self._conditions = parse_conditions(variants, kernels, where)
         self._integers = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 

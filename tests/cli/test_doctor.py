@@ -396,7 +396,11 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
         (write(site, module(name, "sm_90")) / file).write_bytes(content)
     (write(site, module("incomplete", "sm_90")) / "axpy.fatbin").unlink()
     (write(site, module("gone", "sm_90")) / "manifest.json").unlink()
-    names = ("cut", "newer", "changed", "incomplete", "gone")
+    sound = module("condition", "sm_90")
+    kernel = sound.kernels[0].expression
+    condition = Variants("fit", (Choice(kernel, "zzz > 3"), Choice(kernel)))
+    write(site, dataclasses.replace(sound, variants=(condition,)))
+    names = ("cut", "newer", "changed", "incomplete", "gone", "condition")
     listed(site, "damaged-1.0", *(f"{name}/manifest.json" for name in names))
     found = {f["subject"]: f for f in findings(*names, status=1) if f["level"] == "problem"}
     assert {name: found[name]["text"].partition(": Expecting")[0] for name in names} == {
@@ -405,10 +409,12 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
         "changed": "gemm.fatbin is damaged: it is not what the manifest describes",
         "incomplete": "axpy.fatbin is missing",
         "gone": "manifest.json cannot be read: No such file or directory",
+        "condition": "manifest.json: damaged manifest: condition 0 of fit is 'zzz > 3'",
     }
     assert found["newer"]["text"].startswith("manifest.json: written in manifest schema 9, and this")
     assert message(found["newer"]).endswith("; upgrade cuda-ext")
-    assert found["cut"]["command"] == "pip install --force-reinstall --no-deps damaged==1.0"
+    for name in ("cut", "condition"):
+        assert found[name]["command"] == "pip install --force-reinstall --no-deps damaged==1.0"
 
 
 @unix

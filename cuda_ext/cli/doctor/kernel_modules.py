@@ -16,6 +16,7 @@ from cuda_ext.cli.installed import InstalledModule, installed_modules, named_mod
 from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.quantities import format_count
+from cuda_ext.formats.variant_conditions import parse_conditions
 from cuda_ext.manifest import FILE_NAME, Kernel, Manifest, Unit, loads
 from cuda_ext.runtime.driver.images import image_for
 from cuda_ext.runtime.jit.on_demand import OnDemand
@@ -54,6 +55,9 @@ def _examine_module(module: InstalledModule, gpus: Gpus, *, read_files: bool) ->
     place = {"place": module.place}
     try:
         manifest = loads(module.read(FILE_NAME), FILE_NAME)
+        kernels = {kernel.expression: kernel for kernel in manifest.kernels}
+        for variants in manifest.variants:
+            parse_conditions(variants, kernels, FILE_NAME)
     except ManifestError as error:
         yield error_finding("problem", module.name, error, command=reinstall, facts=place)
         return

@@ -66,6 +66,22 @@ RIGHT = {
     "n % 4 == 0": [Comparison("n", 4, "==", 0)],
     " größe < -0x10 ": [Comparison("größe", None, "<", -16)],
     "sm_count != 3": [Comparison("sm_count", None, "!=", 3)],
+    "((v1 > -3))": [Comparison("v1", None, ">", -3)],
+    # Names that Python keeps for itself or normalises.
+    "in > 3": [Comparison("in", None, ">", 3)],
+    "from % 0x4 >= 2": [Comparison("from", 4, ">=", 2)],
+    "True == 1": [Comparison("True", None, "==", 1)],
+    "\u00b5 < 5": [Comparison("\u00b5", None, "<", 5)],
+    "\ufb01 < 5": [Comparison("\ufb01", None, "<", 5)],
+    "not lambda == 1 and (is > 2 or sm_90a)": [
+        Junction(
+            "and",
+            (
+                Not(Comparison("lambda", None, "==", 1)),
+                Junction("or", (Comparison("is", None, ">", 2), Target(90, "a"))),
+            ),
+        )
+    ],
 }
 
 
@@ -120,8 +136,17 @@ WRONG = {
     "n % 0 == 1": "expected a number from 1 on after '%', found 0",
     "n % m == 1": "expected an integer after '%', found 'm'",
     "n - 1 > 2": f"{TERM}, found 'n - 1'",
-    "n if n else n": "'if' is a keyword of Python; rename the parameter",
-    "n > True": "'True' is a keyword of Python",
+    "n if n else n": "invalid syntax at 'if n else n'",
+    "n > True": "expected an integer after '>', found 'True'",
+    "in > 1 from > 1": "invalid syntax at 'from > 1'",
+    "(n) > 3": "parentheses must enclose whole comparisons, found '(n) > 3'; write n > 3",
+    "n > (3)": "parentheses must enclose whole comparisons, found 'n > (3)'; write n > 3",
+    "n > (-3)": "parentheses must enclose whole comparisons, found 'n > (-3)'; write n > -3",
+    "n % (4) == 0": "parentheses must enclose whole comparisons, found 'n % (4) == 0'; write n % 4 == 0",
+    "(n % 4) == 0": "parentheses must enclose whole comparisons, found '(n % 4) == 0'; write n % 4 == 0",
+    "sm_90 or (((n)) % (4) == (0))": "found '((n)) % (4) == (0)'; write n % 4 == 0",
+    "n > - 5": "expected an integer after '>', found '- 5'",
+    "n > -(5)": "expected an integer after '>', found '-(5)'",
     "n > 1 # one": "'#' is not supported",
     "sm_90b": "'sm_90b' is not a target; targets are spelled as sm_90, sm_90a or sm_100f",
     "sm_9": "'sm_9' is not a target",
@@ -447,13 +472,49 @@ def test_damaged_variants_are_reported(path: tuple[Any, ...], value: object) -> 
         loads(json.dumps(data), "m.json")
 
 
-@pytest.mark.parametrize("when", ["x > 3", "zzz > 3", "exit()"])
-def test_a_damaged_condition_is_reported_on_first_use(when: str) -> None:
-    data = json.loads(dumps(WITH_VARIANTS))
+def with_condition(when: str, manifest: Manifest = WITH_VARIANTS) -> Any:
+    """Return the module of `manifest` with another condition of the first candidate."""
+    data = json.loads(dumps(manifest))
     data["variants"][0]["candidates"][0]["when"] = when
-    kernels: Any = module_from(loads(json.dumps(data), "m.json"), FILES.__getitem__)
-    with pytest.raises(ManifestError, match=re.escape(f"damaged manifest: condition 0 of fit is {when!r};")):
+    return module_from(loads(json.dumps(data), "m.json"), FILES.__getitem__)
+
+
+def report(when: str) -> str:
+    """Return the whole message about a damaged condition."""
+    return (
+        f"sample.kernels: manifest.json: damaged manifest: condition 0 of fit is {when!r}; "
+        "reinstall the package that holds it"
+    )
+
+
+@pytest.mark.parametrize("when", ["x > 3", "zzz > 3", "exit()", "", "(n) > 3"])
+def test_a_damaged_condition_is_reported_on_first_use(when: str) -> None:
+    kernels = with_condition(when)
+    with pytest.raises(ManifestError) as raised:
         kernels.fit  # noqa: B018
+    assert str(raised.value) == report(when)
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_a_condition_compares_parameters_of_its_own_kernel_and_of_the_default(other: int) -> None:
+    changed = list(WITH_VARIANTS.kernels)
+    parameters = signature("integer 4 int m", "pointer 8 float* x")
+    changed[other] = dataclasses.replace(changed[other], parameters=parameters)
+    for when in ("n > 3", "m > 3"):
+        kernels = with_condition(when, dataclasses.replace(WITH_VARIANTS, kernels=tuple(changed)))
+        with pytest.raises(ManifestError) as raised:
+            kernels.fit  # noqa: B018
+        assert str(raised.value) == report(when)
+
+
+@pytest.mark.parametrize("name", ["in", "lambda", "\u00b5"])
+def test_a_wheel_may_compare_any_name_of_a_parameter(name: str) -> None:
+    kernel = dataclasses.replace(
+        KERNEL, parameters=(dataclasses.replace(KERNEL.parameters[0], name=name), KERNEL.parameters[1])
+    )
+    kernels = (kernel, dataclasses.replace(kernel, expression="simple"))
+    module = with_condition(f"{name} > 3", dataclasses.replace(WITH_VARIANTS, kernels=kernels))
+    assert module.fit.candidates[0].when == f"{name} > 3"
 
 
 # ---------------------------------------------------------------------------------------------- names
