@@ -73,7 +73,7 @@ def measure(work: Path, rounds: int, generator: str) -> dict[tuple[str, str], li
             path = work / name / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-    prefix = f"-DCMAKE_PREFIX_PATH={ROOT / 'cmake'}"
+    prefix = f"-DCMAKE_PREFIX_PATH={ROOT / 'cmake' / 'CudaExt'}"
     python = f"-DCudaExt_PYTHON_EXECUTABLE={sys.executable}"
     for number in range(rounds + 1):
         for name in PROJECTS:

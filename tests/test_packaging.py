@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tarfile
 import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
 import cuda_ext
-from tests.fixtures.environments import CHECKOUT, Environment, uv
+from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
 PACKAGE = CHECKOUT / "cuda_ext"
-CMAKE = CHECKOUT / "cmake"
+CMAKE = CHECKOUT / "cmake" / "CudaExt"
 
 
 def test_the_list_of_packages_is_complete() -> None:
@@ -28,6 +29,15 @@ def test_the_list_of_packages_is_complete() -> None:
 def test_cmake_has_the_version_of_the_package() -> None:
     text = (CMAKE / "CudaExtConfigVersion.cmake").read_text(encoding="utf-8")
     assert re.findall(r"^set\(PACKAGE_VERSION (.*)\)", text, re.MULTILINE) == [cuda_ext.__version__]
+
+
+def test_the_checkout_does_not_shadow_the_cmake_of_the_registry() -> None:
+    for first in ({"PYTHONPATH": str(CHECKOUT)}, {}):
+        printed = run(sys.executable, "-m", "cmake", "--version", cwd=CHECKOUT, **first)
+        assert printed.startswith("cmake version")
+    code = "import cmake; print(cmake.CMAKE_BIN_DIR)"  # as scikit-build-core asks for it
+    printed = run(sys.executable, "-c", code, cwd=CHECKOUT, PYTHONPATH=str(CHECKOUT))
+    assert not Path(printed.strip()).is_relative_to(CHECKOUT / "cmake")
 
 
 def shipped() -> set[str]:
@@ -66,7 +76,10 @@ def test_an_editable_install_finds_the_files_of_cmake(tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "docs", "*.egg-info")
     shutil.copytree(CHECKOUT, copy, ignore=ignored)
     environment = Environment.make(tmp_path / "environment", "--no-deps", "--editable", str(copy))
-    assert environment.run("-m", "cuda_ext", "cmake-dir", cwd=tmp_path).strip() == (copy / "cmake").as_posix()
+    assert (
+        environment.run("-m", "cuda_ext", "cmake-dir", cwd=tmp_path).strip()
+        == (copy / "cmake" / "CudaExt").as_posix()
+    )
     # As scikit-build-core looks for it.
     script = (
         "from importlib.metadata import entry_points\nfrom importlib.resources import files\n"
@@ -74,4 +87,6 @@ def test_an_editable_install_finds_the_files_of_cmake(tmp_path: Path) -> None:
         "    (found,) = entry_points(group=group, name='CudaExt')\n"
         "    print(files(found.load()))"
     )
-    assert environment.run("-c", script, cwd=tmp_path).split("\n") == [str(copy / "cmake")] * 2 + [""]
+    assert environment.run("-c", script, cwd=tmp_path).split("\n") == [
+        str(copy / "cmake" / "CudaExt")
+    ] * 2 + [""]

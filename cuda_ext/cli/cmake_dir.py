@@ -16,4 +16,5 @@ def cmake_dir() -> None:
     """
     package = Path(cuda_ext.__file__).parent
     # A checkout has the folder beside the package, and an installed package has it inside.
-    print(next(p for p in (package / "cmake", package.parent / "cmake") if p.is_dir()).as_posix())
+    folders = (package / "cmake", package.parent / "cmake" / "CudaExt")
+    print(next(folder for folder in folders if folder.is_dir()).as_posix())

@@ -197,7 +197,7 @@ def test_links_and_pictures_of_the_readme_exist() -> None:
 
 COMMENTS = "".join(
     re.search(r"#\[=+\[\.rst:\n(.*?)#\]=+\]", file.read_text(encoding="utf-8"), re.DOTALL)[1]
-    for file in (CHECKOUT / "cmake" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
+    for file in (CHECKOUT / "cmake" / "CudaExt" / f"{name}.cmake" for name in ("CudaExtConfig", "CudaExt"))
 )
 # The blocks in them: how CMake finds it, the signatures, and the input of clangd.
 FOUND, SIGNATURES, CLANGD = (

@@ -22,6 +22,7 @@ from tests.fixtures.cmake_projects import (
     INDEX,
     LISTS,
     MODULE,
+    PACKAGE,
     CMakeProject,
 )
 from tests.fixtures.environments import Environment
@@ -422,6 +423,7 @@ def test_a_machine_without_python_is_refused(project: CMakeProject) -> None:
 
 def test_another_version_in_python_is_refused(project: CMakeProject, tmp_path: Path) -> None:
     shutil.copytree(CMAKE, tmp_path / "cmake")
+    shutil.copytree(PACKAGE / "include", tmp_path / "include")
     version = tmp_path / "cmake" / "CudaExtConfigVersion.cmake"
     version.write_text(version.read_text().replace(cuda_ext.__version__, "99.0"))
     project.cache["CMAKE_PREFIX_PATH"] = str(tmp_path / "cmake")
@@ -441,7 +443,8 @@ def test_a_python_whose_package_is_broken_is_refused(project: CMakeProject, tmp_
 def test_a_python_may_print_warnings(project: CMakeProject, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nprint('a warning', file=sys.stderr)\n")
     paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    assert "a warning" in project.configure(PYTHONPATH=os.pathsep.join(filter(None, paths)))
+    printed = project.configure(PYTHONPATH=os.pathsep.join(filter(None, paths)))
+    assert re.search(r"CMake Warning at [^\n]*:\n  a warning\n", printed)
 
 
 def test_a_project_may_look_again(project: CMakeProject) -> None:
@@ -451,6 +454,56 @@ def test_a_project_may_look_again(project: CMakeProject) -> None:
         LISTS.replace("find_package(CudaExt REQUIRED)\n", again) + MODULE
     )
     project.configure()
+
+
+@pytest.mark.parametrize("entry", ["find_package(CudaExt REQUIRED)", "include(CudaExt)"])
+@pytest.mark.parametrize("variable", ["CudaExt_PYTHON_EXECUTABLE", "Python_EXECUTABLE"])
+def test_python_may_be_chosen_before_the_package_is_found_or_after(
+    project: CMakeProject, tmp_path: Path, entry: str, variable: str
+) -> None:
+    # The Python on PATH does not have the package; in a checkout there is none around it.
+    (tmp_path / "bin").mkdir()
+    without = tmp_path / "bin/python3"
+    without.write_text("#!/bin/sh\necho \"No module named 'cuda_ext'\" >&2; exit 1\n")
+    without.chmod(0o755)
+    project.cache = {
+        "CMAKE_PREFIX_PATH": str(CMAKE),
+        "CMAKE_MODULE_PATH": str(CMAKE),
+        "CMAKE_PROGRAM_PATH": str(without.parent),
+        "CudaExt_PYTHON_EXECUTABLE": "",
+    }
+    start, choice = LISTS.replace("find_package(CudaExt REQUIRED)\n", ""), f"set({variable} {sys.executable})"
+    for lines in ([choice, entry], [entry, choice]):
+        (project.root / "CMakeLists.txt").write_text("\n".join([start, *lines, MODULE]))
+        project.configure()
+        assert f"{sys.executable} -P -m cuda_ext" in (project.tree / "build.ninja").read_text()
+    (project.root / "CMakeLists.txt").write_text("\n".join([start, entry, MODULE]))
+    assert (
+        f"cuda_ext_add_module(app_kernels): {without} has no cuda-ext for Python 3.11 or newer; "
+        "set CudaExt_PYTHON_EXECUTABLE to one in which"
+    ) in project.refused()
+
+
+def test_modules_may_be_compiled_by_different_pythons(project: CMakeProject, tmp_path: Path) -> None:
+    other = tmp_path / "other python"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    second = MODULE.replace("app_kernels NAME app.kernels", "more_kernels NAME app.more")
+    (project.root / "CMakeLists.txt").write_text(
+        f'{LISTS}{MODULE}set(CudaExt_PYTHON_EXECUTABLE "{other}")\n{second}'
+    )
+    project.configure()
+    commands = (project.tree / "build.ninja").read_text().replace("\\ ", " ").replace('"', "")
+    assert f"{sys.executable} -P -m cuda_ext" in commands
+    assert f"{other} -P -m cuda_ext" in commands
+
+
+def test_a_module_that_is_included_is_built(project: CMakeProject) -> None:
+    lists = LISTS.replace("find_package(CudaExt REQUIRED)", "include(CudaExt)")
+    (project.root / "CMakeLists.txt").write_text(lists + MODULE + APPLICATION)
+    project.cache["CMAKE_MODULE_PATH"] = str(CMAKE)
+    project.configure()
+    assert steps_of(project) == ALL
 
 
 def test_a_project_may_do_without(project: CMakeProject) -> None:
@@ -468,6 +521,7 @@ def test_python_is_that_of_the_environment_around_the_package(tmp_path: Path) ->
     prefix = tmp_path / "prefix"
     package = prefix / "lib/python3.12/site-packages/cuda_ext"
     shutil.copytree(CMAKE, package / "cmake")
+    shutil.copytree(PACKAGE / "include", package / "include")
     (prefix / "bin").mkdir()
     python = prefix / "bin/python3.12"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')

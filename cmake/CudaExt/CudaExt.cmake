@@ -1,6 +1,17 @@
 include_guard(GLOBAL)
 cmake_policy(VERSION 3.24...4.4)
 
+# The headers lie beside this folder in an installed package, and within the package in a checkout.
+find_path(_cuda_ext_include cuda_ext/loader.hpp
+          PATHS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../cuda_ext/include"
+          NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH NO_CACHE REQUIRED)
+add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
+set_target_properties(CudaExt::loader PROPERTIES
+  INTERFACE_INCLUDE_DIRECTORIES "${_cuda_ext_include}"
+  INTERFACE_COMPILE_FEATURES cxx_std_17
+  INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}")
+unset(_cuda_ext_include)
+
 #[=======================================================================[.rst:
 cuda_ext_add_module
 -------------------
@@ -64,6 +75,12 @@ function(cuda_ext_add_module target)
     message(FATAL_ERROR "cuda_ext_add_module(${target}): a target of that name exists already; choose another name")
   endif()
 
+  # Here and not in find_package, since a project may choose a Python after that.
+  _cuda_ext_find_python(python)
+  _cuda_ext_check_python("${python}" problem)
+  if(problem)
+    message(FATAL_ERROR "cuda_ext_add_module(${target}): ${problem}")
+  endif()
   set(directory "${CMAKE_CURRENT_BINARY_DIR}/cuda_ext/${target}")
   # Not ARGN, since a value may contain a semicolon or a newline.
   string(ASCII 31 separator)
@@ -84,7 +101,6 @@ function(cuda_ext_add_module target)
   if(CMAKE_EXPORT_COMPILE_COMMANDS)
     set(exported ON)
   endif()
-  get_property(python GLOBAL PROPERTY CUDA_EXT_PYTHON)
   set(step "${python}" -P -m cuda_ext.integrations.cmake)
   execute_process(
     COMMAND ${step} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
@@ -177,31 +193,25 @@ function(cuda_ext_add_module target)
   endif()
 endfunction()
 
-# Choose a Python, ask it where its cuda_ext lies, and define CudaExt::loader. Set `problem` to what is wrong, if anything.
-function(_cuda_ext_find_package problem)
-  if(TARGET CudaExt::loader)
+# Set `problem` to why `python` cannot compile for these files, or to nothing.
+function(_cuda_ext_check_python python problem)
+  set(${problem} "" PARENT_SCOPE)
+  get_property(checked GLOBAL PROPERTY CUDA_EXT_CHECKED_PYTHON)
+  if(python AND "${python}" STREQUAL "${checked}")
     return()
   endif()
   set(advice "set CudaExt_PYTHON_EXECUTABLE to one in which \"cuda-ext[cu13]\" is installed")
-  _cuda_ext_find_python(python)
   if(NOT python)
     set(${problem} "there is no Python; ${advice}" PARENT_SCOPE)
     return()
   endif()
   execute_process(
-    COMMAND "${python}" -P -X utf8 -c "import cuda_ext; print(cuda_ext.__version__, *cuda_ext.__path__, sep='\\n')"
+    COMMAND "${python}" -P -X utf8 -c "import cuda_ext; print(cuda_ext.__version__)"
     RESULT_VARIABLE result
-    OUTPUT_VARIABLE output
+    OUTPUT_VARIABLE version
     ERROR_VARIABLE error
     OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
-  if(result EQUAL 0 AND output MATCHES "^([^\n]+)\n([^\n]+)$")
-    set(version "${CMAKE_MATCH_1}")
-    cmake_path(SET include "${CMAKE_MATCH_2}/include")
-    if(NOT version STREQUAL CudaExt_VERSION)
-      set(${problem} "${python} has cuda-ext ${version}, and CMake found CudaExt ${CudaExt_VERSION}; set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment" PARENT_SCOPE)
-      return()
-    endif()
-  else()
+  if(NOT result EQUAL 0 OR NOT version MATCHES "^[0-9][^ \n]*$")
     if(error MATCHES "No module named '?cuda_ext|unknown option -P|Unknown option: -P")
       set(reason "has no cuda-ext for Python 3.11 or newer")
     elseif(error STREQUAL "")
@@ -213,12 +223,13 @@ function(_cuda_ext_find_package problem)
     set(${problem} "${python} ${reason}; ${advice}" PARENT_SCOPE)
     return()
   endif()
-  set_property(GLOBAL PROPERTY CUDA_EXT_PYTHON "${python}")
-  add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
-  set_target_properties(CudaExt::loader PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${include}"
-    INTERFACE_COMPILE_FEATURES cxx_std_17
-    INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS}")
+  # Not CudaExt_VERSION, which include(CudaExt) does not set.
+  include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/CudaExtConfigVersion.cmake")
+  if(NOT version STREQUAL PACKAGE_VERSION)
+    set(${problem} "${python} has cuda-ext ${version}, and CMake found CudaExt ${PACKAGE_VERSION}; set CudaExt_PYTHON_EXECUTABLE and CMAKE_PREFIX_PATH to the same environment" PARENT_SCOPE)
+    return()
+  endif()
+  set_property(GLOBAL PROPERTY CUDA_EXT_CHECKED_PYTHON "${python}")
 endfunction()
 
 # Set `variable` to CudaExt_PYTHON_EXECUTABLE, the Python of the environment around this file, or another.

@@ -14,7 +14,8 @@ scikit-build-core finds the package by itself. Elsewhere, set ``CMAKE_PREFIX_PAT
 ``CudaExt_PYTHON_EXECUTABLE``
   The Python that compiles. It must have cuda-ext with a compiler, ``cuda-ext[cu13]``. The default is the Python of the
   environment that this package is installed in, or else ``Python_EXECUTABLE``, ``Python3_EXECUTABLE``, or the first
-  on PATH.
+  on PATH. It may be set before :command:`find_package`, which then fails if that Python cannot be used, or at any
+  time before :command:`cuda_ext_add_module`.
 #]=======================================================================]
 if(CMAKE_VERSION VERSION_LESS 3.24)
   set(CudaExt_FOUND FALSE)
@@ -25,7 +26,10 @@ endif()
 
 include("${CMAKE_CURRENT_LIST_DIR}/CudaExt.cmake")
 unset(CudaExt_NOT_FOUND_MESSAGE)
-_cuda_ext_find_package(CudaExt_NOT_FOUND_MESSAGE)
-if(CudaExt_NOT_FOUND_MESSAGE)
-  set(CudaExt_FOUND FALSE)
+# A Python that is not chosen yet may be chosen before cuda_ext_add_module is called.
+if(CudaExt_PYTHON_EXECUTABLE)
+  _cuda_ext_check_python("${CudaExt_PYTHON_EXECUTABLE}" CudaExt_NOT_FOUND_MESSAGE)
+  if(CudaExt_NOT_FOUND_MESSAGE)
+    set(CudaExt_FOUND FALSE)
+  endif()
 endif()
