@@ -152,7 +152,7 @@ class _Session:
             except ConfigError as error:  # it names the module itself
                 failures.append(error)
             except BuildError as error:
-                failures.append(type(error)(f"{module.plan.name}:\n{error}"))
+                failures.append(_name_module(error, module.plan.name))
         _raise_all(failures)
         for text in dict.fromkeys(text for package in packages for text in package.log):
             self._progress.message(text)
@@ -207,7 +207,7 @@ class _Session:
     def _keys_for(self, module: ModuleConfig) -> JobKeys:
         choice = compiler_choice(module.settings, self._project.root)
         if choice not in self._keys:
-            compiler = RememberedCompiler.open(choice, self._environ, self._store)
+            compiler = RememberedCompiler.open(choice, self._environ, self._store, self._digests)
             self._keys[choice] = JobKeys(compiler, self._digests)
         return self._keys[choice]
 
@@ -241,6 +241,13 @@ def _succeeded(results: Sequence[BuiltLibrary | BuildError]) -> list[BuiltLibrar
     """The libraries. Raises :class:`BuildError` with all failures."""
     _raise_all([result for result in results if isinstance(result, BuildError)])
     return [result for result in results if isinstance(result, BuiltLibrary)]
+
+
+def _name_module(error: BuildError, module: str) -> BuildError:
+    """Return `error` with the name of its module before its text."""
+    if error.where:
+        return type(error)(error.problem, where=f"{module}:\n{error.where}", remedy=error.remedy)
+    return type(error)(f"{module}:\n{error.problem}", remedy=error.remedy)
 
 
 def _raise_all(failures: Sequence[BuildError]) -> None:

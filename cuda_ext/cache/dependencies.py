@@ -28,7 +28,7 @@ __all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve", "key_of
 _MOST_SETS = 8
 # A file may change twice within this many nanoseconds without a change of its times.
 _TICK = 2_000_000_000
-# One and a half times as fast as SHA-256, for compilers of 100 MB.
+# One and a half times as fast as SHA-256, for programs of 100 MB.
 _new_digest = partial(hashlib.blake2b, digest_size=32)
 
 # From the name of a header to the digest of what it resolves to; None if there is no such file.

@@ -1,0 +1,1 @@
+"""Directories that appear at once, whose they are, and locks."""

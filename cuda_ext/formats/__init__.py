@@ -1,0 +1,1 @@
+"""Bytes to facts, and back. Nothing here knows a tool or a project."""

@@ -1,0 +1,1 @@
+"""Build tools: each module calls ``builder`` in the way that its tool expects."""

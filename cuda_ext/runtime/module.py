@@ -137,7 +137,8 @@ def _open_library(module: KernelModule) -> Library:
         text = read(FILE_NAME)
     except OSError as error:
         raise ManifestError(
-            f"{origin} cannot be read: {error.strerror or error}",
+            f"cannot be read: {error.strerror or error}",
+            where=origin,
             remedy="reinstall the package that holds it",
         ) from None
     return Library(module, loads(text, origin), read)

@@ -1,0 +1,1 @@
+"""The tools that compile: :mod:`~cuda_ext.toolchain.compilers` opens them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def explain(
     log: str,
     *,
     source: bytes,
-    header_directories: Iterable[Path],
+    header_directories: Callable[[], Iterable[Path]],
     host_headers: bool,
     expressions: Sequence[str] = (),
 ) -> str:
@@ -108,7 +108,7 @@ def explain(
                 "nvcc and its host compiler; extend these, or install the package that brings it"
             )
         else:
-            notes.append(_about_header(match["place"], name, header_directories))
+            notes.append(_about_header(match["place"], name, header_directories()))
     if re.match(r"nvrtc: error|Command-line error|nvcc fatal", log.strip()):
         notes.append("this is about the options: see std, options, define and pre-include of the module")
     if "uses too much shared data" in log:

@@ -1,16 +1,17 @@
 """The identity of a tool: equal on every machine with the same files, found without loading them.
 
-A file is identified by its name, its size, and its first and last 64 KiB. Tools are ELF files or DLLs of up
-to 140 MB: reading them whole takes longer than a small build, and their ends hold the build ID and the tables
-of sections, which differ between any two builds of a tool. The C++ loader computes the same for NVRTC
-(``include/cuda_ext/on_demand``).
+A file is identified by its name, its size, and its first and last 64 KiB. That suffices for NVIDIA's
+libraries, which take longer to read whole than a small build takes: one of the two holds their GNU build ID.
+Files without one, such as nvcc's programs and libdevice, are read whole. The C++ loader computes the same for
+NVRTC (``include/cuda_ext/on_demand``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,17 +21,34 @@ from cuda_ext.formats.netstring import Field, key_of
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 
-__all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc", "linker_files"]
+__all__ = ["InstalledNvrtc", "digest_file", "identity_of", "installed_nvrtc", "linker_files"]
 
 _SAMPLE = 1 << 16
 # Headers that hold the version of CUDA and of CCCL.
 _VERSION_HEADERS = ("cuda.h", "cuda/std/__cccl/version.h")
 
 
-def identity_of(name: str, files: Iterable[Path], version: str = "") -> str:
-    """The identity of the tool `name`, which consists of `files`; without files, its `version` counts."""
-    samples = [field for file in files for field in _sample(file)]
-    return key_of(name, *(samples or [version]))
+def digest_file(path: str) -> str | None:
+    """Return the BLAKE2 digest of a file; ``None`` if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    except OSError:
+        return None
+
+
+def identity_of(
+    name: str,
+    files: Iterable[Path],
+    version: str = "",
+    digest: Callable[[str], str | None] = digest_file,
+) -> str:
+    """Return the identity of the tool `name`, which consists of `files`; without files, of its `version`.
+
+    `digest` returns the digest of a whole file, as :func:`digest_file` does; it may remember digests.
+    """
+    fields = [field for file in files for field in _describe(file, digest)]
+    return key_of(name, *(fields or [version]))
 
 
 class InstalledNvrtc(NamedTuple):
@@ -54,7 +72,9 @@ def installed_nvrtc() -> InstalledNvrtc:
         d / name for d in cuda_packages.header_directories(major, library) for name in _VERSION_HEADERS
     ]
     files = [library, *(header for header in headers if header.is_file())]
-    return InstalledNvrtc(library, major, identity_of("nvrtc", files))
+    return InstalledNvrtc(
+        library, major, key_of("nvrtc", *(field for file in files for field in _sample(file)))
+    )
 
 
 def linker_files() -> list[Path]:
@@ -79,9 +99,20 @@ def _loaded() -> Path:
     return Path(path)
 
 
-def _sample(file: Path) -> list[Field]:
+# The beginning of the ELF note that holds a build ID of 20 bytes, for little-endian machines.
+_BUILD_ID = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
+
+
+def _describe(file: Path, digest: Callable[[str], str | None]) -> Iterator[Field]:
+    name, size, first, last = _sample(file)
+    yield from (name, size, first, last)
+    if _BUILD_ID not in first and _BUILD_ID not in last:
+        yield digest(str(file))
+
+
+def _sample(file: Path) -> tuple[str, str, bytes, bytes]:
     with file.open("rb") as opened:
         size = os.fstat(opened.fileno()).st_size
         first = opened.read(_SAMPLE)
         opened.seek(max(0, size - _SAMPLE))
-        return [file.name, str(size), first, opened.read(_SAMPLE)]
+        return file.name, str(size), first, opened.read(_SAMPLE)

@@ -158,7 +158,7 @@ class Nvcc:
         explained = explain(
             log,
             source=unit.source,
-            header_directories=self._header_directories,
+            header_directories=lambda: self._header_directories,
             host_headers=True,
             expressions=unit.instantiate,
         )

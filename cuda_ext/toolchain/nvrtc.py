@@ -126,7 +126,7 @@ class Nvrtc:
                 explain(
                     program.log,
                     source=unit.source,
-                    header_directories=self.header_directories,
+                    header_directories=lambda: self.header_directories,  # which may unpack them
                     host_headers=False,
                 )
             )

@@ -146,7 +146,7 @@ def test_a_reload_reads_the_files_again(installed: Any) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda file: file.unlink(), "manifest.json cannot be read: No such file or directory; reinstall"),
+        (lambda file: file.unlink(), "manifest.json: cannot be read: No such file or directory; reinstall"),
         (lambda file: file.write_text(file.read_text()[:100]), "manifest.json: not a manifest"),
     ],
     ids=["missing", "cut"],

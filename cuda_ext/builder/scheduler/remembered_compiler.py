@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from cuda_ext.cache.dependencies import key_of
+from cuda_ext.cache.dependencies import FileDigests, key_of
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.formats.architecture import Architecture
@@ -43,22 +43,29 @@ class _Answers:
 class RememberedCompiler:
     """The planning half of a :class:`~cuda_ext.compiler.translation_unit.Compiler`."""
 
-    def __init__(self, compiler: Compiler, choice: CompilerChoice, store: Store) -> None:
+    def __init__(
+        self, compiler: Compiler, choice: CompilerChoice, store: Store, digests: FileDigests
+    ) -> None:
         self.name = compiler.name
         self._compiler = compiler
         self._choice = choice
         self._store = store
+        self._digests = digests
 
     @classmethod
-    def open(cls, choice: CompilerChoice, environ: Mapping[str, str], store: Store) -> RememberedCompiler:
+    def open(
+        cls, choice: CompilerChoice, environ: Mapping[str, str], store: Store, digests: FileDigests
+    ) -> RememberedCompiler:
         """Open the compiler of `choice`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
-        compiler = open_compiler(choice, environ, check=lambda nvcc: cls(nvcc, choice, store).version)
-        return cls(compiler, choice, store)
+        compiler = open_compiler(
+            choice, environ, check=lambda nvcc: cls(nvcc, choice, store, digests).version
+        )
+        return cls(compiler, choice, store, digests)
 
     @cached_property
     def identity(self) -> str:
         files = self.files()
-        return identity_of(self.name, files, "" if files else self._compiler.version)
+        return identity_of(self.name, files, "" if files else self._compiler.version, self._digests)
 
     @property
     def spec(self) -> CompilerSpec:

@@ -144,7 +144,8 @@ class Driver:
                 remedy="start another",
             )
         if error.code in _STICKY:
-            self.fault = error
+            # A copy: a raised exception holds its frames, with the arguments of the launch.
+            self.fault = DriverCallError(error.problem, error.code, where=error.where, remedy=error.remedy)
         return error
 
     @cached_property

@@ -5,10 +5,7 @@ The C++ loader produces the same cache entries.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from importlib import import_module
 
 from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.module_plan import LibraryPlan
@@ -28,9 +25,6 @@ def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Comp
 
     Raises :class:`~cuda_ext.errors.CompilationError`, also if `texts` differ from those of the build.
     """
-    # Import the DWARF reader while the compiler runs.
-    with suppress(RuntimeError):  # the system may refuse another thread
-        threading.Thread(target=_import_dwarf, daemon=True).start()
     units = tuple(_restore_unit(source, texts) for source in request.sources)
     target = _target(request.architecture, compiler)
     link = request.link is not None
@@ -43,11 +37,6 @@ def compile_request(request: Request, texts: Mapping[str, bytes], compiler: Comp
         tuple(EntryKernel(k.expression, k.lowered, k.parameters) for k in packed.kernels),
         tuple(EntrySymbol(s.name, s.lowered, s.space, s.type, s.size) for s in packed.symbols),
     )
-
-
-def _import_dwarf() -> None:
-    with suppress(ImportError):  # the compilation reports it
-        import_module("cuda_ext.formats.dwarf")
 
 
 def _restore_unit(source: Source, texts: Mapping[str, bytes]) -> TranslationUnit:

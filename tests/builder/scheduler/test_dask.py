@@ -23,6 +23,7 @@ from cuda_ext.builder.scheduler import dask_cluster, local_pool
 from cuda_ext.builder.scheduler.dask_cluster import dask_executor
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.task import Task, TaskResult
+from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.compiler.jobs import CompileJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -171,7 +172,7 @@ def project(tmp_path) -> Path:
 def task(tmp_path) -> Task:
     """A small task, as a build sends it."""
     with closing(open_store(os.environ, lambda _: None)) as store:
-        spec = RememberedCompiler.open(CompilerChoice(), os.environ, store).spec
+        spec = RememberedCompiler.open(CompilerChoice(), os.environ, store, FileDigests(store)).spec
     job = CompileJob(TranslationUnit("device/fill.cu", FILL.encode()), Architecture.parse("sm_90"))
     return Task((job,), spec)
 
