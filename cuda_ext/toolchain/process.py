@@ -14,9 +14,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO, ClassVar, cast
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "end_all",
     "ending_in_order",
     "run",
+    "signals_deferred",
     "start_python",
 ]
 
@@ -111,30 +113,31 @@ class Fork:
     _others: ClassVar[set[Fork]] = set()
 
     def __init__(self, function: Callable[[], object]) -> None:
-        its_input, to_it = os.pipe()
-        from_it, its_output = os.pipe()
         # The exception of a signal's handler would be lost in the hooks that run at a fork.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
+        with signals_deferred(), ExitStack() as ours, ExitStack() as its:
+            its_input, to_it = _pipe()
+            its.callback(os.close, its_input)
+            self.stdin: IO[bytes] = ours.enter_context(os.fdopen(to_it, "wb"))
+            from_it, its_output = _pipe()
+            its.callback(os.close, its_output)
+            self.stdout: IO[bytes] = ours.enter_context(os.fdopen(from_it, "rb"))
+            self.returncode: int | None = None
+            self._wait_lock = threading.Lock()
             self.pid = os.fork()
             if not self.pid:
-                self._call(function, its_input, its_output, (to_it, from_it), mask)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.close(its_input)
-        os.close(its_output)
-        self.stdin: IO[bytes] = os.fdopen(to_it, "wb")
-        self.stdout: IO[bytes] = os.fdopen(from_it, "rb")
-        self.returncode: int | None = None
-        self._wait_lock = threading.Lock()
-        self._others.add(self)
+                self._call(function, its_input, its_output)
+            self._others.add(self)
+            ours.pop_all()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait for its end, and return its exit code; 0 if it is unknown, as for :mod:`subprocess`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._wait_lock:
             while self.returncode is None:
-                pid, status = os.waitpid(self.pid, 0 if deadline is None else os.WNOHANG)
+                try:
+                    pid, status = os.waitpid(self.pid, 0 if deadline is None else os.WNOHANG)
+                except ChildProcessError:  # SIGCHLD is ignored, or other code has waited for it
+                    pid, status = self.pid, 0
                 if pid:
                     self.returncode = os.waitstatus_to_exitcode(status)
                     self._others.discard(self)
@@ -146,29 +149,22 @@ class Fork:
 
     def kill(self) -> None:
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
-    def _call(
-        self,
-        function: Callable[[], object],
-        its_input: int,
-        its_output: int,
-        ours: tuple[int, int],
-        mask: set[int],
-    ) -> None:
+    def _call(self, function: Callable[[], object], its_input: int, its_output: int) -> None:
         """Call `function` in the fork, which never returns from here."""
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             # The input of another fork ends when this process ends, so it must not stay open here.
-            for other in self._others:
-                other.stdin.close()
-                other.stdout.close()
+            for fork in (self, *self._others):
+                fork.stdin.close()
+                fork.stdout.close()
             os.dup2(its_input, 0)
             os.dup2(its_output, 1)
-            for descriptor in (*ours, its_input, its_output):
-                os.close(descriptor)
+            os.close(its_input)
+            os.close(its_output)
             function()
         except BaseException:
             traceback.print_exc()
@@ -207,6 +203,53 @@ def ending_in_order() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Run the handlers of signals afterwards, so that their exceptions interrupt nothing here."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    arrived: list[int] = []
+    is_deferring = True
+    handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if is_deferring:
+            arrived.append(number)
+        else:  # an exception has interrupted what restores the handlers
+            handlers[number](number, frame)
+
+    try:
+        for number in signal.valid_signals():
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, handle)
+        yield
+    finally:
+        is_deferring = False
+        for caught, handler in handlers.items():
+            signal.signal(caught, handler)
+        for caught in dict.fromkeys(arrived):
+            signal.raise_signal(caught)
+
+
+def _pipe() -> tuple[int, int]:
+    """The ends of a new pipe, which are no standard streams, even if those are closed."""
+    import fcntl  # not on Windows, which has no fork
+
+    reading, writing = os.pipe()
+    try:
+        high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 3)
+        try:
+            return high, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, 3)
+        except OSError:
+            os.close(high)
+            raise
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

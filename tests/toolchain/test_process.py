@@ -14,7 +14,7 @@ import os, signal, sys, threading, time
 from cuda_ext.toolchain import process
 
 def echo():
-    while line := sys.stdin.buffer.raw.readline():
+    while line := os.read(0, 100):
         os.write(1, line.upper())
     os._exit(7)
 """
@@ -73,3 +73,80 @@ print(process.end(process.Fork(fail)))
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert ended.stdout == "1\n"
     assert "ValueError: in the fork" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "cause", ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "killed = True"], ids=["ignored", "reaped"]
+)
+def test_a_fork_that_other_code_has_waited_for_has_ended(cause):
+    script = f"""
+killed = False
+{cause}
+fork = process.Fork(echo)
+if killed:
+    os.kill(fork.pid, signal.SIGKILL)
+    os.waitpid(-1, 0)
+    fork.kill()
+print(process.end(fork), process.end(fork), fork.returncode)
+"""
+    assert output(script) == ["0 0 0"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_forks_answer_although_standard_streams_are_closed(tmp_path, closed):
+    answers = tmp_path / "answers"
+    script = f"""
+forks = [process.Fork(echo) for _ in range(2)]
+with open({str(answers)!r}, "wb") as answers:
+    for fork in forks:
+        fork.stdin.write(b"hello\\n")
+        fork.stdin.flush()
+        answers.write(fork.stdout.readline())
+    answers.write(b"%d %d" % tuple(process.end(fork) for fork in forks))
+"""
+    command = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, BEGIN + script]
+    subprocess.run(command, cwd=ROOT, timeout=30, check=True)
+    assert answers.read_text() == "HELLO\nHELLO\n7 7"
+
+
+def test_a_fork_that_cannot_start_leaves_no_descriptor():
+    script = """
+import resource
+before = os.listdir("/proc/self/fd")
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+failed = 0
+for limit in range(3, 10):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    try:
+        process.end(process.Fork(echo))
+    except OSError:
+        failed += 1
+def fail():
+    raise BlockingIOError
+os.fork = fail
+try:
+    process.Fork(echo)
+except BlockingIOError:
+    failed += 1
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+print(failed > 4, os.listdir("/proc/self/fd") == before)
+"""
+    assert output(script) == ["True True"]
+
+
+def test_a_signal_interrupts_after_what_it_must_not_interrupt():
+    script = """
+def handle(*_):
+    raise InterruptedError
+
+signal.signal(signal.SIGALRM, handle)
+try:
+    with process.signals_deferred():
+        signal.raise_signal(signal.SIGALRM)
+        fork = process.Fork(echo)
+        print("complete")
+except InterruptedError:
+    print("interrupted", process.end(fork))
+print(signal.getsignal(signal.SIGALRM) is handle)
+"""
+    assert output(script) == ["complete", "interrupted 7", "True"]
