@@ -121,4 +121,4 @@ def test_without_click_one_line_names_the_package_to_install() -> None:
 @pytest.mark.parametrize("options", [(), ("-S",)], ids=["with packages", "without"])
 def test_cmake_dir_needs_no_other_package(options: tuple[str, ...]) -> None:
     result = run("cmake-dir", door=(sys.executable, *options, "-m", "cuda_ext"))
-    assert result == (0, f"{(ROOT / 'cmake').as_posix()}\n", "")
+    assert result == (0, f"{(ROOT / 'cmake' / 'CudaExt').as_posix()}\n", "")
