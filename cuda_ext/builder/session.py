@@ -223,7 +223,7 @@ class _Session:
             for job in task.jobs:
                 self._progress.started(str(job))
 
-        return WorkerPool(min(worker_count(self._environ), tasks), show_start)
+        return WorkerPool(worker_count(self._environ), show_start, first=tasks)
 
 
 def _package(module: _PlannedModule, built: Sequence[BuiltLibrary]) -> Package:

@@ -1,7 +1,8 @@
 """All compilations of a build: known products come from the cache, the others from an executor.
 
 The jobs that the libraries of all modules need first are collected before the executor is opened, so that the
-longest start first. A library whose jobs are done is packed at once, or needs its next jobs.
+longest start first. A library whose jobs are done is packed at once, or needs its next jobs. While it waits,
+it does not hold its cached products, since nearly all libraries may wait.
 
 What compiles and packs is imported when it is needed: if nothing has changed, imports take most of the time.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.builder.scheduler.job_keys import JobKeys
 from cuda_ext.builder.scheduler.timings import Timings
-from cuda_ext.cache.dependencies import DependencyCache, Resolve
+from cuda_ext.cache.dependencies import CachedContent, DependencyCache, Resolve
 from cuda_ext.compiler.jobs import Job, Outcome, decode_product, group_jobs
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import PackedLibrary
@@ -63,11 +64,12 @@ class BuiltLibrary:
 
 @dataclass(slots=True, eq=False)
 class _Unfinished:
-    """A library that lacks the products of ``open_jobs`` jobs."""
+    """A library that lacks the products of ``open_jobs`` jobs. ``cached`` are those that the cache has."""
 
     index: int
     planned: PlannedLibrary
     key: str
+    cached: set[Job] = field(default_factory=set)
     products: dict[Job, Outcome] = field(default_factory=dict)
     reads: set[str] = field(default_factory=set)
     open_jobs: int = 0
@@ -142,20 +144,35 @@ class Batch:
             if not jobs:
                 self._finish(library)
                 return
-            for job in jobs:
-                self._look_up(library, job)
+            found = [(job, known) for job in jobs if (known := self._look_up(library, job))]
+            # If others are to be waited for, these are missing again afterwards, and looked up again.
+            if not library.open_jobs:
+                for job, known in found:
+                    self._take(library, job, known)
 
-    def _look_up(self, library: _Unfinished, job: Job) -> None:
+    def _look_up(self, library: _Unfinished, job: Job) -> CachedContent[bytes] | None:
+        """The encoded product of `job`; if the cache lacks it, `library` waits for it."""
         keys = library.planned.keys
         key = keys.key(job)
+        known = None if key in self._waiting else self._cache.find(key, keys.resolver(job.units), bytes)
+        if known is None:
+            self._wait_for(library, job, key)
+        elif job not in library.cached:
+            library.cached.add(job)
+            self._cached.append((library.planned.module, job))
+        return known
+
+    def _take(self, library: _Unfinished, job: Job, known: CachedContent[bytes]) -> None:
+        """Give a product of the cache to `library`, which waits for a new one if it is damaged."""
+        try:
+            library.products[job] = decode_product(job, known.content)
+        except (BuildError, codec.DecodingError):
+            self._wait_for(library, job, library.planned.keys.key(job))
+        else:
+            library.reads |= known.dependencies
+
+    def _wait_for(self, library: _Unfinished, job: Job, key: str) -> None:
         if key not in self._waiting:
-            resolve = keys.resolver(job.units)
-            known = self._cache.find(key, resolve, lambda content: decode_product(job, content))
-            if known:
-                library.products[job] = known.content
-                library.reads |= known.dependencies
-                self._cached.append((library.planned.module, job))
-                return
             self._waiting[key] = []
             self._new.append(key)
         self._waiting[key].append((library, job))

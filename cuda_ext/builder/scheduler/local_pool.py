@@ -43,9 +43,15 @@ _Item = tuple[Task, "Future[Any]"]
 
 
 class WorkerPool(Executor):
-    """Runs tasks in `count` processes. `started` is called for each task when it starts, in some thread."""
+    """Runs tasks in up to `count` processes, of which `first` start at once (all, if not given).
 
-    def __init__(self, count: int, started: Callable[[Task], None] = lambda _: None) -> None:
+    The others start when there are tasks for them. `started` is called for each task when it starts, in some
+    thread.
+    """
+
+    def __init__(
+        self, count: int, started: Callable[[Task], None] = lambda _: None, *, first: int | None = None
+    ) -> None:
         self._count = count
         self._started = started
         # Highest priority first, in order of arrival among equals; at the end, nothing for each thread.
@@ -53,22 +59,34 @@ class WorkerPool(Executor):
         self._order = itertools.count()
         self._lock = threading.Lock()
         self._has_ended = False
+        # Tasks that wait or run.
+        self._unfinished = 0
         # The sources of consecutive tasks in which workers died.
         self._fatal: set[str] = set()
         # Workers create it and remove it: nothing is left if this process is killed before there is one.
         self._scratch = str(Path(tempfile.gettempdir(), f"cuda_ext-{secrets.token_hex(8)}"))
-        # All workers start before the first thread, since a process with several threads cannot fork.
-        self._processes = {number: self._start() for number in range(count)}
-        self._threads = [
-            threading.Thread(target=self._drive, args=(number,), daemon=True) for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._processes: dict[int, process.Child] = {}
+        self._threads: list[threading.Thread] = []
+        try:
+            # These start before the first thread, since a process with several threads cannot fork.
+            for number in range(count if first is None else min(first, count)):
+                with process.signals_deferred():
+                    self._processes[number] = self._start()
+            for _ in range(len(self._processes)):
+                self._add_thread()
+        except BaseException:
+            self.shutdown(cancel_futures=True)
+            raise
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if args or kwargs or not isinstance(fn, Task):
             raise TypeError("only tasks can be submitted")
         future: Future[Any] = Future()
+        with self._lock:
+            self._unfinished += 1
+            is_short = len(self._threads) < min(self._unfinished, self._count)
+        if is_short:
+            self._add_thread()
         self._queue.put((-fn.priority, next(self._order), (fn, future)))
         return future
 
@@ -88,24 +106,41 @@ class WorkerPool(Executor):
                 process.end(child)
         if wait:
             for thread in self._threads:
-                thread.join()
+                if thread.is_alive():  # if an interrupt came before its start, it is not
+                    thread.join()
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _add_thread(self) -> None:
+        """Add a thread, which starts its worker if there is none."""
+        thread = threading.Thread(target=self._drive, args=(len(self._threads),), daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _drive(self, number: int) -> None:
         """Pass one task after the other to one worker."""
         while item := self._queue.get()[-1]:
             task, future = item
             if not future.set_running_or_notify_cancel():
+                self._count_finished()
                 continue
             self._started(task)
             try:
-                future.set_result(self._run(number, task))
+                result = self._run(number, task)
             except BaseException as error:
+                self._count_finished()
                 future.set_exception(error)
+            else:
+                self._count_finished()
+                future.set_result(result)
         with self._lock:
             child = self._processes.pop(number, None)
         if child:
             process.end(child)
+
+    def _count_finished(self) -> None:
+        """Count down before the result is known, which may lead to another task."""
+        with self._lock:
+            self._unfinished -= 1
 
     def _run(self, number: int, task: Task) -> Any:
         """The worker's answer. If two workers die in a task, the task is at fault."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.scheduler import batch
 from cuda_ext.builder.session import build_project
+from cuda_ext.compiler.jobs import Job, Product, decode_product
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import build, load, write_project
@@ -97,6 +99,50 @@ def test_units_are_equal_with_and_without_shared_headers(tmp_path: Path, own_cac
         files = {n: t for n, t in FILES.items() if n.endswith((".cuh", f"u{number}.cu"))}
         alone = built(tmp_path / f"alone{number}", TABLE, files)
         assert alone[f"u{number}.fatbin"] == together[f"u{number}.fatbin"]
+
+
+def test_a_library_that_waits_for_a_product_holds_none_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an architecture was added, all libraries wait."""
+    decoded: list[tuple[str, str]] = []
+
+    def decode(job: Job, content: bytes) -> Product:
+        decoded.append((job.name, job.action if job.action == "reflect" else str(job.architecture)))
+        return decode_product(job, content)
+
+    table = TABLE.replace(', "compute_90"', "")
+    root = write_project(tmp_path / "project", table, FILES)
+    build(root)
+    monkeypatch.setattr(batch, "decode_product", decode)
+    write_project(root, table.replace('"sm_90"', '"sm_80", "sm_90"'), FILES)
+    lines: list[str] = []
+    build(root, lines)
+    # 4 images are new; the others and the signatures, which are of sm_90, come from the cache.
+    assert re.match(r"12 compilations: 4 compiled, 8 from the cache, in ", lines[-1])
+    units = [name for name in FILES if name.endswith(".cu")]
+    assert sorted(decoded) == sorted((unit, what) for unit in units for what in ("sm_80", "sm_90", "reflect"))
+    for start in range(0, 12, 3):
+        of_one = decoded[start : start + 3]
+        assert of_one == [(of_one[0][0], what) for what in ("sm_80", "sm_90", "reflect")]
+
+
+def test_a_product_that_vanishes_from_the_cache_is_compiled_again(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", "1")
+    table = TABLE.replace(', "compute_90"', "")
+    root = write_project(tmp_path / "project", table, FILES)
+    build(root)
+    write_project(root, table.replace('"sm_90"', '"sm_80", "sm_90"'), FILES)
+
+    def forget_all(line: str) -> None:
+        if line.startswith("[ 9/"):
+            forget(own_cache)
+
+    packages = {package.name: package for package in build_project(load(root), forget_all)}
+    forget(own_cache)
+    assert build(root) == packages
 
 
 # Failures.

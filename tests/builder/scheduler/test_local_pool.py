@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -36,6 +37,48 @@ UNITS = {
     f"device/u{i}.cu": f'extern "C" __global__ void kernel{i}(int* x) {{ *x = {i}; }}\n' for i in range(6)
 }
 TABLE = f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n'
+
+
+# Set in the process of test_forks_do_the_same.
+FORKING = "CUDA_EXT_TESTS_FORK" in os.environ
+
+
+@pytest.fixture(autouse=True)
+def start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers start as forks, or as new interpreters, but not as one or the other by chance."""
+    if FORKING:
+        assert process.can_fork()
+    else:
+        monkeypatch.setattr(process, "can_fork", lambda: False)
+
+
+@linux
+@pytest.mark.skipif(FORKING, reason="they fork")
+def test_forks_do_the_same() -> None:
+    """In a process of its own, which has a single thread."""
+    tests = [
+        test_so_many_processes_compile,
+        test_cached_results_start_no_process,
+        test_a_worker_that_is_killed_is_replaced,
+        test_modules_in_the_working_directory_are_not_imported,
+        test_a_task_that_cannot_be_read_is_an_error,
+        test_another_compiler_than_the_builds_is_refused,
+        test_cancelling_ends_running_tasks_and_drops_waiting_ones,
+        test_an_interrupt_while_workers_start_leaves_nothing,
+        test_more_workers_start_when_there_are_tasks_for_them,
+        test_the_longest_is_first,
+    ]
+    names = [f"{__file__}::{test.__name__}" for test in tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *names]
+    ended = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[3],
+        env=os.environ | {"CUDA_EXT_TESTS_FORK": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "skipped" not in ended.stdout
 
 
 @pytest.fixture
@@ -101,12 +144,16 @@ def test_cached_results_start_no_process(project: Path) -> None:
 
 
 @linux
-def test_a_worker_that_is_killed_is_replaced(project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "times"), [("1", ("[ 2/", "[ 9/")), ("2", ("[ 2/",))])
+def test_a_worker_that_is_killed_is_replaced(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: str, times: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", count)
     killed: list[int] = []
 
     def kill(line: str) -> None:
-        # So far apart that no worker dies twice in the same task, which would be blamed on the task.
-        if line.startswith(("[ 2/", "[ 9/")):
+        # No worker dies twice in the same task, which would be blamed on the task.
+        if line.startswith(times):
             for child in children():
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
@@ -210,6 +257,54 @@ def test_cancelling_ends_running_tasks_and_drops_waiting_ones() -> None:
     assert futures[-1].cancelled()
 
 
+def descriptors() -> list[Path]:
+    return sorted(Path("/proc/self/fd").iterdir())
+
+
+class Interruption(Exception):
+    pass
+
+
+@linux
+@pytest.mark.parametrize("owner", [WorkerPool, threading.Thread])
+@pytest.mark.parametrize("kind", ["signal", "error"])
+def test_an_interrupt_while_workers_start_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: type, kind: str
+) -> None:
+    """At the start of the second worker, or of the second thread."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = children(), descriptors(), threading.active_count()
+    name = "_start" if owner is WorkerPool else "start"
+    original = getattr(owner, name)
+    starts = 0
+
+    def handle(*_: object) -> None:
+        raise Interruption
+
+    def start(this: object) -> object:
+        nonlocal starts
+        starts += 1
+        if starts == 2 and kind == "error":
+            raise Interruption
+        result = original(this)
+        if starts == 2:
+            signal.raise_signal(signal.SIGUSR1)
+        return result
+
+    handler = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, start)
+            with pytest.raises(Interruption):
+                WorkerPool(3)
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    while threading.active_count() > before[2]:  # the thread that was interrupted at its start
+        time.sleep(0.01)
+    assert (children(), descriptors(), threading.active_count()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
 def until_its_files_go() -> None:
     """A task that has many temporary files, and fails if one of them is missing."""
     directory = Path(tempfile.gettempdir())
@@ -239,6 +334,22 @@ def test_a_worker_without_a_build_leaves_no_files(tmp_path: Path, task: Callable
 
 
 # Who does what next.
+
+
+@linux
+def test_more_workers_start_when_there_are_tasks_for_them() -> None:
+    """At first few are known: a link, for instance, becomes necessary later."""
+    before = children()
+    pool = WorkerPool(3, first=1)
+    seen = [len(children()) - len(before)]
+    for tasks in (1, 1, 50):
+        for future in [pool.submit(TASK) for _ in range(tasks)]:
+            with pytest.raises(BuildError, match="another nvrtc"):
+                future.result(timeout=60)
+        seen.append(len(children()) - len(before))
+    pool.shutdown()
+    assert seen == [1, 1, 1, 3]
+    assert children() == before
 
 
 def test_the_longest_is_first() -> None:
