@@ -47,6 +47,9 @@ FORKING = "CUDA_EXT_TESTS_FORK" in os.environ
 def start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers start as forks, or as new interpreters, but not as one or the other by chance."""
     if FORKING:
+        deadline = time.monotonic() + 10  # the system may still list a thread that was joined
+        while not process.can_fork() and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert process.can_fork()
     else:
         monkeypatch.setattr(process, "can_fork", lambda: False)
