@@ -153,7 +153,7 @@ def _build(
     project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
-    from cuda_ext.builder.editable import build_editable, is_editable, recorded
+    from cuda_ext.builder.editable_package import build_editable, is_editable, recorded
     from cuda_ext.builder.package.in_place import in_place
     from cuda_ext.builder.session import build_project
 

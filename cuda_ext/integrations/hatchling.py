@@ -160,7 +160,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     def _build_in_place(self, project: Project) -> None:
         """Write the packages to the source tree, for an editable install."""
-        from cuda_ext.builder.editable import build_editable
+        from cuda_ext.builder.editable_package import build_editable
         from cuda_ext.builder.package.in_place import in_place
         from cuda_ext.toolchain.process import ending_in_order
 

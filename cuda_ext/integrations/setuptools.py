@@ -149,7 +149,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
             from cuda_ext.builder.session import build_project
 
             return build_project(self.project, report, environ)
-        from cuda_ext.builder.editable import build_editable
+        from cuda_ext.builder.editable_package import build_editable
 
         return build_editable(self.project, self._source_directory, report, environ)
 

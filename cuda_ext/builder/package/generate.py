@@ -95,5 +95,5 @@ def render_init(module: str, editable: bool = False) -> bytes:
     return "\n".join([*lines, _BIND, ""]).encode()
 
 
-_REFRESH = '__import__("cuda_ext.integrations.rebuild_on_import", fromlist=["refresh"]).refresh(__name__)'
+_REFRESH = '__import__("cuda_ext.integrations.editable", fromlist=["refresh"]).refresh(__name__)'
 _BIND = '__import__("cuda_ext.runtime.module", fromlist=["bind"]).bind(__name__)'

@@ -144,8 +144,7 @@ class Driver:
                 remedy="start another",
             )
         if error.code in _STICKY:
-            # A copy: a raised exception holds its frames, with the arguments of the launch.
-            self.fault = DriverCallError(error.problem, error.code, where=error.where, remedy=error.remedy)
+            self.fault = error
         return error
 
     @cached_property

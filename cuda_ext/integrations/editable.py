@@ -1,6 +1,6 @@
 """Rebuild a package of an editable install when it is imported: ``editable-rebuild = true``.
 
-The recorded state of the sources (:mod:`~cuda_ext.builder.editable`) is compared with the current
+The recorded state of the sources (:mod:`~cuda_ext.builder.editable_package`) is compared with the current
 state, without loading the build. Where the file system reports a change, digests decide; where a digest
 differs, the project is built with the importer's compiler and the new package is loaded.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cuda_ext.builder.editable import FILE, described, recorded
+from cuda_ext.builder.editable_package import FILE, described, recorded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _compare(name: str, directory: str) -> None:
     import time
     from pathlib import Path
 
-    from cuda_ext.builder.editable import state
+    from cuda_ext.builder.editable_package import state
     from cuda_ext.builder.project import Project
     from cuda_ext.builder.sources.inputs import TABLE
     from cuda_ext.errors import BuildError, ConfigError
@@ -144,7 +144,7 @@ def _write_record(directory: str, record: Mapping[str, Any]) -> None:
     from contextlib import suppress
     from pathlib import Path
 
-    from cuda_ext.builder.editable import encoded
+    from cuda_ext.builder.editable_package import encoded
     from cuda_ext.filesystem.atomic_directory import replace_file
 
     with suppress(OSError):  # otherwise the next import compares once more
@@ -158,7 +158,7 @@ def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any]
     """
     from contextlib import closing
 
-    from cuda_ext.builder.editable import editable
+    from cuda_ext.builder.editable_package import editable
     from cuda_ext.builder.package.in_place import in_place
     from cuda_ext.builder.session import build
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.editable import build_editable, is_editable, recorded
+from cuda_ext.builder.editable_package import build_editable, is_editable, recorded
 from cuda_ext.builder.package.in_place import in_place
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.inputs import input_digests
@@ -112,9 +112,9 @@ def test_an_unchanged_import_loads_no_builder_module(project: Path) -> None:
     script = f"import sys; from p import kernels; print(*{loaded})"
     assert printed(project, script)[0].split() == [
         "cuda_ext.builder",
-        "cuda_ext.builder.editable",
+        "cuda_ext.builder.editable_package",
         "cuda_ext.integrations",
-        "cuda_ext.integrations.rebuild_on_import",
+        "cuda_ext.integrations.editable",
         "cuda_ext.runtime",
         "cuda_ext.runtime.module",
     ]
