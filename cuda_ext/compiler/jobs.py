@@ -34,12 +34,9 @@ Outcome = Product | CompilationError
 
 
 @dataclass(frozen=True, slots=True)
-class CompileJob:
-    """Compile `unit` for `architecture`."""
-
+class _UnitJob:
     unit: TranslationUnit
     architecture: Architecture
-    action: Literal["compile"] = "compile"
 
     @property
     def name(self) -> str:
@@ -49,27 +46,23 @@ class CompileJob:
     def units(self) -> tuple[TranslationUnit, ...]:
         """The units whose headers the job reads."""
         return (self.unit,)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileJob(_UnitJob):
+    """Compile `unit` for `architecture`."""
+
+    action: Literal["compile"] = "compile"
 
     def __str__(self) -> str:
         return f"{self.name} {self.architecture}"
 
 
 @dataclass(frozen=True, slots=True)
-class SignatureJob:
+class SignatureJob(_UnitJob):
     """Read the signatures of `unit` as compiled for `architecture`."""
 
-    unit: TranslationUnit
-    architecture: Architecture
     action: Literal["reflect"] = "reflect"
-
-    @property
-    def name(self) -> str:
-        return self.unit.name
-
-    @property
-    def units(self) -> tuple[TranslationUnit, ...]:
-        """The units whose headers the job reads."""
-        return (self.unit,)
 
     def __str__(self) -> str:
         return f"{self.name} names"
