@@ -12,11 +12,12 @@ import ast
 import contextlib
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cuda_ext.errors import ManifestError
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Variants
 
 __all__ = [
@@ -26,13 +27,10 @@ __all__ = [
     "ConditionError",
     "Junction",
     "Leaf",
-    "Not",
-    "Target",
     "arguments",
-    "parse_conditions",
+    "decide",
     "parse",
-    "find_reasons",
-    "simplify",
+    "parse_conditions",
     "write",
 ]
 
@@ -41,17 +39,6 @@ SM = "sm"
 
 class ConditionError(ValueError):
     """A text is not a condition; the message says why, and what to write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """``sm_90a``: the compute capability and nvcc's suffix."""
-
-    number: int
-    suffix: str
-
-    def __str__(self) -> str:
-        return f"sm_{self.number}{self.suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +66,16 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
-    operand: Condition
-
-
-@dataclass(frozen=True, slots=True)
 class Junction:
-    """Two or more conditions, all or one of which must hold."""
+    """Conditions of which all or one must hold, or one that must not hold."""
 
-    word: Literal["and", "or"]
+    word: Literal["and", "or", "not"]
     operands: tuple[Condition, ...]
 
 
-Leaf: TypeAlias = Target | Comparison
-Condition: TypeAlias = Leaf | Not | Junction
-
+# An architecture is a target.
+Leaf: TypeAlias = Architecture | Comparison
+Condition: TypeAlias = Leaf | Junction
 
 _OPERATORS: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt,
@@ -107,7 +89,6 @@ _SYMBOLS: dict[type[ast.cmpop], str] = dict(
     zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq, ast.GtE, ast.Gt), _OPERATORS, strict=True)
 )
 _TOKEN = re.compile(r"[^\W\d]\w*|\d\w*|[()-]|[^\w\s()-]+")
-_WORDS = ("and", "or", "not")
 _PUNCTUATION = {*_OPERATORS, "%", "-", "(", ")"}
 _INTENDED = {"=": "==", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "=>": ">=", "=<": "<="}
 _DEEPEST = 32
@@ -116,12 +97,12 @@ _LEAF = "a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536
 
 def parse(text: str) -> Condition:
     """Parse a condition. Raises :class:`ConditionError`."""
-    source = _Source(text)
+    source = _TOKEN.sub(lambda match: _escape(match[0]), " ".join(text.split()))
     try:
-        return _condition(ast.parse(source.text, mode="eval").body, source)
+        return _Parser(source).condition(ast.parse(source, mode="eval").body)
     except SyntaxError as error:
         if error.msg.startswith("invalid syntax"):  # and perhaps a proposal for programs
-            rest = source.restore(source.text[error.offset - 1 :]) if error.offset else ""
+            rest = _unescape(source[error.offset - 1 :]) if error.offset else ""
             found = repr(rest[:20]) if rest else "the end"
             raise ConditionError(
                 f"invalid syntax at {found}; write {_LEAF}, and join several with 'and' or 'or'"
@@ -133,42 +114,12 @@ def parse(text: str) -> Condition:
         ) from None
 
 
-class _Source:
-    """The text of a condition for Python's parser: its names are ``v0``, ``v1``, and so on.
-
-    A parameter may be named like a keyword of Python, and Python normalises some letters of names.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._names: list[str] = []
-        self.text = _TOKEN.sub(self._replace, " ".join(text.split()))
-
-    def _replace(self, match: re.Match[str]) -> str:
-        token = match[0]
-        if token in _WORDS:
-            return token
-        _check_token(token)
-        if not token.isidentifier():
-            return token
-        self._names.append(token)
-        return f"v{len(self._names) - 1}"
-
-    def restore(self, text: str) -> str:
-        """Return `text`, which is part of the source, with the names of the condition."""
-        return re.sub(r"\bv(\d+)\b", lambda match: self._names[int(match[1])], text)
-
-    def segment(self, node: ast.expr) -> str:
-        """The part of the condition that became `node`."""
-        return self.restore(ast.get_source_segment(self.text, node) or "")
-
-    def is_argument(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and not re.match(r"sm_\d", self.segment(node))
-
-    def unexpected(self, expected: str, node: ast.expr) -> ConditionError:
-        return ConditionError(f"{expected}, found {self.segment(node)!r}")
-
-
-def _check_token(token: str) -> None:
+def _escape(token: str) -> str:
+    """Check `token`, and prefix a name: a parameter may be named like a keyword of Python."""
+    if token in ("and", "or", "not"):
+        return token
+    if token.isidentifier():
+        return f"_{token}"
     if intended := _INTENDED.get(token):
         raise ConditionError(f"found {token!r}; did you mean {intended!r}?")
     if token[0].isdigit():
@@ -176,62 +127,79 @@ def _check_token(token: str) -> None:
             int(token, 0)
         except ValueError:
             raise ConditionError(f"expected an integer, found {token[:40]!r}") from None
-    elif not token.isidentifier() and token not in _PUNCTUATION:
+    elif token not in _PUNCTUATION:
         raise ConditionError(f"{token!r} is not supported; write {_LEAF}")
+    return token
 
 
-def _condition(node: ast.expr, source: _Source, depth: int = 0) -> Condition:
-    """Convert `node`, which is part of `source`."""
-    if depth > _DEEPEST:
-        raise RecursionError
-    match node:
-        case ast.BoolOp(op, values):
-            operands = tuple(_condition(value, source, depth + 1) for value in values)
-            return Junction("and" if isinstance(op, ast.And) else "or", operands)
-        case ast.UnaryOp(ast.Not(), operand):
-            return Not(_condition(operand, source, depth + 1))
-        case ast.Name() if re.match(r"sm_\d", name := source.segment(node)):
-            if target := re.fullmatch(r"sm_(\d{2,3})([af]?)", name):
-                return Target(int(target[1]), target[2])
-            raise ConditionError(f"{name!r} is not a target; targets are spelled as sm_90, sm_90a or sm_100f")
-        case ast.Compare(left, [symbol], [right]) if type(symbol) in _SYMBOLS:
-            return _comparison(node, left, _SYMBOLS[type(symbol)], right, source)
-    raise source.unexpected(f"expected {_LEAF}", node)
+def _unescape(source: str) -> str:
+    return re.sub(r"\b_", "", source)
 
 
-def _comparison(node: ast.expr, left: ast.expr, symbol: str, right: ast.expr, source: _Source) -> Comparison:
-    name, modulus = _term(left, source)
-    comparison = Comparison(name, modulus, symbol, _integer(right, symbol, source))
-    text = source.segment(node)
-    if "(" in text:
-        raise ConditionError(
-            f"parentheses must enclose whole comparisons, found {text!r}; write {comparison}"
-        )
-    return comparison
+@dataclass(frozen=True)
+class _Parser:
+    """Converts Python's syntax tree of `source`, whose names are escaped."""
 
+    source: str
 
-def _term(node: ast.expr, source: _Source) -> tuple[str, int | None]:
-    """The name of an argument, and what it is taken modulo."""
-    match node:
-        case ast.Name() if source.is_argument(node):
-            return source.segment(node), None
-        case ast.BinOp(left, ast.Mod(), right) if source.is_argument(left):
-            modulus = _integer(right, "%", source)
+    def condition(self, node: ast.expr, depth: int = 0) -> Condition:
+        if depth > _DEEPEST:
+            raise RecursionError
+        match node:
+            case ast.BoolOp(op, values):
+                operands = tuple(self.condition(value, depth + 1) for value in values)
+                return Junction("and" if isinstance(op, ast.And) else "or", operands)
+            case ast.UnaryOp(ast.Not(), operand):
+                return Junction("not", (self.condition(operand, depth + 1),))
+            case ast.Name() if (name := self._text(node)) and _is_target(name):
+                if re.fullmatch(r"sm_\d{2,3}[af]?", name):
+                    return Architecture.parse(name)
+                raise ConditionError(
+                    f"{name!r} is not a target; targets are spelled as sm_90, sm_90a or sm_100f"
+                )
+            case ast.Compare(left, [symbol], [right]) if type(symbol) in _SYMBOLS:
+                comparison = self._comparison(left, _SYMBOLS[type(symbol)], right)
+                if "(" in self._text(node):
+                    raise ConditionError(
+                        f"parentheses must enclose whole comparisons, found {self._text(node)!r}; "
+                        f"write {comparison}"
+                    )
+                return comparison
+        raise self._unexpected(f"expected {_LEAF}", node)
+
+    def _comparison(self, left: ast.expr, symbol: str, right: ast.expr) -> Comparison:
+        name, modulus = left, None
+        if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
+            name, modulus = left.left, self._integer(left.right, "%")
             if modulus < 1:
                 raise ConditionError(f"expected a number from 1 on after '%', found {modulus}")
-            return source.segment(left), modulus
-    raise source.unexpected("expected the name of an argument or its remainder, such as n or n % 4", node)
+        # Not name.id, since Python normalises some letters of names.
+        if not isinstance(name, ast.Name) or _is_target(self._text(name)):
+            raise self._unexpected(
+                "expected the name of an argument or its remainder, such as n or n % 4", left
+            )
+        return Comparison(self._text(name), modulus, symbol, self._integer(right, symbol))
+
+    def _integer(self, node: ast.expr, after: str) -> int:
+        match node:
+            case ast.Constant(int(number)):
+                return number
+            case ast.UnaryOp(ast.USub(), ast.Constant(int(number)) as digits) if (
+                digits.col_offset == node.col_offset + 1
+            ):
+                return -number
+        raise self._unexpected(f"expected an integer after {after!r}", node)
+
+    def _text(self, node: ast.expr) -> str:
+        """The part of the condition that became `node`."""
+        return _unescape(ast.get_source_segment(self.source, node) or "")
+
+    def _unexpected(self, expected: str, node: ast.expr) -> ConditionError:
+        return ConditionError(f"{expected}, found {self._text(node)!r}")
 
 
-def _integer(node: ast.expr, after: str, source: _Source) -> int:
-    match node:
-        case ast.Constant(int(number)):
-            return number
-        case ast.UnaryOp(ast.USub(), ast.Constant(int(number)) as digits) if (
-            digits.col_offset == node.col_offset + 1
-        ):
-            return -number
-    raise source.unexpected(f"expected an integer after {after!r}", node)
+def _is_target(name: str) -> bool:
+    return re.match(r"sm_\d", name) is not None
 
 
 def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: str) -> list[Condition | None]:
@@ -265,63 +233,36 @@ def _integers(kernel: Kernel) -> set[str]:
 
 def arguments(condition: Condition) -> list[str]:
     """List the arguments that `condition` compares, once each."""
-    match condition:
-        case Not(operand):
-            return arguments(operand)
-        case Junction(_, operands):
-            return list(dict.fromkeys(name for operand in operands for name in arguments(operand)))
-        case Comparison(name) if name != SM:
-            return [name]
-        case _:
-            return []
+    names = (leaf.name for leaf in _leaves(condition) if isinstance(leaf, Comparison))
+    return [name for name in dict.fromkeys(names) if name != SM]
 
 
-def simplify(condition: Condition | bool, holds: Callable[[Leaf], bool | None]) -> Condition | bool:
-    """Evaluate `condition` as far as `holds` knows its leaves: its value, or what remains of it."""
-    match condition:
-        case bool():
-            return condition
-        case Not(operand):
-            value = simplify(operand, holds)
-            return not value if isinstance(value, bool) else Not(value)
-        case Junction(word, operands):
-            values = [simplify(operand, holds) for operand in operands]
-            decisive = word == "or"
-            if any(value is decisive for value in values):
-                return decisive
-            rest = tuple(value for value in values if not isinstance(value, bool))
-            if len(rest) > 1:
-                return Junction(word, rest)
-            return rest[0] if rest else not decisive
-        case _:
-            known = holds(condition)
-            return condition if known is None else known
+def _leaves(condition: Condition) -> Iterator[Leaf]:
+    if isinstance(condition, Junction):
+        for operand in condition.operands:
+            yield from _leaves(operand)
+    else:
+        yield condition
 
 
-def find_reasons(condition: Condition, holds: Callable[[Leaf], bool | None]) -> list[Leaf]:
-    """List the leaves that decide `condition`; `holds` must know enough of them."""
-    match condition:
-        case Not(operand):
-            return find_reasons(operand, holds)
-        case Junction(word, operands):
-            for operand in operands:
-                if simplify(operand, holds) is (word == "or"):
-                    return find_reasons(operand, holds)
-            return [leaf for operand in operands for leaf in find_reasons(operand, holds)]
-        case _:
-            return [condition]
+def decide(condition: Condition, holds: Callable[[Leaf], bool]) -> tuple[bool, list[Leaf]]:
+    """Evaluate `condition`; return its value and the leaves that decide it."""
+    if not isinstance(condition, Junction):
+        return holds(condition), [condition]
+    results = [decide(operand, holds) for operand in condition.operands]
+    if condition.word == "not":
+        ((value, leaves),) = results
+        return not value, leaves
+    decisive = condition.word == "or"
+    for value, leaves in results:
+        if value is decisive:
+            return value, leaves
+    return not decisive, [leaf for _, leaves in results for leaf in leaves]
 
 
 def write(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:
     """Write `condition` as text, its leaves by `leaf`. Python and :func:`parse` agree on its meaning."""
-    match condition:
-        case Not(operand):
-            return f"not ({write(operand, leaf)})"
-        case Junction(word, operands):
-            inner = (write(operand, leaf) for operand in operands)
-            return f" {word} ".join(
-                f"({text})" if isinstance(operand, Junction) else text
-                for operand, text in zip(operands, inner, strict=True)
-            )
-        case _:
-            return leaf(condition)
+    if not isinstance(condition, Junction):
+        return leaf(condition)
+    operands = [f"({write(operand, leaf)})" for operand in condition.operands]
+    return f"not {operands[0]}" if condition.word == "not" else f" {condition.word} ".join(operands)

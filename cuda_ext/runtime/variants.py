@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from cuda_ext import manifest
@@ -19,10 +18,8 @@ from cuda_ext.formats.variant_conditions import (
     Comparison,
     Condition,
     Leaf,
-    Target,
-    find_reasons,
+    decide,
     parse_conditions,
-    simplify,
     write,
 )
 from cuda_ext.runtime.driver.driver import Device, open_driver
@@ -78,72 +75,78 @@ class Variants(Kernel):
 
 @dataclass(frozen=True)
 class _CandidateOnGpu:
-    """A candidate on GPUs of one compute capability.
+    """A candidate on the GPUs of one compute capability.
 
-    ``architecture`` is that of the image that they load, or ``obstacle`` is the reason why there is none.
+    ``image`` is the target of the image that they load, or ``obstacle`` is the reason why there is none.
     """
 
     launcher: Launcher
     condition: Condition | None
-    capability: int
-    architecture: str = ""
+    image: Architecture | None
     obstacle: str = ""
 
     @classmethod
     def of(
         cls, library: Library, launcher: Launcher, condition: Condition | None, device: Device
     ) -> _CandidateOnGpu:
+        kernel, module = launcher.kernel, library.manifest
         try:
-            image, _ = library.image(launcher.kernel, device)
+            image, _ = library.image(kernel, device)
         except NoImageError:
-            kernel, module = launcher.kernel, library.manifest
             images = module.units[kernel.unit].images
             built = [image.architecture for image in images if module.lowered_name(kernel, image) is not None]
             obstacle = f"no image for this GPU, {device}; built for {', '.join(built) or 'none'}"
-            return cls(launcher, condition, device.capability, obstacle=obstacle)
         except DriverError as error:
-            return cls(launcher, condition, device.capability, obstacle=str(error))
-        return cls(launcher, condition, device.capability, image.architecture)
+            obstacle = str(error)
+        else:
+            return cls(launcher, condition, Architecture.parse(image.architecture))
+        return cls(launcher, condition, None, obstacle)
 
-    @cached_property
-    def remainder(self) -> Condition | bool:
-        """The part of the condition about arguments, or its value where the GPU decides."""
+    def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[Leaf]]:
+        """Whether `numbers` satisfy the condition, and the leaves that decide it."""
         if self.condition is None:
-            return True  # launching the default reports a missing image
-        return not self.obstacle and simplify(self.condition, self._holds)
+            return True, []  # launching the default reports a missing image
+        if self.obstacle:
+            return False, []
+        return decide(self.condition, lambda leaf: self._holds(leaf, numbers))
 
-    def is_taken(self, integers: Mapping[str, int]) -> bool:
-        """Whether arguments with these values satisfy the condition."""
-        return simplify(self.remainder, lambda leaf: self._holds(leaf, integers)) is True
+    def explain(self, numbers: Mapping[str, int]) -> tuple[bool, str]:
+        """Whether `numbers` satisfy the condition, and why."""
+        is_taken, leaves = self.decide(numbers)
+        facts = ", ".join(dict.fromkeys(self._fact(leaf, numbers) for leaf in leaves))
+        return is_taken, self.obstacle or facts or "the default"
 
-    def reason(self, integers: Mapping[str, int]) -> str:
-        """The reason why it is taken or not."""
-        if self.obstacle or self.condition is None:
-            return self.obstacle or "the default"
-        deciding = find_reasons(self.condition, lambda leaf: self._holds(leaf, integers))
-        return ", ".join(dict.fromkeys(self._fact(leaf, integers) for leaf in deciding))
+    def code(self, capability: int, positions: Mapping[str, int]) -> str:
+        """The condition as Python code about ``v0``, ``v1``, ..., the arguments at `positions`.
 
-    def _holds(self, leaf: Leaf, integers: Mapping[str, int] | None = None) -> bool | None:
-        """Whether `leaf` holds; ``None`` if it depends on `integers` and these are not given."""
+        No text of a manifest becomes code. Python removes the constants, which the GPU decides.
+        """
+
+        def write_leaf(leaf: Leaf) -> str:
+            if isinstance(leaf, Comparison) and leaf.name != SM:
+                return str(replace(leaf, name=f"v{positions[leaf.name]}"))
+            return str(self._holds(leaf, {SM: capability}))
+
+        return "True" if self.condition is None else write(self.condition, write_leaf)
+
+    def _holds(self, leaf: Leaf, numbers: Mapping[str, int]) -> bool:
         match leaf:
-            case Target(_, ""):
-                return leaf.number == self.capability
-            case Target():
-                return str(leaf) == f"sm_{Architecture.parse(self.architecture).target}"
             case Comparison(name):
-                number = self.capability if name == SM else (integers or {}).get(name)
-                return None if number is None else leaf.holds(number)
+                return leaf.holds(numbers[name])
+            case Architecture(suffix=""):
+                return leaf.number == numbers[SM]
+            case _:
+                return self.image is not None and leaf.target == self.image.target
 
-    def _fact(self, leaf: Leaf, integers: Mapping[str, int]) -> str:
+    def _fact(self, leaf: Leaf, numbers: Mapping[str, int]) -> str:
         """The actual value of what `leaf` compares."""
         match leaf:
-            case Target(_, ""):
-                return f"this GPU is sm_{self.capability}"
-            case Target():
-                return f"this GPU takes {self.architecture}"
             case Comparison(name):
-                value = leaf.value(self.capability if name == SM else integers[name])
-                return f"{leaf.term} is {value}"
+                return f"{leaf.term} is {leaf.value(numbers[name])}"
+            case Architecture(suffix=""):
+                return f"this GPU is sm_{numbers[SM]}"
+            case _:
+                return f"this GPU takes {self.image}"
 
 
 class _VariantsLauncher(Launcher):
@@ -157,7 +160,7 @@ class _VariantsLauncher(Launcher):
         kernels = {candidate.kernel.expression: candidate.kernel for candidate in candidates}
         where = f"{library.module.__name__}: {manifest.FILE_NAME}"
         self._conditions = parse_conditions(variants, kernels, where)
-        self._integers = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
+        self._positions = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
     @property
@@ -165,8 +168,8 @@ class _VariantsLauncher(Launcher):
         return self._candidates
 
     def choose(self, device: Device, values: Sequence[Any]) -> Launcher:
-        integers = self._integer_values(values)
-        return next(candidate.launcher for candidate in self._on(device) if candidate.is_taken(integers))
+        numbers = self._numbers(device, values)
+        return next(candidate.launcher for candidate in self._on(device) if candidate.decide(numbers)[0])
 
     def choice(self, table: str) -> str:
         driver = open_driver()
@@ -183,15 +186,13 @@ class _VariantsLauncher(Launcher):
         """The text that :meth:`Variants.explain` prints."""
         named = {name: value for name, value in launch.items() if name not in LAUNCH_KEYWORDS}
         _, values, _, device = self.resolve(arguments, named, launch.get("stream"))
-        integers = self._integer_values(values)
-        rows, chosen = [], False
+        numbers = self._numbers(device, values)
+        rows, is_chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):
-            verdict = "not asked" if chosen else "taken" if each.is_taken(integers) else "not taken"
-            reason = "" if chosen else f": {each.reason(integers)}"
-            rows.append(
-                (candidate.kernel, f"if {candidate.when}" if candidate.when else "", verdict + reason)
-            )
-            chosen = chosen or verdict == "taken"
+            is_taken, reason = each.explain(numbers)
+            verdict = "not asked" if is_chosen else f"{'taken' if is_taken else 'not taken'}: {reason}"
+            rows.append((candidate.kernel, f"if {candidate.when}" if candidate.when else "", verdict))
+            is_chosen = is_chosen or is_taken
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:2]
         lines = ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]
         return "\n  ".join([f"{self.kernel.signature} on GPU {device.ordinal}, {device}:", *lines])
@@ -202,9 +203,10 @@ class _VariantsLauncher(Launcher):
             f"{self.variants.name} stands for several kernels", remedy=f"ask one of them: {names}"
         )
 
-    def _integer_values(self, values: Sequence[Any]) -> dict[str, int]:
-        """The integers among `values`, by the names of their parameters."""
-        return {name: values[position] for name, position in self._integers.items()}
+    def _numbers(self, device: Device, values: Sequence[Any]) -> dict[str, int]:
+        """What conditions compare: the integers among `values` by name, and the capability of `device`."""
+        integers = {name: values[position] for name, position in self._positions.items()}
+        return {**integers, SM: device.capability}
 
     def _on(self, device: Device) -> list[_CandidateOnGpu]:
         if device.capability not in self._by_capability:
@@ -216,15 +218,9 @@ class _VariantsLauncher(Launcher):
 
     def _choice_on(self, device: Device, table: str) -> str:
         """The expression of :meth:`choice` for one GPU: ``(table0 if v0 >= 65536 else table2)``."""
-        text = ""
-        for number, candidate in reversed(list(enumerate(self._on(device)))):
-            if candidate.remainder is True:
-                text = f"{table}{number}"
-            elif candidate.remainder is not False:
-                text = f"{table}{number} if {write(candidate.remainder, self._leaf)} else {text}"
+        *candidates, _ = enumerate(self._on(device))
+        text = f"{table}{len(candidates)}"
+        for number, candidate in reversed(candidates):
+            if not candidate.obstacle:
+                text = f"{table}{number} if {candidate.code(device.capability, self._positions)} else {text}"
         return f"({text})"
-
-    def _leaf(self, leaf: Leaf) -> str:
-        """`leaf` with a position instead of a name: no text of a manifest becomes Python code."""
-        assert isinstance(leaf, Comparison)  # noqa: S101 - the remainder compares arguments only
-        return str(replace(leaf, name=f"v{self._integers[leaf.name]}"))

@@ -20,18 +20,16 @@ from cuda_ext.builder.config.resolve_variants import with_variants
 from cuda_ext.builder.package.generate import generate
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.errors import ConfigError, KernelNotFoundError, ManifestError
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import (
     Comparison,
     Condition,
     ConditionError,
     Junction,
     Leaf,
-    Not,
-    Target,
     arguments,
-    find_reasons,
+    decide,
     parse,
-    simplify,
     write,
 )
 from cuda_ext.manifest import Candidate, Manifest, Variants, dumps, loads
@@ -49,18 +47,19 @@ WHERE = 'tool.cuda_ext.modules."p.kernels".variants'
 def holding(values: Mapping[str, int], *targets: str) -> Any:
     """Evaluate terms for these values of the names and these targets of the GPU."""
 
-    def holds(leaf: Leaf) -> bool | None:
-        if isinstance(leaf, Target):
+    def holds(leaf: Leaf) -> bool:
+        if isinstance(leaf, Architecture):
             return str(leaf) in targets
-        return leaf.holds(values[leaf.name]) if leaf.name in values else None
+        return leaf.holds(values[leaf.name])
 
     return holds
 
 
+target = Architecture.parse
 RIGHT = {
-    "sm_90a": [Target(90, "a")],
-    "sm_100f": [Target(100, "f")],
-    "sm_75": [Target(75, "")],
+    "sm_90a": [target("sm_90a")],
+    "sm_100f": [target("sm_100f")],
+    "sm_75": [target("sm_75")],
     "sm >= 80": [Comparison("sm", None, ">=", 80)],
     "n>=65_536": [Comparison("n", None, ">=", 65536)],
     "n % 4 == 0": [Comparison("n", 4, "==", 0)],
@@ -77,8 +76,8 @@ RIGHT = {
         Junction(
             "and",
             (
-                Not(Comparison("lambda", None, "==", 1)),
-                Junction("or", (Comparison("is", None, ">", 2), Target(90, "a"))),
+                Junction("not", (Comparison("lambda", None, "==", 1),)),
+                Junction("or", (Comparison("is", None, ">", 2), target("sm_90a"))),
             ),
         )
     ],
@@ -106,7 +105,7 @@ def test_conditions_have_the_meaning_of_python(text: str) -> None:
     condition = parse(text)
     for number in range(6**3):
         values = {"n": number % 6, "m": number // 6 % 6, "k": number // 36}
-        assert simplify(condition, holding(values)) is bool(eval(text, dict(values)))
+        assert decide(condition, holding(values))[0] is bool(eval(text, dict(values)))
 
 
 LEAF = "a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536"
@@ -172,12 +171,12 @@ def test_an_invalid_condition_is_reported_with_its_remedy(text: str) -> None:
 def any_condition(choose: random.Random, depth: int = 3) -> Condition:
     match choose.randrange(5) if depth else choose.randrange(2):
         case 0:
-            return Target(choose.choice((80, 90)), choose.choice(("", "a")))
+            return target(choose.choice(("sm_80", "sm_80a", "sm_90", "sm_90a")))
         case 1:
             modulus = choose.choice((None, 2, 3))
             return Comparison(choose.choice(("sm", "n", "m")), modulus, choose.choice(("<", "==")), 2)
         case 2:
-            return Not(any_condition(choose, depth - 1))
+            return Junction("not", (any_condition(choose, depth - 1),))
         case _:
             word = choose.choice(("and", "or"))
             return Junction(
@@ -186,22 +185,31 @@ def any_condition(choose: random.Random, depth: int = 3) -> Condition:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_simplifying_in_two_steps_equals_one_step(seed: int) -> None:
+def test_the_deciding_leaves_alone_determine_the_value(seed: int) -> None:
     choose = random.Random(seed)
     condition = any_condition(choose)
     values = {name: choose.randrange(4) for name in ("sm", "n", "m")}
-    targets = choose.sample(("sm_80", "sm_80a", "sm_90", "sm_90a"), 2)
-    known = holding(values, *targets)
-    value = simplify(condition, known)
-    assert value is simplify(parse(write(condition)), known)
-    left = simplify(condition, holding({"sm": values["sm"]}, *targets))
-    if not isinstance(left, bool):
-        assert arguments(left)
-        assert "sm" not in write(left)
-    assert simplify(left, known) is value
-    # The reasons alone determine the value.
-    deciding = find_reasons(condition, known)
-    assert simplify(condition, lambda leaf: known(leaf) if leaf in deciding else None) is value
+    holds = holding(values, *choose.sample(("sm_80", "sm_80a", "sm_90", "sm_90a"), 2))
+    value, deciding = decide(condition, holds)
+    assert decide(parse(write(condition)), holds)[0] is value
+    for _ in range(20):
+        assert (
+            decide(condition, lambda leaf: holds(leaf) if leaf in deciding else bool(choose.getrandbits(1)))[
+                0
+            ]
+            is value
+        )
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_conditions_are_written_as_python(seed: int) -> None:
+    choose = random.Random(seed)
+    condition = any_condition(choose)
+    values = {name: choose.randrange(4) for name in ("sm", "n", "m")}
+    holds = holding(values, "sm_80", "sm_90a")
+    code = write(condition, lambda leaf: str(leaf) if isinstance(leaf, Comparison) else str(holds(leaf)))
+    assert bool(eval(code, values)) is decide(condition, holds)[0]
+    assert set(arguments(condition)) == {name for name in ("n", "m") if name in re.findall(r"\w+", code)}
 
 
 # --------------------------------------------------------------------------------------- configuration
