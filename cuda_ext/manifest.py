@@ -7,16 +7,14 @@ checks every field, so that a damaged file raises one :class:`ManifestError` tha
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import posixpath
 import re
 import types
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cuda_ext.errors import ManifestError
 
@@ -48,8 +46,7 @@ ImageKind = Literal["cubin", "ptx", "ltoir"]
 ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
     ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes; the offset is PTX's, and
@@ -77,8 +74,7 @@ class Parameter:
         return f"{self.type} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A kernel or one instantiation of a kernel template.
 
     ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
@@ -96,8 +92,7 @@ class Kernel:
         return f"{self.expression}({', '.join(map(str, self.parameters))})"
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A ``__constant__`` or ``__device__`` variable; ``size`` is in bytes."""
 
     name: str
@@ -108,16 +103,14 @@ class Symbol:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One kernel of several variants, and the condition for launching it; the default has none."""
 
     kernel: str
     when: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Variants:
+class Variants(NamedTuple):
     """Kernels under one name, of which a launch takes the first whose condition holds.
 
     The last candidate is the default. All have the same parameters. Conditions are text here;
@@ -132,8 +125,7 @@ class Variants:
         return ", ".join([*(f"{c.kernel} if {c.when}" for c in conditional), f"else {default.kernel}"])
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """One translation unit (or linked module) compiled for one architecture.
 
     ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both.
@@ -146,11 +138,10 @@ class Image:
     file: str
     size: int
     sha256: str
-    names: dict[str, str | None] = field(default_factory=dict)
+    names: Mapping[str, str | None] = {}
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """How a translation unit is compiled, independent of the compiler.
 
     ``raw`` options are passed on unchanged, after all others. ``pre_include`` names headers that are
@@ -158,16 +149,18 @@ class Options:
     """
 
     std: str = "c++17"
-    define: dict[str, str] = field(default_factory=dict, hash=False)
+    define: Mapping[str, str] = {}
     raw: tuple[str, ...] = ()
     pre_include: tuple[str, ...] = ()
     fast_math: bool = False
     relaxed_constexpr: bool = False
     relocatable: bool = False
 
+    def __hash__(self) -> int:
+        return hash((self.std, self.raw, self.pre_include))  # a mapping has none
 
-@dataclass(frozen=True, slots=True)
-class Source:
+
+class Source(NamedTuple):
     """A compiled source: its path within the project, its options, and the requested name expressions.
 
     ``sha256`` is the digest of its text and of all headers of the project that it can include, with their
@@ -176,12 +169,11 @@ class Source:
 
     name: str
     sha256: str = ""
-    options: Options = field(default_factory=Options)
+    options: Options = Options()
     instantiate: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """One translation unit, or one linked module with all its sources."""
 
     sources: tuple[Source, ...]
@@ -197,8 +189,7 @@ class Unit:
         return len(self.sources) == 1 and self.sources[0].name.endswith(suffixes)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """All that is known about a module without a driver.
 
     ``compiler`` and ``version`` are those of the compiler (``nvrtc``, ``13.5``); ``compress`` is the
@@ -214,7 +205,7 @@ class Manifest:
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
-    embedded: dict[str, str] | None = None
+    embedded: Mapping[str, str] | None = None
     variants: tuple[Variants, ...] = ()
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
@@ -227,35 +218,25 @@ def dumps(manifest: Manifest) -> str:
     """Write `manifest` as JSON. Equal manifests give equal texts."""
     # A line for each unit, kernel and symbol, of which there may be tens of thousands.
     texts = []
-    for each in dataclasses.fields(manifest):
-        value = getattr(manifest, each.name)
+    for name, value in manifest._asdict().items():
         if isinstance(value, tuple):
             lines = (json.dumps(_plain(item), ensure_ascii=False) for item in value)
             text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
         else:
             text = json.dumps(value, ensure_ascii=False)
-        texts.append(f'"{each.name}": {text}')
+        texts.append(f'"{name}": {text}')
     return "{\n " + ",\n ".join(texts) + "\n}\n"
 
 
 def _plain(value: Any) -> Any:
-    """Convert a dataclass above to JSON's types; fields that have their default are left out."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if not dataclasses.is_dataclass(value):
+    """Convert a record above to JSON's types; fields that have their default are left out."""
+    if not isinstance(value, tuple):
         return value
     kind: Any = type(value)
-    defaults = _defaults(kind).items()
-    return {name: _plain(v) for name, default in defaults if (v := getattr(value, name)) != default}
-
-
-@cache
-def _defaults(kind: Any) -> dict[str, Any]:
-    """The fields of the dataclass `kind` with their defaults; ``MISSING`` where there is none."""
-    fields = dataclasses.fields(kind)
-    return {
-        f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory() for f in fields
-    }
+    if kind is tuple:
+        return [_plain(item) for item in value]
+    fields, defaults = zip(kind._fields, value, strict=True), kind._field_defaults
+    return {name: _plain(each) for name, each in fields if name not in defaults or each != defaults[name]}
 
 
 def loads(text: str | bytes, origin: str) -> Manifest:
@@ -280,10 +261,10 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     if schema in (1, 2):
         _convert_sources(data)
     try:
-        manifest: Manifest = _reader(Manifest)(data)
+        manifest: Manifest = _reader(Manifest)(data, "manifest")
         _check_references(manifest)
-    except _InvalidError as error:
-        raise ManifestError(f"damaged manifest: manifest{error}", where=origin, remedy=remedy) from None
+    except ValueError as error:
+        raise ManifestError(f"damaged manifest: {error}", where=origin, remedy=remedy) from None
     return manifest
 
 
@@ -301,7 +282,7 @@ def _check_references(manifest: Manifest) -> None:
 
     def check(is_valid: object, path: str, value: object) -> None:
         if not is_valid:
-            raise _InvalidError(f" is {value!r}", path)
+            raise ValueError(f"manifest{path} is {value!r}")
 
     check(1 <= manifest.schema <= SCHEMA, ".schema", manifest.schema)
     check(re.fullmatch(r"[0-9]+\.[0-9]+", manifest.version), ".version", manifest.version)
@@ -325,70 +306,51 @@ def _check_references(manifest: Manifest) -> None:
             check((candidate.when is None) == is_default, f"{path}[{j}].when", candidate.when)
 
 
-class _InvalidError(Exception):
-    """A JSON value that its field does not allow; the path to it grows while the error propagates."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem)
-        self.path = path
-
-    def __str__(self) -> str:
-        return self.path + super().__str__()
-
-
-_Reader = Callable[[Any], Any]
+# Checks and converts a JSON value. Its path is for the :class:`ValueError` that refuses it.
+_Reader = Callable[[Any, str], Any]
 
 
 @cache
 def _reader(kind: Any) -> _Reader:
-    """Make the function that checks a JSON value against the annotation `kind` and converts it."""
+    """Make the reader of values of the annotation `kind`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
+    if hasattr(kind, "_fields"):
         fields = {name: _reader(of) for name, of in typing.get_type_hints(kind).items()}
         return partial(_read_record, kind, fields)
     if origin is types.UnionType:  # X | None
         inner = _reader(arguments[0])
-        return lambda data: None if data is None else inner(data)
+        return lambda data, path: None if data is None else inner(data, path)
     if origin is tuple:
         return partial(_read_array, _reader(arguments[0]))
-    if origin is dict:
+    if origin is Mapping:
         return partial(_read_mapping, _reader(arguments[1]))
     if origin is Literal:
-        return partial(_check, arguments.__contains__)
-    return partial(_check, lambda data: type(data) is kind)
+        return partial(_read_valid, arguments.__contains__)
+    return partial(_read_valid, lambda data: type(data) is kind)
 
 
-def _check(is_valid: Callable[[Any], bool], data: Any) -> Any:
+def _read_valid(is_valid: Callable[[Any], bool], data: Any, path: str) -> Any:
     if is_valid(data):
         return data
-    raise _InvalidError(f" is {data!r}")
+    raise ValueError(f"{path} is {data!r}")
 
 
-def _read_record(kind: Any, fields: dict[str, _Reader], data: Any) -> Any:
+def _read_record(kind: Any, fields: Mapping[str, _Reader], data: Any, path: str) -> Any:
     if not isinstance(data, dict):
-        raise _InvalidError(" is not an object")
+        raise ValueError(f"{path} is not an object")
     if unknown := data.keys() - fields.keys():
-        raise _InvalidError(f" has unknown fields {sorted(unknown)}")
-    for name, default in _defaults(kind).items():
-        if default is dataclasses.MISSING and name not in data:
-            raise _InvalidError(" is missing", f".{name}")
-    return kind(**{name: _read_part(f".{name}", fields[name], value) for name, value in data.items()})
+        raise ValueError(f"{path} has unknown fields {sorted(unknown)}")
+    for name in fields:
+        if name not in data and name not in kind._field_defaults:
+            raise ValueError(f"{path}.{name} is missing")
+    return kind(**{name: fields[name](value, f"{path}.{name}") for name, value in data.items()})
 
 
-def _read_array(read: _Reader, data: Any) -> tuple[Any, ...]:
-    _check(lambda data: isinstance(data, list), data)
-    return tuple(_read_part(i, read, item) for i, item in enumerate(data))
+def _read_array(read: _Reader, data: Any, path: str) -> tuple[Any, ...]:
+    items = _read_valid(lambda data: isinstance(data, list), data, path)
+    return tuple(read(item, f"{path}[{i}]") for i, item in enumerate(items))
 
 
-def _read_mapping(read: _Reader, data: Any) -> dict[str, Any]:
-    _check(lambda data: isinstance(data, dict), data)
-    return {key: _read_part([key], read, value) for key, value in data.items()}
-
-
-def _read_part(place: str | int | list[str], read: _Reader, data: Any) -> Any:
-    """Read the field, item or value at `place`."""
-    try:
-        return read(data)
-    except _InvalidError as error:
-        error.path = (f"[{place}]" if isinstance(place, int) else str(place)) + error.path
-        raise
+def _read_mapping(read: _Reader, data: Any, path: str) -> dict[str, Any]:
+    items = _read_valid(lambda data: isinstance(data, dict), data, path)
+    return {key: read(value, f"{path}[{key!r}]") for key, value in items.items()}

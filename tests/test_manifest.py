@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -157,7 +156,7 @@ def test_earlier_schemas_knew_only_the_names_of_sources(schema):
         data["units"][0] |= {"sources": ["device/späße.cu"], "sha256": "22" * 32, "options": ["--std=c++17"]}
 
     expected = Unit((Source("device/späße.cu"),), (SM_80, SM_90))
-    assert loads(damaged(earlier), ORIGIN) == dataclasses.replace(MANIFEST, schema=schema, units=(expected,))
+    assert loads(damaged(earlier), ORIGIN) == MANIFEST._replace(schema=schema, units=(expected,))
 
 
 def test_a_newer_schema_asks_for_a_newer_package():

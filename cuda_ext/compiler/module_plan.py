@@ -137,8 +137,8 @@ def assemble(
         version=version,
         compress=plan.compress,
         units=tuple(library.unit for library in libraries),
-        kernels=tuple(replace(k, unit=index) for index, lib in enumerate(libraries) for k in lib.kernels),
-        symbols=tuple(replace(s, unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
+        kernels=tuple(k._replace(unit=index) for index, lib in enumerate(libraries) for k in lib.kernels),
+        symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: hashlib.sha256(c).hexdigest() for n, c in embedded.items()} if plan.embed else None,
     )
     files: dict[str, bytes] = {}

@@ -153,7 +153,7 @@ class _VariantsLauncher(Launcher):
     """Launches one of several candidates, which all have the same parameters."""
 
     def __init__(self, library: Library, candidates: Sequence[Launcher], variants: manifest.Variants) -> None:
-        super().__init__(replace(candidates[-1].kernel, expression=variants.name), self._raise_ambiguous)
+        super().__init__(candidates[-1].kernel._replace(expression=variants.name), self._raise_ambiguous)
         self.variants = variants
         self._library = library
         self._candidates = candidates

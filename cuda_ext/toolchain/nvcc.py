@@ -289,7 +289,7 @@ def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:
     return [
         *(["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []),
         *(["-rdc=true"] if _relocatable(unit, architecture) else []),
-        *common_options(dataclasses.replace(unit.options, define={})),
+        *common_options(unit.options._replace(define={})),
     ]
 
 

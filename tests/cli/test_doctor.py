@@ -95,14 +95,14 @@ def on(fake_driver: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor
 def module(name: str, *architectures: str, **changed: Any) -> Manifest:
     """A module whose units are all built for `architectures`."""
     units = tuple(unit(each.sources[0].name, *architectures) for each in SAMPLE.units)
-    return dataclasses.replace(SAMPLE, module=name, **{"units": units, **changed})
+    return SAMPLE._replace(module=name, **{"units": units, **changed})
 
 
 def with_sources(manifest: Manifest) -> tuple[Manifest, dict[str, bytes]]:
     """Return `module` with embedded sources, and its files."""
     units = tuple(Unit((Source(u.sources[0].name, "0" * 64),), u.images) for u in manifest.units)
     names = [u.sources[0].name for u in units]
-    return dataclasses.replace(manifest, units=units, embedded=dict.fromkeys(names, "0" * 64)), FILES
+    return manifest._replace(units=units, embedded=dict.fromkeys(names, "0" * 64)), FILES
 
 
 def write(site: Path, manifest: Manifest, files: dict[str, bytes] = FILES) -> Path:
@@ -399,7 +399,7 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
     sound = module("condition", "sm_90")
     kernel = sound.kernels[0].expression
     condition = Variants("fit", (Choice(kernel, "zzz > 3"), Choice(kernel)))
-    write(site, dataclasses.replace(sound, variants=(condition,)))
+    write(site, sound._replace(variants=(condition,)))
     names = ("cut", "newer", "changed", "incomplete", "gone", "condition")
     listed(site, "damaged-1.0", *(f"{name}/manifest.json" for name in names))
     found = {f["subject"]: f for f in findings(*names, status=1) if f["level"] == "problem"}

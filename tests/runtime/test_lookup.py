@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -46,8 +45,8 @@ def test_symbols_are_looked_up_like_kernels(kernels: Any) -> None:
 
 
 def test_a_kernel_and_a_namespace_may_share_a_name() -> None:
-    blur, sobel = (dataclasses.replace(AXPY, expression=e, lowered=e) for e in ("blur", "blur::sobel"))
-    kernels = module_from(dataclasses.replace(SAMPLE, kernels=(blur, sobel)), FILES.__getitem__)
+    blur, sobel = (AXPY._replace(expression=e, lowered=e) for e in ("blur", "blur::sobel"))
+    kernels = module_from(SAMPLE._replace(kernels=(blur, sobel)), FILES.__getitem__)
     assert kernels["blur"].expression == "blur"
     assert kernels.blur.sobel.expression == "blur::sobel"
     assert kernels["blur::sobel"] == kernels.blur.sobel
@@ -57,8 +56,8 @@ def test_a_kernel_and_a_namespace_may_share_a_name() -> None:
 
 
 def test_overloaded_templates_narrow_step_by_step() -> None:
-    overloads = [dataclasses.replace(AXPY, expression=e) for e in ("f<int>(int)", "f<int>(int*)", "f<char>")]
-    kernels = module_from(dataclasses.replace(SAMPLE, kernels=tuple(overloads)), FILES.__getitem__)
+    overloads = [AXPY._replace(expression=e) for e in ("f<int>(int)", "f<int>(int*)", "f<char>")]
+    kernels = module_from(SAMPLE._replace(kernels=tuple(overloads)), FILES.__getitem__)
     assert repr(kernels.f["int"]) == "<kernel template f<int>: f<int>(int), f<int>(int*)>"
     assert kernels.f["int"]["(int)"].expression == "f<int>(int)"
     assert kernels.f["char"].expression == "f<char>"
@@ -67,8 +66,8 @@ def test_overloaded_templates_narrow_step_by_step() -> None:
 
 def test_template_arguments_may_be_numbers() -> None:
     expressions = ("scan<128, true>", "scan<128, false>")
-    instances = tuple(dataclasses.replace(AXPY, expression=expression) for expression in expressions)
-    kernels = module_from(dataclasses.replace(SAMPLE, kernels=instances), FILES.__getitem__)
+    instances = tuple(AXPY._replace(expression=expression) for expression in expressions)
+    kernels = module_from(SAMPLE._replace(kernels=instances), FILES.__getitem__)
     assert kernels.scan[128, True].expression == "scan<128, true>"
     with pytest.raises(TypeError, match=r"as C\+\+ spells it, found 1\.5"):
         kernels.scan[1.5]
@@ -76,9 +75,9 @@ def test_template_arguments_may_be_numbers() -> None:
 
 def test_python_names_do_not_hide_kernels() -> None:
     words = ("bind", "name", "library", "manifest", "read", "compile", "_path", "items", "_library", "__call")
-    instances = tuple(dataclasses.replace(AXPY, expression=word) for word in words)
-    nested = tuple(dataclasses.replace(AXPY, expression=f"ns::{word}") for word in words)
-    kernels = module_from(dataclasses.replace(SAMPLE, kernels=instances + nested), FILES.__getitem__)
+    instances = tuple(AXPY._replace(expression=word) for word in words)
+    nested = tuple(AXPY._replace(expression=f"ns::{word}") for word in words)
+    kernels = module_from(SAMPLE._replace(kernels=instances + nested), FILES.__getitem__)
     for word in words:
         assert getattr(kernels, word).expression == word
         assert getattr(kernels.ns, word).expression == f"ns::{word}"
@@ -118,8 +117,8 @@ def test_errors_of_missing_instantiations_list_those_that_were_built(kernels: An
 
 
 def test_a_long_list_is_cut() -> None:
-    many = tuple(dataclasses.replace(AXPY, expression=f"k{i}") for i in range(500))
-    kernels = module_from(dataclasses.replace(SAMPLE, kernels=many, symbols=()), FILES.__getitem__)
+    many = tuple(AXPY._replace(expression=f"k{i}") for i in range(500))
+    kernels = module_from(SAMPLE._replace(kernels=many, symbols=()), FILES.__getitem__)
     with pytest.raises(KernelNotFoundError, match="k18, k19 and 480 more"):
         kernels.other  # noqa: B018
 

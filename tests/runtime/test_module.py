@@ -134,9 +134,7 @@ def test_tools_can_inspect_a_module(installed: Any) -> None:
 def test_a_reload_reads_the_files_again(installed: Any) -> None:
     import importlib
 
-    renamed = dataclasses.replace(
-        SAMPLE, kernels=(dataclasses.replace(AXPY, expression="fresh"),), symbols=()
-    )
+    renamed = SAMPLE._replace(kernels=(AXPY._replace(expression="fresh"),), symbols=())
     assert not hasattr(installed, "fresh")
     Path(installed.__file__).with_name(manifest.FILE_NAME).write_text(manifest.dumps(renamed))
     assert not hasattr(installed, "fresh")

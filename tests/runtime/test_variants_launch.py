@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import textwrap
 from collections.abc import Callable
@@ -48,9 +47,9 @@ def _unit(name: str, content: bytes) -> Unit:
     made = unit(f"device/{name}.cu", *BUILT[name], names=missing)
 
     def whole(image: Image) -> Image:
-        return dataclasses.replace(image, sha256=hashlib.sha256(content).hexdigest())
+        return image._replace(sha256=hashlib.sha256(content).hexdigest())
 
-    return dataclasses.replace(made, images=tuple(map(whole, made.images)))
+    return made._replace(images=tuple(map(whole, made.images)))
 
 
 WithVariants = Callable[..., Run]
@@ -60,8 +59,7 @@ WithVariants = Callable[..., Run]
 def with_variants(with_driver: Callable[..., Run], tmp_path: Path) -> WithVariants:
     """Runs a script under the fake driver with the module above as ``kernels``."""
     files = {f"{name}.fatbin": fatbin(described(kernel)) for name, kernel in KERNELS.items()}
-    module = dataclasses.replace(
-        SAMPLE,
+    module = SAMPLE._replace(
         module="many.kernels",
         units=tuple(_unit(name, files[f"{name}.fatbin"]) for name in KERNELS),
         kernels=tuple(KERNELS.values()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
@@ -34,7 +33,7 @@ def with_variants(manifest: Manifest, variants: Sequence[Variants], where: str) 
         names[each.name] = "variants"
         namespaces.update(_scopes(each.name))
         resolved.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
-    return dataclasses.replace(manifest, variants=tuple(resolved))
+    return manifest._replace(variants=tuple(resolved))
 
 
 def _scopes(name: str) -> Iterator[str]:
@@ -54,7 +53,7 @@ def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         if candidate.when is not None:
             _check_condition(candidate.when, kernel, f"{where}[{i}].when")
-        yield dataclasses.replace(candidate, kernel=kernel.expression)
+        yield candidate._replace(kernel=kernel.expression)
 
 
 def _kernel(candidate: Candidate, kernels: Mapping[str, Kernel], where: str) -> Kernel:

@@ -11,7 +11,7 @@ import json
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
 
@@ -152,7 +152,7 @@ def _tree(manifest: Manifest) -> _Namespace:
         *scope, plain = variants.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):
             kernel = by_expression[variants.candidates[-1].kernel]
-            root.within(scope).variants[plain] = variants, replace(kernel, expression=variants.name)
+            root.within(scope).variants[plain] = variants, kernel._replace(expression=variants.name)
     for symbol in manifest.symbols:
         *scope, plain = symbol.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):

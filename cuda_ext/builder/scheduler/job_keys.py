@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -112,5 +111,5 @@ class JobKeys:
 
     @cache  # noqa: B019
     def _key_of_options(self, options: Options) -> str:
-        in_order = replace(options, define=dict(sorted(options.define.items())))
+        in_order = options._replace(define=dict(sorted(options.define.items())))
         return key_of("options", self.compiler.identity, codec.encode(in_order))

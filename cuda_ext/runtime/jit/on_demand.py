@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -124,7 +123,7 @@ class OnDemand:
                 remedy=f'add "{names}" to `instantiate` and build again',
             )
         sources = tuple(
-            replace(source, instantiate=tuple(expressions) if source.name == owner.source else ())
+            source._replace(instantiate=tuple(expressions) if source.name == owner.source else ())
             for source in unit.sources
         )
         return self._request(unit, sources, capability)

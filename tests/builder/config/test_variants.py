@@ -307,7 +307,7 @@ def named(name: str, *candidates: str) -> Variants:
 def test_kernels_are_recorded_as_the_compiler_spells_them(compiled: Manifest) -> None:
     found = with_variants(compiled, [named("fit", "::large< float >: n > 3", "ns ::inner")], WHERE)
     assert found.variants == (named("fit", "large<float>: n > 3", "ns::inner"),)
-    assert dataclasses.replace(found, variants=()) == compiled
+    assert found._replace(variants=()) == compiled
 
 
 @pytest.mark.parametrize(
@@ -440,12 +440,9 @@ def test_another_condition_makes_another_package_and_compiles_nothing(tmp_path: 
 
 # -------------------------------------------------------------------------------------------- manifest
 
-KERNEL = dataclasses.replace(
-    AXPY, expression="large", parameters=signature("integer 4 int n", "pointer 8 float* x")
-)
-WITH_VARIANTS = dataclasses.replace(
-    SAMPLE,
-    kernels=(KERNEL, dataclasses.replace(KERNEL, expression="simple")),
+KERNEL = AXPY._replace(expression="large", parameters=signature("integer 4 int n", "pointer 8 float* x"))
+WITH_VARIANTS = SAMPLE._replace(
+    kernels=(KERNEL, KERNEL._replace(expression="simple")),
     variants=(named("fit", "large: n >= 100 and sm_90", "simple"), named("ns::fit", "simple")),
 )
 
@@ -507,9 +504,9 @@ def test_a_damaged_condition_is_reported_on_first_use(when: str) -> None:
 def test_a_condition_compares_parameters_of_its_own_kernel_and_of_the_default(other: int) -> None:
     changed = list(WITH_VARIANTS.kernels)
     parameters = signature("integer 4 int m", "pointer 8 float* x")
-    changed[other] = dataclasses.replace(changed[other], parameters=parameters)
+    changed[other] = changed[other]._replace(parameters=parameters)
     for when in ("n > 3", "m > 3"):
-        kernels = with_condition(when, dataclasses.replace(WITH_VARIANTS, kernels=tuple(changed)))
+        kernels = with_condition(when, WITH_VARIANTS._replace(kernels=tuple(changed)))
         with pytest.raises(ManifestError) as raised:
             kernels.fit  # noqa: B018
         assert str(raised.value) == report(when)
@@ -517,11 +514,9 @@ def test_a_condition_compares_parameters_of_its_own_kernel_and_of_the_default(ot
 
 @pytest.mark.parametrize("name", ["in", "lambda", "\u00b5"])
 def test_a_wheel_may_compare_any_name_of_a_parameter(name: str) -> None:
-    kernel = dataclasses.replace(
-        KERNEL, parameters=(dataclasses.replace(KERNEL.parameters[0], name=name), KERNEL.parameters[1])
-    )
-    kernels = (kernel, dataclasses.replace(kernel, expression="simple"))
-    module = with_condition(f"{name} > 3", dataclasses.replace(WITH_VARIANTS, kernels=kernels))
+    kernel = KERNEL._replace(parameters=(KERNEL.parameters[0]._replace(name=name), KERNEL.parameters[1]))
+    kernels = (kernel, kernel._replace(expression="simple"))
+    module = with_condition(f"{name} > 3", WITH_VARIANTS._replace(kernels=kernels))
     assert module.fit.candidates[0].when == f"{name} > 3"
 
 

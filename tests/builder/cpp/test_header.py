@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def packaged(made: Manifest, files: dict[str, bytes], texts: dict[str, bytes] | 
     """The package of a module with device texts."""
     texts = texts or {}
     embedded = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
-    made = replace(made, embedded=embedded if texts else None)
+    made = made._replace(embedded=embedded if texts else None)
     return Package(
         made.module,
         {
@@ -161,7 +160,7 @@ SOURCES = ("device/a.cu", "device/a.ptx", "device/a.cubin", "device/a.fatbin", "
 def test_drivers_are_needed_as_in_python(sources, compress):
     named = tuple(Source(name) for name in sources)
     compiled = Unit(named, unit_of("device/a.cu", "sm_90", "compute_90").images)
-    made = replace(SAMPLE, compress=compress, units=(compiled,), kernels=(), symbols=())
+    made = SAMPLE._replace(compress=compress, units=(compiled,), kernels=(), symbols=())
     row = rf'\{{"{", ".join(sources)}", \{{images_0, 2\}}, (\d+), (\d+), (true|false)\}},'
     match = re.search(row, source(packaged(made, {"a.fatbin": b"x"})))
     assert match is not None
@@ -169,7 +168,7 @@ def test_drivers_are_needed_as_in_python(sources, compress):
 
     def is_accepted(image: Image, *driver: int) -> bool:
         try:
-            image_for(made, replace(compiled, images=(image,)), 90, driver)
+            image_for(made, compiled._replace(images=(image,)), 90, driver)
         except DriverError:
             return False
         return True
@@ -180,8 +179,7 @@ def test_drivers_are_needed_as_in_python(sources, compress):
 
 
 def test_images_share_a_fatbin_or_have_files_of_their_own():
-    made = replace(
-        SAMPLE,
+    made = SAMPLE._replace(
         kernels=(),
         symbols=(),
         units=(

@@ -116,7 +116,7 @@ def made() -> Package:
     instantiate = ("axpy<float>", "axpy<double>", "character<'\\n'>")
     compiled = module(unit(SOURCE, *instantiate, name="device/axpy.cu"))
     fit = Variants("fit", (Candidate("axpy<float>", "n > 64"), Candidate("axpy_simple")))
-    return generate(replace(compiled, manifest=replace(compiled.manifest, variants=(fit,))))
+    return generate(replace(compiled, manifest=compiled.manifest._replace(variants=(fit,))))
 
 
 @pytest.fixture(scope="module")

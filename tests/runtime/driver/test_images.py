@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def test_the_image_that_the_driver_takes(built: str, capability: int, expected: 
 def chosen_image(built: str, capability: int = 90, driver: tuple[int, int] = (13, 0), **changes: Any) -> str:
     """The exception's name and text for a unit with these architectures."""
     source = changes.pop("source", "device/x.cu")
-    module = dataclasses.replace(SAMPLE, **changes)
+    module = SAMPLE._replace(**changes)
     try:
         image = image_for(module, unit(source, *built.split()), capability, driver, lambda: "off")
     except errors.DriverError as error:

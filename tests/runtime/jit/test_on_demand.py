@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -276,7 +275,7 @@ def test_an_author_may_keep_the_sources(on_gpu: Callable[..., Run], saved: Path,
     closed = tmp_path / "closed"
     compiled = cuda_ext.load(saved)
     library = library_of(compiled)  # type: ignore[arg-type]
-    write_package(closed, replace(library.manifest, module="c.kernels", embedded=None), {})
+    write_package(closed, library.manifest._replace(module="c.kernels", embedded=None), {})
     run = on_gpu(LOOK_UP, directory=closed / "c" / "kernels")
     assert run.output == [MISSING.format("off").replace("kernels: ", "c.kernels: ", 1)] * 2
 
@@ -442,7 +441,7 @@ def test_everything_that_determines_an_entry_is_in_its_key() -> None:
         Request((source,), request.architecture, "pkg.kernels"),
         Request((source, source), request.architecture),
         *(
-            Request((replace(source, **change),), request.architecture)  # type: ignore[arg-type]
+            Request((source._replace(**change),), request.architecture)  # type: ignore[arg-type]
             for change in (
                 {"name": "device/b.cu"},
                 {"sha256": "22" * 32},
@@ -457,7 +456,7 @@ def test_everything_that_determines_an_entry_is_in_its_key() -> None:
     ]
     keys = [request.key("nvrtc 1"), request.key("nvrtc 2"), *(other.key("nvrtc 1") for other in others)]
     assert len(set(keys)) == len(keys)
-    same = replace(source, instantiate=("k< float >", "k<int>", "k<int>"))
+    same = source._replace(instantiate=("k< float >", "k<int>", "k<int>"))
     assert Request((same,), request.architecture).key("nvrtc 1") == request.key("nvrtc 1")
 
 

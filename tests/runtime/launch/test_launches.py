@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -311,12 +310,12 @@ def test_lowered_names_belong_to_the_image(with_driver: WithDriver) -> None:
 def test_images_may_have_files_of_their_own(with_driver: WithDriver, tmp_path: Path) -> None:
     texts = {"x.sm_80.cubin": "kernel plain_80 0\n", "x.compute_90.ptx": "kernel plain_90 0\n"}
     images = tuple(
-        dataclasses.replace(single_image(text, file.split(".")[1], file), names={"plain": text.split()[1]})
+        single_image(text, file.split(".")[1], file)._replace(names={"plain": text.split()[1]})
         for file, text in texts.items()
     )
-    plain = dataclasses.replace(AXPY, expression="plain", parameters=())
-    module = dataclasses.replace(
-        SAMPLE, units=(Unit((Source("x.cu"),), images),), kernels=(plain,), symbols=(), version="13.0"
+    plain = AXPY._replace(expression="plain", parameters=())
+    module = SAMPLE._replace(
+        units=(Unit((Source("x.cu"),), images),), kernels=(plain,), symbols=(), version="13.0"
     )
     files = {file: text.encode() for file, text in texts.items()}
     package = write_package(tmp_path / "own", module, files)
@@ -338,8 +337,8 @@ def test_a_rebuild_since_the_import_is_reported(
 ) -> None:
     text = "kernel plain 0\n"
     unit = Unit((Source("x.cu"),), (single_image(text, "sm_80", "x.sm_80.cubin"),))
-    plain = dataclasses.replace(AXPY, expression="plain", parameters=())
-    module = dataclasses.replace(SAMPLE, units=(unit,), kernels=(plain,), symbols=())
+    plain = AXPY._replace(expression="plain", parameters=())
+    module = SAMPLE._replace(units=(unit,), kernels=(plain,), symbols=())
     write_package(tmp_path / "own", module, {"x.sm_80.cubin": text.encode()})
     script = f"""
         import pathlib
