@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from cuda_ext.builder.config.kinds import (
     C_NAME,
     Kind,
     Schema,
     array_schema,
+    check_array,
     expect,
     key_path,
     map_schema,
@@ -29,35 +31,25 @@ _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
 
 
 def _check(value: object, where: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise ConfigError(
-            "expected an array of name expressions", where=where, remedy=f"write [{show(value)}]"
-        )
-    return tuple(_expressions(expect(value, list, where, "an array of name expressions"), where))
+    items = check_array(value, where, "an array of name expressions", _check_item)
+    return tuple(itertools.chain.from_iterable(items))
 
 
-def _expressions(items: list[object], where: str) -> Iterator[str]:
-    """The strings in `items` as they are; tables multiplied out over the values of their placeholders."""
-    for i, item in enumerate(items):
-        here = f"{where}[{i}]"
-        if isinstance(item, str):
-            yield _check_expression(item, here)
-        else:
-            what = 'a name expression such as "axpy<float>", or a table with kernel'
-            yield from _multiply_out(expect(item, dict, here, what), here)
-
-
-def _check_expression(text: str, where: str) -> str:
-    if not text.strip():
+def _check_item(item: object, where: str) -> Iterable[str]:
+    """The expressions that `item` stands for: itself, or a table with the values of its placeholders."""
+    if not isinstance(item, str):
+        what = 'a name expression such as "axpy<float>", or a table with kernel'
+        return list(_multiply_out(expect(item, dict, where, what), where))
+    if not item.strip():
         refuse_empty(where, "take it out")
-    if absent := re.search(_ABSENT, text):
+    if absent := re.search(_ABSENT, item):
         name = absent[0].strip("<, \t\r\n{}")
         raise ConfigError(
             f"{{{name}}} has no values",
             where=where,
-            remedy=f'write {{ kernel = {show(text)}, {name} = ["..."] }}',
+            remedy=f'write {{ kernel = {show(item)}, {name} = ["..."] }}',
         )
-    return text
+    return [item]
 
 
 def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
@@ -75,7 +67,11 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
     values = [_check_values(table, name, where) for name in placeholders]
     for combination in itertools.product(*values):
         chosen = dict(zip(placeholders, combination, strict=True))
-        yield _PLACEHOLDER.sub(lambda match, chosen=chosen: chosen[match[1]], pattern)  # type: ignore[misc]
+        yield _PLACEHOLDER.sub(partial(_replace, chosen), pattern)
+
+
+def _replace(values: Mapping[str, str], placeholder: re.Match[str]) -> str:
+    return values[placeholder[1]]
 
 
 def _check_values(table: Mapping[str, object], name: str, where: str) -> list[str]:
@@ -83,11 +79,8 @@ def _check_values(table: Mapping[str, object], name: str, where: str) -> list[st
     if name not in table:
         raise ConfigError(f"{{{name}}} has no values", where=where, remedy=f"add {name} = [...]")
     here = f"{where}.{name}"
-    values = table[name]
-    if isinstance(values, str):
-        raise ConfigError("expected an array of values", where=here, remedy=f"write [{show(values)}]")
-    items = expect(values, list, here, "an array of values") or refuse_empty(here, "add values")
-    return [string_or_integer(item, f"{here}[{i}]") for i, item in enumerate(items)]
+    values = check_array(table[name], here, "an array of values", string_or_integer)
+    return values or refuse_empty(here, "add values")
 
 
 _EXPRESSION: Schema = {

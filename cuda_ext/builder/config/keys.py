@@ -7,7 +7,7 @@ from them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -22,11 +22,16 @@ __all__ = ["BUILD_KEYS", "KEYS", "OVERRIDABLE", "TABLE", "TABLES", "BuildSetting
 TABLE = "tool.cuda_ext"
 
 
+class Key(NamedTuple):
+    """The kind of a key's values, its default and its documentation."""
+
+    kind: Kind
+    default: Any
+    doc: str
+
+
 def _key(kind: Kind, default: Any, doc: str) -> Any:
-    metadata = {"kind": kind, "doc": doc}
-    if default == {}:
-        return field(default_factory=dict, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return field(default_factory=lambda: default, metadata={"key": Key(kind, default, doc)})
 
 
 _ARCHITECTURE = r"^(?:all|all-major|native|(?:sm|compute|lto)_\d{2,4}[af]?)$"
@@ -163,23 +168,12 @@ class BuildSettings:
     )
 
 
-class Key(NamedTuple):
-    """A key of the table: its attribute in the settings, its kind, default and documentation."""
-
-    attribute: str
-    kind: Kind
-    default: Any
-    doc: str
+def _keys(settings: type[Settings | BuildSettings]) -> dict[str, Key]:
+    return {each.name.replace("_", "-"): each.metadata["key"] for each in dataclasses.fields(settings)}
 
 
-def _keys(settings: Settings | BuildSettings) -> Iterator[tuple[str, Key]]:
-    for each in dataclasses.fields(settings):
-        kind, doc = each.metadata["kind"], each.metadata["doc"]
-        yield each.name.replace("_", "-"), Key(each.name, kind, getattr(settings, each.name), doc)
-
-
-KEYS = dict(_keys(Settings()))
-BUILD_KEYS = dict(_keys(BuildSettings()))
+KEYS = _keys(Settings)
+BUILD_KEYS = _keys(BuildSettings)
 
 # The keys that hold tables of keys, and their documentation.
 TABLES = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -29,6 +29,7 @@ __all__ = [
     "Kind",
     "Schema",
     "array_schema",
+    "check_array",
     "choice",
     "expect",
     "key_path",
@@ -36,7 +37,6 @@ __all__ = [
     "refuse_empty",
     "show",
     "string_or_integer",
-    "string_schema",
     "strings",
     "table_schema",
 ]
@@ -68,9 +68,7 @@ def key_path(where: str, key: str) -> str:
 def show(value: object) -> str:
     """Spell `value` as TOML does; tables and arrays only by their kind."""
     match value:
-        case bool():
-            return str(value).lower()
-        case str():
+        case str() | bool():
             return json.dumps(value, ensure_ascii=False)
         case dict():
             return "a table"
@@ -89,6 +87,13 @@ def expect(value: object, kind: type, where: str, what: str) -> Any:
     return value
 
 
+def check_array(value: object, where: str, what: str, item: Callable[[object, str], Any]) -> list[Any]:
+    """Return what `item` returns for each item of an array of strings. `what` names the array in errors."""
+    if isinstance(value, str):
+        raise ConfigError(f"expected {what}", where=where, remedy=f"write [{show(value)}]")
+    return [item(each, f"{where}[{i}]") for i, each in enumerate(expect(value, list, where, what))]
+
+
 def refuse_empty(where: str, remedy: str) -> NoReturn:
     raise ConfigError("is empty", where=where, remedy=remedy)
 
@@ -98,10 +103,6 @@ def string_or_integer(value: object, where: str, example: str = "") -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise ConfigError(f"expected a string or an integer{example}, found {show(value)}", where=where)
     return str(value)
-
-
-def string_schema(pattern: str) -> Schema:
-    return {"type": "string", "pattern": pattern}
 
 
 def array_schema(items: Schema, **more: object) -> Schema:
@@ -116,31 +117,6 @@ def table_schema(properties: Mapping[str, Schema], **more: object) -> Schema:
 def map_schema(names: str, values: Schema) -> Schema:
     """A table with keys of the author's own."""
     return {"type": "object", "propertyNames": {"pattern": names}, "additionalProperties": values}
-
-
-# Text.
-
-
-def _check_text(value: object, where: str) -> str:
-    text: str = expect(value, str, where, "a string")
-    return text or refuse_empty(where, "give it a value or leave it out")
-
-
-def _check_standard(value: object, where: str) -> str:
-    text: str = expect(value, str, where, 'a string such as "c++17"')
-    if not re.fullmatch(r"c\+\+\d[\da-z]", text):
-        year = re.search(r"\d[\da-z]$", text)
-        raise ConfigError(
-            f"{text!r} is not a C++ standard",
-            where=where,
-            remedy=f"did you mean 'c++{year[0] if year else 17}'?",
-        )
-    return text
-
-
-TEXT = Kind(_check_text, {"type": "string", "minLength": 1})
-STANDARD = Kind(_check_standard, string_schema(r"^c\+\+\d[\da-z]$"))
-FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
 
 
 def choice(*choices: str) -> Kind:
@@ -158,35 +134,45 @@ def choice(*choices: str) -> Kind:
     return Kind(check, {"type": "string", "enum": list(choices)})
 
 
-# Arrays of strings.
-
-_WITHOUT_ZERO = string_schema(r"^[^\x00]+$")
-
-
-def strings(example: str = "", pattern: str = "") -> Kind:
+def strings(example: str = "", pattern: str = r"^[^\x00]+$") -> Kind:
     """An array of strings; with an `example`, at least one is needed. `pattern` is for the schema alone."""
 
     def check(value: object, where: str) -> tuple[str, ...]:
-        items = _check_strings(value, where)
+        items = tuple(check_array(value, where, "an array of strings", _check_item))
         if example and not items:
             refuse_empty(where, f'name at least one, such as "{example}"')
         return items
 
-    items = string_schema(pattern) if pattern else _WITHOUT_ZERO
+    items = {"type": "string", "pattern": pattern}
     return Kind(check, array_schema(items, **({"minItems": 1} if example else {})))
 
 
-def _check_strings(value: object, where: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise ConfigError("expected an array of strings", where=where, remedy=f"write [{show(value)}]")
-    items: list[str] = expect(value, list, where, "an array of strings")
-    for i, item in enumerate(items):
-        here = f"{where}[{i}]"
-        if not expect(item, str, here, "a string"):
-            refuse_empty(here, "take it out")
-        if "\0" in item:
-            raise ConfigError(f"{item!r} has a zero byte", where=here, remedy="take it out")
-    return tuple(items)
+def _check_item(value: object, where: str) -> str:
+    text: str = expect(value, str, where, "a string") or refuse_empty(where, "take it out")
+    if "\0" in text:
+        raise ConfigError(f"{text!r} has a zero byte", where=where, remedy="take it out")
+    return text
+
+
+def _check_text(value: object, where: str) -> str:
+    text: str = expect(value, str, where, "a string")
+    return text or refuse_empty(where, "give it a value or leave it out")
+
+
+def _check_standard(value: object, where: str) -> str:
+    text: str = expect(value, str, where, 'a string such as "c++17"')
+    if not re.fullmatch(_STANDARD, text):
+        year = re.search(r"\d[\da-z]$", text)
+        remedy = f"did you mean 'c++{year[0] if year else 17}'?"
+        raise ConfigError(f"{text!r} is not a C++ standard", where=where, remedy=remedy)
+    return text
+
+
+_STANDARD = r"^c\+\+\d[\da-z]$"
+
+TEXT = Kind(_check_text, {"type": "string", "minLength": 1})
+STANDARD = Kind(_check_standard, {"type": "string", "pattern": _STANDARD})
+FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
 
 
 # Options that say what a key says already; the compiler would take one of the two without a word.
@@ -200,7 +186,7 @@ _INCLUDE = r"(?:-I|--include-path|-isystem|--system-include)=?"
 
 
 def _check_options(value: object, where: str) -> tuple[str, ...]:
-    options = _check_strings(value, where)
+    options: tuple[str, ...] = strings().check(value, where)
     for i, (option, following) in enumerate(itertools.pairwise((*options, ""))):
         here = f"{where}[{i}]"
         if key := KEY_OF_OPTION.get(option.partition("=")[0]):
@@ -215,17 +201,16 @@ def _check_options(value: object, where: str) -> tuple[str, ...]:
     return options
 
 
-def _options_schema(options: Sequence[str]) -> Schema:
-    with_key = rf"^(?:{'|'.join(options)})(?:=|$)"
-    relative_include = rf"^{_INCLUDE}(?![=/\\]|[A-Za-z]:)."
-    refused = {"anyOf": [{"pattern": with_key}, {"pattern": relative_include}]}
-    return array_schema({**_WITHOUT_ZERO, "not": refused})
-
-
-OPTIONS = Kind(_check_options, _options_schema(list(KEY_OF_OPTION)))
-
-
-# Tables of macros.
+_REFUSED_OPTIONS = (
+    rf"^(?:{'|'.join(KEY_OF_OPTION)})(?:=|$)",
+    rf"^{_INCLUDE}(?![=/\\]|[A-Za-z]:).",
+)
+OPTIONS = Kind(
+    _check_options,
+    array_schema(
+        {**strings().schema["items"], "not": {"anyOf": [{"pattern": each} for each in _REFUSED_OPTIONS]}}
+    ),
+)
 
 
 def _check_macros(value: object, where: str) -> dict[str, str]:

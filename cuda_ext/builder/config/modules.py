@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import keyword
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
-from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDABLE, TABLE, BuildSettings, Settings
+from cuda_ext.builder.config.keys import (
+    BUILD_KEYS,
+    KEYS,
+    OVERRIDABLE,
+    TABLE,
+    BuildSettings,
+    Key,
+    Settings,
+)
 from cuda_ext.builder.config.kinds import expect, key_path
 from cuda_ext.errors import ConfigError
 
@@ -50,16 +57,16 @@ class ModuleConfig:
 
     name: str
     where: str
-    settings: Settings
-    overrides: tuple[Override, ...]
-    written: Mapping[str, str]
+    settings: Settings = field(default_factory=Settings)
+    overrides: tuple[Override, ...] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
 
     def for_source(self, source: str) -> Settings:
         """The settings of one source; later overrides win."""
         settings = self.settings
         for override in self.overrides:
             if override.applies_to(source):
-                settings = dataclasses.replace(settings, **override.settings)
+                settings = replace(settings, **override.settings)
         return settings
 
     def key_path(self, setting: str, source: str = "") -> str:
@@ -82,7 +89,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     modules = expect(
         defaults.get("modules", {}), dict, f"{TABLE}.modules", f"a table for each module, such as {example}"
     )
-    common = _parse_keys(defaults, TABLE, also=("modules", *BUILD_KEYS))
+    common = _add_keys(ModuleConfig("", TABLE), defaults, also=("modules", *BUILD_KEYS))
     if not modules:
         if default_name is None:
             raise ConfigError(
@@ -90,52 +97,35 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
             )
         modules = {default_name: {}}
     parsed = tuple(
-        _parse_module(name, value, common, key_path(f"{TABLE}.modules", name))
-        for name, value in modules.items()
+        parse_module(name, table, key_path(f"{TABLE}.modules", name), common)
+        for name, table in modules.items()
     )
     _check_apart(parsed)
     return parsed
 
 
-def parse_module(name: str, table: Mapping[str, object], where: str) -> ModuleConfig:
-    """Read the keys of a single module at the key path `where`. Raises :class:`ConfigError`."""
-    return _parse_module(name, table, _Table({}, {}, ()), where)
-
-
 def parse_settings(table: Mapping[str, object]) -> BuildSettings:
     """Read the keys of ``[tool.cuda_ext]`` that are about the build. Raises :class:`ConfigError`."""
-    values = {
-        key.attribute: key.kind.check(table[name], f"{TABLE}.{name}")
-        for name, key in BUILD_KEYS.items()
-        if name in table
-    }
-    return BuildSettings(**values)
+    return BuildSettings(**_check_values(table, BUILD_KEYS, TABLE))
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The content of one table: settings, the key path of each, and overrides."""
+def parse_module(
+    name: str, value: object, where: str, common: ModuleConfig = ModuleConfig("", "")
+) -> ModuleConfig:
+    """Read the table of a single module at the key path `where`; `common` has the defaults for it.
 
-    settings: Mapping[str, Any]
-    written: Mapping[str, str]
-    overrides: tuple[Override, ...]
-
-
-def _parse_module(name: str, value: object, common: _Table, where: str) -> ModuleConfig:
+    Raises :class:`ConfigError`.
+    """
     table = expect(value, dict, where, "a table")
     _check_name(name, table, where)
-    own = _parse_keys(table, where)
-    settings = Settings(**{**common.settings, **own.settings})
-    module = ModuleConfig(
-        name, where, settings, (*common.overrides, *own.overrides), {**common.written, **own.written}
-    )
-    if settings.emit == "ltoir" and settings.link:
+    module = _add_keys(replace(common, name=name, where=where), table)
+    if module.settings.emit == "ltoir" and module.settings.link:
         raise ConfigError(
             '"ltoir" leaves the linking to others',
             where=module.key_path("emit"),
             remedy="with link = true choose another",
         )
-    if "launcher" in own.settings and settings.compiler == "nvrtc":
+    if "launcher" in table and module.settings.compiler == "nvrtc":
         raise ConfigError(
             "runs nvcc, and this module is compiled by NVRTC",
             where=module.key_path("launcher"),
@@ -194,17 +184,22 @@ def _check_apart(modules: Sequence[ModuleConfig]) -> None:
         taken[parts] = module
 
 
-def _parse_keys(table: Mapping[str, object], where: str, also: tuple[str, ...] = ()) -> _Table:
+def _add_keys(module: ModuleConfig, table: Mapping[str, object], also: Sequence[str] = ()) -> ModuleConfig:
+    """Return `module` with the keys of its `table`, which may have keys of `also`, too."""
+    where = module.where
     _check_keys(table, (*KEYS, "overrides", *also), where)
     overrides = table.get("overrides", [])
     if not isinstance(overrides, list):
         raise ConfigError(
             f"expected an array of tables, as in [[{where}.overrides]]", where=f"{where}.overrides"
         )
-    return _Table(
-        _check_values(table, where),
-        {KEYS[key].attribute: f"{where}.{key}" for key in table if key in KEYS},
-        tuple(_parse_override(each, f"{where}.overrides[{i}]") for i, each in enumerate(overrides)),
+    settings = _check_values(table, KEYS, where)
+    own = [_parse_override(each, f"{where}.overrides[{i}]") for i, each in enumerate(overrides)]
+    return replace(
+        module,
+        settings=replace(module.settings, **settings),
+        overrides=(*module.overrides, *own),
+        written={**module.written, **{name: f"{where}.{name.replace('_', '-')}" for name in settings}},
     )
 
 
@@ -222,15 +217,16 @@ def _parse_override(value: object, where: str) -> Override:
         raise ConfigError(
             "is missing", where=f"{where}.sources", remedy="name the sources that the override is for"
         )
-    settings = _check_values(table, where)
+    settings = _check_values(table, KEYS, where)
     return Override(where, settings.pop("sources"), settings)
 
 
-def _check_values(table: Mapping[str, object], where: str) -> dict[str, Any]:
+def _check_values(table: Mapping[str, object], keys: Mapping[str, Key], where: str) -> dict[str, Any]:
+    """The settings that `table` has for `keys`, by their attributes."""
     return {
-        KEYS[name].attribute: KEYS[name].kind.check(value, f"{where}.{name}")
+        name.replace("-", "_"): keys[name].kind.check(value, f"{where}.{name}")
         for name, value in table.items()
-        if name in KEYS
+        if name in keys
     }
 
 

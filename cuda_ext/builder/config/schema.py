@@ -51,11 +51,10 @@ def schema() -> Schema:
 def _describe(keys: Mapping[str, Key]) -> Schema:
     """The schema of each of `keys`."""
     described = {}
-    for name, key in keys.items():
-        described[name] = {**key.kind.schema, "description": key.doc}
-        if key.default is not None:
-            is_array = isinstance(key.default, tuple)
-            described[name]["default"] = list(key.default) if is_array else key.default
+    for name, (kind, default, doc) in keys.items():
+        described[name] = {**kind.schema, "description": doc}
+        if default is not None:
+            described[name]["default"] = list(default) if isinstance(default, tuple) else default
     return described
 
 

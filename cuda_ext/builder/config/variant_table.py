@@ -15,7 +15,6 @@ from cuda_ext.builder.config.kinds import (
     map_schema,
     refuse_empty,
     show,
-    string_schema,
     table_schema,
 )
 from cuda_ext.errors import ConfigError
@@ -94,7 +93,8 @@ _CANDIDATES = array_schema(
         {
             "kernel": {"type": "string", "description": "The kernel, as a C++ name expression."},
             "when": {
-                **string_schema(_CONDITION),
+                "type": "string",
+                "pattern": _CONDITION,
                 "description": "When to take it, such as `sm_90a` or `sm >= 80 and n >= 65536`.",
             },
         },
