@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 __all__ = [
     "LoweredArgument",
-    "LoweredType",
     "LoweredValue",
     "namespaces",
     "nested_name",
@@ -21,22 +19,15 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredType:
-    """A type; its spelling is ``None`` unless it consists of names, pointers and qualifiers."""
-
-    spelling: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredValue:
+class LoweredValue(NamedTuple):
     """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration."""
 
     number: int | None
     is_enumerator: bool
 
 
-LoweredArgument: TypeAlias = LoweredType | LoweredValue
+# A value, or the spelling of a type: empty unless it consists of names, pointers and qualifiers.
+LoweredArgument: TypeAlias = str | LoweredValue
 
 
 def namespaces(lowered: str) -> tuple[str, ...]:
@@ -71,7 +62,7 @@ def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
     """List the arguments of a kernel template, packs expanded; ``None`` where they cannot be read.
 
     >>> template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")
-    (LoweredType(spelling='double'), LoweredValue(number=256, is_enumerator=False))
+    ('double', LoweredValue(number=256, is_enumerator=False))
     >>> template_arguments("histogram") is None
     True
     """
@@ -90,7 +81,7 @@ class _UnsupportedError(Exception):
     pass
 
 
-_BUILTIN = {
+_BUILTIN: dict[str, str | None] = {
     "v": "void",
     "w": "wchar_t",
     "b": "bool",
@@ -110,9 +101,9 @@ _BUILTIN = {
     "f": "float",
     "d": "double",
     "e": "long double",
+    **dict.fromkeys(("Dn", "Ds", "Di", "Du", "DF16_", "DF16b", "g", "z")),
 }
 _INTEGERS = set("wbcahstijlmxyno")
-_OTHER_BUILTIN = ("Dn", "Ds", "Di", "Du", "DF16_", "DF16b", "g", "z")
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}
 
 
@@ -165,7 +156,7 @@ class _Reader:
             elif self.take("L"):
                 yield self._literal()
             else:
-                yield LoweredType(self._type())
+                yield self._type() or ""
 
     def _literal(self) -> LoweredValue:
         if self.peek("_Z"):
@@ -174,16 +165,12 @@ class _Reader:
         self._type()
         code = self._text[start : self._at]
         sign, digits = self._match(r"(n?)([0-9a-f]*)E").groups()
-        is_builtin = code in _BUILTIN or code in _OTHER_BUILTIN
-        if not digits or (is_builtin and code not in _INTEGERS):
+        if not digits or (code in _BUILTIN and code not in _INTEGERS):
             return LoweredValue(None, False)  # a null pointer, or a floating-point number
-        return LoweredValue(int(sign.replace("n", "-") + digits), not is_builtin)
+        return LoweredValue(int(sign.replace("n", "-") + digits), code not in _BUILTIN)
 
     def _type(self) -> str | None:
         """Read a type; return its spelling if that is simple."""
-        for code in _OTHER_BUILTIN:
-            if self.take(code):
-                return None
         for code, spelling in _BUILTIN.items():
             if self.take(code):
                 return spelling

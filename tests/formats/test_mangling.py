@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cuda_ext.formats.mangling import (
-    LoweredType,
     LoweredValue,
     namespaces,
     nested_name,
@@ -16,15 +15,15 @@ from cuda_ext.formats.mangling import (
 @pytest.mark.parametrize(
     ("lowered", "expected"),
     [
-        ("_Z4axpyIfEviT_PKS0_PS0_", [LoweredType("float")]),
-        ("_ZL4axpyIhEvv", [LoweredType("unsigned char")]),
-        ("_Z1kIxlymEvv", [*map(LoweredType, ("long long", "long", "unsigned long long", "unsigned long"))]),
-        ("_ZN12_GLOBAL__N_11kINS_1PEEEvv", [LoweredType(None)]),
-        ("_ZN2ns5inner6reduceIdLi256EEEvPKT_", [LoweredType("double"), LoweredValue(256, False)]),
+        ("_Z4axpyIfEviT_PKS0_PS0_", ["float"]),
+        ("_ZL4axpyIhEvv", ["unsigned char"]),
+        ("_Z1kIxlymEvv", ["long long", "long", "unsigned long long", "unsigned long"]),
+        ("_ZN12_GLOBAL__N_11kINS_1PEEEvv", [""]),
+        ("_ZN2ns5inner6reduceIdLi256EEEvPKT_", ["double", LoweredValue(256, False)]),
         ("_Z1kILb1ELc97ELxn5ELm9EEvv", [LoweredValue(number, False) for number in (1, 97, -5, 9)]),
-        ("_Z1kIN2ns1PELNS0_4ModeE1EEvv", [LoweredType("ns::P"), LoweredValue(1, True)]),
-        ("_Z1kISt4byteP6__halfKPKcEvv", [*map(LoweredType, ("std::byte", "__half*", "const char* const"))]),
-        ("_Z1kIN2ns3vecIfLi4EEES2_DF16_EvT_", [LoweredType(None)] * 3),
+        ("_Z1kIN2ns1PELNS0_4ModeE1EEvv", ["ns::P", LoweredValue(1, True)]),
+        ("_Z1kISt4byteP6__halfKPKcEvv", ["std::byte", "__half*", "const char* const"]),
+        ("_Z1kIN2ns3vecIfLi4EEES2_DF16_EvT_", [""] * 3),
         ("_Z1kILf40200000ELDn0EEvv", [LoweredValue(None, False)] * 2),
         ("_Z1kIJEEvDpT_", []),
         *((name, None) for name in ("histogram", "_Z2ovi", "_ZN2ns4fill", "_ZN2ns1kIiE1jEvv")),

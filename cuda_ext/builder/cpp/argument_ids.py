@@ -7,47 +7,27 @@ distinguishes instantiations even if the host does not know their types.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
 from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.formats.mangling import LoweredArgument, LoweredValue, template_arguments
 
-__all__ = ["FUNDAMENTAL", "Argument", "TypeArgument", "ValueArgument", "read_arguments"]
+__all__ = ["FUNDAMENTAL", "Argument", "read_arguments"]
 
 
-@dataclass(frozen=True, slots=True)
-class TypeArgument:
-    """A type. Two of one ``family`` may be the same type, depending on the host's system."""
+class Argument(NamedTuple):
+    """A type or a value: an integer, a character, or an enumerator, whose name the host may not know.
 
+    Two of one ``family`` may be the same, depending on the host's system.
+    """
+
+    kind: Literal["type", "value"]
     id: str
     family: str
-    kind = "type"
-    is_enumerator = False
-
-
-@dataclass(frozen=True, slots=True)
-class ValueArgument:
-    """An integer, a character or an enumerator, whose name the host may not know."""
-
-    number: int
     is_enumerator: bool = False
-    kind = "value"
 
-    @property
-    def id(self) -> str:
-        # Converted to long long, whose least value has no literal.
-        number = (self.number + 2**63) % 2**64 - 2**63
-        return f"value_id({number})" if number > -(2**63) else f"value_id({number + 1} - 1)"
-
-    @property
-    def family(self) -> str:
-        return self.id
-
-
-Argument: TypeAlias = TypeArgument | ValueArgument
 
 FUNDAMENTAL = frozenset(
     [
@@ -56,7 +36,13 @@ FUNDAMENTAL = frozenset(
         *("long long", "unsigned long long", "float", "double", "long double"),
     ]
 )
-# Types of fixed size below 64 bits are the same on every system with CUDA; the others differ.
+# The types that have as many bits, and may be the same, on some systems only.
+_FAMILIES = {
+    **dict.fromkeys(("long", "long long"), "signed"),
+    **{f"::std::{name}_t": "signed" for name in ("int64", "ptrdiff", "intptr", "intmax")},
+    **dict.fromkeys(("unsigned long", "unsigned long long"), "unsigned"),
+    **{f"::std::{name}_t": "unsigned" for name in ("uint64", "size", "uintptr", "uintmax")},
+}
 _ALIASES = {
     "int8_t": "signed char",
     "uint8_t": "unsigned char",
@@ -64,20 +50,8 @@ _ALIASES = {
     "uint16_t": "unsigned short",
     "int32_t": "int",
     "uint32_t": "unsigned int",
-    **{
-        name: f"::std::{name}"
-        for name in (
-            *("int64_t", "uint64_t", "size_t", "ptrdiff_t"),
-            *("intptr_t", "uintptr_t", "intmax_t", "uintmax_t"),
-        )
-    },
+    **{name.removeprefix("::std::"): name for name in _FAMILIES if name.startswith("::std::")},
 }
-_SIGNED = ("long", "long long", *(f"::std::{n}_t" for n in ("int64", "ptrdiff", "intptr", "intmax")))
-_UNSIGNED = (
-    *("unsigned long", "unsigned long long"),
-    *(f"::std::{n}_t" for n in ("uint64", "size", "uintptr", "uintmax")),
-)
-_FAMILIES = {**dict.fromkeys(_SIGNED, "signed"), **dict.fromkeys(_UNSIGNED, "unsigned")}
 
 
 def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
@@ -86,10 +60,10 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
     `lowered` is the kernel's lowered name, in which typedefs and constants are resolved.
     """
     texts = list(_split(text))
-    resolved: Sequence[LoweredArgument] = template_arguments(lowered) or ()
+    resolved = template_arguments(lowered) or ()
     if len(resolved) < len(texts):
-        resolved = ()
-    return tuple(_read(t, resolved[i] if resolved else None) for i, t in enumerate(texts))
+        return tuple(_read(each, None) for each in texts)
+    return tuple(map(_read, texts, resolved))
 
 
 _PIECE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|.", re.DOTALL)
@@ -111,13 +85,20 @@ def _split(text: str) -> Iterator[str]:
 
 def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:
     if isinstance(resolved, LoweredValue):
-        return None if resolved.number is None else ValueArgument(resolved.number, resolved.is_enumerator)
+        return None if resolved.number is None else _value(resolved.number, resolved.is_enumerator)
     if resolved is None and (number := _number(text)) is not None:
-        return ValueArgument(number)
+        return _value(number)
     written = _type(text)
-    if resolved is None or resolved.spelling is None or (written and written.id.startswith("type_id")):
+    if not resolved or (written and written.id.startswith("type_id")):
         return written
-    return _type(normalise(resolved.spelling)) or written  # the type behind a typedef
+    return _type(normalise(resolved)) or written  # the type behind a typedef
+
+
+def _value(number: int, is_enumerator: bool = False) -> Argument:
+    # Converted to long long, whose least value has no literal.
+    number = (number + 2**63) % 2**64 - 2**63
+    id_ = f"value_id({number})" if number > -(2**63) else f"value_id({number + 1} - 1)"
+    return Argument("value", id_, id_, is_enumerator)
 
 
 _NUMBER = re.compile(
@@ -151,7 +132,7 @@ _TYPE = re.compile(
 )
 
 
-def _type(text: str) -> TypeArgument | None:
+def _type(text: str) -> Argument | None:
     """The type `text`, if it is a name, or a pointer or reference to one."""
     match = _TYPE.fullmatch(text)
     if match is None or text in ("true", "false", "nullptr"):
@@ -161,8 +142,9 @@ def _type(text: str) -> TypeArgument | None:
     base = _ALIASES.get(short, base)
     if base in FUNDAMENTAL or base.startswith("::std::"):
         family = _FAMILIES.get(base, base)
-        return TypeArgument(f"type_id<{qualifiers}{base}{decoration}>", f"{qualifiers}{family}{decoration}")
+        id_ = f"type_id<{qualifiers}{base}{decoration}>"
+        return Argument("type", id_, f"{qualifiers}{family}{decoration}")
     if " " in base and not match["arguments"]:
         return None
     named = f"named_type({quoted(qualifiers + base + decoration)})"
-    return TypeArgument(named, named)
+    return Argument("type", named, named)

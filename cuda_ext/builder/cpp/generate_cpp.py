@@ -7,14 +7,13 @@ as constants. No code of either runs before the first use of a kernel.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.builder.cpp import header, source_names
+from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.package.generate import Package
@@ -31,8 +30,7 @@ __all__ = ["CppModule", "Embed", "render"]
 Embed = Literal["incbin", "literal"]
 
 
-@dataclass(frozen=True)
-class CppModule:
+class CppModule(NamedTuple):
     """The files of a module in C++ by path; among them the ``header``, below ``include``, and ``sources``."""
 
     header: str
@@ -47,23 +45,37 @@ def render(package: Package, include_dirs: Sequence[str], package_directory: Pat
     arguments give the same bytes. The text of the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
-    described = header.describe(manifest)
-    stem = described.path.rpartition("/")[2].removesuffix(".h")
-    source = _source(manifest, package, include_dirs, package_directory)
+    header = Header(manifest)
+    stem = posixpath.basename(header.path).removesuffix(".h")
+    # Every external symbol begins with it.
+    prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
+    embedded = _embedded(package, manifest, package_directory, prefix)
+    texts = {name: package.files[f"sources/{name}"] for name in manifest.embedded or ()}
+    text_names = {name: embedded[f"sources/{name}"].name for name in texts}
+    compiled = {source.name: source for unit in manifest.units for source in unit.sources}
+    headers = _headers(texts, compiled, text_names, include_dirs)
     context = {
-        "header": described,
-        "source": source,
-        "example": _example(described),
+        "manifest": manifest,
+        "header": header,
+        "example": _example(header),
         "stem": stem,
         "embed": embed,
+        "prefix": prefix,
+        "embedded": embedded,
+        "units": [_unit(unit, manifest, texts, list(headers)) for unit in manifest.units],
+        "kernels": [(kernel, _exceptions(kernel, manifest)) for kernel in manifest.kernels],
+        "symbols": [(symbol, _exceptions(symbol, manifest)) for symbol in manifest.symbols],
+        "sources": {name: text for name, text in text_names.items() if name in compiled},
+        "headers": headers,
+        "is_linked": any(source.options.relocatable for source in compiled.values()),
     }
     sources = source_names(manifest.module, manifest.embedded is not None)
-    files = {f"include/{described.path}": _render("module.h.j2", context)}
+    files = {f"include/{header.path}": _render("module.h.j2", context)}
     for name, template in zip(sources, ("module.cpp.j2", "module.on_demand.cpp.j2"), strict=False):
         files[name] = _render(template, context)
     if embed == "literal":
-        files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(source.embedded)}
-    return CppModule(f"include/{described.path}", sources, files)
+        files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(embedded.values())}
+    return CppModule(f"include/{header.path}", sources, files)
 
 
 def _render(template: str, context: Mapping[str, object]) -> bytes:
@@ -82,163 +94,105 @@ def _comment(text: str) -> str:
     return " ".join(text.split()) + ("." if text.endswith("\\") else "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The content of the source; ``sources`` and ``headers`` have the C++ expression of each text by name.
-
-    Every external symbol begins with ``prefix``.
-    """
-
-    manifest: Manifest
-    prefix: str
-    embedded: tuple[Embedded, ...]
-    units: tuple[_Unit, ...]
-    kernels: tuple[_Entity, ...]
-    symbols: tuple[_Entity, ...]
-    sources: Mapping[str, str]
-    headers: Mapping[str, str]
-    link: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """How a source is compiled on demand; ``headers`` are indices into those of the module.
-
-    ``option_with_path`` is an option that may mean something else on other machines, if there is one.
-    """
-
-    described: Source
-    options: Sequence[str]
-    option_with_path: str
-    headers: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """``images`` are architectures, with the name and size of the array that holds the image.
-
-    ``recipes`` is empty if the manifest lacks the sources' compile options.
-    """
-
-    index: int
-    sources: str
-    recipes: tuple[_Recipe, ...]
-    images: tuple[tuple[str, str, int], ...]
-    version: int
-    ptx_version: int
-    zstd: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Entity:
-    """A kernel or symbol; ``exceptions`` are the images in which its lowered name differs, with that name."""
-
-    index: int
-    described: Kernel | Symbol
-    exceptions: tuple[tuple[int, str | None], ...]
-
-
-def _source(manifest: Manifest, package: Package, include_dirs: Sequence[str], directory: Path) -> _Source:
+def _embedded(package: Package, manifest: Manifest, directory: Path, prefix: str) -> dict[str, Embedded]:
+    """The images and texts of `package` by their path within it."""
     images = dict.fromkeys(image.file for unit in manifest.units for image in unit.images)
-    texts = [f"sources/{name}" for name in manifest.embedded or ()]
-    prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
-    embedded = {
+    files = [*images, *(f"sources/{name}" for name in manifest.embedded or ())]
+    return {
         file: Embedded(
             f"{prefix}_{index}",
             directory / file,
             package.files[file],
             "unsigned char" if file in images else "char",
         )
-        for index, file in enumerate([*images, *texts])
+        for index, file in enumerate(files)
     }
-    compiled = {source.name for unit in manifest.units for source in unit.sources}
-    sources = {name: embedded[f"sources/{name}"].name for name in manifest.embedded or ()}
-    before = {
-        name for unit in manifest.units for source in unit.sources for name in source.options.pre_include
+
+
+def _headers(
+    texts: Mapping[str, bytes],
+    compiled: Mapping[str, Source],
+    text_names: Mapping[str, str],
+    include_dirs: Sequence[str],
+) -> dict[str, str]:
+    """The C++ expression of the text of each header, by the names that an ``#include`` may spell."""
+    before = {name for source in compiled.values() for name in source.options.pre_include}
+
+    def is_included(name: str) -> bool:
+        return any(f'"{name}"'.encode() in text for text in texts.values())
+
+    headers = {
+        name: text
+        for name, text in text_names.items()
+        if name not in compiled or name in before or is_included(name)
     }
-    headers = [n for n in sources if n not in compiled or n in before or _is_included(n, package)]
     # Aliases forward, since #pragma once takes one text under two names for two headers.
-    forwarding = {
-        alias: quoted(f'#include "{name}"\n') for alias, name in _aliases(headers, include_dirs).items()
-    }
-    return _Source(
-        manifest=manifest,
-        prefix=prefix,
-        embedded=tuple(embedded.values()),
-        units=tuple(
-            _unit(i, unit, manifest, embedded, _recipes(unit, package, headers))
-            for i, unit in enumerate(manifest.units)
-        ),
-        kernels=tuple(_entity(i, kernel, manifest) for i, kernel in enumerate(manifest.kernels)),
-        symbols=tuple(_entity(i, symbol, manifest) for i, symbol in enumerate(manifest.symbols)),
-        sources={name: text for name, text in sources.items() if name in compiled},
-        headers={name: sources[name] for name in headers} | forwarding,
-        link=manifest.module
-        if any(source.options.relocatable for unit in manifest.units for source in unit.sources)
-        else None,
-    )
+    aliases = _aliases(headers, include_dirs).items()
+    return headers | {alias: quoted(f'#include "{name}"\n') for alias, name in aliases}
 
 
-def _recipes(unit: Unit, package: Package, headers: Sequence[str]) -> tuple[_Recipe, ...]:
-    prefix = "sources/"
-    texts = {
-        file.removeprefix(prefix): text for file, text in package.files.items() if file.startswith(prefix)
-    }
-    if not all(source.name in texts and source.sha256 for source in unit.sources):
-        return ()
-    recipes = []
-    for source in unit.sources:
-        others = {name: text for name, text in texts.items() if name != source.name}
-        reached = closure(texts[source.name], source.options.pre_include, others)
-        options = nvrtc_options(source.name, source.options)
-        indices = [headers.index(name) for name in reached]
-        recipes.append(_Recipe(source, options, option_with_path(source.options), indices))
-    return tuple(recipes)
+class _Recipe(NamedTuple):
+    """How a source is compiled on demand; ``headers`` are indices into those of the module.
+
+    ``option_with_path`` is an option that may mean something else on other machines, if there is one.
+    """
+
+    source: Source
+    options: Sequence[str]
+    option_with_path: str
+    headers: Sequence[int]
 
 
-def _ascii(name: str) -> str:
-    return "".join(c if c.isascii() else f"_u{ord(c):x}" for c in name)
+class _Unit(NamedTuple):
+    """A unit, with the CUDA versions of its images; 0 if others compiled them.
+
+    ``recipes`` is empty if the manifest lacks the sources' compile options.
+    """
+
+    described: Unit
+    recipes: Sequence[_Recipe]
+    version: int
+    ptx_version: int
+    zstd: bool
 
 
-def _unit(
-    index: int,
-    unit: Unit,
-    manifest: Manifest,
-    embedded: Mapping[str, Embedded],
-    recipes: tuple[_Recipe, ...],
-) -> _Unit:
+def _unit(unit: Unit, manifest: Manifest, texts: Mapping[str, bytes], headers: Sequence[str]) -> _Unit:
     major, minor = map(int, manifest.version.split("."))
     version = 1000 * major + 10 * minor
     in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
+    is_known = all(source.name in texts and source.sha256 for source in unit.sources)
     return _Unit(
-        index=index,
-        sources=unit.title,
-        recipes=recipes,
-        images=tuple(
-            (image.architecture, embedded[image.file].name, len(embedded[image.file].content))
-            for image in unit.images
-        ),
-        # The CUDA version of images that others compiled is unknown.
+        unit,
+        recipes=[_recipe(source, texts, headers) for source in unit.sources] if is_known else [],
         version=0 if unit.arrived_as(".cubin", ".fatbin") else version,
         ptx_version=0 if unit.arrived_as(".ptx", ".fatbin") else version,
         zstd=in_fatbin and not unit.arrived_as(".fatbin") and manifest.compress in ("balance", "size"),
     )
 
 
-def _entity(index: int, entity: Kernel | Symbol, manifest: Manifest) -> _Entity:
+def _recipe(source: Source, texts: Mapping[str, bytes], headers: Sequence[str]) -> _Recipe:
+    others = {name: text for name, text in texts.items() if name != source.name}
+    reached = closure(texts[source.name], source.options.pre_include, others)
+    return _Recipe(
+        source,
+        nvrtc_options(source.name, source.options),
+        option_with_path(source.options),
+        [headers.index(name) for name in reached],
+    )
+
+
+def _exceptions(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple[int, str | None]]:
+    """The images in which the lowered name of `entity` differs, with that name."""
     images = enumerate(manifest.units[entity.unit].images)
     names = ((i, manifest.lowered_name(entity, image)) for i, image in images)
-    return _Entity(index, entity, tuple((i, name) for i, name in names if name != entity.lowered))
+    return [(i, name) for i, name in names if name != entity.lowered]
 
 
-def _is_included(name: str, package: Package) -> bool:
-    """Whether a text of `package` includes the header of that canonical name."""
-    directive = f'"{name}"'.encode()
-    texts = (content for file, content in package.files.items() if file.startswith("sources/"))
-    return any(directive in text for text in texts)
+def _ascii(name: str) -> str:
+    return "".join(c if c.isascii() else f"_u{ord(c):x}" for c in name)
 
 
-def _aliases(headers: Sequence[str], include_dirs: Sequence[str]) -> dict[str, str]:
+def _aliases(headers: Collection[str], include_dirs: Sequence[str]) -> dict[str, str]:
     """The canonical names of `headers` by the other names that an ``#include`` may spell."""
     names: dict[str, str] = {}
     for directory in include_dirs:
@@ -255,5 +209,5 @@ def _example(header: Header) -> str:
     if not header.kernels:
         return ""
     kernel = header.kernels[0]
-    name = "::".join([*header.namespaces, kernel.expression.partition("(")[0]])
+    name = "::".join([*header.namespaces, kernel.kernel.expression.partition("(")[0]])
     return f"{name}({', '.join(['{grid, block, stream}', *(name for _, name in kernel.parameters)])})"

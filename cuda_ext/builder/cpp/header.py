@@ -8,58 +8,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
-from typing import TypeAlias
+from typing import NamedTuple
 
 from cuda_ext.builder.cpp.argument_ids import Argument, read_arguments
-from cuda_ext.builder.cpp.kernel_classes import ORIGINS, KernelClass, fill_lines, identifier, kernel_class
+from cuda_ext.builder.cpp.kernel_classes import ORIGINS, KernelClass, fill_lines, identifier
 from cuda_ext.builder.cpp.kernel_templates import Ids, Shape, by_ids
-from cuda_ext.manifest import Kernel, Manifest
+from cuda_ext.manifest import Manifest
 
-__all__ = [
-    "Header",
-    "Namespace",
-    "Object",
-    "OverloadsClass",
-    "Specialisation",
-    "TemplateClass",
-    "describe",
-    "module_path",
-    "namespaces_of",
-]
+__all__ = ["Header", "Namespace", "Object", "TemplateClass"]
 
 _SHOWN = 8  # kernels in a comment or message
 
 
-@dataclass(frozen=True, slots=True)
-class OverloadsClass:
-    """Overloaded kernels; the arguments of a call select one."""
+class TemplateClass(NamedTuple):
+    """A kernel template: the class of each instantiation by the ids of its arguments.
 
-    name: str
-    kernels: tuple[KernelClass, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Specialisation:
-    """The class of a template for the arguments with these ids."""
-
-    ids: Ids
-    kernel: str
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateClass:
-    """A kernel template; ``message`` is the text of the static_assert for a missing instantiation."""
+    ``message`` is the text of the static_assert for a missing instantiation.
+    """
 
     name: str
     message: str
-    specialisations: tuple[Specialisation, ...]
+    specialisations: Mapping[Ids, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(NamedTuple):
     """What users call, of class ``type``.
 
     A template has ``parameters``, and ``ids`` of them are the arguments of its class.
@@ -79,227 +53,163 @@ class Object:
         return fill_lines(f"{head}<", self.ids, f"> {self.name}{{}};")
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
+class Namespace(NamedTuple):
     """A namespace of the module's device code; that with an empty name is the module's own."""
 
     name: str
-    objects: tuple[Object, ...]
-    namespaces: tuple[Namespace, ...]
+    objects: list[Object]
+    namespaces: list[Namespace]
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The content of a header.
-
-    ``namespaces`` are the module's own, outermost first; ``imports`` are names that the classes use.
-    ``with_absent`` says that a template has instantiations with different numbers of arguments.
-    """
-
-    module: str
-    path: str
-    namespaces: tuple[str, ...]
-    imports: tuple[str, ...]
-    with_absent: bool
-    kernels: tuple[KernelClass, ...]
-    overloads: tuple[OverloadsClass, ...]
-    templates: tuple[TemplateClass, ...]
-    root: Namespace
-    symbols: tuple[str, ...]
-    variants: tuple[str, ...]
-
-
-def describe(manifest: Manifest) -> Header:
-    """The header of a module. The same manifest gives the same header."""
-    writer = _Writer(manifest)
-    root = writer.namespace(_tree(manifest, writer.kernels), "", "")
-    return Header(
-        module=manifest.module,
-        path=f"{module_path(manifest.module)}.h",
-        namespaces=namespaces_of(manifest.module),
-        imports=tuple(writer.imports()),
-        with_absent=writer.with_absent,
-        kernels=writer.kernels,
-        overloads=tuple(writer.overloads),
-        templates=tuple(writer.templates),
-        root=root,
-        symbols=tuple(f"{symbol.name}, {symbol.type}" for symbol in manifest.symbols),
-        variants=tuple(f"{variants.name}: {variants}" for variants in manifest.variants),
-    )
-
-
-def module_path(module: str) -> str:
-    """The path of the header of the module of that import name, without its suffix."""
-    return module.replace(".", "/")
-
-
-def namespaces_of(module: str) -> tuple[str, ...]:
-    """The namespaces of the module of that import name, outermost first."""
-    first, *rest = map(identifier, module.split("."))
-    return (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A kernel with its class. ``arguments`` is the text between its angle brackets, if any."""
-
-    kernel: Kernel
-    class_: KernelClass
-    arguments: str | None = None
-
-
-_Entries: TypeAlias = Sequence[_Entry]
-
-
-@dataclass
-class _Scope:
-    """The content of one C++ namespace by plain name; ``others`` can be named by their expression only."""
-
-    kernels: dict[str, list[_Entry]] = field(default_factory=dict)
-    others: list[_Entry] = field(default_factory=list)
-    namespaces: dict[str, _Scope] = field(default_factory=dict)
-
-    def within(self, scope: Iterable[str]) -> _Scope:
-        here = self
-        for part in scope:
-            here = here.namespaces.setdefault(part, _Scope())
-        return here
-
-
+_Kernels = Sequence[KernelClass]
 _EXPRESSION = re.compile(r"(?P<name>[^\W\d]\w*(?:::[^\W\d]\w*)*)(?:<(?P<arguments>.*)>)?(?:\(.*\))?")
 
 
-def _tree(manifest: Manifest, classes: Sequence[KernelClass]) -> _Scope:
-    root = _Scope()
-    for kernel, class_ in zip(manifest.kernels, classes, strict=True):
-        match = _EXPRESSION.fullmatch(kernel.expression)
-        # A cast selects an overload, and names none.
-        if match is None or match["name"] in ("static_cast", "reinterpret_cast"):
-            root.others.append(_Entry(kernel, class_))
-        else:
-            *scope, plain = match["name"].split("::")
-            entry = _Entry(kernel, class_, match["arguments"])
-            root.within(scope).kernels.setdefault(plain, []).append(entry)
-    return root
+class Header:
+    """The content of a module's header. The same manifest gives the same header.
 
-
-class _Names:
-    """The names of one scope, each used once."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-
-    def new(self, wanted: str) -> str:
-        """`wanted`, or the closest name that is free."""
-        plain = wanted.rstrip("_")
-        candidates = chain([identifier(wanted), f"{plain}_"], (f"{plain}_{number}_" for number in count(2)))
-        name = next(name for name in candidates if name not in self._taken)
-        self._taken.add(name)
-        return name
-
-
-class _Writer:
-    """Creates the objects and their classes."""
+    ``namespaces`` are the module's own, outermost first; ``overloads`` are the classes of overloaded kernels,
+    of which the arguments of a call select one. ``with_absent`` says that a template has instantiations with
+    different numbers of arguments.
+    """
 
     def __init__(self, manifest: Manifest) -> None:
-        self.kernels = tuple(
-            kernel_class(index, kernel, manifest.units[kernel.unit].title)
+        self.path = f"{manifest.module.replace('.', '/')}.h"
+        first, *rest = map(identifier, manifest.module.split("."))
+        self.namespaces = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
+        self.kernels = [
+            KernelClass(index, kernel, manifest.units[kernel.unit].title)
             for index, kernel in enumerate(manifest.kernels)
-        )
-        self.overloads: list[OverloadsClass] = []
+        ]
+        self.overloads: dict[str, _Kernels] = {}
         self.templates: list[TemplateClass] = []
         self.with_absent = False
-        self._class_names = _Names()
+        self._class_names: set[str] = set()
+        self.root = self._namespace("", [(_path(kernel), kernel) for kernel in self.kernels], "")
 
+    @property
     def imports(self) -> Iterator[str]:
         """The names that the classes use."""
         texts = [type_ for kernel in self.kernels for type_ in kernel.types]
-        texts += (i for template in self.templates for s in template.specialisations for i in s.ids)
+        texts += (i for template in self.templates for ids in template.specialisations for i in ids)
         words = {"LaunchConfig", "Result", "StaticKernel"} if self.kernels else set()
         words.update(word for text in texts for word in re.findall(r"(?<![:\w])\w+", text))
         for origin, names in ORIGINS.items():
             yield from (f"{origin}{name}" for name in sorted(words.intersection(names)))
 
-    def namespace(self, scope: _Scope, name: str, prefix: str) -> Namespace:
-        """The namespace `name` with the content of `scope`, whose expressions begin with `prefix`."""
-        names = _Names()
+    def _namespace(
+        self, name: str, kernels: Iterable[tuple[Sequence[str], KernelClass]], prefix: str
+    ) -> Namespace:
+        """The namespace `name` with `kernels`, each with its path here; expressions begin with `prefix`."""
+        by_scope: dict[str, list[tuple[Sequence[str], KernelClass]]] = {}
+        by_name: dict[str, list[KernelClass]] = {}
+        others: list[KernelClass] = []
+        for path, kernel in kernels:
+            match path:
+                case [scope, _, *_]:
+                    by_scope.setdefault(scope, []).append((path[1:], kernel))
+                case [plain]:
+                    by_name.setdefault(plain, []).append(kernel)
+                case _:
+                    others.append(kernel)
+        taken: set[str] = set()
         # Namespaces are named first, since others depend on them.
-        inner = {plain: names.new(plain) for plain in sorted(scope.namespaces)}
+        scopes = {scope: _free_name(scope, taken) for scope in sorted(by_scope)}
         objects: list[Object] = []
-        others = list(scope.others)
-        for plain, entries in sorted(scope.kernels.items()):
-            own, left = self._objects(names.new(plain), entries, prefix + plain)
+        for plain, alike in sorted(by_name.items()):
+            own, left = self._objects(_free_name(plain, taken), alike, prefix + plain)
             objects += own
             others += left
-        for entry in sorted(others, key=lambda e: e.kernel.expression):
-            plain = re.sub(r"\W+", "_", entry.kernel.expression.removeprefix(prefix)).strip("_")
+        for kernel in sorted(others, key=lambda k: k.kernel.expression):
+            plain = re.sub(r"\W+", "_", kernel.kernel.expression.removeprefix(prefix)).strip("_")
             plain = plain if plain.isidentifier() else f"kernel_{plain}"
-            objects.append(Object(names.new(plain), entry.class_.name, (entry.class_.signature,)))
-        return Namespace(
-            name,
-            tuple(objects),
-            tuple(self.namespace(scope.namespaces[p], new, f"{prefix}{p}::") for p, new in inner.items()),
-        )
+            objects.append(Object(_free_name(plain, taken), kernel.name, (kernel.signature,)))
+        inner = [self._namespace(new, by_scope[s], f"{prefix}{s}::") for s, new in scopes.items()]
+        return Namespace(name, objects, inner)
 
-    def _objects(self, name: str, entries: _Entries, qualified: str) -> tuple[list[Object], _Entries]:
-        """The object `name`, `qualified` in device code, and those of `entries` that it cannot select."""
-        if any(entry.arguments is not None for entry in entries):
-            return self._template(name, entries, qualified)
-        type_, left = self._overloads(entries)
-        comment = _signatures(entry for entry in entries if entry not in left)
+    def _objects(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
+        """The object `name`, `qualified` in device code, and those of `kernels` that it cannot select."""
+        if any(_arguments(kernel) is not None for kernel in kernels):
+            return self._template(name, kernels, qualified)
+        type_, left = self._overloads(kernels)
+        comment = _signatures([kernel for kernel in kernels if kernel not in left])
         return [Object(name, type_, comment)] if type_ else [], left
 
-    def _overloads(self, entries: _Entries) -> tuple[str, _Entries]:
-        """The class of all of `entries`, or "", and those that the types of arguments cannot select."""
+    def _overloads(self, kernels: _Kernels) -> tuple[str, _Kernels]:
+        """The class of all of `kernels`, or "", and those that the types of arguments cannot select."""
         # One kernel may have several expressions.
-        by_kernel = {(entry.kernel.unit, entry.kernel.lowered): entry for entry in reversed(entries)}
+        by_kernel = {(each.kernel.unit, each.kernel.lowered): each for each in reversed(kernels)}
         distinct = list(by_kernel.values())[::-1]
-        alike = Counter(entry.class_.types for entry in distinct)
-        chosen = tuple(entry.class_ for entry in distinct if alike[entry.class_.types] == 1)
-        left = [entry for entry in distinct if alike[entry.class_.types] > 1]
+        alike = Counter(kernel.types for kernel in distinct)
+        chosen = [kernel for kernel in distinct if alike[kernel.types] == 1]
+        left = [kernel for kernel in distinct if alike[kernel.types] > 1]
         if len(chosen) < 2:
             return "".join(kernel.name for kernel in chosen), left
-        self.overloads.append(OverloadsClass(chosen[0].name.replace("kernel", "overloads"), chosen))
-        return self.overloads[-1].name, left
+        name = chosen[0].name.replace("kernel", "overloads")
+        self.overloads[name] = chosen
+        return name, left
 
-    def _template(self, name: str, entries: _Entries, qualified: str) -> tuple[list[Object], _Entries]:
+    def _template(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
         """As :meth:`_objects`. A function of the same name is the template without arguments."""
-        left: list[_Entry] = []
-        known: dict[int, tuple[_Entry, Sequence[Argument]]] = {}
-        for entry in entries:
-            read = read_arguments(entry.arguments or "", entry.kernel.lowered)
+        left: list[KernelClass] = []
+        known: dict[KernelClass, Sequence[Argument]] = {}
+        for kernel in kernels:
+            read = read_arguments(_arguments(kernel) or "", kernel.kernel.lowered)
             arguments = [argument for argument in read if argument is not None]
             if len(arguments) == len(read):
-                known[entry.class_.index] = entry, arguments
+                known[kernel] = arguments
             # The host may not know the enumerator.
             if len(arguments) < len(read) or any(argument.is_enumerator for argument in arguments):
-                left.append(entry)
-        shape = Shape.of([arguments for _, arguments in known.values()])
+                left.append(kernel)
+        shape = Shape.of(known.values())
         if shape is None:
-            return [], entries
-        specialisations: list[Specialisation] = []
-        for ids, kernels in by_ids(((i, arguments) for i, (_, arguments) in known.items()), shape).items():
-            type_, unclear = self._overloads([known[index][0] for index in kernels])
-            left += (entry for entry in unclear if entry not in left)
+            return [], kernels
+        specialisations: dict[Ids, str] = {}
+        for ids, alike in by_ids(known, shape).items():
+            type_, unclear = self._overloads(alike)
+            left += (kernel for kernel in unclear if kernel not in left)
             if type_:
-                specialisations.append(Specialisation(ids, type_))
+                specialisations[ids] = type_
         if not specialisations:
             return [], left
         self.with_absent |= shape.with_absent
-        built = [entry for entry, _ in known.values()]
-        class_name = self._class_names.new(re.sub(r"\W+", "_", qualified) + "_")
-        self.templates.append(TemplateClass(class_name, _message(qualified, built), tuple(specialisations)))
-        return [Object(name, class_name, _signatures(built), shape.parameters(name), shape.ids(name))], left
+        class_name = _free_name(re.sub(r"\W+", "_", qualified) + "_", self._class_names)
+        self.templates.append(TemplateClass(class_name, _message(qualified, list(known)), specialisations))
+        comment = _signatures(list(known))
+        return [Object(name, class_name, comment, *shape.parameters(name))], left
 
 
-def _signatures(entries: Iterable[_Entry]) -> tuple[str, ...]:
-    signatures = [entry.class_.signature for entry in entries]
-    more = len(signatures) - _SHOWN
-    return (*signatures[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
+def _path(kernel: KernelClass) -> Sequence[str]:
+    """The namespaces and the name of `kernel`; empty if only its whole expression can name it."""
+    match = _EXPRESSION.fullmatch(kernel.kernel.expression)
+    # A cast selects an overload, and names none.
+    if match is None or match["name"] in ("static_cast", "reinterpret_cast"):
+        return ()
+    return match["name"].split("::")
 
 
-def _message(name: str, entries: _Entries) -> str:
-    built = [entry.kernel.expression for entry in entries]
+def _arguments(kernel: KernelClass) -> str | None:
+    """The text between the angle brackets of `kernel`, if any."""
+    match = _EXPRESSION.fullmatch(kernel.kernel.expression)
+    return match["arguments"] if match else None
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    """`wanted`, or the closest name that is not in `taken`; add it there."""
+    plain = wanted.rstrip("_")
+    candidates = chain([identifier(wanted), f"{plain}_"], (f"{plain}_{number}_" for number in count(2)))
+    name = next(name for name in candidates if name not in taken)
+    taken.add(name)
+    return name
+
+
+def _signatures(kernels: _Kernels) -> tuple[str, ...]:
+    more = len(kernels) - _SHOWN
+    return (*(k.signature for k in kernels[:_SHOWN]), *([f"and {more} more"] if more > 0 else []))
+
+
+def _message(name: str, kernels: _Kernels) -> str:
+    built = [kernel.kernel.expression for kernel in kernels]
     more = f" and {len(built) - _SHOWN} more" if len(built) > _SHOWN else ""
     text = f"{name} is not built for these template arguments, but as {', '.join(built[:_SHOWN])}{more}"
     # Compilers accept no other escapes in the text of a static_assert.

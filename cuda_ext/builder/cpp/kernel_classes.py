@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cuda_ext.builder.cpp.argument_ids import FUNDAMENTAL
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["ORIGINS", "RESERVED", "KernelClass", "fill_lines", "identifier", "kernel_class"]
+__all__ = ["ORIGINS", "RESERVED", "KernelClass", "fill_lines", "identifier"]
 
 _WIDTH = 110
 
@@ -44,22 +45,36 @@ _MACROS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class KernelClass:
-    """The class of one kernel.
-
-    ``index`` is its position in the manifest, ``source`` its unit; ``parameters`` are types and names.
-    """
+    """The class of `kernel`, whose position in the manifest is ``index``; ``source`` is its unit."""
 
     index: int
-    expression: str
-    signature: str
+    kernel: Kernel
     source: str
-    parameters: tuple[tuple[str, str], ...]
 
     @property
     def name(self) -> str:
         return f"kernel_{self.index}"
+
+    @cached_property
+    def signature(self) -> str:
+        expression = self.kernel.expression
+        # The expression of an overload has its types, even if a cast chooses it.
+        cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", expression)
+        name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", expression)
+        return f"{name}({', '.join(map(str, self.kernel.parameters))})"
+
+    @cached_property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """The types and names; a parameter without a name is named after its position."""
+        types: dict[str, str] = {}
+        for position, parameter in enumerate(self.kernel.parameters):
+            name = _parameter_name(parameter.name, position)
+            while name in types:
+                name += "_"
+            types[name] = _type(parameter)
+        return tuple((type_, name) for name, type_ in types.items())
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -74,26 +89,6 @@ class KernelClass:
             return whole
         first = fill_lines(f"  {head}(", takes, f") {tail} {{")
         return f"{first}\n{fill_lines(f'    {body}(', names, ');')}\n  }}"
-
-
-def kernel_class(index: int, kernel: Kernel, source: str) -> KernelClass:
-    """The class of the kernel of that `index`. A parameter without a name is named after its position."""
-    parameters: dict[str, str] = {}
-    for position, parameter in enumerate(kernel.parameters):
-        name = _parameter_name(parameter.name, position)
-        while name in parameters:
-            name += "_"
-        parameters[name] = _type(parameter)
-    # The expression of an overload has its types, even if a cast chooses it.
-    cast = re.fullmatch(r"\w+_cast<.*>\((.*)\)", kernel.expression)
-    name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", kernel.expression)
-    return KernelClass(
-        index=index,
-        expression=kernel.expression,
-        signature=f"{name}({', '.join(map(str, kernel.parameters))})",
-        source=source,
-        parameters=tuple((type_, name) for name, type_ in parameters.items()),
-    )
 
 
 def identifier(name: str) -> str:

@@ -6,10 +6,11 @@ arguments, and shorter lists are padded with placeholders.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from cuda_ext.builder.cpp.argument_ids import Argument
+from cuda_ext.builder.cpp.kernel_classes import KernelClass
 
 __all__ = ["Ids", "Shape", "by_ids"]
 
@@ -17,22 +18,35 @@ __all__ = ["Ids", "Shape", "by_ids"]
 Ids = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Which parameters of a template are types and which are values; from ``least`` on they may be absent."""
+class _Kind(NamedTuple):
+    """A sort of template parameter: how it is declared, its id, its default, and the id of that."""
 
-    kinds: tuple[str, ...]
+    declaration: str
+    id: str
+    absent: str
+    absent_id: str
+
+
+_KINDS = {
+    "type": _Kind("class T", "::cuda_ext::type_id<{}>", "absent", "type_id<absent>"),
+    "value": _Kind("auto V", "::cuda_ext::id_of_value<{}>()", "absent_value", "value_id(absent_value)"),
+}
+
+
+class Shape(NamedTuple):
+    """The sorts of the parameters of a template; from ``least`` on they may be absent."""
+
+    kinds: Sequence[str]
     least: int
 
     @classmethod
-    def of(cls, lists: Sequence[Sequence[Argument]]) -> Shape | None:
+    def of(cls, lists: Collection[Sequence[Argument]]) -> Shape | None:
         """The shape of all `lists`; ``None`` if a parameter is a type in one and a value in another."""
-        kinds: dict[int, str] = {}
-        for arguments in lists:
-            for position, argument in enumerate(arguments):
-                if kinds.setdefault(position, argument.kind) != argument.kind:
-                    return None
-        return cls(tuple(kinds[i] for i in range(len(kinds))), min(map(len, lists))) if lists else None
+        longest = max(lists, key=len, default=())
+        kinds = [argument.kind for argument in longest]
+        if not lists or any(a.kind != kind for each in lists for a, kind in zip(each, kinds, strict=False)):
+            return None
+        return cls(kinds, min(map(len, lists)))
 
     @property
     def with_absent(self) -> bool:
@@ -41,49 +55,36 @@ class Shape:
     def padded(self, texts: Iterable[str]) -> Ids:
         """The ids `texts`, and placeholders for the parameters after them."""
         given = tuple(texts)
-        absent = {"type": "type_id<absent>", "value": "value_id(absent_value)"}
-        return (*given, *(absent[kind] for kind in self.kinds[len(given) :]))
+        return (*given, *(_KINDS[kind].absent_id for kind in self.kinds[len(given) :]))
 
-    def parameters(self, template: str) -> str:
-        """The declaration of the parameters of `template`."""
-        words = {"type": ("class", "absent"), "value": ("auto", "absent_value")}
-        texts = []
-        for position, (kind, name) in enumerate(zip(self.kinds, self._names(template), strict=True)):
-            word, absent = words[kind]
-            default = f" = cuda_ext_kernels::{absent}" if position >= self.least else ""
-            texts.append(f"{word} {name}{default}")
-        return ", ".join(texts)
-
-    def ids(self, template: str) -> tuple[str, ...]:
-        """The ids of the parameters of `template`."""
-        texts = {
-            "type": "::cuda_ext::type_id<{}>",
-            "value": "::cuda_ext::id_of_value<{}>()",
-        }
-        names = zip(self.kinds, self._names(template), strict=True)
-        return tuple(texts[kind].format(name) for kind, name in names)
-
-    def _names(self, template: str) -> list[str]:
-        names = (f"{'T' if kind == 'type' else 'V'}{i}" for i, kind in enumerate(self.kinds))
-        return [f"{name}_" if name == template else name for name in names]
+    def parameters(self, template: str) -> tuple[str, Ids]:
+        """The declaration of the parameters of `template`, and their ids."""
+        declarations, ids = [], []
+        for position, kind in enumerate(_KINDS[name] for name in self.kinds):
+            word, _, name = f"{kind.declaration}{position}".partition(" ")
+            name = f"{name}_" if name == template else name
+            default = f" = cuda_ext_kernels::{kind.absent}" if position >= self.least else ""
+            declarations.append(f"{word} {name}{default}")
+            ids.append(kind.id.format(name))
+        return ", ".join(declarations), tuple(ids)
 
 
-def by_ids(lists: Iterable[tuple[int, Sequence[Argument]]], shape: Shape) -> dict[Ids, list[int]]:
-    """The kernels of these indices by the ids of their arguments.
+def by_ids(known: Mapping[KernelClass, Sequence[Argument]], shape: Shape) -> dict[Ids, list[KernelClass]]:
+    """The kernels by the ids of their arguments.
 
     Two lists may be the same or not, depending on the host's system: ``long`` and ``int64_t``. Their ids are
     made different, so that no specialisation is defined twice.
     """
-    kernels: dict[Ids, list[int]] = {}
+    kernels: dict[Ids, list[KernelClass]] = {}
     related: dict[Ids, list[Ids]] = {}
-    for index, arguments in lists:
+    for kernel, arguments in known.items():
         ids = shape.padded(argument.id for argument in arguments)
         if ids not in kernels:
             family = shape.padded(argument.family for argument in arguments)
             related.setdefault(family, []).append(ids)
-        kernels.setdefault(ids, []).append(index)
+        kernels.setdefault(ids, []).append(kernel)
     return {
-        _distinct(ids, lists[:position], kernels[ids][0]): kernels[ids]
+        _distinct(ids, lists[:position], kernels[ids][0].index): kernels[ids]
         for lists in related.values()
         for position, ids in enumerate(lists)
     }

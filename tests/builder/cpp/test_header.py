@@ -14,7 +14,7 @@ import pytest
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.builder.cpp.argument_ids import read_arguments
-from cuda_ext.builder.cpp.kernel_classes import kernel_class
+from cuda_ext.builder.cpp.kernel_classes import KernelClass
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
@@ -240,7 +240,7 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
     ids=str,
 )
 def test_a_call_has_the_parameters_of_the_kernel(parameter, expected):
-    assert kernel_class(0, Kernel("k", "k", 0, (parameter,)), "").parameters == ((expected, "x"),)
+    assert KernelClass(0, Kernel("k", "k", 0, (parameter,)), "").parameters == ((expected, "x"),)
 
 
 def test_parameters_keep_their_names_where_they_can():
@@ -260,7 +260,7 @@ def test_parameters_keep_their_names_where_they_can():
         "std",
     ]
     parameters = tuple(Parameter(name, "int", "integer", 4, 4 * i) for i, name in enumerate(names))
-    found = [name for _, name in kernel_class(0, Kernel("k", "k", 0, parameters), "").parameters]
+    found = [name for _, name in KernelClass(0, Kernel("k", "k", 0, parameters), "").parameters]
     assert found == [
         *("n", "arg1", "n_", "n__", "class_", "config_", "Value_", "int32_t_", "stdin_", "größe"),
         *("arg10", "arg1_", "std"),
