@@ -1,37 +1,37 @@
-"""The library behind a module of kernels: it finds, compiles and loads images."""
+"""The library behind a module of kernels: what its names stand for, and the loading of its images."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.errors import (
     DriverCallError,
     DriverError,
-    DriverTooOldError,
     KernelNotFoundError,
     LoadError,
     ManifestError,
     NoImageError,
-    PtxTooNewError,
     ToolchainError,
 )
-from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, loads
+from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
 from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
-from cuda_ext.runtime.index import Index
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.jit.on_demand import CachedEntry, OnDemand, Owner
 
 __all__ = ["Library"]
+
+_Entity: TypeAlias = Kernel | Symbol | Variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,47 @@ class Library:
         self.module = module
         self.manifest = manifest
         self.read = read
+        # What was looked up: kernels by their expression, so that each is a single object, and all by name.
+        self.kernels: dict[str, Any] = {}
+        self.objects: dict[str, Any] = {}
         self._loaded: dict[str, Any] = {}
-        self._kernels: ProcessCache[tuple[str, int], LoadedKernel] = ProcessCache()
+        self._loaded_kernels: ProcessCache[tuple[str, int], LoadedKernel] = ProcessCache()
         # The owners of kernels that were instantiated on demand, by expression.
         self._owners: dict[str, Owner] = {}
-        # The objects that were looked up, by kind and name, so that each kernel is a single object.
-        self.objects: dict[tuple[str, str], Any] = {}
 
     @cached_property
-    def index(self) -> Index:
-        return Index.of(self.manifest)
+    def named(self) -> list[tuple[str, _Entity]]:
+        """Everything in the manifest with its normalised name; that of a kernel is its name expression."""
+        manifest = self.manifest
+        named: list[tuple[str, _Entity]] = [(normalise(k.expression), k) for k in manifest.kernels]
+        named += ((variants.name, variants) for variants in manifest.variants)
+        return [*named, *((normalise(symbol.name), symbol) for symbol in manifest.symbols)]
+
+    @cached_property
+    def expressions(self) -> dict[str, Kernel]:
+        """The kernels that were built, by normalised name expression."""
+        return {name: entity for name, entity in self.named if isinstance(entity, Kernel)}
+
+    @cached_property
+    def entities(self) -> dict[str, list[_Entity]]:
+        """What each name stands for: ``f`` and ``f<int>`` both stand for ``f<int>(int*)``."""
+        entities: dict[str, list[_Entity]] = {}
+        for name, entity in self.named:
+            without_parameters = name.partition("(")[0]
+            for each in {name, without_parameters, without_parameters.partition("<")[0]}:
+                entities.setdefault(each, []).append(entity)
+        return entities
+
+    @cached_property
+    def members(self) -> dict[str, set[str]]:
+        """The names in each namespace; ``""`` is the global one."""
+        members: dict[str, set[str]] = {"": set()}
+        for name in self.entities:
+            namespace = ""
+            for part in name.split("::") if "<" not in name and "(" not in name else ():
+                members.setdefault(namespace, set()).add(part)
+                namespace = f"{namespace}::{part}" if namespace else part
+        return members
 
     @cached_property
     def on_demand(self) -> OnDemand:
@@ -96,25 +127,26 @@ class Library:
 
         Raises :class:`LoadError` or :class:`~cuda_ext.errors.DriverTooOldError`.
         """
+        key = kernel.expression, device.ordinal
+        if loaded := self._loaded_kernels.get(key):
+            return loaded
+        # This may compile, outside of the lock that other launches and loads need.
+        code = self._resolve(kernel, device)
 
         def load() -> LoadedKernel:
-            with device.current():
-                return self._load_kernel(kernel, device)
+            with device.current(), self._explain_errors(kernel, code, device):
+                library = self._load(code, device.driver)
+                handle = device.driver.call("cuLibraryGetKernel", library, code.lowered.encode())
+                return LoadedKernel(device, handle)
 
-        key = kernel.expression, device.ordinal
-        if key not in self._kernels:
-            self._resolve(kernel, device)  # compiles outside of the lock that other launches and loads need
-        return self._kernels.get_or_create(key, load)
+        return self._loaded_kernels.get_or_create(key, load)
 
     def address(self, symbol: Symbol, device: Device) -> int:
         """The address of `symbol` on `device`, whose context must be current. Raises as :meth:`kernel`."""
         code = self._resolve(symbol, device)
-        try:
-            with cuda.lock:
-                library = self._load(code, device.driver)
+        with self._explain_errors(symbol, code, device):
+            library = self._load(code, device.driver)
             address, _ = device.driver.call("cuLibraryGetGlobal", library, code.lowered.encode())
-        except DriverCallError as error:
-            raise self._load_error(self.manifest.units[symbol.unit], code, device, error) from None
         return int(address)
 
     def image(self, entity: Kernel | Symbol, device: Device) -> tuple[Image, str]:
@@ -122,8 +154,11 @@ class Library:
 
         Raises :class:`NoImageError`, or another :class:`~cuda_ext.errors.DriverError`.
         """
-        image = self._image_of(self.manifest.units[entity.unit], device)
-        return image, self._lowered_name(entity, image, device)
+        unit = self.manifest.units[entity.unit]
+        image = image_for(self.manifest, unit, device.capability, device.driver.version)
+        return image, self._check_lowered(
+            self.manifest.lowered_name(entity, image), entity, device, image.architecture
+        )
 
     def _resolve(self, entity: Kernel | Symbol, device: Device) -> _Loadable:
         """The code of `entity` for `device`, compiled if it was not built ahead."""
@@ -132,93 +167,67 @@ class Library:
             request = self.on_demand.request_kernels(owner, [entity.expression], device.capability)
             return self._compiled_code(entity, device, self.on_demand.compile(request))
         try:
-            image = self._image_of(unit, device)
-        except (NoImageError, PtxTooNewError, DriverTooOldError) as error:
+            image = image_for(self.manifest, unit, device.capability, device.driver.version)
+        except DriverError as error:
             return self._compiled_code(entity, device, self._compile_unit(unit, device, error))
-        lowered = self._lowered_name(entity, image, device)
+        lowered = self.manifest.lowered_name(entity, image)
+        lowered = self._check_lowered(lowered, entity, device, image.architecture)
         description = f"{image.file} ({image.architecture})"
         return _Loadable(image.file, description, lowered, partial(self._read_image, image), image)
 
     def _compile_unit(self, unit: Unit, device: Device, error: DriverError) -> CachedEntry:
-        """Compile `unit` for `device`. Raises `error` if that is not possible."""
-        if self.on_demand.obstacle(unit, device.driver.version):
-            raise error
-        try:
-            return self.on_demand.compile(self.on_demand.request_unit(unit, device.capability))
-        except ToolchainError as reason:
-            error.remedy = f"{error.remedy}; jit: {reason}"
-            raise error from None
+        """Compile `unit` for `device`. Raises `error`, with the reason, if that is not possible."""
+        obstacle = self.on_demand.obstacle(unit, device.driver.version)
+        if not obstacle:
+            try:
+                return self.on_demand.compile(self.on_demand.request_unit(unit, device.capability))
+            except ToolchainError as reason:
+                obstacle = str(reason)
+        raise _explain_jit(error, obstacle) from None
 
     def _compiled_code(self, entity: Kernel | Symbol, device: Device, compiled: CachedEntry) -> _Loadable:
         entry = compiled.entry
-        lowered = entry.lowered_name(entity)
-        if lowered is None:
-            raise self._not_in_image(entity, device, f"{entry.architecture}, compiled on demand")
+        where = f"{entry.architecture}, compiled on demand"
+        lowered = self._check_lowered(entry.lowered_name(entity), entity, device, where)
         content = entry.image + b"\0" if entry.architecture.startswith("compute") else entry.image
         description = f"what was compiled on demand for {entry.architecture}"
         return _Loadable(compiled.key, description, lowered, lambda: content)
 
-    def _image_of(self, unit: Unit, device: Device) -> Image:
-        driver = device.driver.version
-        return image_for(
-            self.manifest, unit, device.capability, driver, lambda: self.on_demand.obstacle(unit, driver)
-        )
+    def _check_lowered(
+        self, lowered: str | None, entity: Kernel | Symbol, device: Device, architecture: str
+    ) -> str:
+        """Return `lowered`, the lowered name of `entity` in the image for `device`.
 
-    def _lowered_name(self, entity: Kernel | Symbol, image: Image, device: Device) -> str:
-        lowered = self.manifest.lowered_name(entity, image)
-        if lowered is None:
-            raise self._not_in_image(entity, device, image.architecture)
-        return lowered
-
-    def _not_in_image(self, entity: Kernel | Symbol, device: Device, architecture: str) -> NoImageError:
-        """The error for an `entity` that the image for `device`, of that `architecture`, lacks."""
+        Raises :class:`NoImageError` if that image, of that `architecture`, lacks it.
+        """
+        if lowered is not None:
+            return lowered
         name = entity.expression if isinstance(entity, Kernel) else entity.name
         images = self.manifest.units[entity.unit].images
         built = [i.architecture for i in images if self.manifest.lowered_name(entity, i) is not None]
-        return NoImageError(
+        raise NoImageError(
             f"{name} is not built for this GPU: device is {device}, whose image, {architecture}, lacks it; "
             f"built for {', '.join(built) or 'none'}",
             where=self.manifest.module,
         )
 
-    def _load_kernel(self, kernel: Kernel, device: Device) -> LoadedKernel:
-        code = self._resolve(kernel, device)
-        try:
-            library = self._load(code, device.driver)
-            handle = device.driver.call("cuLibraryGetKernel", library, code.lowered.encode())
-            return LoadedKernel(device, handle)
-        except DriverCallError as error:
-            raise self._load_error(self.manifest.units[kernel.unit], code, device, error) from None
-
     def _load(self, code: _Loadable, driver: Driver) -> Any:
-        if code.key not in self._loaded:
-            self._loaded[code.key] = driver.call("cuLibraryLoadData", code.read(), [], [], 0, [], [], 0)
-        return self._loaded[code.key]
+        with cuda.lock:
+            if code.key not in self._loaded:
+                self._loaded[code.key] = driver.call("cuLibraryLoadData", code.read(), [], [], 0, [], [], 0)
+            return self._loaded[code.key]
 
     def _read_image(self, image: Image) -> bytes:
         """Read and verify the file of `image`: the driver would read beyond the end of a cut one."""
-        remedy = "reinstall the package that holds it"
         try:
             content = self.read(image.file)
         except OSError as error:
-            self._check_not_rebuilt()
-            raise LoadError(
-                f"{image.file} cannot be read: {error.strerror or error}",
-                where=self.manifest.module,
-                remedy=remedy,
-            ) from None
-        if hashlib.sha256(content).hexdigest() != image.sha256:
-            self._check_not_rebuilt()
-            raise LoadError(
-                f"{image.file} is damaged: it is not what the manifest describes",
-                where=self.manifest.module,
-                remedy=remedy,
-            )
-        # PTX is text, which must end with a zero.
-        return content + b"\0" if image.kind == "ptx" else content
-
-    def _check_not_rebuilt(self) -> None:
-        """Raise :class:`LoadError` if the manifest on disk differs from the one that was imported."""
+            problem = f"cannot be read: {error.strerror or error}"
+        else:
+            if hashlib.sha256(content).hexdigest() == image.sha256:
+                # PTX is text, which must end with a zero.
+                return content + b"\0" if image.kind == "ptx" else content
+            problem = "is damaged: it is not what the manifest describes"
         with suppress(OSError, ManifestError):
             if loads(self.read(FILE_NAME), self.manifest.module) != self.manifest:
                 raise LoadError(
@@ -226,16 +235,33 @@ class Library:
                     where=self.manifest.module,
                     remedy="start Python again",
                 )
-
-    def _load_error(self, unit: Unit, code: _Loadable, device: Device, error: DriverCallError) -> DriverError:
-        """The error for `code` that the driver does not load."""
-        driver = device.driver.version
-        if code.image and error.code == 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
-            reason = self.on_demand.obstacle(unit, driver)
-            return no_image(self.manifest, unit, device.capability, reason)
-        if code.image and error.code == 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-            reason = self.on_demand.obstacle(unit, driver)
-            return ptx_too_new(self.manifest, unit, code.image, driver, reason)
-        return LoadError(
-            f"the driver refuses {code.description} on {device}: {error}", where=self.manifest.module
+        raise LoadError(
+            f"{image.file} {problem}",
+            where=self.manifest.module,
+            remedy="reinstall the package that holds it",
         )
+
+    @contextmanager
+    def _explain_errors(self, entity: Kernel | Symbol, code: _Loadable, device: Device) -> Iterator[None]:
+        """Turn errors of driver calls, which reject `code`, into the exceptions of :meth:`kernel`."""
+        try:
+            yield
+        except DriverCallError as error:
+            manifest, unit, driver = self.manifest, self.manifest.units[entity.unit], device.driver.version
+            explained: LoadError
+            match error.code:
+                case 209 if code.image:  # CUDA_ERROR_NO_BINARY_FOR_GPU
+                    explained = no_image(manifest, unit, device.capability)
+                case 222 if code.image:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                    explained = ptx_too_new(manifest, unit, code.image, driver)
+                case _:
+                    problem = f"the driver refuses {code.description} on {device}: {error}"
+                    raise LoadError(problem, where=manifest.module) from None
+            raise _explain_jit(explained, self.on_demand.obstacle(unit, driver)) from None
+
+
+def _explain_jit(error: DriverError, obstacle: str) -> DriverError:
+    """Say in `error` why nothing is compiled on demand instead: its `obstacle`, if there is one."""
+    if obstacle:
+        error.remedy = f"jit: {obstacle}; {error.remedy}"
+    return error

@@ -20,199 +20,71 @@ from cuda_ext.runtime.symbol import Symbol
 if TYPE_CHECKING:
     from cuda_ext.runtime.jit.preparation import Preparation
 
-__all__ = [
-    "KernelTemplate",
-    "Namespace",
-    "TemplateArguments",
-    "look_up_expression",
-    "look_up_name",
-    "members",
-]
+__all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
 
 TemplateArguments: TypeAlias = str | int | tuple[str | int, ...]
-Entity: TypeAlias = "Kernel | KernelTemplate | Symbol | Namespace"
-
-
-def look_up_name(library: Library, namespace: str, name: str) -> Entity:
-    """Look up `name`, without template arguments, in `namespace` (``""`` is the global one).
-
-    Raises :class:`KernelNotFoundError`.
-    """
-    return _named(library, _qualified(namespace, name))
-
-
-def look_up_expression(library: Library, namespace: str, expression: str) -> Entity:
-    """Look up a name expression in `namespace`; a template instantiation is compiled if it was not built.
-
-    Raises :class:`KernelNotFoundError`.
-    """
-    if not isinstance(expression, str):
-        raise TypeError(f"expected a C++ name expression, found {expression!r}")
-    name = _qualified(namespace, normalise(expression))
-    if kernel := library.index.expressions.get(name):
-        return _kernel(library, kernel)
-    if overloads := [
-        k for e, k in library.index.expressions.items() if e.startswith(f"{name}(") and "<" in name
-    ]:
-        return KernelTemplate(library, name, overloads, None)
-    if "<" in name:
-        return _instantiation(library, name)
-    return _named(library, name)
-
-
-def members(library: Library, namespace: str) -> list[str]:
-    """The names of the kernels, symbols, variants and namespaces in `namespace`."""
-    return list(library.index.members.get(namespace, ()))
-
-
-def _qualified(namespace: str, name: str) -> str:
-    return f"{namespace}::{name}" if namespace else name
-
-
-def _named(library: Library, name: str) -> Entity:
-    key = "name", name
-    if key not in library.objects:
-        # Of two threads that get here, one stores its object.
-        library.objects.setdefault(key, _create(library, name))
-    entity: Entity = library.objects[key]
-    return entity
-
-
-def _create(library: Library, name: str) -> Entity:
-    index = library.index
-    namespace = Namespace(library, name) if name in index.members and name else None
-    match index.kernels.get(name, ()):
-        case [kernel] if kernel.expression == name and namespace is None:
-            return _kernel(library, kernel)
-        case []:
-            if variants := index.variants.get(name):
-                return _variants(library, variants)
-            if symbols := index.symbols.get(name):
-                return Symbol(library, _only(library, symbols))
-            if namespace is not None:
-                return namespace
-            if library.manifest.embedded and "<" not in name and library.on_demand.owner(name):
-                return KernelTemplate(library, name, (), None)
-            raise _not_found(library, name)
-        case kernels:
-            return KernelTemplate(library, name, kernels, namespace)
-
-
-def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
-    key = "kernel", kernel.expression
-    if key not in library.objects:
-        launcher = Launcher(kernel, partial(library.kernel, kernel))
-        library.objects.setdefault(key, Kernel.of(library, launcher))
-    entity: Kernel = library.objects[key]
-    return entity
-
-
-def _instantiation(library: Library, name: str) -> Kernel:
-    """The instantiation `name`, compiled on demand for the current GPU."""
-    if kernel := library.objects.get(("kernel", name)):
-        instantiation: Kernel = kernel
-        return instantiation
-    return _kernel(library, _compile(library, name))
-
-
-def _compile(library: Library, name: str) -> manifest.Kernel:
-    if reason := library.on_demand.obstacle():
-        raise _not_found(library, name, reason)
-    owner = library.on_demand.owner(name)
-    if owner is None:
-        raise _not_found(library, name)
-    try:
-        device = open_driver().current_device()
-    except DriverError as error:
-        raise _not_found(library, name, str(error)) from None
-    unit = library.manifest.units[owner.unit]
-    if reason := library.on_demand.obstacle(unit, device.driver.version):
-        raise _not_found(library, name, reason)
-    try:
-        return library.instantiate(name, owner, device)
-    except ToolchainError as error:
-        raise _not_found(library, name, str(error)) from None
-
-
-def _variants(library: Library, variants: manifest.Variants) -> Kernel:
-    from cuda_ext.runtime.variants import Variants  # few modules have any
-
-    kernels = {kernel.expression: kernel for kernel in library.manifest.kernels}
-    candidates = [_kernel(library, kernels[candidate.kernel]) for candidate in variants.candidates]
-    return Variants.among(library, candidates, variants)
-
-
-def _only(library: Library, symbols: tuple[manifest.Symbol, ...]) -> manifest.Symbol:
-    if len(symbols) > 1:
-        units = (library.manifest.units[symbol.unit].sources[0].name for symbol in symbols)
-        raise KernelNotFoundError(
-            f"{' and '.join(units)} each have a variable {symbols[0].name} of their own",
-            where=library.manifest.module,
-            remedy="rename them, or link the units into one library with link = true",
-        )
-    return symbols[0]
-
+Entity: TypeAlias = "Kernel | Symbol | Namespace"
 
 # The number of combinations of argument types for which a template caches the overload.
 _MOST_CHOSEN = 1000
 
 
 class Namespace:
-    """A C++ namespace: its attributes are the kernels, symbols and namespaces in it."""
+    """A C++ namespace: its attributes are the kernels, symbols and namespaces in it.
+
+    The global namespace, whose name is empty, is a module.
+    """
 
     # C++ reserves names with two underscores, so these hide no kernel.
-    __slots__ = ("__library", "__name")
+    __slots__ = ("__library__", "__qualified__")
 
     def __init__(self, library: Library, name: str) -> None:
-        self.__library = library
-        self.__name = name
+        self.__library__ = library
+        self.__qualified__ = name
 
     if not TYPE_CHECKING:  # stubs declare the attributes
 
         def __getattr__(self, name: str) -> Any:
-            if _is_dunder(name):
+            if name.startswith("__") and name.endswith("__"):
                 raise AttributeError(name)
-            return look_up_name(self.__library, self.__name, name)
+            if self.__qualified__ not in self.__library__.members:
+                raise AttributeError(f"kernel {self.__qualified__} has no attribute {name!r}")
+            return _look_up(self.__library__, _qualify(self, name))
 
     __iter__ = None  # otherwise Python iterates over the items 0, 1, 2, ...
 
-    def __getitem__(self, expression: str) -> Any:
-        return look_up_expression(self.__library, self.__name, expression)
+    def __getitem__(self, expression: str, /) -> Any:
+        if not isinstance(expression, str):
+            raise TypeError(f"expected a C++ name expression, found {expression!r}")
+        library, name = self.__library__, _qualify(self, normalise(expression))
+        if kernel := library.expressions.get(name):
+            return _kernel(library, kernel)
+        return _look_up(library, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return operator.getitem, (self.__library.module, self.__name)
+        return operator.getitem, (self.__library__.module, self.__qualified__)
 
     def __dir__(self) -> list[str]:
-        return members(self.__library, self.__name)
+        return sorted(self.__library__.members.get(self.__qualified__, ()))
 
     def __repr__(self) -> str:
-        return f"<namespace {self.__name}: {', '.join(dir(self))}>"
+        return f"<namespace {self.__qualified__}: {', '.join(dir(self))}>"
 
 
-class KernelTemplate:
+class KernelTemplate(Namespace):
     """A kernel template, or overloaded kernels; brackets select an instantiation or an overload.
 
     A call launches the kernel that fits the types of the arguments. Attributes are those of a namespace of
     the same name.
     """
 
-    __slots__ = ("__chosen", "__items", "__kernels", "__library", "__name", "__namespace")
+    __slots__ = ("__chosen__", "__items__", "__kernels__")
 
-    def __init__(
-        self,
-        library: Library,
-        name: str,
-        kernels: Iterable[manifest.Kernel],
-        namespace: Namespace | None,
-    ) -> None:
-        self.__library = library
-        self.__name = name
-        self.__kernels = tuple(_kernel(library, kernel) for kernel in kernels)
-        self.__namespace = namespace
-        self.__items: dict[str, Any] = {}
-        self.__chosen: dict[tuple[object, ...], Kernel] = {}
-
-    __iter__ = None  # otherwise Python compiles the instantiations for 0, 1, 2, ...
+    def __init__(self, library: Library, name: str, kernels: Iterable[manifest.Kernel]) -> None:
+        super().__init__(library, name)
+        self.__kernels__ = tuple(_kernel(library, kernel) for kernel in kernels)
+        self.__items__: dict[str, Any] = {}
+        self.__chosen__: dict[tuple[object, ...], Kernel] = {}
 
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
         """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
@@ -220,12 +92,12 @@ class KernelTemplate:
         Of overloaded kernels, ``"(int, float*)"`` selects the one with these parameters.
         """
         try:
-            return self.__items[arguments]  # type: ignore[index]
+            return self.__items__[arguments]  # type: ignore[index]
         except (KeyError, TypeError):  # not looked up before, or not a string
             pass
-        kernel = look_up_expression(self.__library, "", self.__expression(arguments))
+        kernel = Namespace(self.__library__, "")[_expression(self, arguments)]
         if isinstance(arguments, str):
-            self.__items[arguments] = kernel
+            self.__items__[arguments] = kernel
         return kernel
 
     def prepare(
@@ -240,55 +112,47 @@ class KernelTemplate:
 
         if isinstance(instantiations, str):
             raise TypeError(f'expected a list; write ["{instantiations}"]')
-        expressions = list(map(self.__expression, instantiations))
-        return prepare_entries(self.__library.on_demand, expressions, architectures)
-
-    def __expression(self, arguments: TemplateArguments) -> str:
-        spelled = ", ".join(map(_spelled, arguments if isinstance(arguments, tuple) else (arguments,)))
-        return self.__name + (spelled if spelled.startswith("(") else f"<{spelled}>")
+        expressions = [_expression(self, arguments) for arguments in instantiations]
+        return prepare_entries(self.__library__.on_demand, expressions, architectures)
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Launch the kernel of this name that fits the arguments.
 
         Raises :class:`~cuda_ext.errors.ArgumentError` if none or several fit.
         """
-        if len(self.__kernels) == 1:
-            return self.__kernels[0](*arguments, **keywords)
-        if not self.__kernels:
+        kernels = self.__kernels__
+        if len(kernels) == 1:
+            return kernels[0](*arguments, **keywords)
+        if not kernels:
+            name = self.__qualified__
             raise ArgumentError(
-                "none was built ahead", where=self.__name, remedy=f'choose one as in {self.__name}["float"]'
+                "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
         # Arguments by name select by the names of the parameters, too.
         types = dispatch_types(arguments) if keywords.keys() <= LAUNCH_KEYWORDS else None
-        kernel = self.__chosen.get(types) if types else None
+        kernel = self.__chosen__.get(types) if types else None
         if kernel is None or len(kernel.parameters) != len(arguments):
-            kernel = choose_overload(self.__kernels, arguments, keywords)
-            if types and len(self.__chosen) < _MOST_CHOSEN:
-                self.__chosen[types] = kernel
+            kernel = choose_overload(kernels, arguments, keywords)
+            if types and len(self.__chosen__) < _MOST_CHOSEN:
+                self.__chosen__[types] = kernel
         return kernel(*arguments, **keywords)
 
-    def __getattr__(self, name: str) -> Any:
-        if _is_dunder(name):
-            raise AttributeError(name)
-        if self.__namespace is None:
-            raise AttributeError(f"kernel {self.__name} has no attribute {name!r}")
-        return getattr(self.__namespace, name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return operator.getitem, (self.__library.module, self.__name)
-
-    def __dir__(self) -> list[str]:
-        return dir(self.__namespace) if self.__namespace is not None else []
-
     def __repr__(self) -> str:
-        return f"<kernel template {self.__name}: {_join(k.expression for k in self.__kernels)}>"
+        return f"<kernel template {self.__qualified__}: {_join(k.expression for k in self.__kernels__)}>"
 
 
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
+def _qualify(namespace: Namespace, name: str) -> str:
+    return f"{namespace.__qualified__}::{name}" if namespace.__qualified__ else name
 
 
-def _spelled(argument: str | int) -> str:
+def _expression(template: KernelTemplate, arguments: TemplateArguments) -> str:
+    """The name expression of the instantiation, or of the overload, that brackets with `arguments` select."""
+    each = arguments if isinstance(arguments, tuple) else (arguments,)
+    text = ", ".join(map(_spell, each))
+    return template.__qualified__ + (text if text.startswith("(") else f"<{text}>")
+
+
+def _spell(argument: str | int) -> str:
     if isinstance(argument, bool):
         return str(argument).lower()
     if isinstance(argument, str):
@@ -299,15 +163,88 @@ def _spelled(argument: str | int) -> str:
         raise TypeError(f"expected a template argument as C++ spells it, found {argument!r}") from None
 
 
+def _look_up(library: Library, name: str) -> Entity:
+    """The object that the normalised `name` stands for.
+
+    Raises :class:`KernelNotFoundError`.
+    """
+    if name not in library.objects:
+        # Of two threads that get here, one stores its object.
+        library.objects.setdefault(name, _create(library, name))
+    entity: Entity = library.objects[name]
+    return entity
+
+
+def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
+    if kernel.expression not in library.kernels:
+        launcher = Launcher(kernel, partial(library.kernel, kernel))
+        library.kernels.setdefault(kernel.expression, Kernel.of(library, launcher))
+    entity: Kernel = library.kernels[kernel.expression]
+    return entity
+
+
+def _create(library: Library, name: str) -> Entity:
+    match library.entities.get(name, ()):
+        case [manifest.Kernel() as kernel] if kernel.expression == name and name not in library.members:
+            return _kernel(library, kernel)
+        case [manifest.Kernel(), *_] as entities:
+            return KernelTemplate(library, name, [e for e in entities if isinstance(e, manifest.Kernel)])
+        case [manifest.Variants() as variants, *_]:
+            return _variants(library, variants)
+        case [manifest.Symbol() as symbol]:
+            return Symbol(library, symbol)
+        case [manifest.Symbol(), *_] as entities:
+            indices = (entity.unit for entity in entities if isinstance(entity, manifest.Symbol))
+            sources = (library.manifest.units[index].sources[0].name for index in indices)
+            raise KernelNotFoundError(
+                f"{' and '.join(sources)} each have a variable {name} of their own",
+                where=library.manifest.module,
+                remedy="rename them, or link the units into one library with link = true",
+            )
+    if name and name in library.members:
+        return Namespace(library, name)
+    if "<" in name:
+        return _kernel(library, _instantiate(library, name))
+    if library.manifest.embedded and library.on_demand.owner(name):
+        return KernelTemplate(library, name, ())
+    raise _not_found(library, name)
+
+
+def _variants(library: Library, variants: manifest.Variants) -> Kernel:
+    from cuda_ext.runtime.variants import Variants  # few modules have any
+
+    kernels = {kernel.expression: kernel for kernel in library.manifest.kernels}
+    candidates = [_kernel(library, kernels[candidate.kernel]) for candidate in variants.candidates]
+    return Variants.among(library, candidates, variants)
+
+
+def _instantiate(library: Library, name: str) -> manifest.Kernel:
+    """The instantiation `name`, compiled on demand for the current GPU."""
+    on_demand = library.on_demand
+    obstacle = on_demand.obstacle()
+    if not obstacle:
+        owner = on_demand.owner(name)
+        if owner is None:
+            raise _not_found(library, name)
+        try:
+            device = open_driver().current_device()
+            unit = library.manifest.units[owner.unit]
+            obstacle = on_demand.obstacle(unit, device.driver.version)
+            if not obstacle:
+                return library.instantiate(name, owner, device)
+        except (DriverError, ToolchainError) as error:
+            obstacle = str(error)
+    raise _not_found(library, name, obstacle)
+
+
 def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoundError:
     """The error for `name`; `obstacle` is the reason why it is not compiled on demand."""
-    index = library.index
     module = library.manifest.module
     plain = plain_name(name)
-    kernels = index.kernels.get(plain, ())
+    kernels = [e.expression for e in library.entities.get(plain, ()) if isinstance(e, manifest.Kernel)]
     if kernels or (obstacle and library.on_demand.owner(name)):
-        built = _join(kernel.expression for kernel in kernels) or "none"
-        if kernels and "<" in name and not any("<" in kernel.expression for kernel in kernels):
+        built = _join(kernels) or "none"
+        if kernels and "<" in name and not any("<" in kernel for kernel in kernels):
             return KernelNotFoundError(f"{plain} is not a template; built: {built}", where=module)
         jit = f"jit: {obstacle}; " if obstacle else ""
         return KernelNotFoundError(
@@ -315,11 +252,11 @@ def _not_found(library: Library, name: str, obstacle: str = "") -> KernelNotFoun
             where=module,
             remedy=f'{jit}add "{name}" to `instantiate` and build again',
         )
-    names = [*index.expressions, *index.symbols, *index.variants]
-    hint = did_you_mean(name, [*names, *index.kernels, *filter(None, index.members)])
+    hint = did_you_mean(name, [*library.entities, *library.members])
+    names = _join(dict.fromkeys(each for each, _ in library.named))
     return KernelNotFoundError(
         f"{module} has no kernel or symbol {name!r}",
-        remedy="; ".join(filter(None, [hint, f"it has: {_join(names)}"])),
+        remedy="; ".join(filter(None, [hint, f"it has: {names}"])),
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cuda_ext.manifest import Manifest
     from cuda_ext.runtime.loaded_library import Library
+    from cuda_ext.runtime.lookup import Namespace
 
 __all__ = ["KernelModule", "bind", "library_of", "module_from"]
 
@@ -32,9 +33,7 @@ class KernelModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        from cuda_ext.runtime.lookup import look_up_name
-
-        value = vars(self)[name] = look_up_name(library_of(self), "", name)
+        value = vars(self)[name] = getattr(_global_namespace(self), name)
         return value
 
     def __getitem__(self, expression: str) -> Any:
@@ -42,16 +41,12 @@ class KernelModule(ModuleType):
             return self.__dict__["__items__"][expression]
         except (KeyError, TypeError):  # not looked up before, or not an expression
             pass
-        from cuda_ext.runtime.lookup import look_up_expression
-
-        value = look_up_expression(library_of(self), "", expression)
+        value = _global_namespace(self)[expression]
         vars(self).setdefault("__items__", {})[expression] = value
         return value
 
     def __dir__(self) -> list[str]:
-        from cuda_ext.runtime.lookup import members
-
-        return members(library_of(self), "")
+        return dir(_global_namespace(self))
 
     def __iter__(self) -> Iterator[str]:
         return iter(dir(self))
@@ -80,6 +75,12 @@ class KernelModule(ModuleType):
 
     def __deepcopy__(self, memo: object) -> KernelModule:
         return self  # copies of its kernels refer to it
+
+
+def _global_namespace(module: KernelModule) -> Namespace:
+    from cuda_ext.runtime.lookup import Namespace
+
+    return Namespace(library_of(module), "")
 
 
 def bind(name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError
 from cuda_ext.formats.architecture import Architecture
@@ -36,31 +36,24 @@ def _rank(target: Architecture) -> tuple[bool, int, int]:
     return target.kind == "cubin", target.number, ("", "f", "a").index(target.suffix)
 
 
-def image_for(
-    manifest: Manifest,
-    unit: Unit,
-    capability: int,
-    driver: tuple[int, int],
-    explain_jit: Callable[[], str] = str,
-) -> Image:
+def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int, int]) -> Image:
     """The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`.
 
-    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`. Their texts include
-    the reason that `explain_jit` gives for not compiling on demand.
+    Raises :class:`NoImageError`, :class:`DriverTooOldError` or :class:`PtxTooNewError`.
     """
     image = select_image(unit.images, capability)
     if image is None:
-        raise no_image(manifest, unit, capability, explain_jit())
+        raise no_image(manifest, unit, capability)
     for needed, reason in _requirements(manifest, unit, image):
         if driver < needed:
             raise DriverTooOldError(
                 f"the NVIDIA driver supports CUDA up to {_text(driver)}, and {image.file}, {reason}, needs "
                 f"{_text(needed)} or newer",
                 where=manifest.module,
-                remedy=f"{_jit(explain_jit())}upgrade the driver",
+                remedy="upgrade the driver",
             )
     if image.kind == "ptx" and not _is_prebuilt(unit, image) and driver < _version(manifest):
-        raise ptx_too_new(manifest, unit, image, driver, explain_jit())
+        raise ptx_too_new(manifest, unit, image, driver)
     return image
 
 
@@ -88,8 +81,8 @@ def _text(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def no_image(manifest: Manifest, unit: Unit, capability: int, jit: str) -> NoImageError:
-    """The error for a `unit` without an image for GPUs of `capability`; `jit` says why none is compiled."""
+def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
+    """The error for a `unit` without an image for GPUs of `capability`."""
     built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": []}
     for image in unit.images:
         built[image.kind].append(image.architecture)
@@ -99,21 +92,15 @@ def no_image(manifest: Manifest, unit: Unit, capability: int, jit: str) -> NoIma
         f"{unit.title} has no image for this GPU: device is sm_{capability}; built for {cubins or 'none'}; "
         f"PTX: {ptx or 'none'}{unlinked}",
         where=manifest.module,
-        remedy=f'{_jit(jit)}add "sm_{capability}" to architectures and build again',
+        remedy=f'add "sm_{capability}" to architectures and build again',
     )
 
 
-def _jit(reason: str) -> str:
-    return f"jit: {reason}; " if reason else ""
-
-
-def ptx_too_new(
-    manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int], jit: str
-) -> PtxTooNewError:
+def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int]) -> PtxTooNewError:
     """The error for an `image` that is the only one for the GPU, with PTX too new for the driver."""
     return PtxTooNewError(
         f"of {unit.title} only PTX ({image.architecture}) fits this GPU; CUDA {manifest.version} made it, "
         f"and the NVIDIA driver reads PTX up to CUDA {_text(driver)}",
         where=manifest.module,
-        remedy=f"{_jit(jit)}upgrade the driver, or add this GPU to architectures and build again",
+        remedy="upgrade the driver, or add this GPU to architectures and build again",
     )

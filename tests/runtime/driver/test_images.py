@@ -53,7 +53,7 @@ def chosen_image(built: str, capability: int = 90, driver: tuple[int, int] = (13
     source = changes.pop("source", "device/x.cu")
     module = SAMPLE._replace(**changes)
     try:
-        image = image_for(module, unit(source, *built.split()), capability, driver, lambda: "off")
+        image = image_for(module, unit(source, *built.split()), capability, driver)
     except errors.DriverError as error:
         return f"{type(error).__name__}: {error}"
     return image.architecture
@@ -63,10 +63,10 @@ def test_a_missing_image_is_reported_with_all_images() -> None:
     assert chosen_image("sm_80 sm_120") == (
         "NoImageError: sample.kernels: device/x.cu has no image for this GPU: device is sm_90; built "
         "for sm_80, "
-        'sm_120; PTX: none; jit: off; add "sm_90" to architectures and build again'
+        'sm_120; PTX: none; add "sm_90" to architectures and build again'
     )
-    assert "built for none; PTX: compute_100; jit: off" in chosen_image("compute_100")
-    assert "PTX: none; LTO-IR, which has to be linked first: lto_90; jit" in chosen_image("lto_90")
+    assert "built for none; PTX: compute_100; add " in chosen_image("compute_100")
+    assert "PTX: none; LTO-IR, which has to be linked first: lto_90; add" in chosen_image("lto_90")
 
 
 def test_minor_versions_of_a_driver_are_compatible() -> None:
@@ -76,7 +76,7 @@ def test_minor_versions_of_a_driver_are_compatible() -> None:
     assert chosen_image("sm_90", driver=(12, 9), version="13.0") == (
         "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and "
         "x.fatbin, made by CUDA "
-        "13.0, needs 13.0 or newer; jit: off; upgrade the driver"
+        "13.0, needs 13.0 or newer; upgrade the driver"
     )
 
 
@@ -85,7 +85,7 @@ def test_zstd_needs_a_driver_that_reads_it() -> None:
         assert chosen_image("sm_90", driver=(12, 3), version="12.9", compress=compress) == (
             "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.3, and "
             "x.fatbin, compressed "
-            "with zstd, needs 12.4 or newer; jit: off; upgrade the driver"
+            "with zstd, needs 12.4 or newer; upgrade the driver"
         )
     for compress in ("none", "speed"):
         assert chosen_image("sm_90", driver=(12, 0), version="12.9", compress=compress) == "sm_90"
@@ -96,7 +96,7 @@ def test_ptx_needs_a_driver_of_its_version() -> None:
     assert chosen_image("compute_80", driver=(13, 4)) == (
         "PtxTooNewError: sample.kernels: of device/x.cu only PTX (compute_80) fits this GPU; CUDA "
         "13.5 made it, and "
-        "the NVIDIA driver reads PTX up to CUDA 13.4; jit: off; upgrade the driver, or add this GPU to "
+        "the NVIDIA driver reads PTX up to CUDA 13.4; upgrade the driver, or add this GPU to "
         "architectures and "
         "build again"
     )
