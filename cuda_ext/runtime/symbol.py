@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
-from cuda_ext.runtime.arrays.array_layout import array_layout
-from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory, array_layout, device_memory
 from cuda_ext.runtime.arrays.dtypes import (
     check_dtype,
     dtype_of_format,

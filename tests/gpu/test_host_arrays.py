@@ -12,7 +12,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError, LaunchError
-from cuda_ext.runtime.arrays.device_copies import memory_pool
+from cuda_ext.runtime.arrays.staging import staging_of
 from cuda_ext.runtime.driver.driver import Device
 from tests.fixtures.loader import run_script
 
@@ -261,7 +261,7 @@ def test_memory_use_is_bounded(kernels: Any, device: Device) -> None:
 def reserved(device: Device) -> int:
     """The size of cuda_ext's memory pool in bytes."""
     attribute = device.driver.api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-    return int(device.driver.call("cuMemPoolGetAttribute", memory_pool(device), attribute))
+    return int(device.driver.call("cuMemPoolGetAttribute", staging_of(device).pool, attribute))
 
 
 def test_a_fault_of_the_kernel_leaves_arrays_unchanged(tmp_path: Any) -> None:

@@ -6,58 +6,55 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.host_arrays import HostArray
-from cuda_ext.runtime.arrays.staging import Copy, staging_of
-from cuda_ext.runtime.driver.driver import Device, ProcessCache
+from cuda_ext.runtime.arrays.staging import Copy, Staging, staging_of
+from cuda_ext.runtime.driver.driver import Device
 
-__all__ = ["DeviceCopies", "memory_pool"]
-
-# The unused memory that a pool keeps, in bytes: allocating new memory takes longer than filling it.
-_POOL_SIZE = 1 << 30
-
-_Range = tuple[int, int]
+__all__ = ["DeviceCopies"]
 
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Device memory at `address` with a copy of the host memory from `start` to `stop`.
+    """Device memory at `address` with a copy of the host memory in `place`.
 
     `owners` keep the host memory alive. `stream` used the block last, and `keep` keeps that alive. `written`
     are the ranges of host memory that kernels have written in the block and that are not copied back yet.
     """
 
-    start: int
-    stop: int
+    place: range
     owners: list[object]
-    device: Device
+    staging: Staging
     address: int
     stream: int
     keep: object
-    written: set[_Range] = field(default_factory=set)
+    written: set[range] = field(default_factory=set)
 
-    def copies(self, ranges: Iterable[_Range]) -> list[Copy]:
-        return [Copy(start, self.address + start - self.start, stop - start) for start, stop in ranges]
+    def address_of(self, host: int) -> int:
+        """The address in the block of the copy of what lies at `host`."""
+        return self.address + host - self.place.start
+
+    def copies(self, parts: Iterable[range]) -> list[Copy]:
+        return [Copy(part.start, self.address_of(part.start), len(part)) for part in parts]
 
     def use_in(self, stream: int, keep: object) -> None:
         """Order later work in `stream` after all earlier work on this block."""
         if stream == self.stream:
             return
-        driver = self.device.driver
-        event = driver.call("cuEventCreate", driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        device = self.staging.device
+        event = device.create_event()
         try:
-            driver.call("cuEventRecord", event, self.stream)
-            driver.call("cuStreamWaitEvent", stream, event, 0)
+            device.driver.call("cuEventRecord", event, self.stream)
+            device.driver.call("cuStreamWaitEvent", stream, event, 0)
         finally:
-            driver.call("cuEventDestroy", event)
+            device.driver.call("cuEventDestroy", event)
         self.stream, self.keep = stream, keep
 
     def synchronize(self) -> None:
         """Wait for the work on this block."""
-        with self.device.current():
-            self.device.driver.call("cuStreamSynchronize", self.stream)
+        with self.staging.device.current():
+            self.staging.device.driver.call("cuStreamSynchronize", self.stream)
 
 
 class DeviceCopies:
@@ -88,18 +85,26 @@ class DeviceCopies:
                     "the device scope of this launch has ended", remedy="launch within its with block"
                 )
             self._check_strided(arrays)
+            staging = staging_of(device)
             block_of: dict[HostArray, _Block] = {}
             try:
                 for group in _overlapping_groups(arrays):
                     block = self._find_block(group, device)
                     if block is None:
-                        block = _allocate_block(group, device, stream, keep)
+                        block = _allocate_block(group, staging, stream, keep)
                         new.append(block)
                     block.use_in(stream, keep)
                     block_of |= dict.fromkeys(group, block)
-                _copy_in(new, arrays, block_of)
+                copies = (
+                    copy
+                    for block in new
+                    for copy in block.copies(
+                        {a.place for a in arrays if a.reads and block_of.get(a) is block}
+                    )
+                )
+                staging.copy_in(copies, stream)
                 yield [
-                    block_of[array].address + array.start - block_of[array].start if array in block_of else 0
+                    block_of[array].address_of(array.place.start) if array in block_of else 0
                     for array in arrays
                 ]
             except BaseException:
@@ -107,7 +112,7 @@ class DeviceCopies:
                 raise
             for array, block in block_of.items():
                 if array.writes:
-                    block.written.add((array.start, array.stop))
+                    block.written.add(array.place)
             # The contiguous copies of strided arrays are for this launch only.
             temporary = [block_of[array] for array in arrays if array.strided and array in block_of]
             self._blocks += (block for block in new if block not in temporary)
@@ -116,8 +121,8 @@ class DeviceCopies:
     def device_of(self, array: HostArray) -> int | None:
         """The GPU that has a copy of `array`, or of a part of it; ``None`` if there is none."""
         with self._lock:
-            overlapping = self._overlapping_blocks((array.start, array.stop))
-            return overlapping[0].device.ordinal if overlapping else None
+            overlapping = self._overlapping_blocks(array.place)
+            return overlapping[0].staging.device.ordinal if overlapping else None
 
     def copy_back(self, wait: bool = True) -> None:
         """Copy to the host what kernels wrote. Wait for the kernels first, unless they have finished."""
@@ -126,21 +131,20 @@ class DeviceCopies:
             if wait:
                 for block in written:
                     block.synchronize()
-            for device in {block.device for block in written}:
-                copies = [c for b in written if b.device is device for c in b.copies(b.written)]
-                with device.current():
-                    staging_of(device).copy_out(copies)
+            for staging in {block.staging for block in written}:
+                copies = [c for b in written if b.staging is staging for c in b.copies(b.written)]
+                with staging.device.current():
+                    staging.copy_out(copies)
 
-    def fetch(self, low: int, high: int) -> None:
-        """Wait for kernels that write host memory from `low` to `high`, and copy that range to the host."""
+    def fetch(self, place: range) -> None:
+        """Wait for kernels that write host memory in `place`, and copy that part to the host."""
         with self._lock:
-            for block in self._overlapping_blocks((low, high)):
-                parts = [(max(start, low), min(stop, high)) for start, stop in block.written]
-                parts = [(start, stop) for start, stop in parts if start < stop]
+            for block in self._overlapping_blocks(place):
+                parts = [common for part in block.written if (common := _intersect(part, place))]
                 block.synchronize()
-                with block.device.current():
-                    staging_of(block.device).copy_out(block.copies(parts))
-                block.written = {(start, stop) for start, stop in block.written if start < low or high < stop}
+                with block.staging.device.current():
+                    block.staging.copy_out(block.copies(parts))
+                block.written = {part for part in block.written if _intersect(part, place) != part}
 
     def release(self) -> None:
         """Free all device memory after the work that uses it."""
@@ -149,26 +153,26 @@ class DeviceCopies:
             _free_blocks(self._blocks)
             self._blocks = []
 
-    def _overlapping_blocks(self, place: _Range) -> list[_Block]:
+    def _overlapping_blocks(self, place: range) -> list[_Block]:
         outer = self.outer._overlapping_blocks(place) if self.outer else []
-        return outer + [block for block in self._blocks if _overlap((block.start, block.stop), place)]
+        return outer + [block for block in self._blocks if _intersect(block.place, place)]
 
     def _find_block(self, arrays: Sequence[HostArray], device: Device) -> _Block | None:
         """The existing block of `arrays`, which overlap."""
-        first = arrays[0]
-        start, stop = first.start, max(array.stop for array in arrays)
-        for block in self._overlapping_blocks((start, stop)):
-            if block.device is not device:
+        place = _span(arrays)
+        where = f"argument {arrays[0].parameter!r}"
+        for block in self._overlapping_blocks(place):
+            if block.staging.device is not device:
                 raise ArgumentError(
-                    f"is on GPU {block.device.ordinal} until its device scope ends, and the kernel runs on "
-                    f"GPU {device.ordinal}",
-                    where=f"argument {first.parameter!r}",
+                    f"is on GPU {block.staging.device.ordinal} until its device scope ends, and the kernel "
+                    f"runs on GPU {device.ordinal}",
+                    where=where,
                     remedy="use a scope for each GPU",
                 )
-            if start < block.start or block.stop < stop:
+            if _intersect(place, block.place) != place:
                 raise ArgumentError(
                     "a part of this array was an argument before it in this device scope",
-                    where=f"argument {first.parameter!r}",
+                    where=where,
                     remedy="let the whole array be the first",
                 )
             return block
@@ -178,9 +182,9 @@ class DeviceCopies:
         """Reject strided arrays that a kernel writes to: their contiguous copies would miss the changes."""
         for array in arrays:
             if place := array.strided:
-                written = [(other.start, other.stop) for other in arrays if other.writes]
+                written = [other.place for other in arrays if other.writes]
                 written += (part for block in self._overlapping_blocks(place) for part in block.written)
-                if any(_overlap(place, part) for part in written):
+                if any(_intersect(place, part) for part in written):
                     raise ArgumentError(
                         "expected a contiguous array in C order, since a kernel writes to its memory, found "
                         "one with gaps or in another order",
@@ -188,85 +192,35 @@ class DeviceCopies:
                     )
 
 
-def _overlap(one: _Range, other: _Range) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _intersect(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))
+
+
+def _span(arrays: Sequence[HostArray]) -> range:
+    """The host memory of `arrays`, which overlap and are sorted by address."""
+    return range(arrays[0].place.start, max(array.place.stop for array in arrays))
 
 
 def _overlapping_groups(arrays: Iterable[HostArray]) -> list[list[HostArray]]:
     """Group `arrays` by overlapping memory, sorted by address. Empty arrays are left out."""
     groups: list[list[HostArray]] = []
-    end = 0
-    for array in sorted(arrays, key=lambda array: array.start):
-        if array.start == array.stop:
+    for array in sorted(arrays, key=lambda array: array.place.start):
+        if not array.place:
             continue
-        if array.start >= end:
+        if not groups or not _intersect(_span(groups[-1]), array.place):
             groups.append([])
         groups[-1].append(array)
-        end = max(end, array.stop)
     return groups
 
 
-def _allocate_block(arrays: Sequence[HostArray], device: Device, stream: int, keep: object) -> _Block:
-    start, stop = arrays[0].start, max(array.stop for array in arrays)
-    address = _allocate(device, stop - start, stream)
-    return _Block(start, stop, [array.owner for array in arrays], device, address, stream, keep)
-
-
-def _copy_in(
-    blocks: Sequence[_Block], arrays: Iterable[HostArray], block_of: dict[HostArray, _Block]
-) -> None:
-    """Copy to `blocks`, which are used in the same stream, the memory that kernels read."""
-    copies: list[Copy] = []
-    for block in blocks:
-        ranges = {(a.start, a.stop) for a in arrays if a.reads and block_of.get(a) is block}
-        copies += block.copies(ranges)
-    if copies:
-        staging_of(blocks[0].device).copy_in(copies, blocks[0].stream)
+def _allocate_block(arrays: Sequence[HostArray], staging: Staging, stream: int, keep: object) -> _Block:
+    place = _span(arrays)
+    address = staging.allocate(len(place), stream)
+    return _Block(place, [array.owner for array in arrays], staging, address, stream, keep)
 
 
 def _free_blocks(blocks: Iterable[_Block]) -> None:
     for block in blocks:
         # It fails only if the driver has lost the GPU and its memory.
-        with suppress(DriverCallError), block.device.current():
-            _free(block.device, block.address, block.stream)
-
-
-def _allocate(device: Device, size: int, stream: int) -> int:
-    """Allocate `size` bytes for later work in `stream`."""
-    if (pool := memory_pool(device)) is None:
-        return int(device.driver.call("cuMemAlloc", size))
-    return int(device.driver.call("cuMemAllocFromPoolAsync", size, pool, stream))
-
-
-def _free(device: Device, address: int, stream: int) -> None:
-    """Free memory after all earlier work in `stream`."""
-    if memory_pool(device) is None:
-        device.driver.call("cuStreamSynchronize", stream)
-        device.driver.call("cuMemFree", address)
-    else:
-        device.driver.call("cuMemFreeAsync", address, stream)
-
-
-_pools: ProcessCache[int, Any] = ProcessCache()
-
-
-def memory_pool(device: Device) -> Any:
-    """The memory pool for copies on `device`, whose context must be current; ``None`` without pool support.
-
-    It is not the default pool, whose settings belong to the application.
-    """
-    return _pools.get_or_create(device.ordinal, lambda: _create_pool(device))
-
-
-def _create_pool(device: Device) -> Any:
-    if not device.has_memory_pools:
-        return None
-    driver, api = device.driver, device.driver.api
-    properties = api.CUmemPoolProps()
-    properties.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    properties.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    properties.location.id = device.ordinal
-    handle = driver.call("cuMemPoolCreate", properties)
-    threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-    driver.call("cuMemPoolSetAttribute", handle, threshold, api.cuuint64_t(_POOL_SIZE))
-    return handle
+        with suppress(DriverCallError), block.staging.device.current():
+            block.staging.free(block.address, block.stream)

@@ -1,10 +1,15 @@
-"""Device memory of other libraries: tensors, arrays, buffers, and everything with DLPack."""
+"""Arrays in device memory: tensors, arrays, buffers, and everything with DLPack.
+
+:func:`device_memory` says where they are, and :func:`array_layout` how their elements lie there.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,9 +18,11 @@ from cuda_ext.runtime.arrays import dlpack
 from cuda_ext.runtime.arrays.dtypes import dtype_of_typestr
 
 __all__ = [
+    "ArrayLayout",
     "DeviceMemory",
     "HasCudaArrayInterface",
     "HasDataPtr",
+    "array_layout",
     "device_memory",
 ]
 
@@ -65,8 +72,7 @@ def device_memory(value: object) -> DeviceMemory | None:
     if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
         return _read_buffer(value)
     if hasattr(value, "__dlpack_device__") and not _is_on_host(value):
-        view = dlpack.read_view(value)
-        return DeviceMemory(view.address, view.dtype, view.read_only, view.device, view.stream)
+        return _read_borrowed(dlpack.borrow(value))
     return None
 
 
@@ -149,3 +155,80 @@ def _read_buffer(buffer: Any) -> DeviceMemory:
 
 def _is_on_host(value: Any) -> bool:
     return int(value.__dlpack_device__()[0]) == dlpack.CPU
+
+
+def _read_borrowed(borrowed: dlpack.Borrowed) -> DeviceMemory:
+    tensor = borrowed.tensor
+    address = (tensor.data or 0) + tensor.byte_offset
+    return DeviceMemory(address, borrowed.dtype, borrowed.read_only, tensor.device.id, borrowed.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayout:
+    """A layout; ``strides`` and ``item``, the size of an element, are in bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    item: int
+
+    @property
+    def size(self) -> int:
+        """The size of all elements in bytes."""
+        return self.item * math.prod(self.shape)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements are contiguous in C order."""
+        in_order = _c_order(self.shape, self.item)
+        axes = zip(self.shape, self.strides, in_order, strict=True)
+        return self.size == 0 or all(extent == 1 or stride == ordered for extent, stride, ordered in axes)
+
+
+def array_layout(value: Any) -> ArrayLayout | None:
+    """The layout of an array in device memory, or ``None`` for an address.
+
+    Raises :class:`ArgumentError` for arrays that do not provide it.
+    """
+    if callable(getattr(value, "data_ptr", None)):
+        return _tensor_layout(value)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _interface_layout(interface)
+    if hasattr(type(value), "is_device_accessible") and hasattr(type(value), "handle"):
+        return ArrayLayout((int(value.size),), (1,), 1)
+    if hasattr(value, "__dlpack_device__"):
+        borrowed = dlpack.borrow(value)
+        tensor = borrowed.tensor
+        strides = tensor.strides[: tensor.ndim] if tensor.strides else None
+        return _layout(tensor.shape[: tensor.ndim], strides, -(-tensor.bits * tensor.lanes // 8))
+    return None
+
+
+def _tensor_layout(tensor: Any) -> ArrayLayout:
+    try:
+        return _layout(tensor.shape, tensor.stride(), int(tensor.element_size()))
+    except (AttributeError, TypeError) as error:
+        raise ArgumentError(f"expected a tensor with shape, stride and element_size ({error})") from None
+
+
+def _interface_layout(interface: Any) -> ArrayLayout:
+    try:
+        shape = tuple(map(int, interface["shape"]))
+        item = int(re.findall(r"\d+", interface["typestr"])[0])
+        strides = interface.get("strides")
+        return ArrayLayout(shape, _c_order(shape, item) if strides is None else tuple(strides), item)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"expected a __cuda_array_interface__ with shape and typestr ({error!r})"
+        ) from None
+
+
+def _layout(shape: Iterable[int], strides: Iterable[int] | None, item: int) -> ArrayLayout:
+    """The layout with `strides` in items, or in C order if they are ``None``."""
+    extents = tuple(shape)
+    in_bytes = _c_order(extents, item) if strides is None else tuple(stride * item for stride in strides)
+    return ArrayLayout(extents, in_bytes, item)
+
+
+def _c_order(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    return tuple(item * math.prod(shape[axis:]) for axis in range(1, len(shape) + 1))

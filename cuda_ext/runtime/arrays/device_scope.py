@@ -9,7 +9,7 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.device_copies import DeviceCopies
-from cuda_ext.runtime.arrays.host_arrays import address_range, is_host_array
+from cuda_ext.runtime.arrays.host_arrays import is_host_array, place_of
 
 __all__ = ["DeviceScope", "device_scope", "innermost_scope"]
 
@@ -31,7 +31,7 @@ class DeviceScope:
         """
         if not is_host_array(array):
             raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="fetch")
-        self._copies.fetch(*address_range(array))
+        self._copies.fetch(place_of(array))
 
 
 @contextmanager

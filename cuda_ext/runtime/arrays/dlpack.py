@@ -10,13 +10,12 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda_ext.errors import ArgumentError, DriverError
 from cuda_ext.runtime.driver.driver import open_driver
 
-__all__ = ["CPU", "View", "read_strides", "read_view"]
+__all__ = ["CPU", "Borrowed", "borrow"]
 
 CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _READ_ONLY, _COPIED = 1, 2
@@ -75,47 +74,25 @@ _capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """Device memory; ``stream`` returns the handle of its library's current stream on a device."""
+class Borrowed(NamedTuple):
+    """A tensor of another library, whose current stream on a device is ``stream(device)``.
 
-    address: int
-    dtype: str
-    read_only: bool
-    device: int
-    stream: Callable[[int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Borrowed:
-    """A tensor; `owner` keeps it valid."""
+    ``owner`` keeps the tensor valid.
+    """
 
     tensor: _Tensor
     read_only: bool
     stream: Callable[[int], int]
     owner: object = None
 
-
-def read_view(value: Any) -> View:
-    """The memory of `value`. Raises :class:`ArgumentError` for memory that a kernel cannot access."""
-    borrowed = _borrow(value)
-    tensor = borrowed.tensor
-    name = _KINDS.get(tensor.code, f"DLPack type {tensor.code} of ")
-    dtype = name if name == "bool" else f"{name}{tensor.bits}"
-    address = (tensor.data or 0) + tensor.byte_offset
-    return View(address, dtype, borrowed.read_only, tensor.device.id, borrowed.stream)
+    @property
+    def dtype(self) -> str:
+        name = _KINDS.get(self.tensor.code, f"DLPack type {self.tensor.code} of ")
+        return name if name == "bool" else f"{name}{self.tensor.bits}"
 
 
-def read_strides(value: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None, int]:
-    """The shape of `value`, its strides in items (``None`` in C order), and the size of an item in bytes."""
-    borrowed = _borrow(value)
-    tensor = borrowed.tensor
-    shape = tuple(tensor.shape[: tensor.ndim])
-    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
-    return shape, strides, -(-tensor.bits * tensor.lanes // 8)
-
-
-def _borrow(value: Any) -> _Borrowed:
+def borrow(value: Any) -> Borrowed:
+    """The tensor of `value`. Raises :class:`ArgumentError` for memory that a kernel cannot access."""
     if table := _exchange_table(type(value)):
         return _borrow_through(value, table)
     kind, device = map(int, value.__dlpack_device__())
@@ -136,8 +113,8 @@ def _borrow(value: Any) -> _Borrowed:
         versioned = _Versioned.from_address(pointer)
         if versioned.flags & _COPIED:
             raise ArgumentError("expected an array that DLPack can lend, found one that gives a copy")
-        return _Borrowed(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
-    return _Borrowed(_Tensor.from_address(pointer), False, lambda _: 0, owner)
+        return Borrowed(versioned.tensor, bool(versioned.flags & _READ_ONLY), lambda _: 0, owner)
+    return Borrowed(_Tensor.from_address(pointer), False, lambda _: 0, owner)
 
 
 def _export(value: Any) -> object:
@@ -162,7 +139,7 @@ def _exchange_table(kind: type) -> _Exchange | None:
     return None
 
 
-def _borrow_through(value: Any, table: _Exchange) -> _Borrowed:
+def _borrow_through(value: Any, table: _Exchange) -> Borrowed:
     tensor = _Tensor()
     try:
         status = _TENSOR_FROM_OBJECT(table.tensor_from_object)(value, ctypes.byref(tensor))
@@ -177,7 +154,7 @@ def _borrow_through(value: Any, table: _Exchange) -> _Borrowed:
         _CURRENT_STREAM(table.current_stream)(tensor.device.type, device, ctypes.byref(handle))
         return handle.value or 0
 
-    return _Borrowed(tensor, False, stream)
+    return Borrowed(tensor, False, stream)
 
 
 def _check_reachable(kind: int) -> None:

@@ -13,7 +13,7 @@ from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.dtypes import check_dtype, dtype_of_typestr
 
-__all__ = ["HasArrayInterface", "HostArray", "Out", "address_range", "host_array", "is_host_array", "out"]
+__all__ = ["HasArrayInterface", "HostArray", "Out", "host_array", "is_host_array", "out", "place_of"]
 
 
 class HasArrayInterface(Protocol):
@@ -47,19 +47,18 @@ def out(array: HasArrayInterface) -> Out:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostArray:
-    """The memory of a numpy array, from address `start` to `stop`, that a kernel reads, writes, or both.
+    """The memory of a numpy array, whose addresses are `place`, that a kernel reads, writes, or both.
 
     `owner` keeps it alive. If the array is not contiguous, this is a contiguous copy, and `strided` is the
-    address range of the array itself. `parameter` is the name of the parameter.
+    place of the array itself. `parameter` is the name of the parameter.
     """
 
-    start: int
-    stop: int
+    place: range
     reads: bool
     writes: bool
     owner: Any
     parameter: str
-    strided: tuple[int, int] | None = None
+    strided: range | None = None
 
 
 def is_host_array(value: object) -> bool:
@@ -83,19 +82,19 @@ def host_array(parameter: Parameter, argument: object) -> HostArray | None:
         raise
     writes = not parameter.const
     if array.flags.c_contiguous:
-        return HostArray(*address_range(array), not only_out, writes, array, parameter.name)
+        return HostArray(place_of(array), not only_out, writes, array, parameter.name)
     packed = sys.modules["numpy"].ascontiguousarray(array)
-    return HostArray(*address_range(packed), True, writes, packed, parameter.name, address_range(array))
+    return HostArray(place_of(packed), True, writes, packed, parameter.name, place_of(array))
 
 
-def address_range(array: Any) -> tuple[int, int]:
-    """The addresses of a numpy array's elements: the first, and the one after the last."""
+def place_of(array: Any) -> range:
+    """The addresses of a numpy array's elements."""
     low = array.__array_interface__["data"][0]
     if not array.size:
-        return low, low
+        return range(low, low)
     steps = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
     below = sum(step for step in steps if step < 0)
-    return low + below, low + sum(steps) - below + array.itemsize
+    return range(low + below, low + sum(steps) - below + array.itemsize)
 
 
 def _check(parameter: Parameter, array: Any, only_out: bool) -> None:

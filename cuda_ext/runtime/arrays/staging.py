@@ -1,4 +1,4 @@
-"""Copies between host and device memory at the speed of the bus.
+"""Device memory for copies of host arrays, and these copies at the speed of the bus.
 
 A GPU accesses page-locked memory directly, and pageable memory through the driver, slowly. So large copies go
 in chunks through a few page-locked staging buffers: several threads copy chunks between the buffers and the
@@ -13,9 +13,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda_ext.errors import DriverCallError
 from cuda_ext.runtime.driver.driver import Device, ProcessCache
@@ -25,13 +25,14 @@ __all__ = ["Copy", "Staging", "staging_of"]
 # In bytes: the largest copy that is left to the driver, and the size of a staging buffer.
 _SMALL = 64 << 10
 _CHUNK = 2 << 20
+# The unused memory that a pool keeps, in bytes: allocating new memory takes longer than filling it.
+_POOL_SIZE = 1 << 30
 # A single core copies more slowly than the bus.
 _THREADS = min(4, os.cpu_count() or 1)
 _BUFFERS = 2 * _THREADS
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """`size` bytes, at the address `host` and at the address `device`."""
 
     host: int
@@ -48,11 +49,16 @@ class _Buffer:
 
 
 class Staging:
-    """The staging buffers of `device` and the copies through them. Its context must be current."""
+    """The memory pool and the staging buffers of `device`, whose context must be current.
+
+    ``pool`` is ``None`` for a GPU without memory pools. It is not the default pool, whose settings belong to
+    the application.
+    """
 
     def __init__(self, device: Device) -> None:
-        self._device = device
+        self.device = device
         self._call = device.driver.call
+        self.pool = _create_pool(device) if device.has_memory_pools else None
         # Copies to the host have a stream of their own, so that they wait for no other work.
         self._out_stream = self._call(
             "cuStreamCreate", device.driver.api.CUstream_flags.CU_STREAM_NON_BLOCKING
@@ -62,87 +68,66 @@ class Staging:
         for _ in range(_BUFFERS):
             self._buffers.put(_Buffer())
 
+    def allocate(self, size: int, stream: int) -> int:
+        """Allocate `size` bytes of device memory for later work in `stream`."""
+        if self.pool is None:
+            return int(self._call("cuMemAlloc", size))
+        return int(self._call("cuMemAllocFromPoolAsync", size, self.pool, stream))
+
+    def free(self, address: int, stream: int) -> None:
+        """Free device memory after all earlier work in `stream`."""
+        if self.pool is None:
+            self._call("cuStreamSynchronize", stream)
+            self._call("cuMemFree", address)
+        else:
+            self._call("cuMemFreeAsync", address, stream)
+
     def copy_in(self, copies: Iterable[Copy], stream: int) -> None:
         """Copy to the device in `stream`. When this returns, the host memory has been read."""
-
-        def directly(copy: Copy) -> None:
-            self._call("cuMemcpyHtoDAsync", copy.device, copy.host, copy.size, stream)
-
-        self._copy(copies, directly, partial(self._chunk_in, stream), stream)
+        self._copy(copies, stream, to_host=False)
 
     def copy_out(self, copies: Iterable[Copy]) -> None:
         """Copy to the host memory that no kernel is writing. When this returns, the copy is complete."""
+        self._copy(copies, self._out_stream, to_host=True)
 
-        def directly(copy: Copy) -> None:
-            self._call("cuMemcpyDtoHAsync", copy.host, copy.device, copy.size, self._out_stream)
-
-        self._copy(copies, directly, self._chunk_out, self._out_stream)
-
-    def _copy(
-        self,
-        copies: Iterable[Copy],
-        directly: Callable[[Copy], None],
-        in_chunks: Callable[[Copy], None],
-        stream: Any,
-    ) -> None:
+    def _copy(self, copies: Iterable[Copy], stream: Any, *, to_host: bool) -> None:
         chunks: list[Copy] = []
         has_page_locked = False
         for copy in copies:
-            if page_locked := self._is_page_locked(copy):
-                has_page_locked = True
-            if page_locked or copy.size <= _SMALL:
-                directly(copy)
+            is_page_locked = self._is_page_locked(copy)
+            has_page_locked = has_page_locked or is_page_locked
+            if is_page_locked or copy.size <= _SMALL:
+                self._submit(copy, stream, to_host)
             else:
-                chunks += _chunks(copy)
-        self._run_parallel(in_chunks, chunks)
+                chunks += _split(copy)
+        _run_parallel(lambda chunk: self._copy_chunk(chunk, stream, to_host), chunks)
         if has_page_locked:  # only these copies are asynchronous for the host
             self._call("cuStreamSynchronize", stream)
 
-    def _chunk_in(self, stream: int, chunk: Copy) -> None:
-        with self._device.current(), self._buffer(stream) as buffer:
+    def _copy_chunk(self, chunk: Copy, stream: Any, to_host: bool) -> None:
+        with self.device.current(), self._buffer(stream) as buffer:
             self._call("cuEventSynchronize", buffer.event)
-            ctypes.memmove(buffer.address, chunk.host, chunk.size)
-            self._call("cuMemcpyHtoDAsync", chunk.device, buffer.address, chunk.size, stream)
+            if not to_host:
+                ctypes.memmove(buffer.address, chunk.host, chunk.size)
+            self._submit(chunk._replace(host=buffer.address), stream, to_host)
             self._call("cuEventRecord", buffer.event, stream)
+            if to_host:
+                self._call("cuEventSynchronize", buffer.event)
+                ctypes.memmove(chunk.host, buffer.address, chunk.size)
 
-    def _chunk_out(self, chunk: Copy) -> None:
-        with self._device.current(), self._buffer(self._out_stream) as buffer:
-            self._call("cuEventSynchronize", buffer.event)
-            self._call("cuMemcpyDtoHAsync", buffer.address, chunk.device, chunk.size, self._out_stream)
-            self._call("cuEventRecord", buffer.event, self._out_stream)
-            self._call("cuEventSynchronize", buffer.event)
-            ctypes.memmove(chunk.host, buffer.address, chunk.size)
-
-    def _run_parallel(self, work: Callable[[Copy], None], chunks: Sequence[Copy]) -> None:
-        """Call `work` for each chunk, in several threads, and wait for all of them."""
-        if len(chunks) < 2:
-            for chunk in chunks:
-                work(chunk)
-            return
-        futures: list[concurrent.futures.Future[None]] = []
-        try:
-            for chunk in chunks:
-                try:
-                    futures.append(_threads().submit(work, chunk))
-                except RuntimeError:  # the interpreter is shutting down and starts no threads
-                    work(chunk)
-            for future in futures:
-                future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-            concurrent.futures.wait(futures)
+    def _submit(self, copy: Copy, stream: Any, to_host: bool) -> None:
+        if to_host:
+            self._call("cuMemcpyDtoHAsync", copy.host, copy.device, copy.size, stream)
+        else:
+            self._call("cuMemcpyHtoDAsync", copy.device, copy.host, copy.size, stream)
 
     @contextmanager
     def _buffer(self, stream: Any) -> Iterator[_Buffer]:
         """A staging buffer for exclusive use in `stream`."""
         buffer = self._buffers.get()
         try:
-            if buffer.event is None:
-                flag = self._device.driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING
-                buffer.event = self._call("cuEventCreate", flag)
-            if not buffer.address:
-                buffer.address = int(self._call("cuMemHostAlloc", _CHUNK, 0))
+            buffer.event = buffer.event or self.device.create_event()
+            buffer.address = buffer.address or int(self._call("cuMemHostAlloc", _CHUNK, 0))
             yield buffer
         except BaseException:
             # Finish the transfers from or to the buffer before it is used again.
@@ -154,7 +139,7 @@ class Staging:
 
     def _is_page_locked(self, copy: Copy) -> bool:
         """Whether the GPU can access the host memory directly."""
-        api = self._device.driver.api
+        api = self.device.driver.api
         attribute = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         for address in (copy.host, copy.host + copy.size - 1):
             # The function returns an error for pageable memory, which is no failure of the driver.
@@ -164,9 +149,42 @@ class Staging:
         return True
 
 
-def _chunks(copy: Copy) -> Iterator[Copy]:
+def _create_pool(device: Device) -> Any:
+    driver, api = device.driver, device.driver.api
+    properties = api.CUmemPoolProps()
+    properties.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    properties.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    properties.location.id = device.ordinal
+    pool = driver.call("cuMemPoolCreate", properties)
+    threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    driver.call("cuMemPoolSetAttribute", pool, threshold, api.cuuint64_t(_POOL_SIZE))
+    return pool
+
+
+def _split(copy: Copy) -> Iterator[Copy]:
     for offset in range(0, copy.size, _CHUNK):
         yield Copy(copy.host + offset, copy.device + offset, min(_CHUNK, copy.size - offset))
+
+
+def _run_parallel(copy_chunk: Callable[[Copy], None], chunks: Sequence[Copy]) -> None:
+    """Call `copy_chunk` for each of `chunks`, in several threads, and wait for all of them."""
+    if len(chunks) < 2:
+        for chunk in chunks:
+            copy_chunk(chunk)
+        return
+    futures: list[concurrent.futures.Future[None]] = []
+    try:
+        for chunk in chunks:
+            try:
+                futures.append(_threads().submit(copy_chunk, chunk))
+            except RuntimeError:  # the interpreter is shutting down and starts no threads
+                copy_chunk(chunk)
+        for future in futures:
+            future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+        concurrent.futures.wait(futures)
 
 
 @cache
@@ -178,5 +196,5 @@ _stagings: ProcessCache[int, Staging] = ProcessCache()
 
 
 def staging_of(device: Device) -> Staging:
-    """The staging buffers of `device`, whose context must be current."""
+    """The staging of `device`, whose context must be current."""
     return _stagings.get_or_create(device.ordinal, lambda: Staging(device))

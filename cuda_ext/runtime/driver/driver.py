@@ -97,6 +97,10 @@ class Device:
         with lock:
             return self.driver.call("cuDevicePrimaryCtxRetain", self.driver.call("cuDeviceGet", self.ordinal))
 
+    def create_event(self) -> Any:
+        """Create an event without timing. The context must be current."""
+        return self.driver.call("cuEventCreate", self.driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+
     def _extents(self, name: str) -> tuple[int, int, int]:
         x, y, z = (self._get(f"MAX_{name}_DIM_{axis}") for axis in "XYZ")
         return x, y, z

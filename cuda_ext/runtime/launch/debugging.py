@@ -14,8 +14,7 @@ from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.manifest import Kernel
-from cuda_ext.runtime.arrays.array_layout import ArrayLayout, array_layout
-from cuda_ext.runtime.arrays.device_memory import DeviceMemory
+from cuda_ext.runtime.arrays.device_memory import ArrayLayout, DeviceMemory, array_layout
 from cuda_ext.runtime.arrays.dtypes import alignment
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device, Driver

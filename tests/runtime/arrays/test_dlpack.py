@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.runtime.arrays.array_layout import ArrayLayout, array_layout
-from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
+from cuda_ext.runtime.arrays.device_memory import ArrayLayout, DeviceMemory, array_layout, device_memory
 from tests.fixtures.device_arrays import Exchanged, Lent, exchange_capsule, exchange_table
 
 FLOATS = np.arange(12, dtype="f4").reshape(3, 4)

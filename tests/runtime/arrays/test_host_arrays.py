@@ -103,9 +103,9 @@ def test_arrays_are_copied_in_stream_order(run: Script) -> None:
     assert [" ".join(call.split(" grid")[0].split(" 0000")[:1]) for call in ours] == [
         "cuMemPoolCreate",
         "cuMemPoolSetAttribute 4 1073741824",
-        "cuMemAllocFromPoolAsync 40 stream=7",
-        "cuMemAllocFromPoolAsync 40 stream=7",
         "cuStreamCreate 1",
+        "cuMemAllocFromPoolAsync 40 stream=7",
+        "cuMemAllocFromPoolAsync 40 stream=7",
         "cuMemcpyHtoDAsync 40 stream=7",
         "cuMemcpyHtoDAsync 40 stream=7",
         "cuLaunchKernel copy",
