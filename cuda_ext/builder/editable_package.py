@@ -15,7 +15,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import Any
 
@@ -24,44 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE",
-    "SCHEMA",
     "build_editable",
-    "described",
-    "editable",
-    "encoded",
+    "has_changed",
     "is_editable",
-    "recorded",
-    "state",
+    "read_record",
+    "read_state",
+    "write_record",
 ]
 
 FILE = "editable.json"
-SCHEMA = 1
+_SCHEMA = 1
 # Nanoseconds within which a file may change twice and keep its times.
 _TICK = 2_000_000_000
-
-
-def build_editable(
-    project: Project,
-    directory_of: Callable[[str], Path],
-    report: Callable[[str], None] = lambda _: None,
-    environ: Mapping[str, str] = os.environ,
-    cudaarchs: str | None = None,
-) -> list[Package]:
-    """Build the packages of an editable install.
-
-    `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is the value at
-    installation, where this is a rebuild. Without ``editable-rebuild = true`` the packages are the same as
-    others. Raises :class:`BuildError`.
-    """
-    from cuda_ext.builder.session import build_project
-
-    if not project.settings.editable_rebuild:
-        return build_project(project, report, environ)
-    before = state(project)
-    packages = build_project(project, report, environ)
-    if cudaarchs is None:
-        cudaarchs = environ.get("CUDAARCHS", "")
-    return editable(project, packages, before, directory_of, cudaarchs)
 
 
 def is_editable(directory: Path) -> bool:
@@ -69,8 +43,8 @@ def is_editable(directory: Path) -> bool:
     return (directory / FILE).is_file()
 
 
-def recorded(directory: Path | str) -> dict[str, Any] | None:
-    """Read the state that the package in `directory` was compiled from; ``None`` without a valid one."""
+def read_record(directory: Path | str) -> dict[str, Any] | None:
+    """Read the record of the package in `directory`; ``None`` without a valid one."""
     try:
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             record: dict[str, Any] = json.load(file)
@@ -84,58 +58,86 @@ def recorded(directory: Path | str) -> dict[str, Any] | None:
             "cudaarchs": str(),
             "seen": dict(),
             "digests": dict(),
-        } if schema == SCHEMA and all(isinstance(directory, str) for directory in directories.values()):
+        } if schema == _SCHEMA and all(isinstance(directory, str) for directory in directories.values()):
             return record
     return None
 
 
-def state(project: Project) -> dict[str, Any]:
-    """Return the current state of the inputs, which an import compares. Raises :class:`BuildError`."""
+def write_record(directory: str, record: Mapping[str, Any]) -> None:
+    """Replace the record of the package in `directory`. Raises :class:`OSError`."""
+    from pathlib import Path
+
+    from cuda_ext.filesystem.atomic_directory import replace_file
+
+    replace_file(Path(directory, FILE), _encode(record))
+
+
+def has_changed(record: Mapping[str, Any]) -> bool:
+    """Whether the file system reports any change since `record` was written."""
+    root, seen = record["root"], record["seen"]
+    return any(_describe_file(root, path) != description for path, description in seen.items())
+
+
+def read_state(project: Project) -> dict[str, Any]:
+    """Return the current state of the inputs, as records have it. Raises :class:`BuildError`."""
     import time
 
     from cuda_ext.builder.sources.inputs import input_digests, searched_directories
 
     root, now = str(project.root), time.time_ns()
     digests = input_digests(project)
-    seen = {path: described(root, path) for path in sorted({*digests, *searched_directories(project)})}
+    seen = {path: _describe_file(root, path) for path in sorted({*digests, *searched_directories(project)})}
     for description in filter(None, seen.values()):
         if max(description[-2:]) > now - _TICK:
             description.clear()  # so that it differs from every description
     return {"seen": seen, "digests": digests}
 
 
-def editable(
+def build_editable(
     project: Project,
-    packages: Sequence[Package],
-    now: Mapping[str, Any],
     directory_of: Callable[[str], Path],
-    cudaarchs: str,
+    build: Callable[[], list[Package]],
+    cudaarchs: str | None = None,
 ) -> list[Package]:
-    """Return `packages`, compiled from the state `now`, with their records of it."""
+    """Return the packages that `build` builds, with records of the state that they are compiled from.
+
+    `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is ``CUDAARCHS``
+    at the installation, if this is a rebuild. Without ``editable-rebuild = true`` the packages have no records. Raises
+    :class:`BuildError`.
+    """
     from dataclasses import replace
 
     from cuda_ext.builder.package.generate import render_init
 
-    directories = {package.name: directory_of(package.name) for package in packages}
+    if not project.settings.editable_rebuild:
+        return build()
+    state = read_state(project)
+    packages = build()
     record = {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "root": str(project.root),
-        "directories": {n: _seen_from(project.root, d) for n, d in directories.items()},
-        "cudaarchs": cudaarchs,
-        **now,
+        "directories": {p.name: _relative_path(project.root, directory_of(p.name)) for p in packages},
+        "cudaarchs": os.environ.get("CUDAARCHS", "") if cudaarchs is None else cudaarchs,
+        **state,
     }
-    files = {FILE: encoded(record)}
     return [
-        replace(p, files={**p.files, **files, "__init__.py": render_init(p.name, editable=True)})
-        for p in packages
+        replace(
+            package,
+            files={
+                **package.files,
+                FILE: _encode(record),
+                "__init__.py": render_init(package.name, editable=True),
+            },
+        )
+        for package in packages
     ]
 
 
-def encoded(record: Mapping[str, Any]) -> bytes:
+def _encode(record: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(record, indent=1)}\n".encode()
 
 
-def _seen_from(root: Path, directory: Path) -> str:
+def _relative_path(root: Path, directory: Path) -> str:
     real = os.path.realpath(directory)
     try:
         return os.path.relpath(real, root)
@@ -143,10 +145,10 @@ def _seen_from(root: Path, directory: Path) -> str:
         return real
 
 
-def described(root: str, path: str) -> list[int] | None:
+def _describe_file(root: str, path: str) -> list[int] | None:
     """Return size, inode and times of a file or directory; ``None`` if it does not exist."""
     try:
-        found = os.stat(os.path.join(root, path))
+        status = os.stat(os.path.join(root, path))
     except OSError:
         return None
-    return [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]

@@ -30,6 +30,7 @@ from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import ModulePlan, assemble, library_plans, source_plans
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.toolchain.compilers import CompilerChoice
+from cuda_ext.toolchain.process import ending_in_order
 
 if TYPE_CHECKING:
     from cuda_ext.builder.config.modules import ModuleConfig
@@ -47,9 +48,9 @@ def build_project(
 
     A terminal shows the progress of the build; elsewhere `report` receives a line for each finished step.
     `environ` has the settings of the machine (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises :class:`BuildError`
-    as :func:`build` does.
+    as :func:`build` does. SIGTERM ends the build with everything that it started.
     """
-    with closing(progress_for(sys.stderr, report)) as progress:
+    with ending_in_order(), closing(progress_for(sys.stderr, report)) as progress:
         return build(project, environ, progress)
 
 

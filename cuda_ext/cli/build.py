@@ -153,7 +153,7 @@ def _build(
     project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
-    from cuda_ext.builder.editable_package import build_editable, is_editable, recorded
+    from cuda_ext.builder.editable_package import build_editable, is_editable, read_record
     from cuda_ext.builder.package.in_place import in_place
     from cuda_ext.builder.session import build_project
 
@@ -161,10 +161,11 @@ def _build(
     if output:
         return build_project(project, report, environ)
     if any(map(is_editable, places.values())):  # an editable install stays one, with its architectures
-        records = list(filter(None, map(recorded, places.values())))
+        records = list(filter(None, map(read_record, places.values())))
         cudaarchs = records[0]["cudaarchs"] if records else ""
         variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
-        return list(map(in_place, build_editable(project, places.__getitem__, report, variables, cudaarchs)))
+        compile_all = partial(build_project, project, report, variables)
+        return list(map(in_place, build_editable(project, places.__getitem__, compile_all, cudaarchs)))
     return list(map(in_place, build_project(project, report, environ)))
 
 

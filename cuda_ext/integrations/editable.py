@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cuda_ext.builder.editable_package import FILE, described, recorded
+from cuda_ext.builder.editable_package import FILE, has_changed, read_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def refresh(name: str) -> None:
     directory = _source_directory(name, os.path.dirname(os.path.realpath(module.__file__ or "")))
     if directory is None:
         return
-    if _differs(_read(directory, name)):
+    if has_changed(_read(directory, name)):
         from cuda_ext.errors import BuildError
 
         try:
-            _compare(name, directory)
+            _rebuild_changed(name, directory)
         except BuildError as error:
             problem = "its project has changed since it was compiled, and cannot be compiled now"
             raise ImportError(f"{name}: {problem}:\n{error}", name=name, path=directory) from None
@@ -70,7 +70,7 @@ def _source_directory(name: str, here: str) -> str | None:
 
 def _read(directory: str, name: str) -> dict[str, Any]:
     """The record of the package `name` in `directory`."""
-    record = recorded(directory)
+    record = read_record(directory)
     if record is not None:
         return record
     path = os.path.join(directory, FILE)
@@ -81,21 +81,16 @@ def _read(directory: str, name: str) -> dict[str, Any]:
     )
 
 
-def _differs(record: Mapping[str, Any]) -> bool:
-    """Whether the file system reports any change since `record` was written."""
-    root, seen = record["root"], record["seen"]
-    return any(described(root, path) != description for path, description in seen.items())
-
-
-def _compare(name: str, directory: str) -> None:
+def _rebuild_changed(name: str, directory: str) -> None:
     """Compile the project if its files have changed, unless another process has just done so.
 
     Raises :class:`BuildError`.
     """
     import time
+    from contextlib import suppress
     from pathlib import Path
 
-    from cuda_ext.builder.editable_package import state
+    from cuda_ext.builder.editable_package import read_state, write_record
     from cuda_ext.builder.project import Project
     from cuda_ext.builder.sources.inputs import TABLE
     from cuda_ext.errors import BuildError, ConfigError
@@ -105,7 +100,7 @@ def _compare(name: str, directory: str) -> None:
     root = Path(_read(directory, name)["root"])
     with lock(root / TABLE) as alone:
         record = _read(directory, name)
-        if not _differs(record):
+        if not has_changed(record):
             return
         # A table without names gives the module that of its package.
         project = Project.load(root, [name.rpartition(".")[0]])
@@ -115,10 +110,12 @@ def _compare(name: str, directory: str) -> None:
                 where=str(root / TABLE),
                 remedy="install the project again",
             )
-        now = state(project)
-        changed = _describe_changes(record["digests"], now["digests"])
+        state = read_state(project)
+        digests = state["digests"]
+        changed = _describe_changes(record["digests"], digests)
         if not changed:
-            _write_record(directory, {**record, **now})
+            with suppress(OSError):  # otherwise the next import compares once more
+                write_record(directory, {**record, **state})
             return
         if not alone:
             raise BuildError(
@@ -128,37 +125,27 @@ def _compare(name: str, directory: str) -> None:
             )
         # If another process failed while this one waited, this one would fail in the same way.
         match record.get("failure"):
-            case {"at": float(at), "digests": digests, "message": str(message)} if (
-                at > began and digests == now["digests"]
+            case {"at": float(at), "digests": failed, "message": str(message)} if (
+                at > began and failed == digests
             ):
                 raise BuildError(message)
         try:
-            _rebuild(project, now, record, f"{name}: {changed}")
+            _rebuild(project, record, f"{name}: {changed}")
         except BuildError as error:
-            failure = {"at": time.time(), "digests": now["digests"], "message": str(error)}
-            _write_record(directory, {**record, "failure": failure})
+            failure = {"at": time.time(), "digests": digests, "message": str(error)}
+            with suppress(OSError):
+                write_record(directory, {**record, "failure": failure})
             raise
 
 
-def _write_record(directory: str, record: Mapping[str, Any]) -> None:
-    from contextlib import suppress
-    from pathlib import Path
-
-    from cuda_ext.builder.editable_package import encoded
-    from cuda_ext.filesystem.atomic_directory import replace_file
-
-    with suppress(OSError):  # otherwise the next import compares once more
-        replace_file(Path(directory, FILE), encoded(record))
-
-
-def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any], reason: str) -> None:
+def _rebuild(project: Project, record: Mapping[str, Any], reason: str) -> None:
     """Compile the project and replace its packages; `record` is that of one of them.
 
     Compilations are shown on standard error, after `reason`. Raises :class:`BuildError`.
     """
     from contextlib import closing
 
-    from cuda_ext.builder.editable_package import editable
+    from cuda_ext.builder.editable_package import build_editable
     from cuda_ext.builder.package.in_place import in_place
     from cuda_ext.builder.session import build
 
@@ -166,13 +153,10 @@ def _rebuild(project: Project, now: Mapping[str, Any], record: Mapping[str, Any]
         known = record["directories"].get(name)
         return project.root / known if known else project.source_directory(name)
 
-    environ = dict(os.environ)
-    if record["cudaarchs"]:
-        environ.setdefault("CUDAARCHS", record["cudaarchs"])
+    cudaarchs = record["cudaarchs"]
+    environ = {**({"CUDAARCHS": cudaarchs} if cudaarchs else {}), **os.environ}
     with closing(_DeferredProgress(reason)) as progress:
-        packages = build(project, environ, progress)
-    if project.settings.editable_rebuild:
-        packages = editable(project, packages, now, directory_of, record["cudaarchs"])
+        packages = build_editable(project, directory_of, lambda: build(project, environ, progress), cudaarchs)
     for package in packages:
         in_place(package).write(directory_of(package.name))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from cuda_ext.integrations.exit_with_error import exit_with_error
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder
 
+    from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
 __all__ = ["CudaExtBuildHook", "hatch_register_build_hook"]
@@ -64,7 +65,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         if version == "editable":
             self._build_in_place(project)
         else:
-            added.update(self._build(project))
+            added.update(self._build_apart(project))
 
     def finalize(self, _version: str, _build_data: dict[str, Any], _artifact: str) -> None:
         """Remove the temporary packages."""
@@ -141,16 +142,16 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
                 path = self.build_config.get_distribution_path(str(file.relative_to(self.root)))
                 self.build_config.build_reserved_paths.add(path)
 
-    def _build(self, project: Project) -> dict[str, str]:
-        """Write the packages to a temporary directory; return their files by their paths in the tree."""
+    def _build(self, project: Project) -> list[Package]:
         from cuda_ext.builder.session import build_project
-        from cuda_ext.toolchain.process import ending_in_order
 
+        return build_project(project, self.app.display_info)
+
+    def _build_apart(self, project: Project) -> dict[str, str]:
+        """Write the packages to a temporary directory; return their files by their paths in the tree."""
         self._scratch = TemporaryDirectory(prefix="cuda_ext-")
-        with ending_in_order():
-            packages = build_project(project, self.app.display_info)
         files = {}
-        for package in packages:
+        for package in self._build(project):
             built = Path(self._scratch.name, package.name)
             # hatchling maps paths in the source tree to paths in the wheel.
             place = self._source_directory(package.name).relative_to(self.root)
@@ -162,9 +163,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         """Write the packages to the source tree, for an editable install."""
         from cuda_ext.builder.editable_package import build_editable
         from cuda_ext.builder.package.in_place import in_place
-        from cuda_ext.toolchain.process import ending_in_order
 
-        with ending_in_order():
-            packages = build_editable(project, self._source_directory, self.app.display_info)
-        for package in packages:
+        build = partial(self._build, project)
+        for package in build_editable(project, self._source_directory, build):
             in_place(package).write(self._source_directory(package.name))

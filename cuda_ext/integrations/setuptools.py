@@ -16,7 +16,7 @@ import logging
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
@@ -129,13 +129,18 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     @exit_with_error()
     def run(self) -> None:
         self._remove_generated()
+        from cuda_ext.builder.editable_package import build_editable
         from cuda_ext.builder.package.in_place import in_place
-        from cuda_ext.toolchain.process import ending_in_order
+        from cuda_ext.builder.session import build_project
 
         options = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
         environ = os.environ | {name: value for name, value in options.items() if value}
-        with ending_in_order():
-            packages = self._build(lambda line: self.announce(line, logging.INFO), environ)
+
+        def build() -> list[Package]:
+            return build_project(self.project, lambda line: self.announce(line, logging.INFO), environ)
+
+        is_editable = self.editable_mode
+        packages = build_editable(self.project, self._source_directory, build) if is_editable else build()
         for package in packages:
             built = Path(self.build_lib, *package.name.split("."))
             source = self._source_directory(package.name)
@@ -143,15 +148,6 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
             if self.inplace:
                 in_place(package).write(source)
             self._outputs.update({str(built / name): str(source / name) for name in package.files})
-
-    def _build(self, report: Callable[[str], None], environ: Mapping[str, str]) -> list[Package]:
-        if not self.editable_mode:
-            from cuda_ext.builder.session import build_project
-
-            return build_project(self.project, report, environ)
-        from cuda_ext.builder.editable_package import build_editable
-
-        return build_editable(self.project, self._source_directory, report, environ)
 
     def _source_directory(self, package: str) -> Path:
         return _source_directory(self.distribution, package)

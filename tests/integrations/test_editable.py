@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.editable_package import build_editable, is_editable, recorded
+from cuda_ext.builder.editable_package import build_editable, is_editable, read_record
 from cuda_ext.builder.package.in_place import in_place
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.session import build_project
 from cuda_ext.builder.sources.inputs import input_digests
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.ownership import foreign, is_generated
@@ -55,7 +57,8 @@ def install(root: Path, **environ: str) -> Path:
     """Build the packages of the project in `root` like an editable install; return the last one."""
     project = load(root)
     place = root
-    for package in build_editable(project, project.source_directory, environ=os.environ | environ):
+    build = partial(build_project, project, environ=os.environ | environ)
+    for package in build_editable(project, project.source_directory, build, environ.get("CUDAARCHS", "")):
         place = project.source_directory(package.name)
         in_place(package).write(place)
     return place
@@ -286,7 +289,7 @@ def test_a_record_that_lacks_something_is_damaged(key: str, project: Path) -> No
     record = json.loads(path.read_bytes())
     for damaged in ({k: v for k, v in record.items() if k != key}, {**record, key: 1}):
         path.write_text(json.dumps(damaged))
-        assert recorded(path.parent) is None
+        assert read_record(path.parent) is None
     assert "editable.json is damaged, or of another version" in refusal(project)
 
 

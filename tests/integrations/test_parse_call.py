@@ -10,14 +10,15 @@ import pytest
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import parse_module
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.cmake.parse_call import Call, parse_call, spell_error
+from cuda_ext.integrations.cmake.module_call import Call
+from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
 
 ROOT = Path("/project")
 WHERE = "cuda_ext_add_module(k)"
 
 
 def parsed(*words: str, current: str = "") -> Call:
-    return parse_call(words, WHERE, ROOT, ROOT / current)
+    return parse_call(words, "k", ROOT, ROOT / current)
 
 
 def settings(*words: str, current: str = "") -> Settings:
@@ -81,8 +82,8 @@ def test_a_key_equals_that_of_pyproject(key: str) -> None:
 
 def test_arguments_that_are_no_keys_are_kept_apart() -> None:
     found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
-    assert found == Call("p.k", True, "lib/python", ("a", "b", "c"), {})
-    assert parsed() == Call(None, False, None, (), {})
+    assert found == Call("k", str(ROOT), "p.k", True, "lib/python", ["a", "b", "c"])
+    assert parsed() == Call("k", str(ROOT), depends=[])
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,7 @@ import sys
 # An interrupted step ends silently, as compilers do; its child processes receive the signal, too.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-
-def _main() -> int:
+if __name__ == "__main__":
     from cuda_ext.integrations.cmake.steps import main
 
-    return main(sys.argv[1:])
-
-
-if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(main(sys.argv[1:]))

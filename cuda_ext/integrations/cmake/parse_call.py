@@ -18,8 +18,9 @@ from typing import Any
 from cuda_ext.builder.config.keys import KEYS
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.integrations.cmake.module_call import Call, call_of
 
-__all__ = ["Call", "parse_call", "spell_error"]
+__all__ = ["parse_call", "spell_error"]
 
 _KEYWORDS = {key: key.upper().replace("-", "_") for key in KEYS} | {"include-dirs": "INCLUDE_DIRECTORIES"}
 _KEY_OF = {keyword: key for key, keyword in _KEYWORDS.items()}
@@ -33,25 +34,12 @@ _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call. ``table`` is as in ``[tool.cuda_ext.modules]``, its paths relative to the project.
+def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> Call:
+    """Read the arguments `words` after `target`; paths are relative to `current`, and lie in `root`.
 
-    ``depends`` are targets and files that must be built before the sources are compiled.
+    Raises :class:`ConfigError` with a key path that begins with the call.
     """
-
-    name: str | None
-    pyproject: bool
-    python_destination: str | None
-    depends: tuple[str, ...]
-    table: Mapping[str, Any]
-
-
-def parse_call(words: Sequence[str], where: str, root: Path, current: Path) -> Call:
-    """Read the arguments `words` after the target; paths are relative to `current`, and lie in `root`.
-
-    Raises :class:`ConfigError` with a key path that begins with `where`.
-    """
+    where = call_of(target)
     main, *overrides = _groups(words, where)
     own = {keyword: main.pop(keyword) for keyword in _OWN if keyword in main}
     paths = _Paths(root, current)
@@ -68,13 +56,17 @@ def parse_call(words: Sequence[str], where: str, root: Path, current: Path) -> C
             where=where,
             remedy=f"leave out {given}, or it",
         )
-    return Call(
-        _single(own[_NAME], f"{where}.{_NAME}") if _NAME in own else None,
-        pyproject,
-        _single(own[_DESTINATION], f"{where}.{_DESTINATION}") if _DESTINATION in own else None,
-        tuple(name for value in own.get(_DEPENDS, ()) for name in value.split(";") if name),
-        table,
+    name, destination = (
+        _single(own[keyword], f"{where}.{keyword}") if keyword in own else None
+        for keyword in (_NAME, _DESTINATION)
     )
+    depends = _split(own.get(_DEPENDS, ()))
+    return Call(target, os.path.realpath(root), name, pyproject, destination, depends, table)
+
+
+def _split(values: Sequence[str]) -> list[str]:
+    """The items of `values`, which are lists of CMake."""
+    return [item for value in values for item in value.split(";") if item]
 
 
 def spell_error(error: BuildError, call: str) -> str:
@@ -146,9 +138,7 @@ def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dic
 def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
     match key:
         case "sources" | "headers" | "include-dirs":
-            return [
-                paths.within_project(path, where) for value in values for path in value.split(";") if path
-            ]
+            return [paths.within_project(path, where) for path in _split(values)]
         case "nvcc":
             return paths.absolute(_single(values, where))
         case "architectures":

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import cuda_ext
 from cuda_ext.builder.cpp import source_names
@@ -21,7 +22,7 @@ from cuda_ext.builder.sources.globs import check_module, find_headers
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import replace_file
-from cuda_ext.integrations.cmake.configured_module import ConfiguredModule, call_of
+from cuda_ext.integrations.cmake.module_call import Call, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
 
 __all__ = ["main"]
@@ -50,29 +51,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _configure(
-    directory: Path, target: str, root: str, current: str, architectures: str, embed: str, exported: str
+    directory: Path,
+    target: str,
+    root: str,
+    current: str,
+    architectures: str,
+    embed: Literal["incbin", "literal"],
+    exported: str,
 ) -> None:
     """Read ``arguments.txt`` in `directory`; write ``module.json`` for the other steps and ``module.cmake``.
 
     If `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
     """
     words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
-    real = Path(os.path.realpath(root))
-    call = parse_call(words, call_of(target), Path(root), Path(current))
-    module = ConfiguredModule(
-        target,
-        call.name,
-        str(real),
-        call.pyproject,
-        call.table,
+    call = dataclasses.replace(
+        parse_call(words, target, Path(root), Path(current)),
         # enable_language(CUDA) takes OFF for the compiler's default.
-        [] if architectures.upper() in ("OFF", "FALSE") else from_cmake(architectures),
-        os.environ.get("CUDAARCHS", ""),
-        "incbin" if embed == "incbin" else "literal",
+        architectures=[] if architectures.upper() in ("OFF", "FALSE") else from_cmake(architectures),
+        cudaarchs=os.environ.get("CUDAARCHS", ""),
+        embed=embed,
     )
-    (config,) = module.project().modules
+    real = Path(call.root)
+    (config,) = call.project().modules
     sources = check_module(config, real)
-    module = dataclasses.replace(module, files=(*sources, *find_headers(config, real)))
+    call = dataclasses.replace(call, files=(*sources, *find_headers(config, real)))
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
     variables = {
         "name": [config.name],
@@ -81,26 +83,26 @@ def _configure(
         "code": list(source_names(config.name, config.settings.jit)),
         "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
         "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
-        "pyproject": [str(real / "pyproject.toml")] if module.pyproject else [],
+        "pyproject": [str(real / "pyproject.toml")] if call.pyproject else [],
         "python_destination": [call.python_destination] if call.python_destination else [],
         "depends": call.depends,
     }
     if split := [value for values in variables.values() for value in values if ";" in value]:
         raise ConfigError(
             f"{split[0]!r} has a semicolon, which separates paths in CMake",
-            where=module.where,
+            where=call_of(target),
             remedy="rename it",
         )
     text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in variables.items())
     replace_file(directory / "module.cmake", text.encode())
-    module.write(directory)
+    call.write(directory)
     if exported == "ON":
         from cuda_ext.builder.sources import compilation_database as editors
 
         try:
-            commands = editors.compile_commands(module.project(), module.environ())
+            commands = editors.compile_commands(call.project(), call.environ())
         except ToolchainError as error:
-            _show(f"{module.where}: {editors.FILE_NAME} is not written: {error}")
+            _show(f"{call_of(target)}: {editors.FILE_NAME} is not written: {error}")
         else:
             editors.write(directory / editors.FILE_NAME, commands)
 
@@ -110,10 +112,10 @@ def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str
     from cuda_ext.builder.scheduler.progress import Quiet
     from cuda_ext.builder.session import compile_source
 
-    module = ConfiguredModule.read(directory, target)
+    call = Call.read(directory, target)
     # The build tool runs these steps in parallel.
-    environ = {**module.environ(), "MAX_JOBS": "1"}
-    project = module.project()
+    environ = {**call.environ(), "MAX_JOBS": "1"}
+    project = call.project()
     reads = compile_source(project, source, environ, Quiet(_show), directory / _CACHE)
     # CMake's own rule names the source, whose name a depfile may not be able to express.
     _finish(stamp, depfile, reads - {str(project.root / source)})
@@ -125,13 +127,13 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
     from cuda_ext.builder.scheduler.progress import Quiet
     from cuda_ext.builder.session import build
 
-    module = ConfiguredModule.read(directory, target)
-    project = module.project()
-    (package,) = build(project, module.environ(), Quiet(lambda _: None), directory / _CACHE)
+    call = Call.read(directory, target)
+    project = call.project()
+    (package,) = build(project, call.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = directory / "python" / Path(*package.name.split("."))
     remove_others(directory / "python", [place])
     package.write(place)
-    cpp = generate_cpp.render(package, project.modules[0].settings.include_dirs, place, module.embed)
+    cpp = generate_cpp.render(package, project.modules[0].settings.include_dirs, place, call.embed)
     for name, content in cpp.files.items():
         replace_file(directory / name, content)
     _remove_other_headers(directory / "include", directory / cpp.header)

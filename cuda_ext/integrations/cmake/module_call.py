@@ -1,0 +1,107 @@
+"""A call of ``cuda_ext_add_module``, which the steps of the build read from ``module.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from cuda_ext.builder.config.keys import BuildSettings
+from cuda_ext.builder.config.modules import ModuleConfig, parse_module
+from cuda_ext.builder.project import Project
+from cuda_ext.errors import ConfigError
+from cuda_ext.filesystem.atomic_directory import replace_file
+
+__all__ = ["Call", "call_of"]
+
+_FILE_NAME = "module.json"
+
+
+def call_of(target: str) -> str:
+    """The call for `target`, as messages name it."""
+    return f"cuda_ext_add_module({target})"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call for the project in ``root``.
+
+    ``name`` is the import name. The keys of the module are in ``table``, as in pyproject.toml with paths
+    relative to the project, or with ``pyproject`` in that file. ``depends`` are targets and files that must
+    be built before the sources are compiled. ``architectures`` are the default, and ``cudaarchs`` is
+    ``CUDAARCHS`` in the environment, which overrides them. ``embed`` is the form of images in C++. ``files``
+    are those that the globs match; the module changes with them.
+    """
+
+    target: str
+    root: str
+    name: str | None = None
+    pyproject: bool = False
+    python_destination: str | None = None
+    depends: Sequence[str] = ()
+    table: Mapping[str, Any] = field(default_factory=dict)
+    architectures: Sequence[str] = ()
+    cudaarchs: str = ""
+    embed: Literal["incbin", "literal"] = "literal"
+    files: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, directory: Path, target: str) -> Call:
+        """Read what :meth:`write` wrote to `directory`. Raises :class:`ConfigError`."""
+        file = directory / _FILE_NAME
+        try:
+            return cls(**json.loads(file.read_bytes()))
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"{file} is damaged", where=call_of(target), remedy="configure the project again"
+            ) from None
+
+    def write(self, directory: Path) -> None:
+        """Write ``module.json``, which is left untouched if it would stay the same."""
+        text = json.dumps(dataclasses.asdict(self), indent=1)
+        replace_file(directory / _FILE_NAME, text.encode())
+
+    def project(self) -> Project:
+        """The project with this module alone. Raises :class:`ConfigError`."""
+        root = Path(self.root)
+        module, settings = self._module_of_pyproject(root) if self.pyproject else self._module()
+        if self.architectures and "architectures" not in module.written:
+            module = dataclasses.replace(
+                module,
+                settings=dataclasses.replace(module.settings, architectures=tuple(self.architectures)),
+                written={**module.written, "architectures": "CMAKE_CUDA_ARCHITECTURES"},
+            )
+        return Project(root, (module,), settings, self.target)
+
+    def environ(self) -> Mapping[str, str]:
+        """The environment of a step."""
+        return {**os.environ, "CUDAARCHS": self.cudaarchs}
+
+    def _module(self) -> tuple[ModuleConfig, BuildSettings]:
+        if self.name is None:
+            raise self._error(
+                "has no NAME", "add the name by which Python imports it: NAME your_package.kernels"
+            )
+        return parse_module(self.name, self.table, call_of(self.target)), BuildSettings()
+
+    def _module_of_pyproject(self, root: Path) -> tuple[ModuleConfig, BuildSettings]:
+        project = Project.load(root)
+        if project is None:
+            raise self._error(
+                f"{root / 'pyproject.toml'} has no [tool.cuda_ext] table",
+                "add it, or give the keys here in place of FROM_PYPROJECT",
+            )
+        modules = {module.name: module for module in project.modules}
+        names = ", ".join(modules)
+        if self.name is None and len(modules) > 1:
+            raise self._error("[tool.cuda_ext] has several modules", f"choose one with NAME: {names}")
+        if self.name is not None and self.name not in modules:
+            raise self._error(f"[tool.cuda_ext] has no module {self.name!r}", f"it has {names}")
+        return modules[next(iter(modules)) if self.name is None else self.name], project.settings
+
+    def _error(self, problem: str, remedy: str) -> ConfigError:
+        return ConfigError(problem, where=call_of(self.target), remedy=remedy)
