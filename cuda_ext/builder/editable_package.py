@@ -102,8 +102,8 @@ def build_editable(
     """Return the packages that `build` builds, with records of the state that they are compiled from.
 
     `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is ``CUDAARCHS``
-    at the installation, if this is a rebuild. Without ``editable-rebuild = true`` the packages have no records. Raises
-    :class:`BuildError`.
+    at the installation, if this is a rebuild. The packages have no records without ``editable-rebuild =
+    true``. Raises :class:`BuildError`.
     """
     from dataclasses import replace
 
