@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -26,7 +27,7 @@ from cuda_ext.filesystem.locks import lock
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain import cuda_packages
-from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+from cuda_ext.toolchain.compilers import open_compiler
 from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc
 
@@ -42,6 +43,7 @@ _EDITOR = Path(__file__).parents[2] / "include" / "cuda_ext" / "editor"
 # clangd rejects a GPU that it does not know; it knows this one since version 17, of 2023.
 _NEWEST_KNOWN = Architecture("cubin", 90, "a")
 _OURS = "--cuda-device-only"
+_ANOTHER_FILE = "name another file with --output, in a directory that holds device sources alone"
 
 
 class Command(TypedDict):
@@ -54,16 +56,14 @@ class Command(TypedDict):
 
 def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) -> list[Command]:
     """An entry for each device source of each module. Raises :class:`BuildError`."""
-    compilers: dict[CompilerChoice, Nvrtc | Nvcc] = {}
     commands: list[Command] = []
+    compiler_for = cache(lambda choice: open_compiler(choice, environ))
     for module in project.modules:
         sources = Sources(module, project.root)
         include = [f"-I{name}" for name in module.settings.include_dirs]
         for unit in (sources.unit(name) for name in sources.names if kind_of(name) == "cu"):
             settings, options = sources.settings(unit.name), unit.options
-            choice = compiler_choice(settings, project.root)
-            compiler = compilers.get(choice) or open_compiler(choice, environ)
-            compilers[choice] = compiler
+            compiler = compiler_for(compiler_choice(settings, project.root))
             arguments = [
                 *("clang++", "-xcuda", _OURS, f"--cuda-gpu-arch={_architecture(settings.architectures)}"),
                 f"-std={settings.std}",
@@ -89,8 +89,8 @@ def default_place(project: Project) -> Path:
     if other.is_file() and not place.exists():
         raise ConfigError(
             f"with it, clangd would no longer read {other}",
-            where=str(place),
-            remedy="name another file with --output, in a directory that holds device sources alone",
+            where=place,
+            remedy=_ANOTHER_FILE,
         )
     return place
 
@@ -102,30 +102,24 @@ def write(place: Path, commands: Sequence[Command]) -> None:
     :class:`OSError`.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    with lock(place.parent):
-        _write(place, commands)
-
-
-def _write(place: Path, commands: Sequence[Command]) -> None:
-    if place.is_symlink():
-        raise ConfigError(
-            "is a link to a file of another program",
-            where=str(place),
-            remedy="name another file with --output, in a directory that holds device sources alone",
-        )
     named = {_path(command) for command in commands}
     directories = {command["directory"] for command in commands}
-    kept = [
-        entry
-        for entry in _entries(place)
-        if _path(entry) not in named
-        # Drop sources and modules that no longer exist.
-        and not (entry["directory"] in directories and _OURS in entry.get("arguments", ()))
-    ]
-    replace_file(place, (json.dumps([*kept, *commands], indent=1, ensure_ascii=False) + "\n").encode())
+    with lock(place.parent):
+        kept = [
+            entry
+            for entry in _read(place)
+            if _path(entry) not in named
+            # Drop sources and modules that no longer exist.
+            and not (entry["directory"] in directories and _OURS in entry.get("arguments", ()))
+        ]
+        text = json.dumps([*kept, *commands], indent=1, ensure_ascii=False)
+        replace_file(place, f"{text}\n".encode())
 
 
-def _entries(place: Path) -> list[dict[str, Any]]:
+def _read(place: Path) -> list[dict[str, Any]]:
+    """The entries of the file at `place`. Raises :class:`ConfigError` if it is another program's."""
+    if place.is_symlink():
+        raise ConfigError("is a link to a file of another program", where=place, remedy=_ANOTHER_FILE)
     try:
         entries = json.loads(place.read_bytes())
     except FileNotFoundError:
@@ -134,19 +128,17 @@ def _entries(place: Path) -> list[dict[str, Any]]:
         entries = None
     if not isinstance(entries, list) or not all(map(_is_command, entries)):
         raise ConfigError(
-            "is not a list of compile commands", where=str(place), remedy="remove it, or choose another file"
+            "is not a list of compile commands", where=place, remedy="remove it, or choose another file"
         )
     return entries
 
 
 def _is_command(entry: object) -> bool:
     """Whether `entry` has the fields that are read here; other programs add more."""
-    match entry:
-        case {"directory": str(), "file": str(), "arguments": arguments}:
-            return isinstance(arguments, list)
-        case {"directory": str(), "file": str()}:
-            return True
-    return False
+    if not isinstance(entry, dict):
+        return False
+    directory, file, arguments = entry.get("directory"), entry.get("file"), entry.get("arguments", [])
+    return isinstance(directory, str) and isinstance(file, str) and isinstance(arguments, list)
 
 
 def _path(entry: Mapping[str, Any]) -> str:
@@ -155,15 +147,15 @@ def _path(entry: Mapping[str, Any]) -> str:
 
 def _architecture(names: Iterable[str]) -> Architecture:
     """The newest GPU among `names` that every clangd knows, or else the oldest."""
-    asked = set()
+    targets = set()
     for name in names:
         try:
-            asked.add(Architecture.parse(name).as_kind("cubin"))
+            targets.add(Architecture.parse(name).as_kind("cubin"))
         except ValueError:
             if name in GROUPS:
-                asked.add(Architecture("cubin", _NEWEST_KNOWN.number))
-    known = [architecture for architecture in asked if architecture <= _NEWEST_KNOWN]
-    return max(known) if known else min(asked, default=_NEWEST_KNOWN)
+                targets.add(Architecture("cubin", _NEWEST_KNOWN.number))
+    known = [target for target in targets if target <= _NEWEST_KNOWN]
+    return max(known) if known else min(targets, default=_NEWEST_KNOWN)
 
 
 def _view(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
@@ -206,15 +198,15 @@ def _macros(options: Options) -> Iterator[str]:
 
 def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
     """The search path of the tool chain's headers."""
-    found = list(compiler.search_path(TranslationUnit("", b"", options=options)))
-    if any(map(cuda_packages.is_for_now, found)):
+    directories = list(compiler.search_path(TranslationUnit("", b"", options=options)))
+    if any(map(cuda_packages.is_for_now, directories)):
         raise ToolchainError(
             "NVRTC's headers, which editors read, cannot be kept",
             remedy="set CUDA_EXT_CACHE to a directory that you can write",
         )
     if isinstance(compiler, Nvcc):  # which finds CCCL by itself
-        found += [directory / "cccl" for directory in found]
-    for directory in dict.fromkeys(found):
+        directories += [directory / "cccl" for directory in directories]
+    for directory in dict.fromkeys(directories):
         if directory.is_dir():
             yield from ("-isystem", str(directory))
 

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -29,13 +30,22 @@ __all__ = [
     "kind_of",
 ]
 
-KINDS: dict[str, SourceKind] = {
+_KINDS: dict[str, SourceKind] = {
     ".cu": "cu",
     ".ptx": "ptx",
     ".cubin": "cubin",
     ".fatbin": "fatbin",
     ".ltoir": "ltoir",
 }
+
+
+def kind_of(name: str) -> SourceKind:
+    """Return the kind of a source, by its suffix."""
+    return _KINDS[_suffix(name)]
+
+
+def _suffix(name: str) -> str:
+    return os.path.splitext(name)[1]
 
 
 def check_module(module: ModuleConfig, root: Path) -> list[str]:
@@ -56,55 +66,6 @@ def check_module(module: ModuleConfig, root: Path) -> list[str]:
     return names
 
 
-def find_sources(module: ModuleConfig, root: Path) -> list[str]:
-    """Find the module's sources; return their sorted names within the project."""
-    where = module.key_path("sources")
-    found: set[str] = set()
-    for pattern in module.settings.sources:
-        for name in _glob(pattern, root, where):
-            _check_source(name, root, where)
-            found.add(name)
-    names = sorted(found)
-    by_stem: dict[str, str] = {}
-    for name in names:
-        # On some file systems a.fatbin and A.fatbin are one file.
-        other = by_stem.setdefault(_stem(name).casefold(), name)
-        if other != name:
-            raise ConfigError(
-                f"{other} and {name} have one basename, and fatbins are named after it",
-                where=where,
-                remedy="rename one of them",
-            )
-    return names
-
-
-def find_headers(module: ModuleConfig, root: Path) -> list[str]:
-    """Find the headers of the key ``headers``; return their sorted names within the project."""
-    where = module.key_path("headers")
-    found: set[str] = set()
-    for pattern in module.settings.headers:
-        for name in _glob(pattern, root, where):
-            _check_link(name, root, where)
-            found.add(name)
-    return sorted(found)
-
-
-_real = lru_cache(maxsize=1000)(os.path.realpath)
-
-
-def _stem(name: str) -> str:
-    return os.path.splitext(os.path.basename(name))[0]
-
-
-def kind_of(name: str) -> SourceKind:
-    """Return the kind of a source, by its suffix."""
-    return KINDS[_suffix(name)]
-
-
-def _suffix(name: str) -> str:
-    return os.path.splitext(name)[1]
-
-
 def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) -> None:
     """Check that every pattern of every override matches a source. Raises :class:`ConfigError`."""
     names: dict[str, list[str]] = {}
@@ -114,126 +75,141 @@ def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) ->
             overrides[override.where] = override
             names.setdefault(override.where, []).extend(sources)
     for where, override in overrides.items():
+        key = _Key(f"{where}.sources", Path())
         for pattern in override.unmatched(names[where]):
-            _check_inside(pattern, f"{where}.sources")
-            raise ConfigError(
-                f"{pattern!r} matches none of the sources",
-                where=f"{where}.sources",
-                remedy=_nearest(pattern, names[where]),
+            key.check_inside(pattern)
+            raise key.error(f"{pattern!r} matches none of the sources", _nearest(pattern, names[where]))
+
+
+def find_sources(module: ModuleConfig, root: Path) -> list[str]:
+    """Find the module's sources; return their sorted names within the project."""
+    key = _Key(module.key_path("sources"), root)
+    names = key.find(module.settings.sources)
+    by_stem: dict[str, str] = {}
+    for name in names:
+        if _suffix(name) not in _KINDS:
+            raise key.error(
+                f"{name!r} is not a device source",
+                f"sources end in {', '.join(_KINDS)}, and headers are found by themselves",
             )
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise key.error(f"{name!r} has a name that is not UTF-8", "rename it") from None
+        # On some file systems a.fatbin and A.fatbin are one file.
+        other = by_stem.setdefault(PurePosixPath(name).stem.casefold(), name)
+        if other != name:
+            raise key.error(
+                f"{other} and {name} have one basename, and fatbins are named after it", "rename one of them"
+            )
+    return names
+
+
+def find_headers(module: ModuleConfig, root: Path) -> list[str]:
+    """Find the headers of the key ``headers``; return their sorted names within the project."""
+    return _Key(module.key_path("headers"), root).find(module.settings.headers)
 
 
 def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
     """Return the module's include directories as absolute, real paths."""
-    where = module.key_path("include_dirs")
-    directories = []
+    key = _Key(module.key_path("include_dirs"), root)
     for name in module.settings.include_dirs:
-        _check_inside(name, where)
+        key.check_inside(name)
         directory = root / name
         if not directory.is_dir():
             siblings = directory.parent.iterdir() if directory.parent.is_dir() else []
             near = [p.relative_to(root).as_posix() for p in siblings if p.is_dir() and p.name[0] != "."]
-            raise ConfigError(
-                f"{name!r} is not a directory of the project",
-                where=where,
-                remedy=_nearest(name, near) or "make it",
+            raise key.error(f"{name!r} is not a directory of the project", _nearest(name, near) or "make it")
+        key.check_target(name)
+    return [Path(os.path.realpath(root / name)) for name in module.settings.include_dirs]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A key that names files of the project in ``root``; ``where`` is its key path."""
+
+    where: str
+    root: Path
+
+    def error(self, problem: str, remedy: str) -> ConfigError:
+        return ConfigError(problem, where=self.where, remedy=remedy)
+
+    def find(self, patterns: Iterable[str]) -> list[str]:
+        """Return the sorted names of the files that `patterns` match."""
+        names = sorted({name for pattern in patterns for name in self._glob(pattern)})
+        for name in names:
+            path = f"{self.root}{os.sep}{name}"
+            directory = os.path.dirname(path)
+            if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
+                self.check_target(name)
+                if not os.path.exists(path):
+                    raise self.error(f"{name!r} is a dangling link", "correct or remove it")
+        return names
+
+    def check_inside(self, path: str) -> None:
+        """Check that `path` is one within the project."""
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or Path(path).anchor or ".." in pure.parts:
+            raise self.error(
+                f"{path!r} leads out of the project",
+                "copy the files into it and name them by their path within the project",
             )
-        _check_real(name, directory, root, where)
-        directories.append(Path(os.path.realpath(directory)))
-    return directories
+        if "\\" in path:
+            raise self.error(f"{path!r} has backslashes", f"did you mean {path.replace(chr(92), '/')!r}?")
 
+    def check_target(self, name: str) -> None:
+        """Check that no link on the way to `name` leads out of the project."""
+        if not Path(os.path.realpath(self.root / name)).is_relative_to(self.root):
+            raise self.error(
+                f"{name!r} is a link that leads out of the project", "copy its target into the project"
+            )
 
-def _glob(pattern: str, root: Path, where: str) -> list[str]:
-    """Expand `pattern` to names of files; as in a shell, wildcards do not match hidden files."""
-    _check_inside(pattern, where)
-    if os.path.lexists(literal := root / pattern) and not literal.is_dir():
-        return [PurePosixPath(pattern).as_posix()]
-    parts = PurePosixPath(pattern).parts
-    if any("**" in part and part != "**" for part in parts):
-        raise ConfigError(
-            f"{pattern!r}: ** stands between slashes", where=where, remedy="write it as in device/**/*.cu"
-        )
-    # Files only; dangling links count as files.
-    found = glob.glob(pattern, root_dir=root, recursive=True) if parts else []
-    names = [
-        os.path.normpath(n).replace(os.sep, "/") for n in found if not os.path.isdir(f"{root}{os.sep}{n}")
-    ]
-    matches = [name for name in names if not _is_embedded(name, root)]
-    if not matches:
-        problem, remedy = _explain_no_match(pattern, root)
-        raise ConfigError(problem, where=where, remedy=remedy)
-    return matches
+    def _glob(self, pattern: str) -> list[str]:
+        """Expand `pattern` to names of files; as in a shell, wildcards do not match hidden files."""
+        self.check_inside(pattern)
+        if os.path.lexists(literal := self.root / pattern) and not literal.is_dir():
+            return [PurePosixPath(pattern).as_posix()]
+        parts = PurePosixPath(pattern).parts
+        if any("**" in part and part != "**" for part in parts):
+            raise self.error(f"{pattern!r}: ** stands between slashes", "write it as in device/**/*.cu")
+        paths = glob.glob(pattern, root_dir=self.root, recursive=True) if parts else []
+        # Files only; dangling links count as files.
+        files = [path for path in paths if not os.path.isdir(f"{self.root}{os.sep}{path}")]
+        names = [os.path.normpath(file).replace(os.sep, "/") for file in files]
+        matches = [name for name in names if not self._is_embedded(name)]
+        if not matches:
+            raise self._no_match(pattern)
+        return matches
 
-
-def _is_embedded(name: str, root: Path) -> bool:
-    """Whether the file lies in a generated package, where an earlier build put it."""
-    within = f"/{name}"
-    return "/sources/" in within and any(
-        parent.name == "sources" and (root / parent.parent / FILE_NAME).is_file()
-        for parent in PurePosixPath(name).parents
-    )
-
-
-def _check_inside(path: str, where: str) -> None:
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or Path(path).anchor or ".." in pure.parts:
-        raise ConfigError(
-            f"{path!r} leads out of the project",
-            where=where,
-            remedy="copy the files into it and name them by their path within the project",
-        )
-    if "\\" in path:
-        raise ConfigError(
-            f"{path!r} has backslashes", where=where, remedy=f"did you mean {path.replace(chr(92), '/')!r}?"
+    def _is_embedded(self, name: str) -> bool:
+        """Whether the file lies in a generated package, where an earlier build put it."""
+        return "/sources/" in f"/{name}" and any(
+            parent.name == "sources" and (self.root / parent.parent / FILE_NAME).is_file()
+            for parent in PurePosixPath(name).parents
         )
 
-
-def _check_real(name: str, path: Path, root: Path, where: str) -> None:
-    if not Path(os.path.realpath(path)).is_relative_to(root):
-        raise ConfigError(
-            f"{name!r} is a link that leads out of the project",
-            where=where,
-            remedy="copy its target into the project",
-        )
-
-
-def _check_link(name: str, root: Path, where: str) -> None:
-    path = f"{root}{os.sep}{name}"
-    directory = os.path.dirname(path)
-    if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
-        _check_real(name, Path(path), root, where)
-        if not os.path.exists(path):
-            raise ConfigError(f"{name!r} is a dangling link", where=where, remedy="correct or remove it")
-
-
-def _check_source(name: str, root: Path, where: str) -> None:
-    _check_link(name, root, where)
-    if _suffix(name) not in KINDS:
-        raise ConfigError(
-            f"{name!r} is not a device source",
-            where=where,
-            remedy=f"sources end in {', '.join(KINDS)}, and headers are found by themselves",
-        )
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"{name!r} has a name that is not UTF-8", where=where, remedy="rename it") from None
+    def _no_match(self, pattern: str) -> ConfigError:
+        """The error for a pattern that matches no file."""
+        if (self.root / pattern).is_dir():
+            return self.error(
+                f"{pattern!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
+            )
+        parts = PurePosixPath(pattern).parts[:-1]
+        wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
+        fixed = "/".join(parts[:wild])
+        if not (self.root / fixed).is_dir():
+            return self.error(
+                f"nothing matches {pattern!r}: there is no directory {fixed!r}",
+                "make it, or correct the path",
+            )
+        files = [p for p in (self.root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
+        wanted = PurePosixPath(pattern).suffix
+        near = [p.relative_to(self.root).as_posix() for p in files if p.suffix in (wanted, *_KINDS)]
+        what = "device sources" if wanted in _KINDS else "such files"
+        return self.error(f"nothing matches {pattern!r}", _nearest(pattern, near) or f"there are no {what}")
 
 
-def _explain_no_match(pattern: str, root: Path) -> tuple[str, str]:
-    """Why `pattern` matches no file, and what to do."""
-    if (root / pattern).is_dir():
-        return f"{pattern!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
-    parts = PurePosixPath(pattern).parts[:-1]
-    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    fixed = "/".join(parts[:wild])
-    if not (root / fixed).is_dir():
-        return f"nothing matches {pattern!r}: there is no directory {fixed!r}", "make it, or correct the path"
-    files = [p for p in (root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
-    wanted = PurePosixPath(pattern).suffix
-    near = [p.relative_to(root).as_posix() for p in files if p.suffix in (wanted, *KINDS)]
-    what = "device sources" if wanted in KINDS else "such files"
-    return f"nothing matches {pattern!r}", _nearest(pattern, near) or f"there are no {what}"
+_real = lru_cache(maxsize=1000)(os.path.realpath)
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
