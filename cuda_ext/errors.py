@@ -49,9 +49,13 @@ class CudaExtError(Exception):
         self.where = str(where)
         self.remedy = remedy
 
+    @property
+    def statement(self) -> str:
+        """The text without the remedy."""
+        return f"{self.where}: {self.problem}" if self.where else self.problem
+
     def __str__(self) -> str:
-        text = f"{self.where}: {self.problem}" if self.where else self.problem
-        return f"{text}; {self.remedy}" if self.remedy else text
+        return f"{self.statement}; {self.remedy}" if self.remedy else self.statement
 
 
 class BuildError(CudaExtError):

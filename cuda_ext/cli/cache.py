@@ -6,17 +6,19 @@ import math
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cuda_ext.cache.local_store import LocalStore, StoredFile
 from cuda_ext.cache.location import local_directory
 from cuda_ext.cache.open_store import local_store, why_not_used
-from cuda_ext.cli.cache_contents import (
+from cuda_ext.cli.cache_files import (
     find_headers,
     measure_directory,
     open_store,
@@ -27,12 +29,12 @@ from cuda_ext.cli.cache_contents import (
 )
 from cuda_ext.cli.terminal import Failure, echo_json
 from cuda_ext.formats.quantities import format_count, format_size
-from cuda_ext.runtime.jit.entry import BEGINNING, Entry, decode_entry
+from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
 
 __all__ = ["cache"]
 
 _DAY = 86400
-# Records in the table of ``cache info``, the most recently used first.
+# Entries in the table of ``cache info``, the most recently used first.
 _SHOWN = 20
 
 
@@ -44,27 +46,6 @@ def cache() -> None:
 # info
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedRecord:
-    """An entry with kernels that were compiled on demand, by name expression."""
-
-    entry: StoredFile
-    architecture: str
-    kernels: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Contents:
-    """The number of files of each kind; ``size`` is that of all entries, ``references`` point to records."""
-
-    records: list[_CachedRecord] = field(default_factory=list)
-    entries: int = 0
-    size: int = 0
-    references: int = 0
-    unfinished: int = 0
-    strays: int = 0
-
-
 @cache.command(
     epilog="""\b
     Examples:
@@ -72,75 +53,98 @@ class _Contents:
       cuda-ext cache info --json | jq .size
     """
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all records.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with all entries on demand.")
 def info(as_json: bool) -> None:
     """Show where the cache is, whether it is used, and what is in it."""
-    store = local_store(os.environ)
-    contents = _read_contents(store)
-    headers = {path: measure_directory(path) for path in find_headers(store.objects.parent)}
+    facts = _examine(local_store(os.environ))
     if as_json:
-        echo_json(_info_as_json(store, contents, headers))
+        echo_json(facts)
         return
-    for label, value in _describe(store, contents, headers):
+    for label, value in _describe(facts):
         click.echo(f"{label:<15}{value}")
-    if contents.records:
-        _show_records(contents.records)
+    if entries := facts["on_demand"]["entries"]:
+        _show_entries(entries)
 
 
-def _read_contents(store: LocalStore) -> _Contents:
-    contents = _Contents()
+def _examine(store: LocalStore) -> dict[str, Any]:
+    """What is known of the cache, as it is printed as JSON."""
+    counts: Counter[str] = Counter()
+    on_demand: list[tuple[StoredFile, Entry]] = []
+    size = references = 0
     for file in walk_files(store, "looking at entries"):
-        match file.kind:
-            case "stray":
-                contents.strays += 1
-            case "unfinished":
-                contents.unfinished += 1
-            case "entry":
-                contents.entries += 1
-                contents.size += file.size
-                _add_record(contents, store, file)
-    contents.records.sort(key=lambda record: (-record.entry.modified, record.entry.key))
-    return contents
+        counts[file.kind] += 1
+        if file.kind == "entry":
+            size += file.size
+            content = _read_entry(store, file)
+            if isinstance(content, Entry):
+                on_demand.append((file, content))
+            references += isinstance(content, Reference)
+    on_demand.sort(key=lambda stored: (-stored[0].modified, stored[0].key))
+    directory = store.objects.parent
+    reason, rights = why_not_used(os.environ), read_rights(store.objects)
+    return {
+        "directory": str(directory),
+        "used": not reason,
+        "reason": reason or None,
+        "shared": shared_cache(os.environ) or None,
+        "mode": f"{stat.S_IMODE(rights[0]):o}" if rights else None,
+        "owner": rights[1] if rights else None,
+        "entries": counts["entry"],
+        "size": size,
+        "bound": store.bound,
+        "unfinished": counts["unfinished"],
+        "strays": counts["stray"],
+        "on_demand": {
+            "references": references,
+            "entries": [
+                {
+                    "key": file.key,
+                    "architecture": entry.architecture,
+                    "kernels": [kernel.expression for kernel in entry.kernels],
+                    "size": file.size,
+                    "last_used": datetime.fromtimestamp(file.modified, UTC).isoformat(timespec="seconds"),
+                }
+                for file, entry in on_demand
+            ],
+        },
+        "nvrtc_headers": [
+            {"path": str(path), "size": measure_directory(path)} for path in find_headers(directory)
+        ],
+    }
 
 
-def _add_record(contents: _Contents, store: LocalStore, entry: StoredFile) -> None:
-    if store.peek(entry, len(BEGINNING)) != BEGINNING:  # without reading all of a large entry
-        return
-    record = decode_entry(store.peek(entry))
-    if isinstance(record, Entry):
-        kernels = tuple(kernel.expression for kernel in record.kernels)
-        contents.records.append(_CachedRecord(entry, record.architecture, kernels))
-    elif record is not None:
-        contents.references += 1
+def _read_entry(store: LocalStore, file: StoredFile) -> Entry | Reference | None:
+    """The entry of compilation on demand in `file`, or ``None``: other entries may be large."""
+    is_one = store.peek(file, len(BEGINNING)) == BEGINNING
+    return decode_entry(store.peek(file)) if is_one else None
 
 
-def _describe(
-    store: LocalStore, contents: _Contents, headers: Mapping[Path, int]
-) -> Iterator[tuple[str, str]]:
-    reason = why_not_used(os.environ)
-    yield "directory", str(store.objects.parent)
-    yield "used", f"no: {reason}" if reason else "yes"
-    if store.bound and (shared := shared_cache(os.environ)):
-        yield "shared cache", f"{shared}, used by builds; its contents are not listed"
-    if rights := read_rights(store.objects):
-        yield "rights", f"{stat.filemode(rights[0])}, owner {rights[1]}"
-    elif not reason:
+def _describe(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The lines above the table, each with its label."""
+    yield "directory", facts["directory"]
+    yield "used", "yes" if facts["used"] else f"no: {facts['reason']}"
+    if facts["bound"] and facts["shared"]:
+        yield "shared cache", f"{facts['shared']}, used by builds; its contents are not listed"
+    if facts["mode"]:
+        mode = stat.filemode(stat.S_IFDIR | int(facts["mode"], 8))
+        yield "rights", f"{mode}, owner {facts['owner']}"
+    elif facts["used"]:
         yield "rights", "the directory is created on first use"
-    yield "entries", f"{contents.entries:,}, {format_size(contents.size)} of {format_size(store.bound)}"
-    if contents.unfinished:
-        yield "unfinished", f"{format_count(contents.unfinished, 'file')} in tmp, removed after an hour"
-    if contents.strays:
-        yield "strays", f"{contents.strays:,}; cuda-ext cache verify lists them"
-    size = format_size(sum(record.entry.size for record in contents.records))
-    references = f", and {format_count(contents.references, 'reference')} to them"
-    records = format_count(len(contents.records), "record")
-    yield "on demand", f"{records}, {size}{references if contents.references else ''}"
-    for path, headers_size in headers.items():
-        yield "NVRTC headers", f"{path.name}, {format_size(headers_size)}"
+    yield "entries", f"{facts['entries']:,}, {format_size(facts['size'])} of {format_size(facts['bound'])}"
+    if facts["unfinished"]:
+        yield "unfinished", f"{format_count(facts['unfinished'], 'file')} in tmp, removed after an hour"
+    if facts["strays"]:
+        yield "strays", f"{facts['strays']:,}; cuda-ext cache verify lists them"
+    on_demand, references = facts["on_demand"]["entries"], facts["on_demand"]["references"]
+    size = format_size(sum(entry["size"] for entry in on_demand))
+    suffix = f", and {format_count(references, 'reference')} to them" if references else ""
+    yield "on demand", f"{format_count(len(on_demand), 'entry', 'entries')}, {size}{suffix}"
+    for headers in facts["nvrtc_headers"]:
+        yield "NVRTC headers", f"{Path(headers['path']).name}, {format_size(headers['size'])}"
 
 
-def _show_records(records: Sequence[_CachedRecord]) -> None:
-    """Print a table of the most recently used records, as wide as the terminal."""
+def _show_entries(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of the most recently used entries, as wide as the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -150,16 +154,15 @@ def _show_records(records: Sequence[_CachedRecord]) -> None:
     table.add_column("kernels")
     table.add_column("size", no_wrap=True, justify="right")
     table.add_column("last used", no_wrap=True)
-    now = time.time()
-    for record in records[:_SHOWN]:
+    for entry in entries[:_SHOWN]:
         # The only column that is shortened.
-        kernels = Text(", ".join(record.kernels), no_wrap=True, overflow="ellipsis")
-        used = _format_age(now - record.entry.modified)
-        table.add_row(record.architecture, kernels, format_size(record.entry.size), used)
+        kernels = Text(", ".join(entry["kernels"]), no_wrap=True, overflow="ellipsis")
+        used = _format_age(time.time() - datetime.fromisoformat(entry["last_used"]).timestamp())
+        table.add_row(entry["architecture"], kernels, format_size(entry["size"]), used)
     click.echo()
     Console(highlight=False, markup=False, emoji=False).print(table)
-    if len(records) > _SHOWN:
-        click.echo(f"and {len(records) - _SHOWN:,} more, which --json lists")
+    if len(entries) > _SHOWN:
+        click.echo(f"and {len(entries) - _SHOWN:,} more, which --json lists")
 
 
 def _format_age(seconds: float) -> str:
@@ -172,38 +175,6 @@ def _format_age(seconds: float) -> str:
     if hours < 1:
         return "within the hour"
     return f"{format_count(hours, 'hour') if hours < 48 else format_count(hours // 24, 'day')} ago"
-
-
-def _info_as_json(store: LocalStore, contents: _Contents, headers: Mapping[Path, int]) -> dict[str, object]:
-    reason, rights = why_not_used(os.environ), read_rights(store.objects)
-    return {
-        "directory": str(store.objects.parent),
-        "used": not reason,
-        "reason": reason or None,
-        "shared": shared_cache(os.environ) or None,
-        "mode": f"{stat.S_IMODE(rights[0]):o}" if rights else None,
-        "owner": rights[1] if rights else None,
-        "entries": contents.entries,
-        "size": contents.size,
-        "bound": store.bound,
-        "unfinished": contents.unfinished,
-        "strays": contents.strays,
-        "on_demand": {
-            "references": contents.references,
-            "records": [_record_as_json(record) for record in contents.records],
-        },
-        "nvrtc_headers": [{"path": str(path), "size": size} for path, size in headers.items()],
-    }
-
-
-def _record_as_json(record: _CachedRecord) -> dict[str, object]:
-    return {
-        "key": record.entry.key,
-        "architecture": record.architecture,
-        "kernels": record.kernels,
-        "size": record.entry.size,
-        "last_used": datetime.fromtimestamp(record.entry.modified, UTC).isoformat(timespec="seconds"),
-    }
 
 
 # verify
@@ -352,7 +323,7 @@ def clear(as_json: bool, headers: bool, older_than: float | None) -> None:
     if removed.failed:
         remaining = format_count(removed.failed, "file or directory", "files or directories")
         remedy = "check the owner and the permissions"
-        raise Failure(f"{remaining} could not be removed", where=str(directory), remedy=remedy)
+        raise Failure(f"{remaining} could not be removed", where=directory, remedy=remedy)
 
 
 def _remove_files(store: LocalStore, before: float, removed: _Removed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["complete_files", "complete_gpus", "complete_modules", "complete_targets", "completion"]
 
-_PROGRAM = "cuda-ext"
-_VARIABLE = "_CUDA_EXT_COMPLETE"  # as click derives it from the program's name
+_Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 @click.command(
@@ -42,47 +42,24 @@ def completion(context: click.Context, shell: str) -> None:
 
     It completes options, files, the names of installed modules of kernels, and architectures.
     """
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import shell_complete
 
-    shell_complete = get_completion_class(shell)
-    if shell_complete is None:
-        raise click.UsageError(f"this version of click has no completion for {shell}; upgrade click")
-    script = shell_complete(context.find_root().command, {}, _PROGRAM, _VARIABLE).source()
-    click.echo(script.rstrip())
+    shell_complete(context.find_root().command, {}, "cuda-ext", "_CUDA_EXT_COMPLETE", f"{shell}_source")
 
 
-def complete_modules(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Import names of installed modules of kernels."""
+def _complete_from(names: Callable[[], Iterable[str]]) -> _Complete:
+    """Complete with those of `names` that begin with what was typed."""
+    return lambda _context, _parameter, typed: [name for name in names() if name.startswith(typed)]
+
+
+def _modules() -> list[str]:
     from cuda_ext.cli.installed import installed_modules
 
-    return [module.name for module in installed_modules() if module.name.startswith(incomplete)]
-
-
-def complete_files(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Modules of kernels, or files if no module's name begins so."""
-    from click.shell_completion import CompletionItem
-
-    names = complete_modules(context, parameter, incomplete) if incomplete else []
-    return list(map(CompletionItem, names)) or [CompletionItem(incomplete, type="file")]
-
-
-def complete_gpus(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Architectures of GPUs that the installed compiler supports."""
-    return [name for name in map("sm_{}".format, _capabilities()) if name.startswith(incomplete)]
-
-
-def complete_targets(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Targets of a build: groups, machine code, PTX."""
-    from cuda_ext.compiler.architectures import GROUPS
-
-    numbers = _capabilities()
-    names = [*GROUPS, *(f"{kind}_{number}" for kind in ("sm", "compute") for number in numbers)]
-    return [name for name in names if name.startswith(incomplete)]
+    return [module.name for module in installed_modules()]
 
 
 def _capabilities() -> tuple[int, ...]:
+    """The compute capabilities that the installed compiler supports."""
     from cuda_ext.errors import ToolchainError
     from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
@@ -90,3 +67,27 @@ def _capabilities() -> tuple[int, ...]:
         return open_compiler(CompilerChoice(), os.environ).capabilities()
     except ToolchainError:
         return ()
+
+
+def _gpus() -> list[str]:
+    return [f"sm_{capability}" for capability in _capabilities()]
+
+
+def _targets() -> list[str]:
+    """Targets of a build: groups, machine code, PTX."""
+    from cuda_ext.compiler.architectures import GROUPS
+
+    return [*GROUPS, *_gpus(), *(f"compute_{capability}" for capability in _capabilities())]
+
+
+complete_modules = _complete_from(_modules)
+complete_gpus = _complete_from(_gpus)
+complete_targets = _complete_from(_targets)
+
+
+def complete_files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Modules of kernels, or files if no module's name begins so."""
+    from click.shell_completion import CompletionItem
+
+    names = complete_modules(context, parameter, typed) if typed else []
+    return list(map(CompletionItem, names)) or [CompletionItem(typed, type="file")]

@@ -37,24 +37,26 @@ class InstalledModule:
     distribution: str = ""
 
     def read(self, file: str) -> bytes:
-        """The content of a file. Raises :class:`OSError`."""
+        """The content of a file. Raises :class:`Failure`."""
+        self.check_exists(file)
         try:
             return self.package.read(file)
-        except Failure as error:
-            raise OSError(str(error)) from None
+        except OSError as error:
+            remedy = f"check the permissions of {self.place}"
+            raise Failure(f"{file} cannot be read: {error.strerror or error}", remedy=remedy) from None
 
-    def has(self, file: str) -> bool:
-        """Whether the module has that file."""
+    def check_exists(self, file: str) -> None:
+        """Raise :class:`Failure` if the module lacks that file."""
         try:
-            return self.package.size(file) >= 0
-        except (OSError, Failure):
-            return False
+            self.package.size(file)
+        except OSError:
+            raise Failure(f"{file} is missing", remedy="reinstall its package") from None
 
 
 def installed_modules() -> list[InstalledModule]:
     """All modules, sorted by name; of two with the same name, the one that an import would find."""
     modules: dict[str, InstalledModule] = {}
-    for entry in _entries():
+    for entry in _search_path():
         for module in _modules_at(entry):
             modules.setdefault(module.name, module)
     return sorted(modules.values(), key=lambda module: module.name)
@@ -68,26 +70,19 @@ def named_modules(name: str) -> tuple[list[InstalledModule], str]:
     installed = installed_modules()
     if modules := [m for m in installed if m.name == name or m.name.startswith(f"{name}.")]:
         return modules, ""
-    try:
-        packages = list(packages_of_module(name)) if all(map(str.isidentifier, name.split("."))) else []
-    except Failure:
-        packages = []
-    if modules := list(_named(packages, "found by an import hook", name)):
-        return modules, ""
+    if all(map(str.isidentifier, name.split("."))):
+        with suppress(Failure):
+            if modules := list(_named(packages_of_module(name), "found by an import hook", name)):
+                return modules, ""
     suggestion = did_you_mean(name, [module.name for module in installed])
-    remedy = suggestion or "install the package that holds it, or set PYTHONPATH"
-    return [], remedy
+    return [], suggestion or "install the package that holds it, or set PYTHONPATH"
 
 
-def _entries() -> Iterator[Path]:
+def _search_path() -> list[Path]:
     """The places that imports search, without the standard library."""
-    standard = Path(os.path.realpath(os.__file__)).parent
-    seen = {str(standard), str(standard / "lib-dynload")}
-    for text in (*sys.path, *_mapped()):
-        real = os.path.realpath(text or os.curdir)
-        if real not in seen:
-            seen.add(real)
-            yield Path(real)
+    standard = os.path.realpath(Path(os.__file__).parent)
+    places = dict.fromkeys(os.path.realpath(place or os.curdir) for place in (*sys.path, *_mapped()))
+    return [Path(place) for place in places if place not in (standard, str(Path(standard, "lib-dynload")))]
 
 
 def _mapped() -> Iterator[str]:
@@ -125,8 +120,7 @@ def _named(
         inner = "" if package.place == "." else package.place.replace("/", ".")
         name = ".".join(filter(None, (prefix, inner)))
         if all(map(str.isidentifier, name.split("."))) and package.module in ("", name):
-            place = str(Path(root, package.place))
-            yield InstalledModule(name, place, package, distribution)
+            yield InstalledModule(name, str(Path(root, package.place)), package, distribution)
 
 
 def _listed_places(metadata: Path) -> Iterator[str]:
@@ -135,8 +129,6 @@ def _listed_places(metadata: Path) -> Iterator[str]:
         record = (metadata / "RECORD").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return  # a package of the system, or partly removed
-    if f"/{FILE_NAME}" not in record:
-        return  # most distributions
     for row in csv.reader(line for line in record.splitlines() if f"/{FILE_NAME}" in line):
         place, _, file = row[0].rpartition("/")
         if file == FILE_NAME:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cuda_ext.toolchain.nvcc import Nvcc
     from cuda_ext.toolchain.nvrtc import Nvrtc
 
-__all__ = ["CompilerChoice", "find_nvcc", "nvcc_candidates", "open_compiler"]
+__all__ = ["CompilerChoice", "find_nvcc", "open_compiler", "try_nvccs"]
 
 _Check = Callable[["Nvcc"], object]
 
@@ -68,18 +68,11 @@ def find_nvcc(
     The order is ``CUDA_PATH``, ``CUDA_HOME``, the registry's wheel, ``PATH``. Raises
     :class:`~cuda_ext.errors.ToolchainError` with the reason for which each of them was rejected.
     """
-    from cuda_ext.toolchain.nvcc import Nvcc
-
     rejected = []
-    for origin, candidate in nvcc_candidates(configured, environ):
-        if isinstance(candidate, Path):
-            try:
-                nvcc = Nvcc(candidate, environ, launcher)
-                check(nvcc)
-                return nvcc
-            except ToolchainError as error:
-                candidate = str(error)
-        rejected.append(f"  {origin}: {candidate}".replace("\n", "\n    "))
+    for origin, nvcc in try_nvccs(configured, environ, launcher, check):
+        if not isinstance(nvcc, str | ToolchainError):
+            return nvcc
+        rejected.append(f"  {origin}: {nvcc}".replace("\n", "\n    "))
     remedy = 'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit'
     if configured is not None:
         remedy = "correct the key nvcc, or remove it so that others are tried"
@@ -89,7 +82,29 @@ def find_nvcc(
     )
 
 
-def nvcc_candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
+def try_nvccs(
+    configured: str | None,
+    environ: Mapping[str, str],
+    launcher: str | None = None,
+    check: _Check = attrgetter("version"),
+) -> Iterator[tuple[str, Nvcc | ToolchainError | str]]:
+    """Try each place where nvcc may be: yield it with its nvcc, with an error, or why it has none."""
+    from cuda_ext.toolchain.nvcc import Nvcc
+
+    for origin, candidate in _candidates(configured, environ):
+        if isinstance(candidate, str):
+            yield origin, candidate
+            continue
+        nvcc = Nvcc(candidate, environ, launcher)
+        try:
+            check(nvcc)
+        except ToolchainError as error:
+            yield origin, error
+        else:
+            yield origin, nvcc
+
+
+def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
     """The places where nvcc may be: each with a path, or with the reason why there is none."""
     search_path = environ.get("PATH", "")
     if configured is not None:

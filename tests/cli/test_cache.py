@@ -51,7 +51,7 @@ def made(path: Path, content: bytes = b"mine") -> Path:
     return path
 
 
-def record(architecture: str, *kernels: str, size: int = 0) -> bytes:
+def on_demand(architecture: str, *kernels: str, size: int = 0) -> bytes:
     described = tuple(EntryKernel(name, "lowered", ()) for name in kernels)
     return Entry(architecture, bytes(size), described, ()).encode()
 
@@ -108,15 +108,15 @@ def test_rights_are_shown(tmp_path: Path) -> None:
     assert cache_json(tmp_path, "info")["mode"] == "700"
 
 
-def test_records_are_listed_by_their_last_use(tmp_path: Path) -> None:
-    kept(tmp_path, "a", record("sm_90", "axpy<float>", "axpy<[red]>", size=5000), hours=50)
-    kept(tmp_path, "b", record("sm_100a", *(f"gemm<{n}, __half>" for n in range(50))), hours=1.5)
-    kept(tmp_path, "c", record("compute_120"))
+def test_entries_are_listed_by_their_last_use(tmp_path: Path) -> None:
+    kept(tmp_path, "a", on_demand("sm_90", "axpy<float>", "axpy<[red]>", size=5000), hours=50)
+    kept(tmp_path, "b", on_demand("sm_100a", *(f"gemm<{n}, __half>" for n in range(50))), hours=1.5)
+    kept(tmp_path, "c", on_demand("compute_120"))
     kept(tmp_path, "d", Reference(None, key("a")).encode())
     kept(tmp_path, "e", b"20:cuda-ext on demand 1 and something else")
     kept(tmp_path, "f")
     output = cache(tmp_path, "info")
-    assert "on demand      3 records, " in output
+    assert "on demand      3 entries, " in output
     assert ", and 1 reference to them\n" in output
     title, *rows = output.partition("\n\n")[2].splitlines()
     assert title.split() == ["architecture", "kernels", "size", "last", "used"]
@@ -127,30 +127,30 @@ def test_records_are_listed_by_their_last_use(tmp_path: Path) -> None:
     assert "…" in rows[1]
     assert "axpy<float>, axpy<[red]>" in rows[2]
     assert rows[2].rstrip().endswith("5 KiB   2 days ago")
-    records = cache_json(tmp_path, "info")["on_demand"]["records"]
-    assert [each["key"] for each in records] == [key("c"), key("b"), key("a")]
-    assert records[2]["kernels"] == ["axpy<float>", "axpy<[red]>"]
-    assert records[2]["last_used"].endswith("+00:00")
+    entries = cache_json(tmp_path, "info")["on_demand"]["entries"]
+    assert [each["key"] for each in entries] == [key("c"), key("b"), key("a")]
+    assert entries[2]["kernels"] == ["axpy<float>", "axpy<[red]>"]
+    assert entries[2]["last_used"].endswith("+00:00")
 
 
-def test_the_last_of_many_records_are_shown(tmp_path: Path) -> None:
+def test_the_last_of_many_entries_are_shown(tmp_path: Path) -> None:
     for number in range(25):
-        kept(tmp_path, number, record("sm_90", f"k<{number}>"), hours=number)
+        kept(tmp_path, number, on_demand("sm_90", f"k<{number}>"), hours=number)
     output = cache(tmp_path, "info")
     assert output.endswith("and 5 more, which --json lists\n")
     assert "k<19>" in output
     assert "k<20>" not in output
-    assert len(cache_json(tmp_path, "info")["on_demand"]["records"]) == 25
+    assert len(cache_json(tmp_path, "info")["on_demand"]["entries"]) == 25
 
 
 def test_a_terminal_without_unicode_is_enough(tmp_path: Path) -> None:
-    kept(tmp_path, 1, record("sm_90", *(f"größe<{number}>" for number in range(20))))
+    kept(tmp_path, 1, on_demand("sm_90", *(f"größe<{number}>" for number in range(20))))
     assert "gr??e<0>, gr??e<1>," in cache(tmp_path, "info", PYTHONIOENCODING="ascii")
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])
 def test_reading_does_not_count_as_use(tmp_path: Path, command: str) -> None:
-    entry = kept(tmp_path, 1, record("sm_90", "k"), hours=30)
+    entry = kept(tmp_path, 1, on_demand("sm_90", "k"), hours=30)
     before = entry.stat().st_mtime_ns
     cache(tmp_path, command)
     assert entry.stat().st_mtime_ns == before

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from cuda_ext.cli.doctor import examine, gpus, installation, tool_chain
-from cuda_ext.cli.doctor.findings import LEVELS, show_sections
+from cuda_ext.cli.doctor import examine, gpus, installation
+from cuda_ext.cli.doctor.findings import LEVELS, show
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
 from cuda_ext.manifest import Candidate as Choice
@@ -154,9 +154,9 @@ def test_a_failed_examination_hides_no_other(
 
     monkeypatch.setattr(sys, "path", [*sys.path, "/nowhere", "x" * 5000])
     monkeypatch.setitem(sys.modules, "__editable___broken_finder", type("m", (), {"MAPPING": {1: Broken()}}))
-    sections = list(examine([]))
+    sections = examine([])
     assert [section.title for section in sections][-1] == "Modules"
-    show_sections(sections)
+    show(sections, as_json=False)
     assert "the examination failed" in " ".join(capsys.readouterr().out.split())
 
 
@@ -221,23 +221,29 @@ def test_each_gpu_lists_the_images_that_it_runs(on: Doctor, site: Path) -> None:
     assert hopper["text"] == "runs on sm_90 (GPU 0, GPU 2): 10 kernels"
 
 
-def test_hidden_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = gpus.Gpus(True, "", "580.65.06", (13, 0), (gpus.Gpu(0, 90, "NVIDIA H100 MIG 1g.10gb"),), hidden=7)
+def test_hidden_gpus_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "version").write_text("580.65.06\n")
+    monkeypatch.setattr(gpus, "_RELEASE", tmp_path / "version")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    seen = gpus.Gpus((13, 0), (gpus.Gpu(0, 90, "NVIDIA H100 MIG 1g.10gb", 10 << 30),), hidden=7)
     driver, gpu, hidden = gpus.examine_gpus(seen)
     assert driver.text == "580.65.06 supports CUDA up to 13.0"
     assert gpu.details[1] == "a part of a GPU, of which a process sees one"
     assert (hidden.level, hidden.remedy) == ("note", "unset CUDA_VISIBLE_DEVICES to see them")
     assert hidden.text == "7 GPUs of this machine cannot be seen by this process: CUDA_VISIBLE_DEVICES='3'"
-    prohibited = dataclasses.replace(seen, devices=(gpus.Gpu(1, 90, is_prohibited=True),), hidden=0)
-    (_, found) = gpus.examine_gpus(prohibited)
-    assert (found.level, found.command) == ("problem", "nvidia-smi -i 1 -c DEFAULT")
+
+
+@host_compiler
+def test_a_prohibited_compute_mode_is_a_problem(on: Doctor, site: Path) -> None:
+    write(site, SAMPLE)
+    (gpu,) = of(on("sample", compute_mode=2), "GPU 0")
+    assert (gpu["level"], gpu["command"]) == ("problem", "nvidia-smi -i 0 -c DEFAULT")
 
 
 def test_accepted_images_follow_from_the_capability() -> None:
-    assert gpus.accepted_images(75) == ("sm_70 to sm_75", "PTX up to compute_75")
-    assert gpus.accepted_images(120) == ("sm_120a", "sm_120f", "sm_120", "PTX up to compute_120")
-    assert gpus.accepted_images(103)[:2] == ("sm_103a", "sm_100f to sm_103f")
+    assert gpus.accepted_images(75) == ["sm_70 to sm_75", "PTX up to compute_75"]
+    assert gpus.accepted_images(120) == ["sm_120a", "sm_120f", "sm_120", "PTX up to compute_120"]
+    assert gpus.accepted_images(103)[:2] == ["sm_103a", "sm_100f to sm_103f"]
 
 
 @host_compiler
@@ -408,7 +414,7 @@ def test_a_damaged_installation_is_found(site: Path) -> None:
         "newer": found["newer"]["text"],
         "changed": "gemm.fatbin is damaged: it is not what the manifest describes",
         "incomplete": "axpy.fatbin is missing",
-        "gone": "manifest.json cannot be read: No such file or directory",
+        "gone": "manifest.json is missing",
         "condition": "manifest.json: damaged manifest: condition 0 of fit is 'zzz > 3'",
     }
     assert found["newer"]["text"].startswith("manifest.json: written in manifest schema 9, and this")
@@ -483,7 +489,7 @@ def test_a_broken_nvcc_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "pyproject.toml").write_text(table)
     found = findings(CUDA_PATH=tmp_path / "toolkit", CUDA_HOME=tmp_path / "none", status=1)
     details = of(found, "nvcc")[0]["details"]
-    assert any(f"(CUDA_PATH): {nvcc} does not print nvcc's version" in detail for detail in details)
+    assert f"passed over: CUDA_PATH: {nvcc} does not print nvcc's version; reinstall it" in details
     (passed_over,) = of(found, "NVRTC")[0]["facts"]["passed_over"]
     assert passed_over.startswith(f"passed over: {library} (CUDA_PATH): it is of CUDA 11, and cuda-bindings")
     assert of(found, "CUDA_HOME")[0]["level"] == "warning"
@@ -495,22 +501,23 @@ def test_a_broken_nvcc_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("table", "level", "text"),
+    ("table", "level", "subject", "text"),
     [
-        ('[tool.cuda_ext.modules."p.kernels"]\n', "ok", "a build uses NVRTC "),
-        ('[tool.cuda_ext]\ncompilr = "nvcc"\n', "problem", "tool.cuda_ext.compilr: "),
-        ("[tool\n", "problem", "pyproject.toml:1: "),
+        ('[tool.cuda_ext.modules."p.kernels"]\n', "ok", "p.kernels", "a build uses NVRTC "),
+        ('[tool.cuda_ext]\ncompilr = "nvcc"\n', "problem", "tool.cuda_ext.compilr", "unknown key"),
+        ("[tool\n", "problem", "pyproject.toml:1", "Expected ']'"),
     ],
     ids=["right", "wrong", "broken"],
 )
 def test_the_project_in_the_current_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, level: str, text: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, level: str, subject: str, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    assert "This project" not in [section.title for section in examine([])]
     (tmp_path / "pyproject.toml").write_text(f"{table}# cuda_ext\n")
-    assert tool_chain.has_project()
-    (finding,) = tool_chain.examine_project()
-    assert finding.level == level
+    (section,) = [section for section in examine([]) if section.title == "This project"]
+    (finding,) = section.findings
+    assert (finding.level, finding.subject) == (level, subject)
     assert finding.text.startswith(text)
     assert level == "ok" or says_what_to_do(dataclasses.asdict(finding))
 
@@ -553,6 +560,7 @@ def test_variables_are_examined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         ("CUDA_EXT_JIT", "0", "note"),
         ("CUDA_EXT_DEBUG", "1", "note"),
         ("MAX_JOBS", "0", "problem"),
+        ("CUDAARCHS", "sm-90", "problem"),
         ("CUDA_PATH", str(tmp_path / "none"), "warning"),
         ("CUDA_EXT_DEBUGGING", "1", "warning"),
         ("CUDA_EXT_XYZ", "a secret", "warning"),
@@ -562,6 +570,25 @@ def test_variables_are_examined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         assert found.level == level, found
         assert level == "ok" or says_what_to_do(dataclasses.asdict(found))
         assert "secret" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "text"),
+    [
+        ("90;80-virtual", "ok", "=90;80-virtual: architectures that replace those of the project"),
+        ("", "ok", "=: architectures that replace those of the project"),
+        ("90;sm-80", "problem", "=90;sm-80: unknown architecture 'sm-80'"),
+        ("sm_10", "problem", " cannot compile for 'sm_10'"),
+    ],
+)
+def test_an_invalid_cudaarchs_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, value: str, level: str, text: str
+) -> None:
+    monkeypatch.setenv("CUDAARCHS", value)
+    (found,) = [finding for finding in installation.examine_environment() if finding.subject == "CUDAARCHS"]
+    assert found.level == level
+    assert text in found.text
+    assert level == "ok" or found.remedy
 
 
 def test_ascii_output() -> None:

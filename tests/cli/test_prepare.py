@@ -72,9 +72,9 @@ def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
     _, output, _ = run("cache", "info", "--json")
     on_demand = json.loads(output)["on_demand"]
     assert on_demand["references"] == 2
-    (record,) = on_demand["records"]
-    assert record["architecture"] == "sm_90"
-    assert {"axpy<float>", "axpy<int>"} <= set(record["kernels"])
+    (entry,) = on_demand["entries"]
+    assert entry["architecture"] == "sm_90"
+    assert {"axpy<float>", "axpy<int>"} <= set(entry["kernels"])
     _, output, _ = run("cache", "verify")
     assert output.endswith(": 0 damaged\n")
     run("cache", "clear")

@@ -195,6 +195,7 @@ static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 6: *value = 65535; return SUCCESS;             // MAX_GRID_DIM_Y
     case 7: *value = 65535; return SUCCESS;             // MAX_GRID_DIM_Z
     case 16: *value = 132; return SUCCESS;              // MULTIPROCESSOR_COUNT
+    case 20: *value = setting("FAKE_CUDA_COMPUTE_MODE", 0); return SUCCESS;  // COMPUTE_MODE
     case 39: *value = 2048; return SUCCESS;             // MAX_THREADS_PER_MULTIPROCESSOR
     case 75: *value = capability / 10; return SUCCESS;  // COMPUTE_CAPABILITY_MAJOR
     case 76: *value = capability % 10; return SUCCESS;  // COMPUTE_CAPABILITY_MINOR

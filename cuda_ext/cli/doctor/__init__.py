@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 import click
 
 from cuda_ext.cli import completion
-from cuda_ext.cli.doctor.findings import Finding, Section, as_json, show_sections
-from cuda_ext.cli.terminal import TEXT, echo_json
+from cuda_ext.cli.doctor.findings import Finding, Section, show, worst
+from cuda_ext.cli.terminal import TEXT
 from cuda_ext.errors import CudaExtError
 
 __all__ = ["doctor", "examine"]
@@ -26,9 +25,9 @@ __all__ = ["doctor", "examine"]
 @click.argument(
     "modules", metavar="[MODULE]...", type=TEXT, nargs=-1, shell_complete=completion.complete_modules
 )
-@click.option("--json", "is_json", is_flag=True, help="Print JSON, with more facts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with more facts.")
 @click.pass_context
-def doctor(context: click.Context, modules: Sequence[str], is_json: bool) -> None:
+def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> None:
     """Report what is installed, what is wrong, and what to do.
 
     This examines compilers, the driver and its GPUs, the cache, the environment, and all installed modules of
@@ -39,41 +38,40 @@ def doctor(context: click.Context, modules: Sequence[str], is_json: bool) -> Non
 
     The exit code is 1 if there is a problem. A missing GPU is not a problem.
     """
-    sections = list(examine(modules))
-    if is_json:
-        echo_json(as_json(sections))
-    else:
-        show_sections(sections)
-    has_problem = any(finding.level == "problem" for section in sections for finding in section.findings)
-    context.exit(1 if has_problem else 0)
+    sections = examine(modules)
+    show(sections, as_json=as_json)
+    context.exit(1 if worst(sections) == "problem" else 0)
 
 
-def examine(names: Sequence[str]) -> Iterator[Section]:
+def examine(names: Sequence[str]) -> list[Section]:
     """Examine this machine, or only its GPUs and the modules and packages in `names`."""
     from cuda_ext.cli.doctor import gpus, installation, kernel_modules, tool_chain
 
     machine = gpus.find_gpus()
-    if names:
-        yield _section("Driver and GPUs", partial(gpus.examine_gpus, machine))
-        yield _section("Modules", partial(kernel_modules.examine_named, names, machine))
-        return
-    yield _section("Installation", installation.examine_installation)
-    yield _section("Tool chain", partial(tool_chain.examine_tool_chain, machine))
-    if tool_chain.has_project():
-        yield _section("This project", tool_chain.examine_project)
-    yield _section("Driver and GPUs", partial(gpus.examine_gpus, machine))
-    yield _section("Cache", installation.examine_cache)
-    yield _section("Environment", installation.examine_environment)
-    yield _section("Modules", partial(kernel_modules.examine_installed, machine))
+    examinations = {
+        "Installation": installation.examine_installation(),
+        "Tool chain": tool_chain.examine_tool_chain(machine),
+        "This project": tool_chain.examine_project(),
+        "Driver and GPUs": gpus.examine_gpus(machine),
+        "Cache": installation.examine_cache(),
+        "Environment": installation.examine_environment(),
+        "Modules": kernel_modules.examine_modules(names, machine),
+    }
+    chosen = ("Driver and GPUs", "Modules") if names else examinations
+    sections = [Section(title, _collect(title, examinations[title])) for title in chosen]
+    return [section for section in sections if section.findings]
 
 
-def _section(title: str, examination: Callable[[], Iterable[Finding]]) -> Section:
-    """The findings up to an unexpected error, which must not hide those of other sections."""
+def _collect(title: str, examination: Iterable[Finding]) -> list[Finding]:
+    """The findings up to an error, which is the last one and hides none of another examination."""
     findings: list[Finding] = []
     try:
-        findings.extend(examination())
+        findings.extend(examination)
+    except CudaExtError as error:
+        subject = error.where or title.lower()
+        findings.append(Finding("problem", subject, error.problem, error.remedy or "correct it"))
     except (Exception, SystemExit) as error:
-        reason = str(error) if isinstance(error, CudaExtError | OSError) else repr(error)
+        reason = str(error) if isinstance(error, OSError) else repr(error)
         remedy = "correct that, or report it with the output of cuda-ext doctor --json"
         findings.append(Finding("problem", title.lower(), f"the examination failed: {reason}", remedy))
-    return Section(title, findings)
+    return findings

@@ -1,4 +1,4 @@
-"""What doctor finds, as plain data, and how it is shown on a terminal and as JSON."""
+"""What doctor finds, as plain data, and the one place that shows it: on a terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cuda_ext.errors import CudaExtError
+from cuda_ext.cli.terminal import echo_json
 from cuda_ext.formats.quantities import format_count
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["LEVELS", "Finding", "Level", "Section", "as_json", "error_finding", "show_sections"]
+__all__ = ["LEVELS", "Finding", "Level", "Section", "show", "worst"]
 
 Level = Literal["ok", "note", "warning", "problem"]
 
@@ -48,57 +48,42 @@ class Section:
     findings: Sequence[Finding]
 
 
-def error_finding(
-    level: Level,
-    subject: str,
-    error: CudaExtError,
-    *,
-    prefix: str = "",
-    remedy: str = "",
-    command: str = "",
-    facts: Mapping[str, object] | None = None,
-) -> Finding:
-    """The finding that `error` was raised. `prefix` precedes its text, `remedy` replaces a missing one."""
-    where = f"{error.where}: " if error.where not in ("", subject) else ""
-    text = f"{prefix}{where}{error.problem}"
-    return Finding(level, subject, text, error.remedy or remedy, command, facts=facts or {})
+def worst(sections: Sequence[Section]) -> Level:
+    """The worst level of all findings."""
+    return max(_levels(sections), key=LEVELS.index, default="ok")
 
 
-def as_json(sections: Sequence[Section]) -> dict[str, object]:
-    """The sections for programs. Fields may be added; existing ones keep their meaning."""
-    levels = [finding.level for section in sections for finding in section.findings]
-    return {
-        "counts": {level: levels.count(level) for level in LEVELS},
-        "sections": [
-            {"title": section.title, "findings": list(map(_finding_as_json, section.findings))}
-            for section in sections
-        ],
-    }
+def _levels(sections: Sequence[Section]) -> list[Level]:
+    return [finding.level for section in sections for finding in section.findings]
 
 
-def _finding_as_json(finding: Finding) -> dict[str, object]:
-    return asdict(finding) | {"remedy": finding.remedy or None, "command": finding.command or None}
-
-
-def show_sections(sections: Sequence[Section]) -> None:
-    """Print all findings: each begins with its level, and is followed by what to do."""
+def show(sections: Sequence[Section], *, as_json: bool) -> None:
+    """Print all findings. In JSON, fields may be added; existing ones keep their meaning."""
+    levels = _levels(sections)
+    if as_json:
+        counts = {level: levels.count(level) for level in LEVELS}
+        shown = [asdict(section, dict_factory=_empty_as_null) for section in sections]
+        echo_json({"counts": counts, "sections": shown})
+        return
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False, markup=False, emoji=False)
     for section in sections:
-        if section.findings:
-            console.print(Text(section.title, "bold"))
-            for finding in section.findings:
-                _show(console, finding)
-            console.print()
-    levels = [finding.level for section in sections for finding in section.findings]
-    counts = [format_count(levels.count(level), level) for level in reversed(LEVELS[1:]) if level in levels]
-    worst: Level = max(levels, key=LEVELS.index, default="ok")
-    console.print(Text(", ".join(counts) or "no problems", _STYLES[worst]))
+        console.print(Text(section.title, "bold"))
+        for finding in section.findings:
+            _show_finding(console, finding)
+        console.print()
+    counted = [format_count(levels.count(level), level) for level in reversed(LEVELS[1:]) if level in levels]
+    console.print(Text(", ".join(counted) or "no problems", _STYLES[worst(sections)]))
 
 
-def _show(console: Console, finding: Finding) -> None:
+def _empty_as_null(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
+    return {name: None if value == "" else value for name, value in fields}
+
+
+def _show_finding(console: Console, finding: Finding) -> None:
+    """Print the level and the text, and below it what to do."""
     from rich.text import Text
 
     label = Text(f" {finding.level:<8}", _STYLES[finding.level])

@@ -26,37 +26,31 @@ _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # GPUs that the operating system knows, even without the driver's library.
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _DRIVER_GPUS = Path("/proc/driver/nvidia/gpus")
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+# The version of the driver's kernel module, such as 580.65.06.
 _RELEASE = Path("/sys/module/nvidia/version")
-_NVIDIA = "0x10de"
-_DISPLAY = "0x03"
 _PROHIBITED = 2  # CU_COMPUTEMODE_PROHIBITED
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """``capability`` is ``90`` for 9.0, ``memory`` is in bytes; ``name`` may be unknown."""
+    """``capability`` is ``90`` for 9.0, and ``memory`` is in bytes."""
 
     ordinal: int
     capability: int
-    name: str = ""
-    memory: int = 0
+    name: str
+    memory: int
     is_prohibited: bool = False
-
-    def __str__(self) -> str:
-        return f"GPU {self.ordinal} (sm_{self.capability})"
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The driver's ``library`` and ``release``, the CUDA version that it supports, and its GPUs.
+    """The CUDA version that the driver supports, and its GPUs.
 
-    ``error`` is the reason why nothing can be launched, ``is_installed`` whether there is a library at all,
-    and ``hidden`` the number of GPUs of this machine that are not among ``devices``.
+    ``hidden`` is the number of GPUs of this machine that are not among ``devices``, and ``error`` the reason
+    why nothing can be launched.
     """
 
-    is_installed: bool
-    library: str
-    release: str
     version: tuple[int, int] | None
     devices: tuple[Gpu, ...]
     hidden: int
@@ -65,28 +59,73 @@ class Gpus:
 
 def find_gpus() -> Gpus:
     """Query the driver. Never raises."""
-    is_installed = _is_installed()
-    driver_error: DriverError | None = None
-    version: tuple[int, int] | None = None
+    error: DriverError | None = None
     devices: tuple[Gpu, ...] = ()
     try:
         driver = open_driver()
-        version = driver.version
         devices = tuple(_read_gpu(driver, ordinal) for ordinal in range(driver.count))
-    except DriverError as error:
-        driver_error = error
-        version = version or (_read_version() if is_installed else None)
-    except Exception as error:  # of cuda-bindings
-        driver_error = DriverError(f"the query failed: {error!r}", remedy="reinstall cuda-bindings")
-    hidden = max(0, _count_gpus() - len(devices))
-    return Gpus(is_installed, _loaded_library(), _release(), version, devices, hidden, driver_error)
+    except DriverError as raised:
+        error = raised
+    except Exception as raised:  # of cuda-bindings
+        error = DriverError(f"the query failed: {raised!r}", remedy="reinstall cuda-bindings")
+    return Gpus(_read_version(), devices, max(0, _count_gpus() - len(devices)), error)
+
+
+def _read_gpu(driver: Driver, ordinal: int) -> Gpu:
+    mode = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+    return Gpu(
+        ordinal,
+        driver.device(ordinal).capability,
+        driver.call("cuDeviceGetName", 128, ordinal).split(b"\0")[0].decode(errors="replace"),
+        int(driver.call("cuDeviceTotalMem", ordinal)),
+        int(driver.call("cuDeviceGetAttribute", mode, ordinal)) == _PROHIBITED,
+    )
+
+
+def _read_version() -> tuple[int, int] | None:
+    """The CUDA version of the driver, even of one that cannot be used."""
+    try:
+        from cuda.bindings import driver
+
+        api: Any = driver
+        status, version = api.cuDriverGetVersion()
+    except (ImportError, OSError, RuntimeError, ValueError):
+        return None
+    return divmod(int(version) // 10, 100) if int(status) == 0 else None
+
+
+def _count_gpus() -> int:
+    """The number of GPUs that the operating system knows; 0 if it does not say."""
+    with suppress(OSError):
+        if count := len(list(_DRIVER_GPUS.iterdir())):
+            return count
+    with suppress(OSError):
+        return sum(map(_is_gpu, _PCI_DEVICES.iterdir()))
+    return 0
+
+
+def _is_gpu(device: Path) -> bool:
+    try:
+        vendor, kind = ((device / name).read_text() for name in ("vendor", "class"))
+    except OSError:
+        return False
+    return vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
 
 
 def examine_gpus(gpus: Gpus) -> Iterator[Finding]:
     """The driver and each GPU."""
-    yield _examine_driver(gpus)
+    version = "{}.{}".format(*gpus.version) if gpus.version else None
+    release = _first_match(_RELEASE, r"\S+")
+    library = _first_match(Path("/proc/self/maps"), r"/\S*libcuda\.so\S*")
+    facts = {"version": version, "release": release, "library": library}
+    if gpus.error:
+        level, text, remedy, command = _explain(gpus.error, gpus.hidden)
+        yield Finding(level, "driver", text, remedy, command, facts=facts)
+    else:
+        text = f"{release or ''} supports CUDA up to {version}".lstrip()
+        yield Finding("ok", "driver", text, details=[library] if library else [], facts=facts)
     for gpu in gpus.devices:
-        yield _examine_gpu(gpu, gpus.version or (0, 0))
+        yield _examine_gpu(gpu, version)
     if gpus.devices and gpus.hidden:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         text = f"{format_count(gpus.hidden, 'GPU')} of this machine cannot be seen by this process"
@@ -97,93 +136,35 @@ def examine_gpus(gpus: Gpus) -> Iterator[Finding]:
         yield Finding("note", "hidden", text, remedy)
 
 
-def _examine_driver(gpus: Gpus) -> Finding:
-    """The driver, or why nothing can be launched, and how bad that is."""
-    facts = {
-        "version": _number(gpus.version) if gpus.version else None,
-        "release": gpus.release or None,
-        "library": gpus.library or None,
-    }
-    error = gpus.error
-    if error is None:
-        text = f"{gpus.release} supports CUDA up to {_number(gpus.version or (0, 0))}".lstrip()
-        details = [gpus.library] if gpus.library else []
-        return Finding("ok", "driver", text, details=details, facts=facts)
-    level: Level = "problem"
-    text = f"{error.where}: {error.problem}" if error.where else error.problem
-    remedy = command = ""
+def _first_match(file: Path, pattern: str) -> str | None:
+    """The first match of `pattern` in a `file` of the system, which may not exist."""
+    with suppress(OSError, ValueError):
+        if match := re.search(pattern, file.read_text()):
+            return match[0]
+    return None
+
+
+def _explain(error: DriverError, hidden: int) -> tuple[Level, str, str, str]:
+    """How bad it is that nothing can be launched: level, text, remedy and command."""
+    text, remedy = error.statement, error.remedy
     if isinstance(error, NoDeviceError):
-        level, remedy = "note", "nothing to do if there is no GPU"
-        if os.environ.get("CUDA_VISIBLE_DEVICES") is not None and gpus.hidden:
-            level, remedy = "warning", "unset CUDA_VISIBLE_DEVICES to see the GPUs"
-    elif isinstance(error, DriverCallError):
-        remedy = "see whether nvidia-smi works"
-    elif isinstance(error, DriverTooOldError) or gpus.is_installed:
-        pass
-    elif sys.platform == "darwin":
-        level, remedy = "note", "launch under Linux or Windows"
-    elif find_spec("cuda") is None or find_spec("cuda.bindings") is None:
-        command = 'pip install "cuda-bindings>=12.9"'
-    elif gpus.hidden:
-        count = format_count(gpus.hidden, "NVIDIA GPU")
+        if os.environ.get("CUDA_VISIBLE_DEVICES") is not None and hidden:
+            return "warning", text, f"{remedy}; unset CUDA_VISIBLE_DEVICES to see the GPUs", ""
+        return "note", text, f"{remedy}; nothing to do if there is no GPU", ""
+    if isinstance(error, DriverCallError):
+        return "problem", text, remedy or "see whether nvidia-smi works", ""
+    if isinstance(error, DriverTooOldError) or _is_installed():
+        return "problem", text, remedy, ""
+    if sys.platform == "darwin":
+        return "note", text, "launch under Linux or Windows", ""
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return "problem", text, remedy, 'pip install "cuda-bindings>=12.9"'
+    if hidden:
+        count = format_count(hidden, "NVIDIA GPU")
         text = f"there is {count} in this machine, and no driver library ({_NAME})"
-        remedy = "install the NVIDIA driver; in a container, start it with --gpus all"
-        return Finding("warning", "driver", text, remedy, facts=facts)
-    else:
-        text = "none, and no NVIDIA GPU: kernels can be built and inspected here"
-        return Finding("note", "driver", text, "to launch them, use a machine with a GPU", facts=facts)
-    remedy = "; ".join(filter(None, (error.remedy, remedy)))
-    return Finding(level, "driver", text, remedy, command, facts=facts)
-
-
-def _examine_gpu(gpu: Gpu, driver: tuple[int, int]) -> Finding:
-    subject = f"GPU {gpu.ordinal}"
-    name = f"{gpu.name}, " if gpu.name else ""
-    memory = f", {format_size(gpu.memory)}" if gpu.memory else ""
-    text = f"{name}compute capability {gpu.capability // 10}.{gpu.capability % 10}{memory}"
-    *cubins, ptx = accepted_images(gpu.capability)
-    facts = asdict(gpu) | {"cubins": cubins, "ptx": ptx.removeprefix("PTX ")}
-    if gpu.is_prohibited:
-        text = f"{text}: its compute mode is prohibited, so that no process can use it"
-        command = f"nvidia-smi -i {gpu.ordinal} -c DEFAULT"
-        return Finding("problem", subject, text, "as root", command, facts=facts)
-    details = [f"runs {', '.join(cubins)}; {ptx}, made by CUDA {_number(driver)} or older"]
-    if " MIG " in f"{gpu.name} ":
-        details.append("a part of a GPU, of which a process sees one")
-    return Finding("ok", subject, text, details=details, facts=facts)
-
-
-def accepted_images(capability: int) -> tuple[str, ...]:
-    """The machine code and the PTX that a GPU of `capability` runs, as texts, the most specific first.
-
-    >>> accepted_images(90), accepted_images(86)[0]
-    (('sm_90a', 'sm_90', 'PTX up to compute_90'), 'sm_80 to sm_86')
-    """
-    numbers = range(capability // 10 * 10, capability + 1)
-    suffixes = [suffix for suffix, since in (("a", 90), ("f", 100), ("", 0)) if capability >= since]
-    accepted = [
-        [f"sm_{number}{suffix}" for number in numbers if _runs(f"sm_{number}{suffix}", capability)]
-        for suffix in suffixes
-    ]
-    ranges = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names in accepted if names]
-    return (*ranges, f"PTX up to compute_{capability}")
-
-
-def _runs(architecture: str, capability: int) -> bool:
-    return select_image([Image(architecture, "cubin", "", 0, "")], capability) is not None
-
-
-def _read_gpu(driver: Driver, ordinal: int) -> Gpu:
-    device = driver.device(ordinal)
-    name, memory, mode = "", 0, 0
-    with suppress(DriverError, AttributeError, UnicodeDecodeError):
-        name = driver.call("cuDeviceGetName", 128, ordinal).split(b"\0")[0].decode()
-    with suppress(DriverError, AttributeError):
-        memory = int(driver.call("cuDeviceTotalMem", ordinal))
-    with suppress(DriverError, AttributeError):
-        attribute = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
-        mode = int(driver.call("cuDeviceGetAttribute", attribute, ordinal))
-    return Gpu(ordinal, device.capability, name, memory, mode == _PROHIBITED)
+        return "warning", text, "install the NVIDIA driver; in a container, start it with --gpus all", ""
+    text = "none, and no NVIDIA GPU: kernels can be built and inspected here"
+    return "note", text, "to launch them, use a machine with a GPU", ""
 
 
 def _is_installed() -> bool:
@@ -196,51 +177,32 @@ def _is_installed() -> bool:
     return True
 
 
-def _read_version() -> tuple[int, int] | None:
-    """The CUDA version of a driver that cannot be used."""
-    try:
-        from cuda.bindings import driver
-
-        api: Any = driver
-        status, version = api.cuDriverGetVersion()
-    except (ImportError, OSError, RuntimeError, ValueError):
-        return None
-    return divmod(int(version) // 10, 100) if int(status) == 0 else None
-
-
-def _loaded_library() -> str:
-    """The driver's library in this process; empty if the system does not say."""
-    try:
-        match = re.search(r"/\S*libcuda\.so\S*", Path("/proc/self/maps").read_text())
-    except (OSError, ValueError):
-        return ""
-    return match[0] if match else ""
+def _examine_gpu(gpu: Gpu, version: str | None) -> Finding:
+    capability = "{}.{}".format(*divmod(gpu.capability, 10))
+    text = f"{gpu.name}, compute capability {capability}, {format_size(gpu.memory)}"
+    *cubins, ptx = accepted_images(gpu.capability)
+    facts = asdict(gpu) | {"cubins": cubins, "ptx": ptx.removeprefix("PTX ")}
+    subject = f"GPU {gpu.ordinal}"
+    if gpu.is_prohibited:
+        text = f"{text}: its compute mode is prohibited, so that no process can use it"
+        command = f"nvidia-smi -i {gpu.ordinal} -c DEFAULT"
+        return Finding("problem", subject, text, "as root", command, facts=facts)
+    details = [f"runs {', '.join(cubins)}; {ptx}, made by CUDA {version} or older"]
+    if " MIG " in f"{gpu.name} ":
+        details.append("a part of a GPU, of which a process sees one")
+    return Finding("ok", subject, text, details=details, facts=facts)
 
 
-def _release() -> str:
-    """The version of the driver's kernel module, such as 580.65.06; empty if the system does not say."""
-    with suppress(OSError, UnicodeDecodeError):
-        return _RELEASE.read_text().strip()
-    return ""
+def accepted_images(capability: int) -> list[str]:
+    """The machine code and the PTX that a GPU of `capability` runs, as texts, the most specific first.
 
-
-def _count_gpus() -> int:
-    """The number of GPUs that the operating system knows; 0 if it does not say."""
-    with suppress(OSError):
-        if count := sum(1 for _ in _DRIVER_GPUS.iterdir()):
-            return count
-    with suppress(OSError):
-        return sum(map(_is_gpu, _PCI_DEVICES.iterdir()))
-    return 0
-
-
-def _is_gpu(device: Path) -> bool:
-    try:
-        vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
-    except OSError:
-        return False
-    return vendor == _NVIDIA and kind.startswith(_DISPLAY)
-
-
-def _number(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
+    >>> accepted_images(90), accepted_images(86)[0]
+    (['sm_90a', 'sm_90', 'PTX up to compute_90'], 'sm_80 to sm_86')
+    """
+    texts = []
+    for suffix, since in (("a", 90), ("f", 100), ("", 0)):
+        names = [f"sm_{number}{suffix}" for number in range(capability // 10 * 10, capability + 1)]
+        run = [n for n in names if select_image([Image(n, "cubin", "", 0, "")], capability)]
+        if run and capability >= since:
+            texts.append(" to ".join(dict.fromkeys((run[0], run[-1]))))
+    return [*texts, f"PTX up to compute_{capability}"]

@@ -11,17 +11,21 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 import cuda_ext
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.open_store import local_store, why_not_used
-from cuda_ext.cli.cache_contents import read_rights, shared_cache
-from cuda_ext.cli.doctor.findings import Finding, Level, error_finding
+from cuda_ext.cli.cache_files import read_rights, shared_cache
+from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.environment import VARIABLES
+from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean
 from cuda_ext.formats.quantities import format_size
+from cuda_ext.toolchain.bindings import gpu_capabilities
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
 __all__ = ["examine_cache", "examine_environment", "examine_installation"]
 
@@ -53,27 +57,19 @@ def examine_installation() -> Iterator[Finding]:
         yield Finding("ok", "launches", "in C", facts={"in_c": True})
     except ImportError as error:
         reason = str(error) if find_spec(_LAUNCH) else "there was no C compiler at installation"
-        yield Finding(
-            "note",
-            "launches",
-            f"in Python, which is slower: {reason}",
-            "with a C compiler installed",
-            "pip install --force-reinstall --no-deps --no-binary cuda-ext cuda-ext",
-            facts={"in_c": False},
-        )
-
-
-# The environment.
+        text = f"in Python, which is slower: {reason}"
+        command = "pip install --force-reinstall --no-deps --no-binary cuda-ext cuda-ext"
+        remedy = "with a C compiler installed"
+        yield Finding("note", "launches", text, remedy, command, facts={"in_c": False})
 
 
 def examine_environment() -> Iterator[Finding]:
     """The variables that are set, and misspelled ones of this package."""
     for name in (*VARIABLES, *sorted(os.environ.keys() - VARIABLES.keys())):
-        value = os.environ.get(name)
-        if value is None:
+        if name not in os.environ:
             continue
         if name in VARIABLES:
-            yield _examine_variable(name, value)
+            yield _examine_variable(name, os.environ[name])
         elif name.startswith("CUDA_EXT_"):
             remedy = did_you_mean(name, VARIABLES) or "unset it: there is no variable of that name"
             yield Finding("warning", name, "is set, but not used", remedy)  # its value may be a password
@@ -84,14 +80,12 @@ def examine_environment() -> Iterator[Finding]:
 
 def _examine_variable(name: str, value: str) -> Finding:
     shown = f"={shared_cache(os.environ) or value}" if name == "CUDA_EXT_CACHE" else f"={value}"
+    try:
+        _read_variable(name, value)
+    except BuildError as error:
+        if error.where == name:  # other findings report a missing home directory or compiler
+            return Finding("problem", name, f"{shown}: {error.problem}", error.remedy)
     match name:
-        case "CUDA_EXT_CACHE_SIZE" | "MAX_JOBS":
-            try:
-                worker_count(os.environ) if name == "MAX_JOBS" else local_store(os.environ)
-            except ConfigError as error:
-                return error_finding("problem", name, error, prefix=f"{shown}: ")
-            except BuildError:
-                pass  # the finding about the cache says that there is no place for it
         case "CUDA_EXT_JIT" if value == "0":
             return Finding("note", name, f"{shown}: compilation on demand is off", "unset it to turn it on")
         case "CUDA_EXT_JIT" if value not in ("", "1"):
@@ -104,24 +98,30 @@ def _examine_variable(name: str, value: str) -> Finding:
     return Finding("ok", name, f"{shown}: {VARIABLES[name]}")
 
 
-# The cache.
+def _read_variable(name: str, value: str) -> None:
+    """Read `value` as a build does. Raises :class:`BuildError`."""
+    match name:
+        case "CUDA_EXT_CACHE_SIZE":
+            local_store(os.environ)
+        case "MAX_JOBS":
+            worker_count(os.environ)
+        case "CUDAARCHS":
+            native = gpu_capabilities() if "native" in value else []
+            expand(from_cmake(value), open_compiler(CompilerChoice(), os.environ), name, native)
 
 
 def examine_cache() -> Iterator[Finding]:
     """Where the cache is, whether it can be used, and the free space on its disk."""
     try:
         store = local_store(os.environ)
-        reason = why_not_used(os.environ)
-    except ConfigError as error:
-        yield error_finding("problem", "cache", error)
-        return
-    except BuildError as error:  # there is no home directory, or platformdirs is missing
-        yield error_finding("warning", "cache", error, prefix="none: ")
+    except BuildError as error:  # an invalid size; or there is no home directory or no platformdirs
+        level: Level = "problem" if isinstance(error, ConfigError) else "warning"
+        yield Finding(level, "cache", error.statement, error.remedy)
         return
     directory = store.objects.parent
-    if reason:
-        level: Level = "warning" if store.bound else "note"
-        yield Finding(level, "cache", reason, facts={"directory": str(directory)})
+    if reason := why_not_used(os.environ):
+        facts = {"directory": str(directory)}
+        yield Finding("warning" if store.bound else "note", "cache", reason, facts=facts)
     else:
         yield _describe_cache(store)
     if not store.bound:
@@ -129,34 +129,36 @@ def examine_cache() -> Iterator[Finding]:
     yield from _examine_disk(store, directory)
     if url := shared_cache(os.environ):
         # It is not contacted, which may take long.
-        facts = {"url": url}
         if find_spec("fsspec") is None:
-            command = 'pip install "cuda-ext[shared-cache]"'
-            text = f"{url} is not used: fsspec is missing"
-            yield Finding("warning", "shared cache", text, command=command, facts=facts)
+            text, command = f"{url} is not used: fsspec is missing", 'pip install "cuda-ext[shared-cache]"'
+            yield Finding("warning", "shared cache", text, command=command, facts={"url": url})
         else:
-            yield Finding("ok", "shared cache", f"{url}, used by builds; not examined here", facts=facts)
+            text = f"{url}, used by builds; not examined here"
+            yield Finding("ok", "shared cache", text, facts={"url": url})
 
 
 def _describe_cache(store: LocalStore) -> Finding:
     until = time.monotonic() + _PATIENCE
-    count = size = 0
-    is_all = True
-    for file in store.files():
-        if file.kind == "entry":
-            count, size = count + 1, size + file.size
-        if time.monotonic() > until:
-            is_all = False
-            break
+    files = takewhile(lambda _: time.monotonic() < until, store.files())
+    sizes = [file.size for file in files if file.kind == "entry"]
+    is_all = time.monotonic() < until
     directory = str(store.objects.parent)
     rights = read_rights(store.objects)
-    details = [directory, "created on first use"]
-    if rights:
-        details = [directory, f"rights {stat.filemode(rights[0])}, owner {rights[1]}"]
-    at_least = "" if is_all else "more than "
-    text = f"can be used; {at_least}{format_size(size)} of {format_size(store.bound)}, {count:,} entries"
-    facts = {"directory": directory, "entries": count, "size": size, "is_all": is_all, "bound": store.bound}
-    return Finding("ok", "cache", text, details=details, facts=facts)
+    created = f"rights {stat.filemode(rights[0])}, owner {rights[1]}" if rights else "created on first use"
+    used = f"{'' if is_all else 'more than '}{format_size(sum(sizes))} of {format_size(store.bound)}"
+    return Finding(
+        "ok",
+        "cache",
+        f"can be used; {used}, {len(sizes):,} entries",
+        details=[directory, created],
+        facts={
+            "directory": directory,
+            "entries": len(sizes),
+            "size": sum(sizes),
+            "is_all": is_all,
+            "bound": store.bound,
+        },
+    )
 
 
 def _examine_disk(store: LocalStore, directory: Path) -> Iterator[Finding]:
@@ -166,12 +168,13 @@ def _examine_disk(store: LocalStore, directory: Path) -> Iterator[Finding]:
         free = shutil.disk_usage(nearest).free if nearest else 0
     except OSError:
         return
-    text, facts = f"{format_size(free)} free on the disk of the cache", {"free": free}
+    level: Level = "ok"
+    remedy = ""
     if free < _LITTLE:
+        level = "warning"
         remedy = "free some space, or set CUDA_EXT_CACHE to a directory on another disk"
-        yield Finding("warning", "disk", text, remedy, facts=facts)
     elif free < store.bound // 2 and free < 5 << 30:
+        level = "note"
         remedy = f"lower the maximum size: set CUDA_EXT_CACHE_SIZE to {max(1, free // 2 >> 30)}G"
-        yield Finding("note", "disk", text, remedy, facts=facts)
-    else:
-        yield Finding("ok", "disk", text, facts=facts)
+    text = f"{format_size(free)} free on the disk of the cache"
+    yield Finding(level, "disk", text, remedy, facts={"free": free})

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from cuda_ext.cache.local_store import LocalStore, StoredFile
@@ -51,7 +51,7 @@ def open_store(environ: Mapping[str, str]) -> LocalStore | None:
     if not flaw and not os.access(store.objects, os.R_OK | os.X_OK):
         flaw = "it cannot be read"
     if flaw:
-        raise Failure(f"the cache is left alone: {flaw}", where=str(store.objects), remedy=remedy)
+        raise Failure(f"the cache is left alone: {flaw}", where=store.objects, remedy=remedy)
     return store
 
 
@@ -103,10 +103,8 @@ def measure_directory(directory: Path) -> int:
     size = 0
     for parent, _, names in os.walk(directory):
         for name in names:
-            try:
+            with suppress(OSError):
                 size += Path(parent, name).lstat().st_size
-            except OSError:
-                continue
     return size
 
 
