@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.builder.package import stubs
-from cuda_ext.builder.package.stub_text import stub_text
+from cuda_ext.builder.package.stubs import write_stub
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_directory
@@ -76,7 +75,7 @@ def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
     manifest = module.manifest
     files = {
         "__init__.py": render_init(manifest.module),
-        "__init__.pyi": stub_text(stubs.describe(manifest)).encode(),
+        "__init__.pyi": write_stub(manifest).encode(),
         manifest_file.FILE_NAME: manifest_file.dumps(manifest).encode(),
     }
     return Package(
