@@ -181,8 +181,8 @@ def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
     if slot.pointer:
         return Parameter(name, "void*", "pointer", slot.size, offset, element="void")
     kind, spelling = _PTX_KINDS.get(slot.type, ("opaque", f".{slot.type}"))
-    if slot.count is not None:
-        kind, spelling = "opaque", f".{slot.type}[{slot.count}]"
+    if slot.length is not None:
+        kind, spelling = "opaque", f".{slot.type}[{slot.length}]"
     return Parameter(name, spelling, kind, slot.size, offset)
 
 

@@ -1,109 +1,107 @@
-"""Read the target, kernels, parameters and variables of a cubin."""
+"""Read the target, kernels, parameters, variables and resources of a cubin."""
 
 from __future__ import annotations
 
+import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.elf import Elf, Section, read_elf
+from cuda_ext.formats.elf import Elf, Section, Symbol, read_elf
 from cuda_ext.formats.ptx import PtxVariable
+from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Parameter
 
-__all__ = [
-    "CODE",
-    "FUNCTION",
-    "KERNEL_INFO",
-    "PARAMETER_BANK",
-    "Binding",
-    "Cubin",
-    "attributes",
-    "read_cubin",
-]
-
-Binding = Literal["local", "global", "weak"]
+__all__ = ["Cubin", "read_cubin", "read_resources"]
 
 # Sections of a kernel, whose name follows.
-KERNEL_INFO = ".nv.info."
-CODE = ".text."
-PARAMETER_BANK = ".nv.constant0."
+_KERNEL_INFO = ".nv.info."
+_CODE = ".text."
+_PARAMETER_BANK = ".nv.constant0."
+_SHARED = ".nv.shared."
 # An attribute of .nv.info is a format byte, an attribute byte and 16 bits. These are its value; with this
 # format they are the number of bytes of the value, which follows.
 _SIZED = 0x04
-_KPARAM_INFO = 0x17
+# Attributes of functions, which are indices of symbols,
+_REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
+# and of a kernel. A required block is its only size.
+_PARAMETER, _MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x17, 0x05, 0x10, 0x55, 0x37
+_UNBOUNDED = 0xFFFFFFFF
+# Since CUDA 13.0, ptxas annotates each instruction that spills, with this number and its offset.
+_SPILLS, _ANNOTATING = 1, 130
+# Bits of such an instruction, which has 128: its opcode, and the width of its access.
+_OPCODE, _STORE, _LOAD = 0xFFF, 0x387, 0x983
+_WIDTH_SHIFT, _WIDTHS = 73, (1, 1, 2, 2, 4, 8, 16, 16)
+# Where the system reserves the start of a block's shared memory, it is part of the section of each kernel.
+# The compiler marks it by a section, the linker by a symbol.
+_RESERVED, _RESERVED_SIZE = {".nv.shared.reserved.0", ".nv.reservedSmem.offset0"}, 1024
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
 _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
 # Types and bindings of symbols of the ELF standard; the second type of variables is CUDA's, in relocatable
 # code.
-FUNCTION = 2
+_FUNCTION = 2
 _VARIABLE_TYPES = (1, 13)
-_BINDINGS: dict[int, Binding] = {0: "local", 2: "weak"}
+_BINDINGS = {0: "local", 2: "weak"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cubin:
+class Cubin(NamedTuple):
     """The contents of a cubin by lowered name.
 
     ``kernels`` maps to parameters, of which only offset and size are known, ``code`` to the size of the
-    instructions, and ``defined`` all functions and variables to their binding. ``undefined`` are those that a
-    link must provide.
+    instructions, and ``defined`` all functions and variables to their binding: local, global or weak.
     """
 
     target: Architecture | None
     kernels: Mapping[str, tuple[Parameter, ...]]
     code: Mapping[str, int]
     variables: Mapping[str, PtxVariable]
-    defined: Mapping[str, Binding]
-    undefined: frozenset[str]
+    defined: Mapping[str, str]
 
 
 def read_cubin(data: bytes) -> Cubin:
     """Read a cubin. Raises :class:`BuildError` unless `data` is a complete one."""
     try:
-        return _read(read_elf(data))
+        return _read_contents(read_elf(data))
     except (ValueError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
 
 
-def attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
-    """List numbers and values of the attributes in a section ``.nv.info``, of a kernel or of the cubin."""
-    data = bytes(info.data) if info else b""
-    position = 0
-    while position + 4 <= len(data):
-        form, attribute, size = struct.unpack_from("<BBH", data, position)
-        end = position + 4 + size * (form == _SIZED)
-        yield attribute, data[position + 4 : end] if form == _SIZED else data[position + 2 : end]
-        position = end
+def read_resources(data: bytes) -> dict[str, Resources]:
+    """Read the resources of each kernel, by lowered name. Raises :class:`BuildError` for a damaged cubin."""
+    try:
+        return _read_resources(read_elf(data))
+    except (ValueError, IndexError, struct.error) as error:
+        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
 
 
-def _read(elf: Elf) -> Cubin:
+def _read_contents(elf: Elf) -> Cubin:
     by_name = {section.name: section for section in elf.sections}
-    # A kernel has a bank of parameters.
-    names = sorted(n.removeprefix(PARAMETER_BANK) for n in by_name if n.startswith(PARAMETER_BANK))
+    names = _kernel_names(elf)
     variables: dict[str, PtxVariable] = {}
-    defined: dict[str, Binding] = {}
-    undefined: set[str] = set()
+    defined: dict[str, str] = {}
     for symbol in elf.symbols():
-        if symbol.section == 0:
-            undefined.add(symbol.name)
-        elif symbol.type in (FUNCTION, *_VARIABLE_TYPES):
+        if symbol.section and symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
             section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
             if symbol.type in _VARIABLE_TYPES and (space := _space(section)):
                 variables[symbol.name] = PtxVariable(symbol.name, space, symbol.size)
     return Cubin(
         target=_target(elf),
-        kernels={name: _parameters(by_name.get(KERNEL_INFO + name)) for name in names},
-        code={name: by_name[CODE + name].size for name in names if CODE + name in by_name},
+        kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},
+        code={name: by_name[_CODE + name].size for name in names if _CODE + name in by_name},
         variables=variables,
         defined=defined,
-        undefined=frozenset(undefined),
     )
+
+
+def _kernel_names(elf: Elf) -> list[str]:
+    """The kernels, each of which has a bank of parameters."""
+    banks = [section.name for section in elf.sections if section.name.startswith(_PARAMETER_BANK)]
+    return sorted(bank.removeprefix(_PARAMETER_BANK) for bank in banks)
 
 
 def _space(section: str) -> Literal["constant", "device"] | None:
@@ -122,14 +120,90 @@ def _target(elf: Elf) -> Architecture | None:
     return None
 
 
+def _attributes(info: Section | None) -> Iterator[tuple[int, bytes]]:
+    """List numbers and values of the attributes in a section ``.nv.info``, of a kernel or of the cubin."""
+    data = bytes(info.data) if info else b""
+    position = 0
+    while position + 4 <= len(data):
+        form, attribute, size = struct.unpack_from("<BBH", data, position)
+        end = position + 4 + size * (form == _SIZED)
+        yield attribute, data[position + 4 : end] if form == _SIZED else data[position + 2 : end]
+        position = end
+
+
 def _parameters(info: Section | None) -> tuple[Parameter, ...]:
     """The parameters of the kernel that the section `info` describes."""
     slots = []
-    for attribute, payload in attributes(info):
-        if attribute == _KPARAM_INFO:
+    for attribute, payload in _attributes(info):
+        if attribute == _PARAMETER:
             _, ordinal, offset, packed = struct.unpack_from("<IHHI", payload)
             slots.append((ordinal, offset, packed >> 18))
     return tuple(
         Parameter(f"arg{ordinal}", f"unsigned char[{size}]", "opaque", size, offset)
         for ordinal, offset, size in sorted(slots)
     )
+
+
+def _read_resources(elf: Elf) -> dict[str, Resources]:
+    sections = {section.name: section for section in elf.sections}
+    symbols = list(elf.symbols())
+    within: dict[str, list[Symbol]] = {}
+    for symbol in symbols:
+        if symbol.type == _FUNCTION and symbol.section < len(elf.sections):
+            within.setdefault(elf.sections[symbol.section].name, []).append(symbol)
+    counts: dict[str, dict[int, int]] = {}
+    for attribute, value in _attributes(sections.get(".nv.info")):
+        if attribute in (_REGISTERS, _FRAME, _DEEPEST):
+            index, count = struct.unpack("<II", value)
+            counts.setdefault(symbols[index].name, {})[attribute] = count
+    is_reserved = not _RESERVED.isdisjoint([*sections, *(symbol.name for symbol in symbols)])
+    return {
+        name: _resources(
+            name,
+            sections,
+            counts.get(name, {}),
+            [function for function in within.get(_CODE + name, ()) if function.name != name],
+            _RESERVED_SIZE if is_reserved else 0,
+        )
+        for name in _kernel_names(elf)
+        if _CODE + name in sections
+    }
+
+
+def _resources(
+    name: str,
+    sections: Mapping[str, Section],
+    counts: Mapping[int, int],
+    others: Sequence[Symbol],
+    reserved: int,
+) -> Resources:
+    """The resources of the kernel `name`, whose section of code also contains the functions `others`."""
+    own = dict(_attributes(sections.get(_KERNEL_INFO + name)))
+    code, shared = sections[_CODE + name], sections.get(_SHARED + name)
+    frame, deepest = counts.get(_FRAME), counts.get(_DEEPEST)
+    stores = loads = None
+    (toolkit,) = struct.unpack("<I", own[_TOOLKIT]) if _TOOLKIT in own else (0,)
+    # Without a stack frame there are no spills.
+    if _ANNOTATIONS in own or toolkit >= _ANNOTATING or frame == 0:
+        spills = list(_spills(own.get(_ANNOTATIONS, b""), bytes(code.data), others))
+        stores, loads = (sum(w for o, w in spills if o == opcode) for opcode in (_STORE, _LOAD))
+    bound = own.get(_REQUIRED_BLOCK) or own.get(_MAX_THREADS)
+    return Resources(
+        code=code.size,
+        registers=counts.get(_REGISTERS),
+        stack=frame,
+        spill_stores=stores,
+        spill_loads=loads,
+        shared=max(0, shared.size - reserved) if shared else 0,
+        constant=sections[_PARAMETER_BANK + name].size,
+        deepest_stack=None if deepest == _UNBOUNDED else deepest,
+        max_threads=math.prod(struct.unpack("<3I", bound)) if bound else None,
+    )
+
+
+def _spills(annotations: bytes, code: bytes, others: Sequence[Symbol]) -> Iterator[tuple[int, int]]:
+    """List opcode and width of each instruction that spills and is not part of the functions `others`."""
+    for kind, place in struct.iter_unpack("<II", annotations):
+        if kind == _SPILLS and not any(f.value <= place < f.value + f.size for f in others):
+            instruction = int.from_bytes(code[place : place + 16], "little")
+            yield instruction & _OPCODE, _WIDTHS[instruction >> _WIDTH_SHIFT & 7]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["Elf", "Section", "Symbol", "read_elf"]
@@ -43,8 +42,7 @@ class Symbol(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Elf:
+class Elf(NamedTuple):
     """An ELF file. ``abi`` is the version of the ABI, which defines ``flags`` and sections."""
 
     abi: int

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
 
@@ -43,23 +42,21 @@ _DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
 _FILE = re.compile(rb'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class PtxParameter:
-    """A ``.param`` of an entry. ``type`` is PTX's (``u64``, ``b8``), ``count`` the length of an array.
+class PtxParameter(NamedTuple):
+    """A ``.param`` of an entry. ``type`` is PTX's (``u64``, ``b8``), ``length`` that of an array.
 
     ``size`` and ``align`` are in bytes.
     """
 
     name: str
     type: str
-    count: int | None
+    length: int | None
     size: int
     align: int
     pointer: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PtxVariable:
+class PtxVariable(NamedTuple):
     """A variable at module scope; ``size`` is in bytes."""
 
     name: str
@@ -129,7 +126,7 @@ def _parameter(match: re.Match[bytes]) -> PtxParameter:
     return PtxParameter(
         name=match["name"].decode(),
         type=match["type"].decode(),
-        count=int(match["count"]) if match["count"] else None,
+        length=int(match["count"]) if match["count"] else None,
         size=width * int(match["count"] or 1),
         align=int(match["align"] or width),
         pointer=match["pointer"] is not None,

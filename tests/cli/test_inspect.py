@@ -22,8 +22,9 @@ from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_resources
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.formats.resources import Resources, read_resources
+from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Options, loads
 from cuda_ext.toolchain.diagnostics import VERBOSE
 from cuda_ext.toolchain.nvfatbin import write_fatbin
