@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cuda_ext.errors import BuildError
 
-__all__ = ["Headers", "closure", "gather"]
+__all__ = ["Headers", "closure"]
 
 # Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
 # continued lines may separate the words of a directive.
@@ -38,32 +38,31 @@ _STOP = re.compile(rb"[\0\xff]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def gather(
-    source: Path,
-    root: Path,
-    include_dirs: Sequence[Path],
-    pre_include: Iterable[str] = (),
-    text: bytes | None = None,
-) -> tuple[bytes, dict[str, bytes]]:
-    """Read one `source` and every header that it can reach; see :meth:`Headers.gather`."""
-    return Headers(root, include_dirs).gather(source.relative_to(root).as_posix(), pre_include, text)
-
-
 def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Select the headers that `text` can reach from `texts`, which :func:`gather` returned."""
-    reached: dict[str, bytes] = {}
-    pending = [*_canonical(text), *pre_include]
-    while pending:
-        name = pending.pop()
-        if name in texts and name not in reached:
-            reached[name] = texts[name]
-            pending += _canonical(texts[name])
-    return dict(sorted(reached.items()))
+    """Select the headers that `text` can reach from `texts`, which :meth:`Headers.gather` returned."""
+    return _reach(
+        [*_canonical(text), *pre_include],
+        lambda name: (texts[name], _canonical(texts[name])) if name in texts else None,
+    )
 
 
 def _canonical(text: bytes) -> list[str]:
     """List the canonical names in the include directives of `text`."""
     return [os.fsdecode(match["quoted"]) for match in _DIRECTIVE.finditer(text) if match["quoted"]]
+
+
+def _reach(
+    names: Sequence[str], read: Callable[[str], tuple[bytes, Sequence[str]] | None]
+) -> dict[str, bytes]:
+    """The texts of the headers `names` and all that they can reach, as `read` gives them with their names."""
+    reached: dict[str, bytes] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in reached and (content := read(name)):
+            reached[name], more = content
+            pending += more
+    return dict(sorted(reached.items()))
 
 
 class Headers:
@@ -89,26 +88,19 @@ class Headers:
         """
         rewritten, direct = self._rewrite(source, text)
         before = filter(None, (self._find(name, self._include_dirs) for name in pre_include))
-        return rewritten, self._closure((*direct, *before))
+        names = (*direct, *before)
+        if names not in self._closures:
+            self._closures[names] = _reach(names, self._text)
+        return rewritten, self._closures[names]
 
     def resolve(self, name: str) -> str:
         """Return the canonical name that an include of `name` leads to; `name` itself if none."""
         return self._find(name, self._include_dirs) or name
 
-    def _closure(self, names: tuple[str, ...]) -> dict[str, bytes]:
-        """Return the headers of these names, and all that they can reach."""
-        if names not in self._closures:
-            reached: dict[str, bytes] = {}
-            pending = list(names)
-            while pending:
-                name = pending.pop()
-                if name not in reached:
-                    if name not in self._texts:
-                        self._texts[name] = self._rewrite(name)
-                    reached[name], more = self._texts[name]
-                    pending += more
-            self._closures[names] = dict(sorted(reached.items()))
-        return self._closures[names]
+    def _text(self, name: str) -> tuple[bytes, tuple[str, ...]]:
+        if name not in self._texts:
+            self._texts[name] = self._rewrite(name)
+        return self._texts[name]
 
     def _rewrite(self, name: str, text: bytes | None = None) -> tuple[bytes, tuple[str, ...]]:
         """Return the text of a file with canonical includes, and the names in them."""
@@ -127,7 +119,7 @@ class Headers:
             return match["head"] + b'"' + os.fsencode(target) + b'"'
 
         try:
-            text = _read(path) if text is None else text
+            text = Path(path).read_bytes() if text is None else text
         except OSError as error:
             raise BuildError(
                 f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
@@ -152,8 +144,3 @@ class Headers:
             canonical = path.removeprefix(self._root).replace(os.sep, "/")
             self._names[directory, name] = canonical if inside else None
         return self._names[directory, name]
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()

@@ -17,7 +17,7 @@ from cuda_ext.compiler import ready_made
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.reflection import reflect_cubin, reflect_ptx
+from cuda_ext.compiler.reflection import reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
@@ -167,10 +167,11 @@ def _unit_images(
             jobs = ready_made.assembly_jobs(unit, plan.architectures)
             assembled = [*_images(jobs, products), *ready_made.images_of(unit, plan.architectures)]
             images = sorted(assembled, key=lambda image: image.architecture)
-            signatures = reflect_ptx(unit.source) if unit.kind == "ptx" else ready_made.signatures_of(images)
-        case "cubin":
-            images, signatures = ready_made.images_of(unit, plan.architectures), reflect_cubin(unit.source)
-        case "fatbin":
+            if unit.kind == "ptx":
+                signatures = reflect_image("ptx", unit.source)
+            else:
+                signatures = ready_made.signatures_of(images)
+        case "cubin" | "fatbin":
             images = ready_made.images_of(unit, plan.architectures)
             signatures = ready_made.signatures_of(images)
     return images, signatures, [{} for _ in images]

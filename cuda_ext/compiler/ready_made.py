@@ -7,7 +7,7 @@ from typing import cast
 
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.reflection import read_image, reflect_cubin, reflect_ptx
+from cuda_ext.compiler.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
 from cuda_ext.formats import ptx
@@ -58,11 +58,9 @@ def object_of(unit: TranslationUnit, architecture: Architecture) -> CompiledImag
 
 
 def signatures_of(images: Iterable[CompiledImage]) -> Signatures:
-    """Read signatures from images: cubins show only sizes, PTX plain types, LTO-IR nothing."""
-    by_kind: dict[ImageKind, list[bytes]] = {"cubin": [], "ptx": [], "ltoir": []}
-    for image in images:
-        by_kind[image.architecture.kind].append(image.data)
-    return merge_signatures([*map(reflect_cubin, by_kind["cubin"]), *map(reflect_ptx, by_kind["ptx"])])
+    """Read signatures from images; those of PTX count, which have types."""
+    in_order = sorted(images, key=lambda image: image.architecture.kind == "ptx")
+    return merge_signatures(reflect_image(i.architecture.kind, i.data) for i in in_order)
 
 
 def _check_assembles(unit: TranslationUnit, target: Architecture | None, architecture: Architecture) -> None:

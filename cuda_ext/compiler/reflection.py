@@ -22,9 +22,9 @@ from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
 from cuda_ext.formats.ptx import PtxParameter, PtxVariable
 from cuda_ext.formats.resources import Usage
-from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.manifest import ImageKind, Parameter, ParameterKind
 
-__all__ = ["NOT_WITH_DEBUG", "reflect_cubin", "reflect_debug_ptx", "reflect_ptx", "read_image"]
+__all__ = ["NOT_WITH_DEBUG", "read_image", "reflect_debug_ptx", "reflect_image"]
 
 # Options that debug information excludes, left out of the pass that is reflected.
 NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
@@ -97,29 +97,23 @@ def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
     return Signatures(kernels, symbols, frozenset(variables))
 
 
-def reflect_ptx(ptx: bytes) -> Signatures:
-    """Read the signatures in PTX without debug information: names are lowered names, types are PTX's."""
-    return Signatures(
-        {
-            name: KernelSignature(name, name, _parameters(parameters, None))
-            for name, parameters in ptx_text.kernels(ptx).items()
-        },
-        {
-            name: SymbolSignature(name, name, variable.space, "char", variable.size)
-            for name, variable in ptx_text.variables(ptx).items()
-        },
-    )
+def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
+    """Read the signatures in an image without debug information, where names are lowered names.
 
-
-def reflect_cubin(cubin: bytes) -> Signatures:
-    """Read the signatures in a cubin: names are lowered names, types are unknown."""
-    contents = read_cubin(cubin)
+    PTX has plain types, a cubin sizes alone, and LTO-IR shows nothing.
+    """
+    kernels: Mapping[str, tuple[Parameter, ...]] = {}
+    variables: Mapping[str, PtxVariable] = {}
+    match kind:
+        case "cubin":
+            cubin = read_cubin(data)
+            kernels, variables = cubin.kernels, cubin.variables
+        case "ptx":
+            kernels = {name: _parameters(slots, None) for name, slots in ptx_text.kernels(data).items()}
+            variables = ptx_text.variables(data)
     return Signatures(
-        {name: KernelSignature(name, name, parameters) for name, parameters in contents.kernels.items()},
-        {
-            name: SymbolSignature(name, name, variable.space, "char", variable.size)
-            for name, variable in contents.variables.items()
-        },
+        {name: KernelSignature(name, name, parameters) for name, parameters in kernels.items()},
+        {name: SymbolSignature(name, name, v.space, "char", v.size) for name, v in variables.items()},
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args
 
-from cuda_ext.compiler import headers as project_headers
+from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Compression, Options
@@ -145,5 +145,5 @@ def _gather(
         if not path.is_file():
             raise BuildError("is not a file", where=os.fspath(source), remedy="correct the path")
     root = Path(os.path.commonpath([path.parent, *directories]))
-    rewritten, headers = project_headers.gather(path, root, directories, text=text)
-    return path.relative_to(root).as_posix(), rewritten, headers
+    file = path.relative_to(root).as_posix()
+    return file, *Headers(root, directories).gather(file, text=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuda_ext.compiler.products import KernelSignature, SymbolSignature
-from cuda_ext.compiler.reflection import reflect_ptx
+from cuda_ext.compiler.reflection import reflect_image
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Parameter
 from tests.fixtures.device_code import image, signatures, unit
@@ -341,7 +341,7 @@ HAND_WRITTEN = b"""
 
 
 def test_ptx_tells_places_sizes_and_plain_types():
-    found = reflect_ptx(HAND_WRITTEN).kernels
+    found = reflect_image("ptx", HAND_WRITTEN).kernels
     assert [str(p) for p in found["clamp"].parameters] == [
         *("void* x", ".u32 n", "long long offset", "float low", ".b8[16] pair", ".u64 handle"),
     ]
@@ -350,12 +350,12 @@ def test_ptx_tells_places_sizes_and_plain_types():
 
 
 def test_parameters_that_a_compiler_numbered_have_no_names():
-    (found,) = reflect_ptx(HAND_WRITTEN).kernels["numbered"].parameters
+    (found,) = reflect_image("ptx", HAND_WRITTEN).kernels["numbered"].parameters
     assert found == Parameter("arg0", "double", "float", 8, 0)
 
 
 def test_ptx_tells_its_variables():
-    found = reflect_ptx(HAND_WRITTEN).symbols
+    found = reflect_image("ptx", HAND_WRITTEN).symbols
     assert {s.name: (s.space, s.size) for s in found.values()} == {
         "weights": ("constant", 36),
         "vectors": ("device", 32),
