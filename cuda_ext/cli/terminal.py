@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,5 +79,5 @@ def shorten_path(path: Path) -> str:
 
 
 def echo_json(value: object) -> None:
-    """Print `value` for programs."""
-    click.echo(json.dumps(value, indent=2))
+    """Print `value` for programs; dataclasses are objects with their fields."""
+    click.echo(json.dumps(value, indent=2, default=asdict))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
     from cuda_ext.builder.project import Project
-    from cuda_ext.builder.scheduler.progress import Outcome, Progress
+    from cuda_ext.builder.scheduler.progress import Ending, Progress
 
 __all__ = ["refresh"]
 
@@ -194,9 +194,9 @@ class _DeferredProgress:
     def started(self, job: str) -> None:
         self._tell(lambda progress: progress.started(job), show=True)
 
-    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
-        show = outcome != "cached"
-        self._tell(lambda progress: progress.finished(job, outcome, seconds), show)
+    def finished(self, job: str, ending: Ending, seconds: float) -> None:
+        show = ending != "cached"
+        self._tell(lambda progress: progress.finished(job, ending, seconds), show)
 
     def note(self, text: str) -> None:
         self._tell(lambda progress: progress.note(text))

@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from cuda_ext.builder.report.build_record import (
-    Action,
-    BuildRecord,
-    ImageRecord,
-    JobRecord,
-    KernelRecord,
-    Outcome,
-)
+from cuda_ext.builder.report.build_record import Action, BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
+from cuda_ext.builder.report.difference import Place
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
-from cuda_ext.compiler.products import Span
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
+from cuda_ext.formats.resources import Usage
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
+    from cuda_ext.builder.scheduler.progress import Ending
+    from cuda_ext.builder.scheduler.task import TaskResult
     from cuda_ext.compiler.products import PackedLibrary
 
-__all__ = ["BuildLog", "JobRun"]
-
-
-class JobRun(Protocol):
-    """How a job ran: ``worker`` identifies the process, ``began`` is in seconds since the epoch."""
-
-    @property
-    def worker(self) -> str: ...
-    @property
-    def began(self) -> float: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def spans(self) -> tuple[Span, ...]: ...
+__all__ = ["BuildLog"]
 
 
 class BuildLog:
@@ -67,8 +51,8 @@ class BuildLog:
         unit: str,
         architecture: str,
         action: Action,
-        outcome: Outcome,
-        run: JobRun | None = None,
+        ending: Ending,
+        run: TaskResult | None = None,
     ) -> None:
         """Add a finished job; one from the cache, or one that failed, has no `run`."""
         if run:
@@ -79,7 +63,7 @@ class BuildLog:
         # The clock of another machine may be behind.
         start = max(0.0, began - self._started.timestamp())
         self._jobs.append(
-            JobRecord(module, unit, architecture, action, outcome, worker, start, seconds, spans)
+            JobRecord(module, unit, architecture, action, ending, worker, start, seconds, spans)
         )
 
     def write(self, packages: Iterable[tuple[Package, Iterable[PackedLibrary]]]) -> None:
@@ -101,17 +85,16 @@ class BuildLog:
             check_replaceable(self._trace, "trace of a build", is_trace)
 
     def _record(self, packages: list[tuple[Package, Iterable[PackedLibrary]]]) -> BuildRecord:
-        images, kernels = [], []
+        images: Counter[Place] = Counter()
+        kernels: dict[Place, Usage] = {}
         for package, libraries in packages:
             for library in libraries:
                 sources = library.unit.sources
-                unit = sources[0].name if len(sources) == 1 else package.name
+                place = package.name, sources[0].name if len(sources) == 1 else package.name
                 for image, usage_of in zip(library.unit.images, library.usage, strict=True):
-                    images.append(ImageRecord(package.name, unit, image.architecture, image.size))
-                    kernels += [
-                        KernelRecord(package.name, unit, name, image.architecture, usage)
-                        for name, usage in usage_of.items()
-                    ]
+                    # A source is compiled several times if its instantiations are split.
+                    images[*place, image.architecture] += image.size
+                    kernels |= {(*place, name, image.architecture): u for name, u in usage_of.items()}
         return BuildRecord(
             project=self._project,
             started=self._started.isoformat(timespec="seconds"),
@@ -119,10 +102,10 @@ class BuildLog:
             workers=self._workers,
             compilers=tuple(dict.fromkeys(package.compiler for package, _ in packages)),
             jobs=tuple(self._jobs),
-            images=tuple(images),
-            kernels=tuple(kernels),
+            images=images,
+            kernels=kernels,
             fatbins={
-                f"{package.name}/{name}": len(content)
+                (f"{package.name}/{name}",): len(content)
                 for package, _ in packages
                 for name, content in package.files.items()
                 if name.endswith(".fatbin")

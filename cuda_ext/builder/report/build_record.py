@@ -12,24 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cuda_ext.builder.report.difference import Build
+from cuda_ext.builder.report.difference import Build, Place
+from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
 from cuda_ext.formats.codec import decode, encode
 from cuda_ext.formats.resources import Usage
 
-__all__ = [
-    "Action",
-    "BuildRecord",
-    "ImageRecord",
-    "JobRecord",
-    "KernelRecord",
-    "Outcome",
-    "decode_record",
-    "encode_record",
-]
+__all__ = ["Action", "BuildRecord", "JobRecord", "decode_record", "encode_record"]
 
 Action = Literal["compile", "reflect", "link"]
-Outcome = Literal["compiled", "cached", "failed"]
 
 # Bytes of a record before compression; a page that claims more is not one of ours.
 _LARGEST = 1 << 30
@@ -40,15 +31,14 @@ class JobRecord:
     """One job: a translation unit for one architecture, or for several that are compiled together.
 
     A ``reflect`` job only determines names and types. ``worker`` is a number, and empty for a job that came
-    from the cache or failed. ``start`` counts seconds since the build
-    began.
+    from the cache or failed. ``start`` counts seconds since the build began.
     """
 
     module: str
     unit: str
     architecture: str
     action: Action
-    outcome: Outcome
+    ending: Ending
     worker: str
     start: float
     duration: float
@@ -56,32 +46,12 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRecord:
-    """A kernel in one cubin."""
-
-    module: str
-    unit: str
-    kernel: str
-    architecture: str
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRecord:
-    """One image; ``size`` counts its bytes before compression."""
-
-    module: str
-    unit: str
-    architecture: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class BuildRecord:
     """One build of a project.
 
     ``started`` is ISO 8601, local time with its offset; ``compilers`` are names with versions
-    (``nvrtc 13.5``); ``fatbins`` maps paths to bytes as shipped.
+    (``nvrtc 13.5``). ``images`` are bytes before compression by module, unit and architecture; ``kernels``
+    are those of cubins, by module, unit, name and architecture; ``fatbins`` are bytes as shipped, by path.
     """
 
     project: str
@@ -90,21 +60,14 @@ class BuildRecord:
     workers: int
     compilers: tuple[str, ...]
     jobs: tuple[JobRecord, ...]
-    images: tuple[ImageRecord, ...]
-    kernels: tuple[KernelRecord, ...]
-    fatbins: Mapping[str, int]
+    images: Mapping[Place, int]
+    kernels: Mapping[Place, Usage]
+    fatbins: Mapping[Place, int]
 
     @property
-    def build(self) -> Build[int]:
+    def build(self) -> Build:
         """What is compared with another build."""
-        return Build(
-            images={(image.module, image.unit, image.architecture): image.size for image in self.images},
-            kernels={
-                (kernel.module, kernel.unit, kernel.kernel, kernel.architecture): kernel.usage
-                for kernel in self.kernels
-            },
-            files={(path,): size for path, size in self.fatbins.items()},
-        )
+        return {"images": self.images, "kernels": self.kernels, "files": self.fatbins}
 
 
 def encode_record(record: BuildRecord) -> str:

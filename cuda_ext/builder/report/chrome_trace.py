@@ -40,8 +40,8 @@ def assign_lanes(jobs: Sequence[JobRecord]) -> dict[str, list[JobRecord]]:
     their own, and take no time there.
     """
     lanes: dict[str, list[JobRecord]] = {}
-    cached = sorted((job for job in jobs if job.outcome == "cached"), key=_order)
-    for job in sorted((job for job in jobs if job.outcome != "cached"), key=_order):
+    cached = sorted((job for job in jobs if job.ending == "cached"), key=_order)
+    for job in sorted((job for job in jobs if job.ending != "cached"), key=_order):
         number = 1
         while True:
             name = job.worker if number == 1 else f"{job.worker} ({number})"
@@ -78,29 +78,29 @@ def _job_events(job: JobRecord, thread: int) -> Iterator[dict[str, object]]:
             "module": job.module,
             "architecture": job.architecture,
             "action": job.action,
-            "outcome": job.outcome,
+            "outcome": job.ending,
         },
     }
-    if job.outcome == "cached":
+    if job.ending == "cached":
         yield {**event, "ph": "i", "s": "t"}
         return
-    end = _microseconds(job.start + job.duration)
-    yield {**event, "ph": "X", "dur": end - _microseconds(job.start)}
-    ends: list[int] = []
-    for nested in nest_spans(job):
-        span = nested.span
+    ends = [_microseconds(job.start + job.duration)]
+    yield {**event, "ph": "X", "dur": ends[0] - _microseconds(job.start)}
+    for span in nest_spans(job):
         start = _microseconds(job.start + span.start)
-        # Rounding must not move the end of a span beyond that of its parent.
-        limit = end if nested.parent is None else ends[nested.parent]
-        ends.append(min(_microseconds(job.start + span.start + span.duration), limit))
+        while len(ends) > 1 and ends[-1] <= start:
+            ends.pop()
+        # Rounding must not move the end of a span beyond that of the one around it.
+        end = min(_microseconds(job.start + span.start + span.duration), ends[-1])
+        ends.append(end)
         yield {
             "name": span.name,
             "cat": "compiler",
             "ph": "X",
             "pid": _PROCESS,
             "tid": thread,
-            "ts": min(start, ends[-1]),
-            "dur": max(ends[-1] - start, 0),
+            "ts": min(start, end),
+            "dur": max(end - start, 0),
             "args": {"detail": span.detail} if span.detail else {},
         }
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.resources import Usage
 
 __all__ = [
     "Build",
@@ -23,75 +22,57 @@ __all__ = [
 
 # What identifies something in a build: the module, a unit in it, and so on.
 Place = tuple[str, ...]
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Build(Generic[_T]):
-    """What is compared of a build.
-
-    ``images`` are by module, unit and architecture; ``kernels`` by module, name and architecture, with
-    ``None`` where their usage is not known, and the name may have several parts. ``files`` are the bytes that
-    ship, by path.
-    """
-
-    images: Mapping[Place, _T]
-    kernels: Mapping[Place, Usage | None]
-    files: Mapping[Place, int] = field(default_factory=dict)
+# What a build has, by kind and place: "images" by module, unit and architecture; "kernels" by module, name
+# (of one part or several) and architecture, with a Usage, or None if that is not known; and any other kinds.
+Build = Mapping[str, Mapping[Place, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[_T]):
+class Change:
     """Something that differs; ``None`` in the build that lacks it."""
 
     place: Place
-    before: _T | None
-    after: _T | None
+    before: Any
+    after: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Generic[_T]):
+class Difference:
     """All that differs between two builds, the largest changes first.
 
-    ``architectures`` have the bytes of all their images. ``kernels`` are in both builds, and begin with those
-    that became worst. ``new`` and ``gone`` are kernels with their architectures; an architecture that the
-    whole module gained or lost does not count there.
+    ``changes`` are by kind: the kinds of a build, and ``architectures`` with the bytes of all their images.
+    Changed kernels are in both builds, and begin with those that became worst. ``new`` and ``gone`` are
+    kernels with their architectures; an architecture that the whole module gained or lost does not count
+    there.
     """
 
-    images: tuple[Change[_T], ...]
-    architectures: tuple[Change[int], ...]
-    kernels: tuple[Change[Usage], ...]
+    changes: Mapping[str, tuple[Change, ...]]
     new: Mapping[Place, tuple[str, ...]]
     gone: Mapping[Place, tuple[str, ...]]
-    files: tuple[Change[int], ...]
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing differs, as far as it is known."""
-        return not any((self.images, self.architectures, self.kernels, self.new, self.gone, self.files))
+        return not any((self.new, self.gone, *self.changes.values()))
 
 
-def compare(before: Build[_T], after: Build[_T], image_size: Callable[[_T], int]) -> Difference[_T]:
-    """Compare two builds; `image_size` gives the bytes of an image."""
+def compare(before: Build, after: Build, size: Callable[[Any], int] = int) -> Difference:
+    """Compare two builds, which have the same kinds; `size` weighs what is not a kernel."""
+    changes = {kind: find_changes(before[kind], after[kind], size) for kind in before if kind != "kernels"}
+    old, new = (_size_by_architecture(build, size) for build in (before, after))
+    changes["architectures"] = find_changes(old, new)
+    changes["kernels"] = _find_kernel_changes(before["kernels"], after["kernels"])
     return Difference(
-        images=find_changes(before.images, after.images, image_size),
-        architectures=find_changes(
-            _size_by_architecture(before, image_size), _size_by_architecture(after, image_size), int
-        ),
-        kernels=_find_kernel_changes(before, after),
-        new=_find_kernels_missing_in(before, after),
-        gone=_find_kernels_missing_in(after, before),
-        files=find_changes(before.files, after.files, int),
+        changes, new=_find_missing_kernels(before, after), gone=_find_missing_kernels(after, before)
     )
 
 
 def find_changes(
-    before: Mapping[Place, _T], after: Mapping[Place, _T], size: Callable[[_T], float] = lambda _: 0
-) -> tuple[Change[_T], ...]:
+    before: Mapping[Place, Any], after: Mapping[Place, Any], size: Callable[[Any], float] = float
+) -> tuple[Change, ...]:
     """Find what is not equal in both, sorted by how much its `size` changed."""
 
-    def amount(change: Change[_T]) -> tuple[object, ...]:
+    def amount(change: Change) -> tuple[object, ...]:
         old, new = (0 if value is None else size(value) for value in (change.before, change.after))
         return -abs(new - old), change.place
 
@@ -112,38 +93,34 @@ def architecture_order(architecture: str) -> tuple[object, ...]:
         return 1, architecture
 
 
-def _size_by_architecture(build: Build[_T], image_size: Callable[[_T], int]) -> Mapping[Place, int]:
+def _size_by_architecture(build: Build, size: Callable[[Any], int]) -> Mapping[Place, int]:
     sizes: Counter[Place] = Counter()
-    for (*_, architecture), image in build.images.items():
-        sizes[architecture,] += image_size(image)
+    for (*_, architecture), image in build["images"].items():
+        sizes[architecture,] += size(image)
     return sizes
 
 
-def _find_kernel_changes(before: Build[_T], after: Build[_T]) -> tuple[Change[Usage], ...]:
+def _find_kernel_changes(before: Mapping[Place, Any], after: Mapping[Place, Any]) -> tuple[Change, ...]:
     """Find the kernels in both builds that differ: first by spills, then by registers, then by size."""
-    old, new = (
-        {place: usage for place, usage in build.kernels.items() if usage is not None}
-        for build in (before, after)
-    )
 
-    def severity(change: Change[Usage]) -> tuple[object, ...]:
-        was, became = old[change.place], new[change.place]
+    def severity(change: Change) -> tuple[object, ...]:
+        was, became = change.before, change.after
         spilled, registers = growth(was.spilled, became.spilled), growth(was.registers, became.registers)
         return -spilled, -registers, -abs(became.code - was.code), change.place
 
-    both = old.keys() & new.keys()
-    changes = find_changes({place: old[place] for place in both}, {place: new[place] for place in both})
-    return tuple(sorted(changes, key=severity))
+    changes = (Change(place, usage, after.get(place)) for place, usage in before.items())
+    known = (change for change in changes if change.before is not None and change.after is not None)
+    return tuple(sorted((change for change in known if change.before != change.after), key=severity))
 
 
-def _find_kernels_missing_in(build: Build[_T], other: Build[_T]) -> dict[Place, tuple[str, ...]]:
+def _find_missing_kernels(build: Build, other: Build) -> dict[Place, tuple[str, ...]]:
     """Find the kernels of `other` that `build` lacks, with the architectures for which it does."""
-    compiled = {(module, architecture) for module, _, architecture in build.images}
-    names = {place[:-1] for place in build.kernels}
+    compiled = {(module, architecture) for module, _, architecture in build["images"]}
+    names = {place[:-1] for place in build["kernels"]}
     missing: dict[Place, list[str]] = {}
-    for place in other.kernels:
+    for place in other["kernels"]:
         kernel, architecture = place[:-1], place[-1]
-        if place not in build.kernels and (kernel not in names or (kernel[0], architecture) in compiled):
+        if place not in build["kernels"] and (kernel not in names or (kernel[0], architecture) in compiled):
             missing.setdefault(kernel, []).append(architecture)
     return {
         kernel: tuple(sorted(architectures, key=architecture_order))

@@ -7,32 +7,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
-from cuda_ext.builder.report.compile_times import CompileTimes, HeaderTime, compile_times
-from cuda_ext.builder.report.difference import (
-    Change,
-    Place,
-    architecture_order,
-    compare,
-    find_changes,
-    growth,
-)
+from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
+from cuda_ext.builder.report.difference import Change, Place, compare, find_changes, growth
+from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 
-__all__ = ["Totals", "html_page", "is_report", "read_record"]
+__all__ = ["html_page", "is_report", "read_record"]
 
 # In the head of every report, whatever version wrote it.
 _MARK = '<meta name="generator" content="cuda-ext">'
 # Changed whenever BuildRecord changes: a record of another version is ignored.
-_SCHEMA = 2
+_SCHEMA = 3
 # Rows that a page holds: the most expensive headers, and the largest changes.
 _LIMITS = {"headers": 60, "changes": 300, "jobs": 12}
 # Phases in the tooltip of a job.
@@ -42,7 +35,7 @@ _NOISE_SECONDS, _NOISE_SHARE = 0.05, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class _Totals:
     """What a build sums up to. ``seconds`` are those of all compilers, ``spilling`` counts kernels."""
 
     wall: float
@@ -56,19 +49,18 @@ class Totals:
     kernels: int
 
     @classmethod
-    def of(cls, record: BuildRecord) -> Totals:
-        names = {(k.module, k.unit, k.kernel): False for k in record.kernels}
-        names |= {(k.module, k.unit, k.kernel): True for k in record.kernels if k.usage.spilled}
+    def of(cls, record: BuildRecord) -> _Totals:
+        usages = record.kernels.values()
         return cls(
             wall=record.duration,
-            seconds=sum(job.duration for job in record.jobs if job.outcome != "cached"),
-            compiled=sum(job.outcome == "compiled" for job in record.jobs),
-            images=sum(image.size for image in record.images),
+            seconds=sum(job.duration for job in record.jobs if job.ending != "cached"),
+            compiled=sum(job.ending == "compiled" for job in record.jobs),
+            images=sum(record.images.values()),
             shipped=sum(record.fatbins.values()),
-            code=sum(kernel.usage.code for kernel in record.kernels),
-            spilled=sum(kernel.usage.spilled or 0 for kernel in record.kernels),
-            spilling=sum(names.values()),
-            kernels=len(names),
+            code=sum(usage.code for usage in usages),
+            spilled=sum(usage.spilled or 0 for usage in usages),
+            spilling=len({place[:-1] for place, usage in record.kernels.items() if usage.spilled}),
+            kernels=len({place[:-1] for place in record.kernels}),
         )
 
 
@@ -96,16 +88,20 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "seconds": format_seconds,
         "signed": _signed,
         "size": format_size,
+        "stem": lambda unit: PurePosixPath(unit).stem,
+        "tooltip": _describe_job,
+        "whole": "{:,}".format,
     }
     environment.globals |= {
+        "duration": format_duration,
         "growth": growth,
         "limits": _LIMITS,
-        "duration": format_duration,
         "size": format_size,
     }
     style, script = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("css", "js"))
-    times = compile_times(record.jobs)
-    now, then = Totals.of(record), Totals.of(previous) if previous else None
+    spans = [nest_spans(job) for job in record.jobs if job.spans]
+    headers = sum_times(spans, header_of)
+    now, then = _Totals.of(record), _Totals.of(previous) if previous else None
     return environment.get_template("report.html.j2").render(
         record=record,
         previous=previous,
@@ -113,18 +109,26 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         then=then,
         # Times are comparable only if both builds compiled as much.
         comparable=then is not None and now.compiled == then.compiled,
-        difference=compare(previous.build, record.build, int) if previous else None,
+        difference=compare(previous.build, record.build) if previous else None,
         changed_jobs=_changed_jobs(previous.jobs, record.jobs) if previous else (),
-        outcomes=Counter(job.outcome for job in record.jobs),
-        failed=sorted((job for job in record.jobs if job.outcome == "failed"), key=_job_order),
-        times=times,
-        headers=_expensive_headers(times.headers),
+        endings=Counter(job.ending for job in record.jobs),
+        failed=sorted((job for job in record.jobs if job.ending == "failed"), key=_job_order),
+        end=max(record.duration, 1e-3, *(job.start + job.duration for job in record.jobs)),
+        lanes=assign_lanes(record.jobs),
+        cache=CACHE,
+        shades=_shades(sorted({job.architecture for job in record.jobs}, key=column_order)),
+        traced=sum(job.duration for job in record.jobs if job.spans),
+        traced_jobs=len(spans),
+        phases=sum_times(spans, phase_of),
+        all_headers=headers,
+        headers=_expensive_headers(headers),
+        images=arrange(record.images, IMAGES),
+        kernels=arrange(record.kernels, KERNELS),
         style=Markup(style),  # noqa: S704 - both are files of this package
         script=Markup(script),  # noqa: S704
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         schema=_SCHEMA,
         encoded_record=encode_record(record),
-        view_json=Markup(_escape_json(_view(record, times))),  # noqa: S704 - holds no markup
     )
 
 
@@ -142,63 +146,41 @@ def read_record(html: str) -> BuildRecord | None:
         return None
 
 
-def _view(record: BuildRecord, times: CompileTimes) -> dict[str, Any]:
-    """Return what the script of the page shows."""
-    index = {id(job): i for i, job in enumerate(record.jobs)}
-    units: dict[tuple[str, str], dict[str, int]] = {}
-    for image in record.images:
-        units.setdefault((image.module, image.unit), {})[image.architecture] = image.size
-    kernels: dict[tuple[str, str, str], dict[str, object]] = {}
-    for kernel in record.kernels:
-        usage = {**asdict(kernel.usage), "spilled": kernel.usage.spilled}
-        kernels.setdefault((kernel.module, kernel.unit, kernel.kernel), {})[kernel.architecture] = usage
-    return {
-        "duration": record.duration,
-        "cache": CACHE,
-        "architectures": sorted(
-            {job.architecture for job in record.jobs}
-            | {image.architecture for image in record.images}
-            | {kernel.architecture for kernel in record.kernels},
-            key=_column_order,
-        ),
-        "lanes": [
-            {"name": name, "jobs": [index[id(job)] for job in jobs]}
-            for name, jobs in assign_lanes(record.jobs).items()
-        ],
-        "jobs": [_job_view(job, times.of_jobs.get(i, {})) for i, job in enumerate(record.jobs)],
-        "units": [
-            {"module": module, "unit": unit, "sizes": sizes} for (module, unit), sizes in units.items()
-        ],
-        "kernels": [
-            {"module": module, "unit": unit, "name": name, "usage": usage}
-            for (module, unit, name), usage in kernels.items()
-        ],
-    }
+def _describe_job(job: JobRecord) -> str:
+    """Return the tooltip of a job: what it was, how it ended, when, and its most expensive phases."""
+    did = {"compiled": "compiled in", "failed": "failed after", "cached": "from the cache"}[job.ending]
+    took = f" {format_duration(job.duration)}" if job.ending != "cached" else ""
+    action = [job.action] if job.action == "reflect" else []
+    phases = sum_times([nest_spans(job)], phase_of)[:_TOP_PHASES]
+    lines = [
+        job.unit,
+        " · ".join([job.module, job.architecture, *action]),
+        f"{did}{took}, started at {format_seconds(job.start)}",
+        *(f"{phase.name}: {format_duration(phase.exclusive)}" for phase in phases),
+    ]
+    return "\n".join(lines)
 
 
-def _job_view(job: JobRecord, phases: Mapping[str, float]) -> dict[str, object]:
-    top = sorted(phases.items(), key=lambda item: -item[1])[:_TOP_PHASES]
-    return {
-        "module": job.module,
-        "unit": job.unit,
-        "architecture": job.architecture,
-        "action": job.action,
-        "outcome": job.outcome,
-        "worker": job.worker,
-        "start": round(job.start, 6),
-        "duration": round(job.duration, 6),
-        "took": format_duration(job.duration),
-        "phases": [[name, format_duration(seconds)] for name, seconds in top],
-    }
+def _shades(architectures: Collection[str]) -> dict[str, str]:
+    """Return the colour of each architecture as custom properties of CSS.
+
+    Cubins go from violet to green, the newer the lighter; PTX and LTO-IR are yellow and orange.
+    """
+    shades = {}
+    for is_other, lighter, towards, chroma, hue, turn in (
+        (False, 0.0, 0.14, 0.12, 290, -130),
+        (True, 0.32, -0.08, 0.115, 88, -26),
+    ):
+        alike = [name for name in architectures if column_order(name)[0] == is_other]
+        for index, name in enumerate(alike):
+            along = index / (len(alike) - 1) if len(alike) > 1 else 0.5
+            shades[name] = (
+                f"--lighter:{lighter + towards * along:.3f};--chroma:{chroma};--hue:{hue + turn * along:.1f}"
+            )
+    return shades
 
 
-def _escape_json(value: object) -> str:
-    """Return JSON in which no HTML parser finds an end tag or a comment."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _expensive_headers(headers: Sequence[HeaderTime]) -> list[HeaderTime]:
+def _expensive_headers(headers: Sequence[CompileTime]) -> list[CompileTime]:
     """Choose the most expensive headers, both by themselves and with all that they include."""
     most = _LIMITS["headers"]
     inclusive = sorted(headers, key=lambda header: (-header.inclusive, header.name))
@@ -206,32 +188,27 @@ def _expensive_headers(headers: Sequence[HeaderTime]) -> list[HeaderTime]:
     return [header for header in headers if header in chosen]
 
 
-def _changed_jobs(before: Sequence[JobRecord], after: Sequence[JobRecord]) -> list[Change[float]]:
+def _changed_jobs(before: Sequence[JobRecord], after: Sequence[JobRecord]) -> list[Change]:
     """Find what both builds compiled, in times that differ by more than noise."""
 
     def compiled(jobs: Sequence[JobRecord]) -> dict[Place, float]:
         return {
             (job.module, job.unit, job.architecture, job.action): job.duration
             for job in jobs
-            if job.outcome == "compiled"
+            if job.ending == "compiled"
         }
 
     return [
         change
-        for change in find_changes(compiled(before), compiled(after), float)
+        for change in find_changes(compiled(before), compiled(after))
         if change.before is not None
         and change.after is not None
         and abs(change.after - change.before) > max(_NOISE_SECONDS, _NOISE_SHARE * change.before)
     ]
 
 
-def _column_order(architecture: str) -> tuple[object, ...]:
-    """Cubins come before PTX and LTO-IR."""
-    return not architecture.startswith("sm_"), architecture_order(architecture)
-
-
 def _job_order(job: JobRecord) -> tuple[object, ...]:
-    return job.module, job.unit, _column_order(job.architecture), job.action
+    return job.module, job.unit, column_order(job.architecture), job.action
 
 
 def _percent(share: float, sign: bool = False) -> str:

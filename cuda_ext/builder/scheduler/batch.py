@@ -27,8 +27,7 @@ from cuda_ext.formats import codec
 
 if TYPE_CHECKING:
     from cuda_ext.builder.report.build_log import BuildLog
-    from cuda_ext.builder.scheduler.progress import Outcome as Ending
-    from cuda_ext.builder.scheduler.progress import Progress
+    from cuda_ext.builder.scheduler.progress import Ending, Progress
     from cuda_ext.builder.scheduler.task import Task, TaskResult
 
 __all__ = ["Batch", "BuiltLibrary", "PlannedLibrary"]

@@ -21,9 +21,9 @@ from cuda_ext.formats.quantities import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Outcome", "Progress", "Quiet", "progress_for"]
+__all__ = ["Ending", "Progress", "Quiet", "progress_for"]
 
-Outcome = Literal["compiled", "cached", "failed"]
+Ending = Literal["compiled", "cached", "failed"]
 
 # Running jobs that the live display names.
 _MOST_NAMES = 4
@@ -40,7 +40,7 @@ class Progress(Protocol):
     def started(self, job: str) -> None:
         """Note that `job` began to compile."""
 
-    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float) -> None:
         """Note that `job` ended after `seconds`."""
 
     def note(self, text: str) -> None:
@@ -78,7 +78,7 @@ class Quiet:
     def started(self, job: str) -> None:
         pass
 
-    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -95,12 +95,12 @@ class _Counts:
         self.began = time.monotonic()
         self.total = 0
         self.running: dict[str, int] = {}
-        self.by_outcome: dict[Outcome, int] = {"compiled": 0, "cached": 0, "failed": 0}
+        self.by_ending: dict[Ending, int] = {"compiled": 0, "cached": 0, "failed": 0}
         self._first: float | None = None
 
     @property
     def done(self) -> int:
-        return sum(self.by_outcome.values())
+        return sum(self.by_ending.values())
 
     @property
     def elapsed(self) -> float:
@@ -113,8 +113,8 @@ class _Counts:
         self._first = time.monotonic() if self._first is None else self._first
         self.running[job] = self.running.get(job, 0) + 1
 
-    def finish(self, job: str, outcome: Outcome) -> None:
-        self.by_outcome[outcome] += 1
+    def finish(self, job: str, ending: Ending) -> None:
+        self.by_ending[ending] += 1
         # There may be more jobs than planned, and the display must not show 57/56.
         self.total = max(self.total, self.done)
         if self.running.get(job, 0) > 1:
@@ -124,7 +124,7 @@ class _Counts:
 
     def remaining(self) -> float | None:
         """Estimate the remaining seconds; ``None`` while too few jobs have ended."""
-        compiled = self.by_outcome["compiled"] + self.by_outcome["failed"]
+        compiled = self.by_ending["compiled"] + self.by_ending["failed"]
         since = time.monotonic() - self._first if self._first is not None else 0.0
         left = self.total - self.done
         if since < _ENOUGH_SECONDS or compiled < _ENOUGH_JOBS or not left:
@@ -135,7 +135,7 @@ class _Counts:
         """Return the line for the end of the build."""
         left = self.total - self.done
         words = {"compiled": "compiled", "cached": "from the cache", "failed": "failed"}
-        parts = [f"{count:,} {words[outcome]}" for outcome, count in self.by_outcome.items() if count]
+        parts = [f"{count:,} {words[ending]}" for ending, count in self.by_ending.items() if count]
         parts += [f"{left:,} not done"] if left else []
         total, took = format_count(self.total, "compilation"), format_duration(self.elapsed)
         return f"{total}: {', '.join(parts)}, in {took}"
@@ -158,13 +158,13 @@ class _Lines:
         with self._lock:
             self._counts.start(job)
 
-    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float) -> None:
         with self._lock:
             jobs = self._counts
-            jobs.finish(job, outcome)
-            if outcome != "cached":
+            jobs.finish(job, ending)
+            if ending != "cached":
                 count = f"[{jobs.done:{len(str(jobs.total))}}/{jobs.total}]"
-                ended = "failed" if outcome == "failed" else format_seconds(seconds)
+                ended = "failed" if ending == "failed" else format_seconds(seconds)
                 self._report(f"{count} {job} {ended}")
 
     def message(self, text: str) -> None:
@@ -214,10 +214,10 @@ class _Live:
         with self._lock:
             self._counts.start(job)
 
-    def finished(self, job: str, outcome: Outcome, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float) -> None:
         with self._lock:
-            self._counts.finish(job, outcome)
-        if outcome == "failed":
+            self._counts.finish(job, ending)
+        if ending == "failed":
             self._print(f"failed: {job} after {format_seconds(seconds)}", "red")
 
     def message(self, text: str) -> None:
@@ -252,7 +252,7 @@ class _Live:
 
         with self._lock:
             jobs = self._counts
-            counts, done, total = dict(jobs.by_outcome), jobs.done, jobs.total
+            counts, done, total = dict(jobs.by_ending), jobs.done, jobs.total
             running, remaining, elapsed = list(jobs.running), jobs.remaining(), jobs.elapsed
         figures = Text.assemble((f"{done:,}/{total:,}", "bold"))
         if counts["cached"]:

@@ -45,54 +45,41 @@ def inspect(context: click.Context, what: str, other: str | None, as_json: bool,
 
     Damaged modules are reported and left out if there are others, and the exit code is 1.
     """
+    from cuda_ext.cli.inspect.display import show_contents, show_difference
+    from cuda_ext.cli.inspect.inspect_json import contents_as_json, difference_as_json
     from cuda_ext.cli.inspect.reading import read_contents
 
     contents = [read_contents(name) for name in (what, other) if name is not None]
     if pattern is not None:
         contents = _select_kernels(contents, pattern)
-    if other is not None:
-        _show_difference(*contents, as_json=as_json)
-    else:
-        _show(contents[0] if pattern is None else contents[0].without_other_units(), as_json=as_json)
+    match contents:
+        case [before, after]:
+            from cuda_ext.cli.inspect.comparing import compare_contents
+
+            difference = compare_contents(before, after)
+            if as_json:
+                echo_json(difference_as_json(before, after, difference))
+            else:
+                show_difference(before, after, difference)
+        case [one]:
+            one = one if pattern is None else one.without_other_units()
+            if as_json:
+                echo_json(contents_as_json(one))
+            else:
+                show_contents(one)
     damaged = [message for each in contents for message in each.damaged]
     for message in damaged:
         click.echo(message, err=True)
     context.exit(1 if damaged else 0)
 
 
-def _show(contents: Contents, *, as_json: bool) -> None:
-    if as_json:
-        from cuda_ext.cli.inspect.inspect_json import contents_as_json
-
-        echo_json(contents_as_json(contents))
-    else:
-        from cuda_ext.cli.inspect.display import show_contents
-
-        show_contents(contents)
-
-
-def _show_difference(before: Contents, after: Contents, *, as_json: bool) -> None:
-    from cuda_ext.cli.inspect.comparing import compare_contents
-
-    difference = compare_contents(before, after)
-    if as_json:
-        from cuda_ext.cli.inspect.inspect_json import difference_as_json
-
-        echo_json(difference_as_json(difference))
-    else:
-        from cuda_ext.cli.inspect.display import show_difference
-
-        show_difference(difference)
-
-
 def _select_kernels(contents: list[Contents], pattern: str) -> list[Contents]:
     selected = [each.with_kernels(pattern) for each in contents]
-    if not any(module.kernels for each in selected for module in each.modules):
-        kernels = [kernel for each in contents for module in each.modules for kernel in module.kernels]
+    if not any(each.kernels for each in selected):
+        names = [name for each in contents for kernel in each.kernels for name in kernel.names]
         raise Failure(
             f"no kernel matches {pattern!r}",
             where=contents[-1].path,
-            remedy=did_you_mean(pattern, [name for kernel in kernels for name in kernel.names])
-            or "leave out --kernel to show all",
+            remedy=did_you_mean(pattern, names) or "leave out --kernel to show all",
         )
     return selected

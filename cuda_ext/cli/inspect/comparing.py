@@ -3,49 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from cuda_ext.builder.report.difference import (
-    Build,
-    Change,
-    Difference,
-    Place,
-    compare,
-    find_changes,
-)
+from cuda_ext.builder.report.difference import Build, Difference, Place, compare
 from cuda_ext.cli.inspect.contents import Contents, Image, Module, Variable
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.formats.resources import Usage
 
-__all__ = ["ContentsDifference", "compare_contents"]
+__all__ = ["PLACES", "compare_contents"]
 
-
-@dataclass(frozen=True, slots=True)
-class ContentsDifference:
-    """All that differs.
-
-    ``settings`` are by module, source (empty for the module's own) and name; ``sources`` are digests by
-    module and name, ``symbols`` variables by module and name.
-    """
-
-    before: Contents
-    after: Contents
-    build: Difference[Image]
-    modules: tuple[Change[str], ...] = ()
-    units: tuple[Change[str], ...] = ()
-    settings: tuple[Change[str], ...] = ()
-    sources: tuple[Change[str], ...] = ()
-    symbols: tuple[Change[Variable], ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing differs, as far as it is known."""
-        own = (self.modules, self.units, self.settings, self.sources, self.symbols)
-        return self.build.is_empty and not any(own)
+# What is compared, by kind, and the parts of a place. The source of a setting of the module is empty.
+PLACES = {
+    "modules": ("module",),
+    "units": ("module", "unit"),
+    "settings": ("module", "source", "setting"),
+    "sources": ("module", "source"),
+    "files": ("path",),
+    "architectures": ("architecture",),
+    "images": ("module", "unit", "architecture"),
+    "kernels": ("module", "kernel", "architecture"),
+    "symbols": ("module", "symbol"),
+}
 
 
-def compare_contents(before: Contents, after: Contents) -> ContentsDifference:
+def compare_contents(before: Contents, after: Contents) -> Difference:
     """Compare two builds.
 
     Where one of them has no manifest, kernels are identified by their lowered names, and only units that
@@ -54,116 +36,89 @@ def compare_contents(before: Contents, after: Contents) -> ContentsDifference:
     """
     if not (before.has_manifests and after.has_manifests):
         return _compare_by_lowered_name(before, after)
-    old, new = _name_modules(before, after)
+    old, new = _unambiguous_modules(before), _unambiguous_modules(after)
+    if len(old) == len(new) == 1:  # it may have been renamed
+        old = [replace(old[0], name=new[0].name)]
+    ship = all(module.embedded is not None for module in (*old, *new))
     same_kind = before.kind == after.kind
-    build = compare(
-        _build(old, before.files if same_kind else {}), _build(new, after.files if same_kind else {}), _stored
+    difference = compare(
+        _describe_build(old, before.files if same_kind else {}, ship),
+        _describe_build(new, after.files if same_kind else {}, ship),
+        _size,
     )
-    old_digests, new_digests = _digests(old, new)
-    return ContentsDifference(
-        before,
-        after,
-        build,
-        modules=find_changes({(m.name,): m.name for m in old}, {(m.name,): m.name for m in new}),
-        units=find_changes(_units(old), _units(new)),
-        settings=tuple(c for c in find_changes(_settings(old), _settings(new)) if c.before and c.after),
-        sources=find_changes(old_digests, new_digests),
-        symbols=find_changes(_symbols(old), _symbols(new), lambda symbol: symbol.size),
-    )
+    in_both = tuple(c for c in difference.changes["settings"] if c.before and c.after)
+    return replace(difference, changes={**difference.changes, "settings": in_both})
 
 
-def _compare_by_lowered_name(before: Contents, after: Contents) -> ContentsDifference:
-    lowered = [{kernel.lowered for module in c.modules for kernel in module.kernels} for c in (before, after)]
-    if not (common := set.intersection(*lowered)):
+def _compare_by_lowered_name(before: Contents, after: Contents) -> Difference:
+    both = before, after
+    common = set.intersection(*({kernel.lowered for kernel in each.kernels} for each in both))
+    if not common:
         raise Failure(
             f"{before.path} and {after.path} have no kernels in common",
             remedy="name two builds of the same kernels",
         )
-    difference = compare(
-        _build_by_lowered_name(before, common), _build_by_lowered_name(after, common), _stored
-    )
-    return ContentsDifference(before, after, replace(difference, images=()))
+    old, new = (_rename_by_lowered_name(each, common) for each in both)
+    difference = compare(_describe_build(old, {}, ship=False), _describe_build(new, {}, ship=False), _size)
+    known = {kind: difference.changes[kind] for kind in ("architectures", "kernels")}
+    return replace(difference, changes={**dict.fromkeys(PLACES, ()), **known})
 
 
-def _build_by_lowered_name(contents: Contents, common: set[str]) -> Build[Image]:
-    """Return the units that hold kernels in `common`, as one module without a name."""
-    images: dict[Place, Image] = {}
-    kernels: dict[Place, Usage | None] = {}
+def _rename_by_lowered_name(contents: Contents, common: set[str]) -> Sequence[Module]:
+    """Return the units that hold kernels in `common`, in modules without names."""
+    modules = []
     for module in contents.modules:
         shared = {kernel.unit for kernel in module.kernels if kernel.lowered in common}
-        for unit in (unit for unit in module.units if unit.title in shared):
-            for image in unit.images:
-                images["", f"{module.name} {unit.title}", image.architecture] = image
-        for kernel in (kernel for kernel in module.kernels if kernel.unit in shared):
-            for kernel_image in kernel.images:
-                kernels["", kernel.lowered, kernel_image.architecture] = kernel_image.resources
-    return Build(images, kernels)
+        units = (replace(u, title=f"{module.name} {u.title}") for u in module.units if u.title in shared)
+        kernels = (replace(k, name=k.lowered) for k in module.kernels if k.unit in shared)
+        modules.append(replace(module, name="", units=tuple(units), kernels=tuple(kernels)))
+    return modules
 
 
-def _name_modules(*both: Contents) -> Iterator[Sequence[Module]]:
-    """Return the modules of both; if each has only one, that may have been renamed."""
-    one = all(len(contents.modules) == 1 for contents in both)
-    for contents in both:
-        names = [module.name for module in contents.modules]
-        if len({*names}) < len(names):
-            places = ", ".join(sorted(module.place for module in contents.modules))
-            raise Failure(
-                f"has several modules of one name, in {places}",
-                where=contents.path,
-                remedy="name one of them",
-            )
-        title = both[-1].modules[0].name if one else ""
-        yield [replace(module, name=title or module.name) for module in contents.modules]
+def _unambiguous_modules(contents: Contents) -> Sequence[Module]:
+    if len({module.name for module in contents.modules}) < len(contents.modules):
+        places = ", ".join(sorted(module.place for module in contents.modules))
+        raise Failure(
+            f"has several modules of one name, in {places}", where=contents.path, remedy="name one of them"
+        )
+    return contents.modules
 
 
-def _build(modules: Sequence[Module], files: Mapping[str, int]) -> Build[Image]:
-    return Build(
-        images={
-            (module.name, unit.title, image.architecture): image
-            for module in modules
-            for unit in module.units
-            for image in unit.images
-        },
-        kernels={
-            (module.name, kernel.name, image.architecture): image.resources
-            for module in modules
-            for kernel in module.kernels
-            for image in kernel.images
-        },
-        # The metadata of a wheel lies in a directory with the version in its name.
-        files={(re.sub(r"^[^/]*\.(dist-info|data)/", r"*.\1/", path),): size for path, size in files.items()},
-    )
-
-
-def _stored(image: Image) -> int:
-    return image.stored
-
-
-def _units(modules: Sequence[Module]) -> dict[Place, str]:
-    return {(module.name, unit.title): unit.title for module in modules for unit in module.units}
-
-
-def _settings(modules: Sequence[Module]) -> dict[Place, str]:
-    settings: dict[Place, str] = {}
+def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: bool) -> Build:
+    """Return what is compared: of sources, those that `ship`, or else the compiled ones with all headers."""
+    build: dict[str, dict[Place, Any]] = {kind: {} for kind in PLACES if kind != "architectures"}
+    # The metadata of a wheel lies in a directory with the version in its name.
+    build["files"] = {(re.sub(r"^[^/]*\.(dist-info|data)/", r"*.\1/", path),): n for path, n in files.items()}
     for module in modules:
-        settings[module.name, "", "compiler"] = module.compiler or ""
-        settings[module.name, "", "compress"] = module.compress or ""
-        settings[module.name, "", "jit"] = "yes" if module.jit else "no"
-        for unit in module.units:
-            for source in unit.sources:
-                settings[module.name, source.name, "options"] = " ".join(source.options)
-    return settings
-
-
-def _digests(old: Sequence[Module], new: Sequence[Module]) -> Iterator[dict[Place, str]]:
-    """Return the digests of the sources and headers that ship, or else of sources with all their headers."""
-    ship = all(module.embedded is not None for module in (*old, *new))
-    for modules in (old, new):
+        name = module.name
+        build["modules"][name,] = name
+        build["settings"] |= {
+            (name, "", "compiler"): module.compiler or "",
+            (name, "", "compress"): module.compress or "",
+            (name, "", "jit"): "yes" if module.jit else "no",
+        }
+        build["symbols"] |= {(name, symbol.name): symbol for symbol in module.symbols}
         if ship:
-            yield {(m.name, file): digest for m in modules for file, digest in (m.embedded or {}).items()}
-        else:
-            yield {(m.name, s.name): s.sha256 for m in modules for unit in m.units for s in unit.sources}
+            build["sources"] |= {(name, file): digest for file, digest in (module.embedded or {}).items()}
+        for unit in module.units:
+            build["units"][name, unit.title] = unit.title
+            build["images"] |= {(name, unit.title, image.architecture): image for image in unit.images}
+            for source in unit.sources:
+                build["settings"][name, source.name, "options"] = " ".join(source.options)
+                if not ship:
+                    build["sources"][name, source.name] = source.sha256
+        for kernel in module.kernels:
+            build["kernels"] |= {(name, kernel.name, i.architecture): i.resources for i in kernel.images}
+    return build
 
 
-def _symbols(modules: Sequence[Module]) -> dict[Place, Variable]:
-    return {(module.name, symbol.name): symbol for module in modules for symbol in module.symbols}
+def _size(value: object) -> int:
+    """Return the bytes that ship of an image, a variable or a file; of all else, only the place counts."""
+    match value:
+        case Image():
+            return value.stored
+        case Variable():
+            return value.size
+        case int():
+            return value
+    return 0

@@ -95,23 +95,23 @@ class Variable:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
     """A module of kernels, or an image without a manifest.
 
-    ``compiler`` to ``variants`` are ``None`` without a manifest. ``place`` is its directory within what was
-    named, ``size`` the sum of its files. ``embedded`` has the SHA-256 of each source that ships for
-    compilation at run time.
+    ``place`` is its directory within what was named, ``size`` the sum of its files. ``embedded`` has the
+    SHA-256 of each source that ships for compilation at run time. What only a manifest contains is ``None``
+    without one.
     """
 
     name: str
     place: str
     size: int
-    compiler: str | None
-    compress: str | None
-    jit: bool | None
-    embedded: Mapping[str, str] | None
-    variants: Mapping[str, str] | None
+    compiler: str | None = None
+    compress: str | None = None
+    jit: bool | None = None
+    embedded: Mapping[str, str] | None = None
+    variants: Mapping[str, str] | None = None
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Variable, ...]
@@ -135,6 +135,10 @@ class Contents:
     @property
     def has_manifests(self) -> bool:
         return all(module.compiler is not None for module in self.modules)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(kernel for module in self.modules for kernel in module.kernels)
 
     def with_kernels(self, pattern: str) -> Contents:
         """Return these contents with only the kernels that match `pattern`."""

@@ -23,12 +23,8 @@ kernels with their architectures::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from typing import Any
-
-from cuda_ext.builder.report.difference import Change, Place
-from cuda_ext.cli.inspect.comparing import ContentsDifference
+from cuda_ext.builder.report.difference import Difference
+from cuda_ext.cli.inspect.comparing import PLACES
 from cuda_ext.cli.inspect.contents import Contents
 
 __all__ = ["contents_as_json", "difference_as_json"]
@@ -38,53 +34,30 @@ _SCHEMA = 1
 
 def contents_as_json(contents: Contents) -> dict[str, object]:
     """Return all that is known of one thing."""
-    fields = asdict(contents)
-    return {"schema": _SCHEMA, **{name: fields[name] for name in ("path", "kind", "size", "modules")}}
+    return {"schema": _SCHEMA, **_head(contents), "modules": contents.modules}
 
 
-def difference_as_json(difference: ContentsDifference) -> dict[str, object]:
-    """Return all that changed between two things."""
-    build = difference.build
+def difference_as_json(before: Contents, after: Contents, difference: Difference) -> dict[str, object]:
+    """Return all that changed from `before` to `after`."""
+    kernels = {"new": difference.new, "gone": difference.gone}
     return {
         "schema": _SCHEMA,
-        "before": _head(difference.before),
-        "after": _head(difference.after),
+        "before": _head(before),
+        "after": _head(after),
         "same": difference.is_empty,
-        "modules": _changes(difference.modules, "module"),
-        "units": _changes(difference.units, "module", "unit"),
-        "settings": _changes(difference.settings, "module", "source", "setting"),
-        "sources": _changes(difference.sources, "module", "source"),
-        "files": _changes(build.files, "path"),
-        "architectures": _changes(build.architectures, "architecture"),
-        "images": _changes(build.images, "module", "unit", "architecture"),
-        "kernels": _changes(build.kernels, "module", "kernel", "architecture"),
-        "symbols": _changes(difference.symbols, "module", "symbol"),
-        "new": _kernels(build.new),
-        "gone": _kernels(build.gone),
+        **{
+            kind: [
+                {**dict(zip(parts, c.place, strict=True)), "before": c.before, "after": c.after}
+                for c in difference.changes[kind]
+            ]
+            for kind, parts in PLACES.items()
+        },
+        **{
+            kind: [{"module": m, "kernel": k, "architectures": a} for (m, k), a in by_place.items()]
+            for kind, by_place in kernels.items()
+        },
     }
 
 
 def _head(contents: Contents) -> dict[str, object]:
     return {"path": contents.path, "kind": contents.kind, "size": contents.size}
-
-
-def _changes(changes: Sequence[Change[Any]], *fields: str) -> list[dict[str, object]]:
-    return [
-        {
-            **dict(zip(fields, change.place, strict=True)),
-            "before": _value(change.before),
-            "after": _value(change.after),
-        }
-        for change in changes
-    ]
-
-
-def _value(value: Any) -> object:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-
-
-def _kernels(kernels: Mapping[Place, Sequence[str]]) -> list[dict[str, object]]:
-    return [
-        {"module": module, "kernel": kernel, "architectures": architectures}
-        for (module, kernel), architectures in kernels.items()
-    ]

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -53,48 +54,34 @@ def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _check_size(path: str, count: int) -> None:
-    if count > _MOST:
-        raise Failure(
-            f"has {format_size(count)}, and at most {format_size(_MOST)} are read",
-            where=path,
-            remedy="name the file with the compiled code, which is smaller",
-        )
-
-
 def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
     """Find the modules in an open wheel, where files are compressed."""
 
-    def read(path: str) -> bytes:
+    def entry(place: str, file: str) -> zipfile.ZipInfo:
+        path = posixpath.join(place, file)
         try:
-            _check_size(f"{wheel.filename}: {path}", wheel.getinfo(path).file_size)
-            return wheel.read(path)
+            return wheel.getinfo(path)
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "is not in the wheel", path) from None
+
+    def read(place: str, file: str) -> bytes:
+        member = entry(place, file)
+        where = f"{wheel.filename}: {member.filename}"
+        _check_size(where, member.file_size)
+        try:
+            return wheel.read(member)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
             raise Failure(
-                f"cannot be read: {error}",
-                where=f"{wheel.filename}: {path}",
-                remedy="build or download it again",
+                f"cannot be read: {error}", where=where, remedy="build or download it again"
             ) from None
 
-    def size(path: str) -> int:
-        try:
-            return wheel.getinfo(path).compress_size
-        except KeyError:
-            raise FileNotFoundError(errno.ENOENT, "is not in the wheel", path) from None
-
-    def package(place: str) -> Package | None:
-        return _package(
-            place,
-            lambda name: read(posixpath.join(place, name)),
-            lambda name: size(posixpath.join(place, name)),
-        )
+    def size(place: str, file: str) -> int:
+        return entry(place, file).compress_size
 
     for name in sorted(wheel.namelist()):
         place, _, file = name.rpartition("/")
-        if file == FILE_NAME and (module := package(place)):
-            yield module
+        if file == FILE_NAME and (package := _package_at(place, partial(read, place), partial(size, place))):
+            yield package
 
 
 def packages_below(directory: Path) -> Iterator[Package]:
@@ -108,12 +95,9 @@ def packages_below(directory: Path) -> Iterator[Package]:
 
 
 def package_in(directory: Path, place: str) -> Package | None:
-    """The module at `place` in `directory`, or ``None``."""
-    return _package(
-        place,
-        lambda name: read_file(directory / place / name),
-        lambda name: (directory / place / name).stat().st_size,
-    )
+    """Return the module at `place` in `directory`, or ``None``."""
+    path = directory / place
+    return _package_at(place, lambda file: read_file(path / file), lambda file: (path / file).stat().st_size)
 
 
 def packages_of_module(name: str) -> Iterator[Package]:
@@ -125,7 +109,7 @@ def packages_of_module(name: str) -> Iterator[Package]:
             where=name,
             remedy="name a wheel, a directory, a fatbin, a cubin or PTX, or install the package that has it",
         )
-    if spec.origin and spec.has_location:
+    if spec.origin and spec.has_location and spec.submodule_search_locations is not None:
         loader: Any = spec.loader
         directory = os.path.dirname(spec.origin)  # noqa: PTH120 - it may be within an archive
 
@@ -135,12 +119,20 @@ def packages_of_module(name: str) -> Iterator[Package]:
 
         with suppress(AttributeError, OSError):  # another kind of module, or an ordinary package
             read(FILE_NAME)
-            package = _package(".", read, lambda file: len(read(file)))
-            if package and spec.submodule_search_locations is not None:
+            if package := _package_at(".", read, lambda file: len(read(file))):
                 yield package
                 return
     for place in spec.submodule_search_locations or ():
         yield from packages_below(Path(place))
+
+
+def _check_size(path: str, count: int) -> None:
+    if count > _MOST:
+        raise Failure(
+            f"has {format_size(count)}, and at most {format_size(_MOST)} are read",
+            where=path,
+            remedy="name the file with the compiled code, which is smaller",
+        )
 
 
 def _find_spec(name: str) -> ModuleSpec | None:
@@ -163,9 +155,9 @@ def _find_spec(name: str) -> ModuleSpec | None:
     return None
 
 
-def _package(place: str, read: Callable[[str], bytes], size: Callable[[str], int]) -> Package | None:
-    """The module of kernels at `place`, even a damaged one; other programs have a manifest.json, too."""
-    with suppress(OSError, Failure, ValueError, RecursionError):
+def _package_at(place: str, read: Callable[[str], bytes], size: Callable[[str], int]) -> Package | None:
+    """Return the module of kernels at `place`, even a damaged one."""
+    with suppress(OSError, Failure, ValueError, RecursionError):  # other programs have a manifest.json, too
         match json.loads(read(FILE_NAME)):
             case {"schema": int(), "module": str(module), "units": list()}:
                 return Package(place, module, read, size)

@@ -6,12 +6,14 @@ Nothing is imported, installed or run.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.cli.inspect.contents import (
@@ -45,8 +47,7 @@ from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest
 __all__ = ["read_contents"]
 
 _SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx")
-_REBUILD, _RELOAD = "build or install it again", "build or download it again"
-_KINDS: dict[str, Kind] = {"fatbin": "fatbin", "cubin": "cubin", "ptx": "ptx"}
+_REBUILD = "build or install it again"
 # How a fatbin and an ELF file begin, and the machine in the header of a cubin.
 _FATBIN, _ELF = (0xBA55ED50).to_bytes(4, "little"), b"\x7fELF"
 _MACHINE, _CUDA = slice(18, 20), (190).to_bytes(2, "little")
@@ -70,22 +71,15 @@ def read_contents(name: str) -> Contents:
     """
     path = Path(name)
     if path.is_dir():
-        return _read_packages(name, "directory", packages_below(path))
-    if path.exists() or name.endswith(_SUFFIXES) or not all(part.isidentifier() for part in name.split(".")):
-        return _read_path(name, path)
-    return _read_packages(name, "module", packages_of_module(name))
-
-
-def _read_path(name: str, path: Path) -> Contents:
+        return _read_modules(name, "directory", packages_below(path))
     if not path.exists():
+        if not name.endswith(_SUFFIXES) and all(part.isidentifier() for part in name.split(".")):
+            return _read_modules(name, "module", packages_of_module(name))
         raise Failure("there is no such file or directory", where=name, remedy="correct the path")
-    if path.is_file() and zipfile.is_zipfile(path):
+    if path.is_file() and (name.endswith(".whl") or zipfile.is_zipfile(path)):
         return _read_wheel(name, path)
-    if path.is_file() and name.endswith(".whl"):
-        raise Failure("is not a wheel, or is damaged", where=name, remedy=_RELOAD)
     data = read_file(path)
-    kind = _KINDS.get(_format_of(data) or "")
-    if kind is None:
+    if (kind := _format_of(data)) is None:
         raise Failure(
             "is not compiled code",
             where=name,
@@ -99,40 +93,30 @@ def _read_wheel(name: str, path: Path) -> Contents:
     try:
         with zipfile.ZipFile(path) as wheel:
             files = {info.filename: info.compress_size for info in wheel.infolist() if not info.is_dir()}
-            modules, damaged = _read_modules(name, packages_in_wheel(wheel))
+            contents = _read_modules(name, "wheel", packages_in_wheel(wheel))
     except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise Failure(f"cannot be read: {error}", where=name, remedy=_RELOAD) from None
-    return Contents(
-        name, "wheel", path.stat().st_size, tuple(module for module, _ in modules), files, damaged
-    )
+        raise Failure(
+            f"is not a wheel, or is damaged: {error}", where=name, remedy="build or download it again"
+        ) from None
+    return replace(contents, size=path.stat().st_size, files=files)
 
 
-def _read_packages(name: str, kind: Kind, packages: Iterable[Package]) -> Contents:
-    modules, damaged = _read_modules(name, packages)
-    files = {
-        file if module.place == "." else f"{module.place}/{file}": size
-        for module, sizes in modules
-        for file, size in sizes.items()
-    }
-    return Contents(name, kind, sum(files.values()), tuple(module for module, _ in modules), files, damaged)
-
-
-def _read_modules(
-    name: str, packages: Iterable[Package]
-) -> tuple[Sequence[tuple[Module, Mapping[str, int]]], tuple[str, ...]]:
-    """Read the modules in `name`, each with the sizes of its files.
-
-    Also return a message for each damaged one. Raises :class:`Failure` if no module could be read.
-    """
-    modules, damaged = [], []
+def _read_modules(name: str, kind: Kind, packages: Iterable[Package]) -> Contents:
+    """Read the modules in `name`. Raises :class:`Failure` if no module could be read."""
+    modules: list[Module] = []
+    files: dict[str, int] = {}
+    damaged: list[str] = []
     for package in packages:
         where = name if package.place == "." else f"{name}: {package.place}"
         try:
-            modules.append(_read_module(package, where))
+            module, sizes = _read_module(package, where)
         except CudaExtError as error:
             damaged.append(str(error))
         except OSError as error:
             damaged.append(f"{where}: cannot be read: {error}; check its permissions")
+        else:
+            modules.append(module)
+            files |= {posixpath.normpath(f"{package.place}/{file}"): size for file, size in sizes.items()}
     if damaged and not modules:
         raise Failure("\n".join(damaged))
     if not modules:
@@ -141,21 +125,24 @@ def _read_modules(
             where=name,
             remedy="name the output of a build with [tool.cuda_ext], or of cuda_ext.save",
         )
-    return modules, tuple(damaged)
+    return Contents(name, kind, sum(files.values()), tuple(modules), files, tuple(damaged))
 
 
 def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int]]:
+    """Read a module with a manifest; also return the sizes of its files."""
     manifest = manifest_file.loads(package.read(FILE_NAME), f"{where}: {FILE_NAME}")
-    images = {image.file: image for unit in manifest.units for image in unit.images}
+    listed = {image.file: image for unit in manifest.units for image in unit.images}
     try:
-        contents = {file: _read_listed_file(package, image, where) for file, image in images.items()}
-        names = [FILE_NAME, *images, *(f"sources/{source}" for source in manifest.embedded or ())]
+        contents = {file: _read_listed_file(package, image, where) for file, image in listed.items()}
+        names = [FILE_NAME, *listed, *(f"sources/{source}" for source in manifest.embedded or ())]
         sizes = {file: package.size(file) for file in names}
     except (KeyError, FileNotFoundError) as error:
         raise Failure(
             f"a file that {FILE_NAME} lists is missing: {error}", where=where, remedy=_REBUILD
         ) from None
-    units = [[_select_image(image, contents, where) for image in unit.images] for unit in manifest.units]
+    images = [
+        [_select_image(image, contents[image.file], where) for image in u.images] for u in manifest.units
+    ]
     titles = _unique_titles(manifest)
     module = Module(
         name=manifest.module,
@@ -167,34 +154,44 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
         embedded=manifest.embedded,
         variants={variants.name: str(variants) for variants in manifest.variants},
         units=tuple(
-            Unit(title, tuple(map(_describe_source, unit.sources)), tuple(each.image for each in read))
-            for title, unit, read in zip(titles, manifest.units, units, strict=True)
+            Unit(title, tuple(map(_describe_source, unit.sources)), tuple(each.image for each in own))
+            for title, unit, own in zip(titles, manifest.units, images, strict=True)
         ),
-        kernels=_describe_kernels(manifest, titles, units),
+        kernels=tuple(
+            Kernel(
+                kernel.expression,
+                kernel.signature,
+                kernel.lowered,
+                titles[kernel.unit],
+                tuple(
+                    KernelImage(image.architecture, lowered, content.kernels.get(lowered))
+                    for image, content in zip(
+                        manifest.units[kernel.unit].images, images[kernel.unit], strict=True
+                    )
+                    if (lowered := manifest.lowered_name(kernel, image)) is not None
+                ),
+            )
+            for kernel in manifest.kernels
+        ),
         symbols=tuple(Variable(s.name, s.lowered, s.space, s.type, s.size) for s in manifest.symbols),
     )
     return module, sizes
 
 
-def _read_listed_file(
-    package: Package, image: manifest_file.Image, where: str
-) -> Mapping[str, _ImageContent]:
-    """Read the images in the file that `image` lies in, by architecture."""
+def _read_listed_file(package: Package, image: manifest_file.Image, where: str) -> Sequence[_ImageContent]:
+    """Read the images in the file that `image` lies in."""
     data = package.read(image.file)
     if hashlib.sha256(data).hexdigest() != image.sha256:
         raise Failure(
             f"{image.file} is not the file that {FILE_NAME} describes", where=where, remedy=_REBUILD
         )
-    read = _read_images(data, image.file, f"{where}: {image.file}", image.architecture)
-    return {each.image.architecture: each for each in read}
+    return _read_images(data, image.file, f"{where}: {image.file}", image.architecture)
 
 
-def _select_image(
-    image: manifest_file.Image, contents: Mapping[str, Mapping[str, _ImageContent]], where: str
-) -> _ImageContent:
-    read = contents[image.file]
+def _select_image(image: manifest_file.Image, contents: Sequence[_ImageContent], where: str) -> _ImageContent:
+    by_architecture = {content.image.architecture: content for content in contents}
     # The only image of a file need not contain its architecture.
-    content = read.get(image.architecture) or (next(iter(read.values())) if len(read) == 1 else None)
+    content = contents[0] if len(contents) == 1 else by_architecture.get(image.architecture)
     if content is None:
         raise Failure(f"{image.file} has no image for {image.architecture}", where=where, remedy=_REBUILD)
     return replace(content, image=replace(content.image, architecture=image.architecture, size=image.size))
@@ -218,53 +215,27 @@ def _describe_source(source: manifest_file.Source) -> Source:
     return Source(source.name, source.sha256, spelled, source.instantiate)
 
 
-def _describe_kernels(
-    manifest: Manifest, titles: Sequence[str], units: Sequence[Sequence[_ImageContent]]
-) -> tuple[Kernel, ...]:
-    return tuple(
-        Kernel(
-            kernel.expression,
-            kernel.signature,
-            kernel.lowered,
-            titles[kernel.unit],
-            tuple(
-                KernelImage(image.architecture, lowered, read.kernels.get(lowered))
-                for image, read in zip(manifest.units[kernel.unit].images, units[kernel.unit], strict=True)
-                if (lowered := manifest.lowered_name(kernel, image)) is not None
-            ),
-        )
-        for kernel in manifest.kernels
-    )
-
-
-def _describe_file(file: str, size: int, images: Sequence[_ImageContent]) -> Module:
+def _describe_file(file: str, size: int, contents: Sequence[_ImageContent]) -> Module:
     """Describe a file without a manifest, of which only lowered names are known."""
     kernels: dict[str, list[KernelImage]] = {}
     symbols: dict[str, Variable] = {}
-    for read in images:
-        for name, resources in read.kernels.items():
-            kernels.setdefault(name, []).append(KernelImage(read.image.architecture, name, resources))
-        for name, variable in read.variables.items():
+    for content in contents:
+        for name, resources in content.kernels.items():
+            kernels.setdefault(name, []).append(KernelImage(content.image.architecture, name, resources))
+        for name, variable in content.variables.items():
             symbols.setdefault(name, Variable(name, name, variable.space, "", variable.size))
     return Module(
         name=file,
         place=".",
         size=size,
-        compiler=None,
-        compress=None,
-        jit=None,
-        embedded=None,
-        variants=None,
-        units=(Unit(file, (), tuple(read.image for read in images)),),
-        kernels=tuple(
-            Kernel(name, None, name, file, tuple(in_images)) for name, in_images in sorted(kernels.items())
-        ),
+        units=(Unit(file, (), tuple(content.image for content in contents)),),
+        kernels=tuple(Kernel(name, None, name, file, tuple(each)) for name, each in sorted(kernels.items())),
         symbols=tuple(symbols[name] for name in sorted(symbols)),
     )
 
 
-def _format_of(data: bytes) -> str | None:
-    """Return ``fatbin``, or the kind of an image; ``None`` if `data` is neither, or LTO-IR."""
+def _format_of(data: bytes) -> Literal["fatbin", "cubin", "ptx"] | None:
+    """Return the format of `data`; ``None`` for all others, of which LTO-IR is one."""
     if data.startswith(_FATBIN):
         return "fatbin"
     if data.startswith(_ELF):
@@ -277,37 +248,37 @@ def _read_images(data: bytes, file: str, where: str, architecture: str = "") -> 
 
     `architecture` is that of an image which does not contain its own.
     """
-
-    def single(kind: ImageKind, target: str) -> Image:
-        return Image(target, kind, file, "none", len(data), len(data))
-
     try:
-        match _format_of(data):
-            case "fatbin":
-                return [_read_entry(entry, file) for entry in read_fatbin(data)]
-            case "cubin":
-                return [_read_image(single("cubin", str(read_cubin(data).target or architecture)), data)]
-            case "ptx":
-                return [_read_image(single("ptx", str(ptx.target(data))), data)]
-            case _:
-                return [_ImageContent(single("ltoir", architecture))]
+        return [_read_image(entry, file) for entry in _list_images(data, architecture)]
     except (BuildError, FatbinError) as error:
         raise Failure(str(error), where=where, remedy="build, install or download it again") from None
 
 
-def _read_entry(entry: FatbinEntry, file: str) -> _ImageContent:
+def _list_images(data: bytes, architecture: str) -> Sequence[FatbinEntry]:
+    """List the entries of a fatbin; any other image is an entry by itself."""
+    kind: ImageKind
+    match _format_of(data):
+        case "fatbin":
+            return read_fatbin(data)
+        case "cubin":
+            kind, architecture = "cubin", str(read_cubin(data).target or architecture)
+        case "ptx":
+            kind, architecture = "ptx", str(ptx.target(data))
+        case None:
+            kind = "ltoir"
+    return [FatbinEntry(0, kind, architecture, "none", False, len(data), "", "", data)]
+
+
+def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:
     decompressor = _DECOMPRESSORS.get(entry.codec)
     missing = decompressor if decompressor and find_spec(decompressor) is None else None
     image = Image(entry.architecture, entry.kind, file, entry.codec, len(entry.stored), entry.size, missing)
     if missing or entry.kind == "ltoir":
         return _ImageContent(image)
     try:
-        return _read_image(image, entry.payload())
+        data = entry.payload()
+        if entry.kind == "ptx":
+            return _ImageContent(image, dict.fromkeys(ptx.kernels(data)), ptx.variables(data))
+        return _ImageContent(image, read_resources(data), read_cubin(data).variables)
     except BuildError as error:
         raise BuildError(str(error), where=entry.architecture) from None
-
-
-def _read_image(image: Image, data: bytes) -> _ImageContent:
-    if image.kind == "ptx":
-        return _ImageContent(image, dict.fromkeys(ptx.kernels(data)), ptx.variables(data))
-    return _ImageContent(image, read_resources(data), read_cubin(data).variables)

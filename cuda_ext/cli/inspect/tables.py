@@ -1,9 +1,8 @@
-"""Tables on a terminal: names are folded where it is narrow, and numbers are aligned to the right."""
+"""Tables on a terminal. A heading such as ``>size`` aligns its column to the right, as numbers are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -11,14 +10,8 @@ from rich.text import Text
 
 __all__ = ["Row", "open_console", "show_groups", "show_table"]
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The cells of a line; with `is_remark`, the second cell is a text in place of all numbers."""
-
-    cells: Sequence[str]
-    style: str = ""
-    is_remark: bool = False
+# The cells of a row, and its style.
+Row = tuple[Sequence[str], str]
 
 
 def open_console() -> Console:
@@ -27,25 +20,25 @@ def open_console() -> Console:
 
 
 def show_table(
-    console: Console,
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    numbers: int = 0,
-    most: int | None = None,
+    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None
 ) -> None:
-    """Print an empty line and a table, if there are rows; the last `numbers` columns are numbers.
+    """Print an empty line and a table, if there are rows; those beyond `most` are only counted.
 
-    Rows beyond `most` are only counted.
+    Names in the first column, and texts in the last one, are folded where the terminal is narrow.
     """
     rows = list(rows)
     if not rows:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for index, heading in enumerate(headings):
-        is_number = index >= len(headings) - numbers
-        may_fold = index == 0 or (numbers == 0 and index == len(headings) - 1)
+    has_numbers = any(heading.startswith(">") for heading in headings)
+    for heading in headings:
+        is_number = heading.startswith(">")
+        may_fold = heading is headings[0] or (heading is headings[-1] and not has_numbers)
         table.add_column(
-            heading, justify="right" if is_number else "left", no_wrap=not may_fold, overflow="fold"
+            heading.removeprefix(">"),
+            justify="right" if is_number else "left",
+            no_wrap=not may_fold,
+            overflow="fold",
         )
     for row in rows[:most]:
         table.add_row(*row)
@@ -56,25 +49,30 @@ def show_table(
 
 
 def show_groups(
-    console: Console, headings: Sequence[str], groups: Iterable[tuple[str, Sequence[Row]]]
+    console: Console, headings: Sequence[str], groups: Sequence[tuple[str, Sequence[Row]]], most: int
 ) -> None:
-    """Print an empty line and a table in which groups of rows have titles of any length.
+    """Print an empty line and a table in which each group of rows is a kernel, whose name may be long.
 
-    All but the first column are numbers.
+    All but the first column are numbers; a row of two cells has a text in place of them. Kernels beyond
+    `most` are only counted.
     """
-    groups = list(groups)
-    aligned = [headings, *(row.cells for _, rows in groups for row in rows if not row.is_remark)]
-    widths = [max(map(len, column)) for column in zip(*aligned, strict=True)]
+    if not groups:
+        return
+    shown = groups[:most]
+    rows = [cells for _, group in shown for cells, _ in group if len(cells) == len(headings)]
+    first, *widths = (max(map(len, column)) for column in zip(headings, *rows, strict=True))
+
+    def show_row(cells: Sequence[str], style: str) -> None:
+        name, *rest = cells
+        if len(cells) == len(headings):
+            rest = [f"{cell:>{width}}" for cell, width in zip(rest, widths, strict=True)]
+        console.print(Text("  ".join(["", f"{name:<{first}}", *rest]), style), soft_wrap=True)
+
     console.print()
-    console.print(_align(Row(headings, "dim"), widths), soft_wrap=True)
-    for title, rows in groups:
+    show_row(headings, "dim")
+    for title, group in shown:
         console.print(Text(title, "bold"))
-        for row in rows:
-            console.print(_align(row, widths), soft_wrap=True)
-
-
-def _align(row: Row, widths: Sequence[int]) -> Text:
-    first, *rest = row.cells
-    if not row.is_remark:
-        rest = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
-    return Text("  ".join(["", f"{first:<{widths[0]}}", *rest]), row.style)
+        for row in group:
+            show_row(*row)
+    if len(groups) > most:
+        console.print(f"and {len(groups) - most:,} more; --kernel selects, --json lists all", style="dim")

@@ -32,18 +32,16 @@ def read_report(project: Path) -> BuildRecord:
 def test_a_record_has_jobs_images_kernels_and_files(project):
     (package,) = build(project).values()
     record = read_report(project)
-    assert {job.outcome for job in record.jobs} == {"compiled"}
+    assert {job.ending for job in record.jobs} == {"compiled"}
     assert {job.action for job in record.jobs} == {"compile", "reflect"}
     assert {job.worker for job in record.jobs} <= {str(n + 1) for n in range(record.workers)}
     assert all(0 <= job.start <= job.start + job.duration <= record.duration for job in record.jobs)
-    assert {image.architecture for image in record.images} == {"sm_80", "sm_90", "compute_80"}
-    assert {(kernel.kernel, kernel.architecture) for kernel in record.kernels} == {
-        ("scale<float>", "sm_80"),
-        ("scale<float>", "sm_90"),
-    }
-    assert all(kernel.usage.registers for kernel in record.kernels)
+    place = "p.kernels", "device/scale.cu"
+    assert record.images.keys() == {(*place, a) for a in ("sm_80", "sm_90", "compute_80")}
+    assert record.kernels.keys() == {(*place, "scale<float>", a) for a in ("sm_80", "sm_90")}
+    assert all(usage.registers for usage in record.kernels.values())
     assert record.compilers == (package.compiler,)
-    assert record.fatbins == {"p.kernels/scale.fatbin": len(package.files["scale.fatbin"])}
+    assert record.fatbins == {("p.kernels/scale.fatbin",): len(package.files["scale.fatbin"])}
 
 
 def test_a_trace_has_the_phases_of_the_compiler(project):
@@ -68,7 +66,7 @@ def test_jobs_from_the_cache_take_no_time(project):
     compiled = read_report(project)
     build(project)
     cached = read_report(project)
-    assert {(job.outcome, job.worker, job.duration) for job in cached.jobs} == {("cached", "", 0.0)}
+    assert {(job.ending, job.worker, job.duration) for job in cached.jobs} == {("cached", "", 0.0)}
     assert (cached.images, cached.kernels, cached.fatbins) == (
         compiled.images,
         compiled.kernels,

@@ -10,7 +10,7 @@ import pytest
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import assign_lanes, chrome_trace
-from cuda_ext.builder.report.compile_times import HeaderTime, header_times, nest_spans, phase_seconds
+from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
 from cuda_ext.compiler.products import HEADER, Span
 
 
@@ -20,14 +20,14 @@ def job(start: float, duration: float, *spans: Span, worker: str = "1", **change
         "unit": "device/axpy.cu",
         "architecture": "sm_90",
         "action": "compile",
-        "outcome": "compiled",
+        "ending": "compiled",
         **changes,
     }
     return JobRecord(**values, worker=worker, start=start, duration=duration, spans=spans)
 
 
 def build(*jobs: JobRecord) -> BuildRecord:
-    return BuildRecord("p", "2026-11-21T10:00:00+01:00", 9.0, 2, ("nvrtc 13.5",), jobs, (), (), {})
+    return BuildRecord("p", "2026-11-21T10:00:00+01:00", 9.0, 2, ("nvrtc 13.5",), jobs, {}, {}, {})
 
 
 def events(*jobs: JobRecord) -> list[dict[str, Any]]:
@@ -99,13 +99,13 @@ def test_spans_outside_their_job_are_left_out():
 
 
 def test_spans_end_within_their_parent():
-    outer, inner = (each.span for each in nest_spans(job(0, 9, Span("b", "", 2, 4), Span("a", "", 1, 3))))
+    outer, inner = nest_spans(job(0, 9, Span("b", "", 2, 4), Span("a", "", 1, 3)))
     assert (outer.name, inner.name) == ("a", "b")
     assert (inner.start, inner.duration) == (2, 2)
 
 
 def test_cached_jobs_are_marks_in_a_lane_of_their_own():
-    found = events(job(0.5, 0.001, outcome="cached", worker=""), job(1.0, 1.0))
+    found = events(job(0.5, 0.001, ending="cached", worker=""), job(1.0, 1.0))
     assert named(found) == {1: "worker 1", 2: "cache"}
     (mark,) = (e for e in found if e["ph"] == "i")
     assert (mark["tid"], mark["ts"], mark["s"]) == (2, 500_000, "t")
@@ -154,22 +154,23 @@ NESTED = (
 
 def test_the_time_of_a_header_leaves_out_what_it_includes():
     twice = [nest_spans(job(0, 12, *NESTED)), nest_spans(job(20, 12, *NESTED[:2]))]
-    assert header_times(twice) == [
-        HeaderTime("a.h", exclusive=2 + 6, inclusive=12, jobs=2),
-        HeaderTime("b.h", exclusive=3.5, inclusive=4, jobs=1),
-        HeaderTime("c.h", exclusive=1.5, inclusive=1.5, jobs=1),
-    ]
+    assert sum_times(twice, header_of) == (
+        CompileTime("a.h", exclusive=2 + 6, inclusive=12, jobs=2),
+        CompileTime("b.h", exclusive=3.5, inclusive=4, jobs=1),
+        CompileTime("c.h", exclusive=1.5, inclusive=1.5, jobs=1),
+    )
 
 
 def test_a_header_that_includes_itself_is_not_counted_twice():
     spans = (Span(HEADER, "x.h", 0, 8), Span(HEADER, "y.h", 1, 6), Span(HEADER, "x.h", 2, 3))
-    assert header_times([nest_spans(job(0, 9, *spans))]) == [
-        HeaderTime("x.h", exclusive=2 + 3, inclusive=8, jobs=1),
-        HeaderTime("y.h", exclusive=3, inclusive=6, jobs=1),
-    ]
+    assert sum_times([nest_spans(job(0, 9, *spans))], header_of) == (
+        CompileTime("x.h", exclusive=2 + 3, inclusive=8, jobs=1),
+        CompileTime("y.h", exclusive=3, inclusive=6, jobs=1),
+    )
 
 
 def test_the_time_of_a_phase_leaves_out_the_phases_within_it():
-    found = phase_seconds(nest_spans(job(0, 12, *NESTED)))
+    times = sum_times([nest_spans(job(0, 12, *NESTED))], phase_of)
+    found = {time.name: time.exclusive for time in times}
     assert found == {"CUDA C++ Front-End": 3, HEADER: 2 + 3 + 0.5 + 1, "Instantiating Template Class": 0.5}
     assert sum(found.values()) == 10

@@ -1,0 +1,112 @@
+"""Tables with units or kernels down and architectures across; each cell has a number for every metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cuda_ext.builder.report.difference import Place, architecture_order
+from cuda_ext.formats.resources import Usage
+
+__all__ = ["IMAGES", "KERNELS", "Matrix", "Metric", "arrange", "column_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is shown of an image or a kernel: ``of`` returns its number, or ``None`` if that is not known.
+
+    ``total`` combines the numbers of a row. ``most`` is the number that fills a cell, ``widest`` the total
+    that fills a bar.
+    """
+
+    label: str
+    of: Callable[[Any], int | None]
+    total: Callable[[Iterable[int]], int] = max
+    unit: str = ""
+    scale: int = 0
+    digits: int = 0
+    most: int = 0
+    widest: int = 0
+    marks_spills: bool = False
+
+    def total_of(self, row: Mapping[str, Any]) -> int | None:
+        """Return the total of a row; ``None`` if no number in it is known."""
+        known = [number for thing in row.values() if (number := self.of(thing)) is not None]
+        return self.total(known) if known else None
+
+    def text(self, number: int | None) -> str:
+        """Format a number without its unit."""
+        return "\N{EN DASH}" if number is None else f"{number / self.scale:,.{self.digits}f}"
+
+    def fit(self, rows: Iterable[Mapping[str, Any]]) -> Metric:
+        """Return this metric with what fills a bar in `rows`, and the unit that suits them."""
+        rows = list(rows)
+        most = max((self.of(thing) or 0 for row in rows for thing in row.values()), default=0)
+        widest = max((self.total_of(row) or 0 for row in rows), default=0)
+        fitted = replace(self, most=self.most or most or 1, widest=self.widest or widest or 1)
+        if self.scale:
+            return fitted
+        unit, scale, digits = next(each for each in _UNITS if most >= 10 * each[1] or each[1] == 1)
+        return replace(fitted, unit=unit, scale=scale, digits=digits)
+
+
+_UNITS = (("MiB", 1 << 20, 2), ("KiB", 1 << 10, 1), ("bytes", 1, 0))
+
+IMAGES = (Metric("Size", int, total=sum),)
+KERNELS = (
+    Metric("Code size", lambda usage: usage.code),
+    Metric("Registers", lambda usage: usage.registers, scale=1, most=255, widest=255, marks_spills=True),
+    Metric("Spills", lambda usage: usage.spilled, marks_spills=True),
+    Metric("Spill stores", lambda usage: usage.spill_stores, marks_spills=True),
+    Metric("Spill loads", lambda usage: usage.spill_loads, marks_spills=True),
+    Metric("Stack", lambda usage: usage.stack),
+    Metric("Shared memory", lambda usage: usage.shared),
+    Metric("Constant memory", lambda usage: usage.constant),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One unit or kernel: an image or a usage for each architecture."""
+
+    name: str
+    where: str
+    things: Mapping[str, Any]
+
+    @property
+    def spills(self) -> bool:
+        return any(isinstance(thing, Usage) and thing.spilled for thing in self.things.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows, the largest first, with architectures as columns."""
+
+    metrics: Sequence[Metric]
+    columns: Sequence[str]
+    rows: Sequence[Row]
+
+    def sum_of(self, column: str) -> int:
+        """Return the size of all images for an architecture."""
+        return sum(row.things.get(column, 0) for row in self.rows)
+
+
+def arrange(things: Mapping[Place, Any], metrics: Sequence[Metric]) -> Matrix:
+    """Arrange images or usages, whose places end with an architecture."""
+    by_row: dict[Place, dict[str, Any]] = {}
+    for (*place, architecture), thing in things.items():
+        by_row.setdefault(tuple(place), {})[architecture] = thing
+    has_modules = len({place[0] for place in by_row}) > 1
+    rows = []
+    for (module, unit, *kernel), of_row in by_row.items():
+        *around, name = dict.fromkeys([*([module] if has_modules else []), unit, *kernel])
+        rows.append(Row(name, " · ".join(around), of_row))
+    fitted = [metric.fit([row.things for row in rows]) for metric in metrics]
+    rows.sort(key=lambda row: (-(fitted[0].total_of(row.things) or 0), row.name))
+    return Matrix(fitted, sorted({place[-1] for place in things}, key=column_order), rows)
+
+
+def column_order(architecture: str) -> tuple[object, ...]:
+    """Return the sort key of architectures, where cubins come before PTX and LTO-IR."""
+    return not architecture.startswith("sm_"), architecture_order(architecture)
