@@ -17,7 +17,7 @@ class Metric:
     """What is shown of an image or a kernel: ``of`` returns its number, or ``None`` if that is not known.
 
     ``total`` combines the numbers of a row. ``most`` is the number that fills a cell, ``widest`` the total
-    that fills a bar.
+    that fills a bar. ``spell`` writes a number other than 0 in its parts.
     """
 
     label: str
@@ -29,6 +29,7 @@ class Metric:
     most: int = 0
     widest: int = 0
     marks_spills: bool = False
+    spell: Callable[[Any], str] | None = None
 
     def total_of(self, row: Mapping[str, Any]) -> int | None:
         """Return the total of a row; ``None`` if no number in it is known."""
@@ -57,9 +58,14 @@ IMAGES = (Metric("Size", int, total=sum),)
 KERNELS = (
     Metric("Code size", lambda usage: usage.code),
     Metric("Registers", lambda usage: usage.registers, scale=1, most=255, widest=255, marks_spills=True),
-    Metric("Spills", lambda usage: usage.spilled, marks_spills=True),
-    Metric("Spill stores", lambda usage: usage.spill_stores, marks_spills=True),
-    Metric("Spill loads", lambda usage: usage.spill_loads, marks_spills=True),
+    Metric(
+        "Spills",
+        lambda usage: usage.spilled,
+        unit="bytes stored + loaded",
+        scale=1,
+        marks_spills=True,
+        spell=lambda usage: f"{usage.spill_stores:,} + {usage.spill_loads:,}",
+    ),
     Metric("Stack", lambda usage: usage.stack),
     Metric("Shared memory", lambda usage: usage.shared),
     Metric("Constant memory", lambda usage: usage.constant),
