@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from cuda_ext.builder.config.resolve_variants import with_variants
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
-from cuda_ext.builder.scheduler.batch import Batch, BuiltLibrary, PlannedLibrary
+from cuda_ext.builder.scheduler.batch import Batch
 from cuda_ext.builder.scheduler.job_keys import JobKeys
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
@@ -27,7 +26,8 @@ from cuda_ext.builder.sources.plan import Sources, compiler_choice, native_capab
 from cuda_ext.cache.dependencies import DependencyCache, FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.module_plan import ModulePlan, assemble, library_plans, source_plans
+from cuda_ext.compiler.module_plan import ModulePlan, assemble
+from cuda_ext.compiler.products import Library
 from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
@@ -81,7 +81,7 @@ def compile_source(
 def plan(project: Project, environ: Mapping[str, str] = os.environ) -> list[ModulePlan]:
     """Plan what :func:`build` would build; compile nothing. Raises :class:`BuildError`."""
     with _session(project, environ, progress_for(io.StringIO(), lambda _: None)) as session:
-        return [module.plan for module in session.plan()]
+        return session.plan()
 
 
 @contextmanager
@@ -95,23 +95,6 @@ def _session(
             yield session
         finally:
             session.save()
-
-
-@dataclass(frozen=True, slots=True)
-class _PlannedModule:
-    """A module with its plan, and the keys of what its compiler makes."""
-
-    config: ModuleConfig
-    plan: ModulePlan
-    keys: JobKeys
-
-    @property
-    def libraries(self) -> list[PlannedLibrary]:
-        return [PlannedLibrary(library, self.keys) for library in library_plans(self.plan)]
-
-    def libraries_of(self, source: str) -> list[PlannedLibrary]:
-        """What can be compiled of `source` alone."""
-        return [PlannedLibrary(library, self.keys) for library in source_plans(self.plan, source)]
 
 
 class _Session:
@@ -136,45 +119,50 @@ class _Session:
             environ.get("CUDA_EXT_TRACE") or project.settings.trace,
             worker_count(environ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
         )
-        modules = self.plan()
+        modules = list(zip(project.modules, self.plan(), strict=True))
         batch = Batch(DependencyCache(self._store), self._timings, self._progress, log)
-        libraries = [module.libraries for module in modules]
-        results = iter(batch.run([each for group in libraries for each in group], self._open_executor))
+        libraries = [
+            (library, self._keys_for(module)) for module, plan in modules for library in plan.libraries
+        ]
+        results = iter(batch.run(libraries, self._open_executor))
         packages: list[Package] = []
-        built: list[tuple[Package, list[BuiltLibrary]]] = []
+        built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
-        for module, group in zip(modules, libraries, strict=True):
+        for module, plan in modules:
             try:
-                own = _succeeded([next(results) for _ in group])
-                packages.append(_package(module, own))
+                own = _succeeded([next(results) for _ in plan.libraries])
+                packages.append(self._package(module, plan, own))
                 built.append((packages[-1], own))
-                if all(library.known for library in own):
-                    self._progress.note(f"{module.plan.name}: nothing has changed since it was compiled")
+                if plan.name not in batch.changed:
+                    self._progress.note(f"{plan.name}: nothing has changed since it was compiled")
             except ConfigError as error:  # it names the module itself
                 failures.append(error)
             except BuildError as error:
-                failures.append(_name_module(error, module.plan.name))
+                failures.append(_name_module(error, plan.name))
         _raise_all(failures)
         for text in dict.fromkeys(text for package in packages for text in package.log):
             self._progress.message(text)
         if log:
-            log.write([(package, [each.library for each in own]) for package, own in built])
+            log.write(built)
         return packages
 
     def compile(self, source: str) -> set[str]:
         """Compile `source`; return the files that the products depend on."""
         root = self._project.root
-        libraries = [library for module in self.plan(source) for library in module.libraries_of(source)]
+        libraries = [
+            (library, self._keys_for(module))
+            for module, plan in zip(self._project.modules, self.plan(source), strict=True)
+            for library in plan.only(source)
+        ]
         batch = Batch(DependencyCache(self._store), self._timings, self._progress)
         files = {str(root / source)}
         results = _succeeded(batch.run(libraries, self._open_executor))
-        for planned, built in zip(libraries, results, strict=True):
-            for log in built.library.log:
+        for (plan, keys), library in zip(libraries, results, strict=True):
+            for log in library.log:
                 self._progress.message(log)
-            units = planned.plan.compiled_units
-            own = {name for unit in units for name in unit.headers}
-            files.update(str(root / name) for name in own & built.reads)
-            files |= planned.keys.files(units, built.reads)
+            own = {name for unit in plan.compiled_units for name in unit.headers}
+            files.update(str(root / name) for name in own & library.reads)
+            files |= keys.files(plan.compiled_units, library.reads)
         return files
 
     def save(self) -> None:
@@ -183,8 +171,8 @@ class _Session:
         self._timings.save()
         self._store.prune()
 
-    def plan(self, source: str | None = None) -> list[_PlannedModule]:
-        """Plan the modules, or what concerns `source`; compile nothing.
+    def plan(self, source: str | None = None) -> list[ModulePlan]:
+        """Plan each module, or what concerns `source`; compile nothing.
 
         The compiler is only asked what the cache does not know.
         """
@@ -196,14 +184,20 @@ class _Session:
                 own.restrict(source)
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
-    def _plan(self, module: ModuleConfig, sources: Sources) -> _PlannedModule:
+    def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
         keys = self._keys_for(module)
         compiler = keys.compiler
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
         native = native_capabilities(module, self._environ)
         plan = plan_module(module, sources, compiler, native, self._environ)
-        keys.prepare(unit_plan.unit for unit_plan in plan.units)
-        return _PlannedModule(module, plan, keys)
+        keys.prepare(unit for library in plan.libraries for unit in library.units)
+        return plan
+
+    def _package(self, module: ModuleConfig, plan: ModulePlan, libraries: Sequence[Library]) -> Package:
+        compiler = self._keys_for(module).compiler
+        compiled = assemble(plan, libraries, compiler.name, compiler.version)
+        variants, where = module.settings.variants, module.key_path("variants")
+        return generate(compiled._replace(manifest=with_variants(compiled.manifest, variants, where)))
 
     def _keys_for(self, module: ModuleConfig) -> JobKeys:
         choice = compiler_choice(module.settings, self._project.root)
@@ -221,27 +215,15 @@ class _Session:
         from cuda_ext.builder.scheduler.local_pool import WorkerPool
 
         def show_start(task: Task) -> None:
-            for job in task.jobs:
-                self._progress.started(str(job))
+            self._progress.started(str(task))
 
         return WorkerPool(worker_count(self._environ), show_start, first=tasks)
 
 
-def _package(module: _PlannedModule, built: Sequence[BuiltLibrary]) -> Package:
-    """The package of `module`, from its libraries."""
-    libraries = [each.library for each in built]
-    log = tuple(dict.fromkeys(text for library in libraries for text in library.log))
-    compiler = module.keys.compiler
-    compiled = assemble(module.plan, libraries, compiler.name, compiler.version)
-    variants, where = module.config.settings.variants, module.config.key_path("variants")
-    manifest = with_variants(compiled.manifest, variants, where)
-    return generate(replace(compiled, manifest=manifest), log)
-
-
-def _succeeded(results: Sequence[BuiltLibrary | BuildError]) -> list[BuiltLibrary]:
+def _succeeded(results: Sequence[Library | BuildError]) -> list[Library]:
     """The libraries. Raises :class:`BuildError` with all failures."""
     _raise_all([result for result in results if isinstance(result, BuildError)])
-    return [result for result in results if isinstance(result, BuiltLibrary)]
+    return [result for result in results if isinstance(result, Library)]
 
 
 def _name_module(error: BuildError, module: str) -> BuildError:

@@ -1,9 +1,9 @@
 """Contents that depend on files which are known only after a compilation.
 
 A key covers what is known before a compilation: source, options, compiler. Which headers it read shows only
-afterwards. So an entry has two steps: under the key lie the *names* that were looked up, and under the key
+afterwards. So there are two steps: under the key lie the *names* that were looked up, and under the key
 together with the digests that these names resolve to lies the content. It is found again after an edit is
-undone, on another machine, and after all files were touched.
+undone, on another machine, and after all files were touched. What read no header lies under its key.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
 from cuda_ext.errors import BuildError
-from cuda_ext.formats import codec, netstring
+from cuda_ext.formats import codec
 
-__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve", "key_of"]
+__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve"]
 
 # How many sets of names are kept under one key.
 _MOST_SETS = 8
@@ -37,13 +37,7 @@ Resolve = Callable[[str], str | None]
 _T = TypeVar("_T")
 
 
-def key_of(*fields: netstring.Field) -> str:
-    """Make a key of `fields` that only this version of the package finds."""
-    return netstring.key_of(__version__, *fields)
-
-
-@dataclass(frozen=True, slots=True)
-class CachedContent(Generic[_T]):
+class CachedContent(NamedTuple, Generic[_T]):
     """A decoded content, and the names that it depends on."""
 
     content: _T
@@ -51,25 +45,30 @@ class CachedContent(Generic[_T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    """The sets of names that contents of one key depend on, the most recent first."""
+class _Entry:
+    """What lies under a key: a content that depends on no file, or the names that contents depend on.
 
-    sets: tuple[tuple[str, ...], ...] = ()
+    ``names`` has a set of them for each of the latest contents, the most recent first.
+    """
+
+    content: bytes | None = None
+    names: tuple[tuple[str, ...], ...] = ()
 
 
 class DependencyCache:
     """Contents by key and by the files that they depend on."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self._store = store
 
     def find(self, key: str, resolve: Resolve, decode: Callable[[bytes], _T]) -> CachedContent[_T] | None:
         """Find the content of `key` whose dependencies resolve to what they did when it was kept.
 
         A content that `decode` rejects is a miss.
         """
-        for names in self._names(key).sets:
-            content = self.store.get(_key_with(key, names, resolve))
+        entry = self._entry(key)
+        for names in entry.names if entry.content is None else ((),):
+            content = self._store.get(_key_with(key, names, resolve)) if names else entry.content
             with suppress(BuildError, codec.DecodingError):
                 if content is not None:
                     return CachedContent(decode(content), frozenset(names))
@@ -78,21 +77,29 @@ class DependencyCache:
     def keep(self, key: str, dependencies: Iterable[str], resolve: Resolve, content: bytes) -> None:
         """Keep `content`, which depends on the names `dependencies`."""
         names = tuple(sorted(dependencies))
-        sets = self._names(key).sets
-        if sets[:1] != (names,):
-            sets = (names, *(other for other in sets if other != names))[:_MOST_SETS]
-            self.store.put(key, codec.encode(_Names(sets)))
-        self.store.put(_key_with(key, names, resolve), content)
+        if not names:
+            self._store.put(_own_key(key), codec.encode(_Entry(content)))
+            return
+        known = self._entry(key).names
+        if known[:1] != (names,):
+            known = (names, *(other for other in known if other != names))[:_MOST_SETS]
+            self._store.put(_own_key(key), codec.encode(_Entry(None, known)))
+        self._store.put(_key_with(key, names, resolve), content)
 
-    def _names(self, key: str) -> _Names:
+    def _entry(self, key: str) -> _Entry:
         with suppress(codec.DecodingError):
-            if content := self.store.get(key):
-                return codec.decode(_Names, content)
-        return _Names()
+            if content := self._store.get(_own_key(key)):
+                return codec.decode(_Entry, content)
+        return _Entry()
+
+
+def _own_key(key: str) -> str:
+    """The place of `key` in the store: only this version of the package finds it."""
+    return codec.key_of(__version__, key)
 
 
 def _key_with(key: str, names: Iterable[str], resolve: Resolve) -> str:
-    return key_of(key, *(field for name in names for field in (name, resolve(name))))
+    return codec.key_of(__version__, key, *(field for name in names for field in (name, resolve(name))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ class FileDigests:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._key = key_of("files")
+        self._key = codec.key_of("files", __version__)
         self._digests: dict[str, str | None] = {}
         known = _KnownFiles()
         with suppress(codec.DecodingError):

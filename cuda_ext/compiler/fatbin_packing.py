@@ -9,9 +9,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cuda_ext.compiler.library import Library
+from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.products import KernelSignature, PackedLibrary
+from cuda_ext.compiler.products import CompiledImage, KernelSignature, Library, Signatures, SymbolSignature
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
@@ -21,46 +21,54 @@ __all__ = ["pack"]
 _NameMaps = list[dict[str, str]]
 
 
-def pack(library: Library, files: Mapping[str, bytes], places: Sequence[str]) -> PackedLibrary:
-    """Describe `library`, of which each image is in the file of `files` that `places` names.
+def pack(
+    plan: LibraryPlan,
+    images: Sequence[CompiledImage],
+    signatures: Signatures,
+    files: Sequence[tuple[str, bytes]],
+    log: Sequence[str],
+) -> Library:
+    """Describe the library of `plan`. `files` has the name and content of the file of each image.
 
     Raises :class:`~cuda_ext.errors.BuildError` if an instantiation that was asked for is missing.
     """
-    _check_instantiations(library)
-    kernels, kernel_names = _kernels(library)
-    symbols, symbol_names, ambiguous = _symbols(library)
-    images = []
-    for image, file, *names in zip(library.images, places, kernel_names, symbol_names, strict=True):
+    where = plan.units[0].name
+    _check_instantiations(images, where)
+    kernels, kernel_names = _kernels(images, signatures.kernels, where)
+    symbols, symbol_names, ambiguous = _symbols(images, signatures.symbols, where)
+    expected = {k.expression: k.lowered for k in kernels} | {s.name: s.lowered for s in symbols}
+    described = []
+    for image, (file, content), *names in zip(images, files, kernel_names, symbol_names, strict=True):
         here = names[0] | names[1]
-        expected = {k.expression: k.lowered for k in kernels} | {s.name: s.lowered for s in symbols}
-        images.append(
+        described.append(
             Image(
                 architecture=str(image.architecture),
                 kind=image.architecture.kind,
                 file=file,
                 size=len(image.data),
-                sha256=hashlib.sha256(files[file]).hexdigest(),
+                sha256=hashlib.sha256(content).hexdigest(),
                 names={e: here.get(e) for e, lowered in expected.items() if here.get(e) != lowered}
                 if image.architecture.kind != "ltoir"
                 else {},
             )
         )
-    unit = Unit(tuple(unit.described for unit in library.units), tuple(images))
     usage = tuple(
         {e: image.usage[lowered] for e, lowered in names.items() if lowered in image.usage}
-        for image, names in zip(library.images, kernel_names, strict=True)
+        for image, names in zip(images, kernel_names, strict=True)
     )
     warnings = (
-        f"{library.stem}: several units define a {name!r} of their own, which cannot be selected by name"
+        f"{plan.stem}: several units define a {name!r} of their own, which cannot be selected by name"
         for name in ambiguous
     )
-    return PackedLibrary(unit, kernels, symbols, files, (*library.log, *warnings), usage)
+    unit = Unit(tuple(unit.described for unit in plan.units), tuple(described))
+    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage)
 
 
-def _kernels(library: Library) -> tuple[tuple[Kernel, ...], _NameMaps]:
-    """The kernels of `library`, under the expressions that authors asked for or the compiler gave."""
-    signatures = library.signatures.kernels
-    entries = [_known_names(library, image.entries, signatures) for image in library.images]
+def _kernels(
+    images: Sequence[CompiledImage], signatures: Mapping[str, KernelSignature], where: str
+) -> tuple[tuple[Kernel, ...], _NameMaps]:
+    """The kernels of `images`, under the expressions that authors asked for or the compiler gave."""
+    entries = [_known_names(images, image.entries, signatures) for image in images]
     overloaded = {
         name
         for lowered_names in entries
@@ -69,8 +77,8 @@ def _kernels(library: Library) -> tuple[tuple[Kernel, ...], _NameMaps]:
     }
     kernels: dict[str, Kernel] = {}
     name_maps: _NameMaps = []
-    for image, requested, lowered_names in zip(library.images, library.names, entries, strict=True):
-        names = {normalise(e): lowered for e, lowered in requested.items() if lowered in lowered_names}
+    for image, lowered_names in zip(images, entries, strict=True):
+        names = {normalise(e): lowered for e, lowered in image.names.items() if lowered in lowered_names}
         for lowered in set(lowered_names).difference(names.values()):
             names[_expression(signatures[lowered], overloaded)] = lowered
         for expression, lowered in names.items():
@@ -78,7 +86,7 @@ def _kernels(library: Library) -> tuple[tuple[Kernel, ...], _NameMaps]:
             if kernels.setdefault(expression, kernel).parameters != kernel.parameters:
                 raise BuildError(
                     f"kernel {expression!r} has other parameters for {image.architecture}",
-                    where=library.units[0].name,
+                    where=where,
                     remedy="give it another name there",
                 )
         name_maps.append(names)
@@ -91,15 +99,16 @@ def _expression(kernel: KernelSignature, overloaded: set[str]) -> str:
     return f"{kernel.name}({', '.join(p.type for p in kernel.parameters)})"
 
 
-def _symbols(library: Library) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]]:
-    """The variables of `library` that have a name of their own, and the names that several share."""
-    signatures = library.signatures.symbols
+def _symbols(
+    images: Sequence[CompiledImage], signatures: Mapping[str, SymbolSignature], where: str
+) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]]:
+    """The variables of `images` that have a name of their own, and the names that several share."""
     symbols: dict[str, Symbol] = {}
     name_maps: _NameMaps = []
     ambiguous: set[str] = set()
-    for image in library.images:
+    for image in images:
         names: dict[str, str] = {}
-        for lowered in _known_names(library, image.variables, signatures):
+        for lowered in _known_names(images, image.variables, signatures):
             signature = signatures[lowered]
             name = signature.name
             if names.setdefault(name, lowered) != lowered:
@@ -108,7 +117,7 @@ def _symbols(library: Library) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]
             if symbols.setdefault(name, symbol).size != symbol.size:
                 raise BuildError(
                     f"variable {name!r} has another size for {image.architecture}",
-                    where=library.units[0].name,
+                    where=where,
                     remedy="give it another name there",
                 )
         name_maps.append(names)
@@ -117,22 +126,22 @@ def _symbols(library: Library) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]
 
 
 def _known_names(
-    library: Library, lowered_names: Sequence[str], signatures: Mapping[str, object]
+    images: Sequence[CompiledImage], lowered_names: Sequence[str], signatures: Mapping[str, object]
 ) -> Sequence[str]:
     """Those of `lowered_names` that have a signature; all that have one where only LTO-IR is."""
-    if all(i.architecture.kind == "ltoir" for i in library.images):
+    if all(i.architecture.kind == "ltoir" for i in images):
         return tuple(signatures)
     return tuple(lowered for lowered in lowered_names if lowered in signatures)
 
 
-def _check_instantiations(library: Library) -> None:
-    for image, names in zip(library.images, library.names, strict=True):
+def _check_instantiations(images: Sequence[CompiledImage], where: str) -> None:
+    for image in images:
         if image.architecture.kind == "ltoir":
             continue
-        for expression, lowered in names.items():
+        for expression, lowered in image.names.items():
             if lowered not in image.entries and lowered not in image.variables:
                 raise BuildError(
                     f"instantiation {expression!r} is missing from the image for {image.architecture}",
-                    where=library.units[0].name,
+                    where=where,
                     remedy="define it for all architectures, or take it out of `instantiate`",
                 )

@@ -1,11 +1,10 @@
 """Jobs as data: what any process on any machine can do, with products that travel as bytes.
 
-:mod:`cuda_ext.toolchain.compile_library` does them.
+A job is one pass of one tool. :mod:`cuda_ext.toolchain.compile_library` does them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,17 +25,17 @@ __all__ = [
     "SignatureJob",
     "decode_product",
     "encode_product",
-    "group_jobs",
 ]
 
-Product = CompiledImage | Signatures
+_Images = tuple[CompiledImage, ...]
+# An image for each architecture of a job, or the signatures of a unit.
+Product = _Images | Signatures
 Outcome = Product | CompilationError
 
 
 @dataclass(frozen=True, slots=True)
 class _UnitJob:
     unit: TranslationUnit
-    architecture: Architecture
 
     @property
     def name(self) -> str:
@@ -50,22 +49,24 @@ class _UnitJob:
 
 @dataclass(frozen=True, slots=True)
 class CompileJob(_UnitJob):
-    """Compile `unit` for `architecture`."""
+    """Compile `unit` for one architecture, or for a cubin and the PTX of the same target."""
 
+    architectures: tuple[Architecture, ...]
     action: Literal["compile"] = "compile"
 
     def __str__(self) -> str:
-        return f"{self.name} {self.architecture}"
+        return f"{self.unit.name} {', '.join(map(str, self.architectures))}"
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureJob(_UnitJob):
-    """Read the signatures of `unit` as compiled for `architecture`."""
+    """Read the signatures of `unit` as compiled for the one architecture."""
 
+    architectures: tuple[Architecture]
     action: Literal["reflect"] = "reflect"
 
     def __str__(self) -> str:
-        return f"{self.name} names"
+        return f"{self.unit.name} names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ class LinkInput:
 
 @dataclass(frozen=True, slots=True)
 class LinkJob:
-    """Link `inputs`, or assemble a single one, for `architecture`; ``name`` is for messages."""
+    """Link `inputs`, or assemble a single one, for the one architecture; ``name`` is for messages."""
 
     name: str
     inputs: tuple[LinkInput, ...]
-    architecture: Architecture
+    architectures: tuple[Architecture]
     action: Literal["link"] = "link"
 
     @property
@@ -92,30 +93,21 @@ class LinkJob:
         return ()
 
     def __str__(self) -> str:
-        return f"{self.name} {self.architecture}"
+        return f"{self.name} {self.architectures[0]}"
 
 
 Job = CompileJob | SignatureJob | LinkJob
 
 
-def group_jobs(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
-    """Group `jobs` that one pass of a compiler does: the cubin and the PTX of one target."""
-    groups: dict[object, list[Job]] = {}
-    for job in jobs:
-        key: object = job
-        if isinstance(job, CompileJob) and job.architecture.kind != "ltoir":
-            key = job.unit, job.architecture.target
-        groups.setdefault(key, []).append(job)
-    return [tuple(group) for group in groups.values()]
-
-
 def encode_product(product: Product) -> bytes:
     """Encode `product` without its trace."""
-    return codec.encode(replace(product, trace=NO_TRACE))
+    if isinstance(product, Signatures):
+        return codec.encode(replace(product, trace=NO_TRACE))
+    return codec.encode(tuple(replace(image, trace=NO_TRACE) for image in product), _Images)
 
 
 def decode_product(job: Job, content: bytes) -> Product:
     """Decode the product of `job`. Raises :class:`~cuda_ext.formats.codec.DecodingError`."""
     if isinstance(job, SignatureJob):
         return codec.decode(Signatures, content)
-    return codec.decode(CompiledImage, content)
+    return codec.decode(_Images, content)

@@ -2,15 +2,14 @@
 
 It is a translation unit compiled for its architectures, or several units that are linked together.
 :func:`missing_jobs` says which jobs remain, given the products so far: first compilations and signatures,
-rarely signatures for a second architecture, then links. :func:`build_library` checks the products and puts
-them together.
+rarely signatures for a second architecture, then links. :func:`library_images` checks the products and puts
+them together; :mod:`~cuda_ext.compiler.fatbin_packing` describes them as they ship.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from cuda_ext.compiler import ready_made
@@ -23,36 +22,21 @@ from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = ["Library", "build_library", "compile_log", "missing_jobs"]
+__all__ = ["compile_log", "library_images", "missing_jobs"]
 
 Products = Mapping[Job, Outcome]
+# Images with their name maps, and the signatures of all that is in them.
+_Contents = tuple[list[CompiledImage], Signatures]
 
 # In the names of what the device runtime library contributes.
 _OF_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """The images of one or more units, with the signatures of all that is in them.
-
-    ``names`` has the name map of each image, ``log`` the compiler's warnings. ``container`` is set where the
-    images arrived in a fatbin that ships unchanged.
-    """
-
-    stem: str
-    units: tuple[TranslationUnit, ...]
-    images: tuple[CompiledImage, ...]
-    signatures: Signatures
-    names: tuple[Mapping[str, str], ...]
-    log: tuple[str, ...] = ()
-    container: bytes | None = None
 
 
 def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
     """The jobs that `plan` needs next, besides those in `products`.
 
     Empty when all products are there, or when one failed and no other is of use; then
-    :func:`build_library` raises.
+    :func:`library_images` raises.
     """
     try:
         for stage in (_compilations, _further_signatures, _links):
@@ -63,14 +47,18 @@ def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
     return []
 
 
-def build_library(plan: LibraryPlan, products: Products) -> Library:
-    """Put `products` together. Raises :class:`BuildError` for all failed jobs, and for what does not fit."""
+def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[CompiledImage], Signatures]:
+    """Put `products` together: the images of the library with their name maps, and all signatures.
+
+    Raises :class:`BuildError` for all failed jobs, and for what does not fit.
+    """
     _check_linkable(plan)
+    if plan.only:
+        return _objects(plan, plan.only, products)
     if plan.link:
-        return _linked_library(plan, products)
+        return _linked(plan, products)
     unit = plan.units[0]
-    container = unit.source if unit.kind == "fatbin" else None
-    images, signatures, names = _unit_images(plan, unit, products)
+    images, signatures = _unlinked(plan, unit, products)
     if not any(i.entries or i.architecture.kind == "ltoir" for i in images):
         raise CompilationError(
             "defines no kernel",
@@ -78,15 +66,14 @@ def build_library(plan: LibraryPlan, products: Products) -> Library:
             remedy="a source needs at least one __global__ function (templates only count when instantiated: "
             "list them under instantiate), or set link = true if other sources call it",
         )
-    stem = PurePosixPath(unit.name).stem
-    library = Library(stem, (unit,), tuple(images), signatures, tuple(names), _log(images), container)
-    return library if plan.part is None else _part(library, plan.part)
+    return (images if plan.part is None else _part(plan.part, unit, images, signatures)), signatures
 
 
 def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
-    """The warnings about the unit that `plan` is limited to. Raises :class:`BuildError`."""
-    _check_linkable(plan)
-    return _log(image for unit in plan.compiled_units for image in _objects(plan, unit, products)[0])
+    """The compiler's warnings about the units of `plan`, without repetitions."""
+    compiled = (products[job] for job in _compilations(plan, products))
+    images = (image for outcome in compiled if isinstance(outcome, tuple) for image in outcome)
+    return tuple(dict.fromkeys(image.log for image in images if image.log))
 
 
 def _check_linkable(plan: LibraryPlan) -> None:
@@ -101,32 +88,48 @@ def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
     jobs: list[Job] = []
     for unit in plan.compiled_units:
         if unit.kind == "cu":
-            jobs += [CompileJob(unit, a) for a in plan.targets()]
-            jobs.append(SignatureJob(unit, _newest(plan)))
+            jobs += [*_passes(plan, unit), _signature_job(plan, unit)]
         elif unit.kind in ("ptx", "ltoir") and not plan.link:
             jobs += ready_made.assembly_jobs(unit, plan.architectures)
     return jobs
+
+
+def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
+    """One job for each target: a compiler makes the cubin and the PTX of a target in one pass."""
+    targets: dict[object, list[Architecture]] = {}
+    for architecture in dict.fromkeys(plan.targets):
+        is_alone = architecture.kind == "ltoir"
+        targets.setdefault(architecture if is_alone else architecture.target, []).append(architecture)
+    return [CompileJob(unit, tuple(architectures)) for architectures in targets.values()]
+
+
+def _signature_job(plan: LibraryPlan, unit: TranslationUnit) -> SignatureJob:
+    """Read signatures as compiled for the newest architecture.
+
+    For newer GPUs, the tool chain's headers have variables that they lack for older ones.
+    """
+    newest = max(plan.targets, key=lambda architecture: (architecture.number, architecture.suffix))
+    return SignatureJob(unit, (newest,))
 
 
 def _further_signatures(plan: LibraryPlan, products: Products) -> list[Job]:
     """Signature jobs for images whose kernels depend on the architecture, which CUDA forbids."""
     jobs: list[Job] = []
     for unit in plan.compiled_units:
-        images = [products[CompileJob(unit, a)] for a in plan.targets()] if unit.kind == "cu" else []
-        signatures = products[SignatureJob(unit, _newest(plan))] if images else None
-        if isinstance(signatures, Signatures) and all(isinstance(image, CompiledImage) for image in images):
-            jobs += _uncovered(plan, unit, cast("list[CompiledImage]", images), signatures)
+        if unit.kind == "cu":
+            compilations: list[Job] = [*_passes(plan, unit), _signature_job(plan, unit)]
+            if not any(isinstance(products[job], CompilationError) for job in compilations):
+                jobs += _uncovered(plan, unit, products)
     return jobs
 
 
-def _uncovered(
-    plan: LibraryPlan, unit: TranslationUnit, images: Iterable[CompiledImage], signatures: Signatures
-) -> list[SignatureJob]:
-    newest = _newest(plan)
+def _uncovered(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> list[SignatureJob]:
+    first = _signature_job(plan, unit)
+    (signatures,) = _signatures([first], products)
     return [
-        SignatureJob(unit, image.architecture)
-        for image in images
-        if image.architecture != newest and not signatures.cover(image)
+        SignatureJob(unit, (image.architecture,))
+        for image in _images(_passes(plan, unit), products)
+        if (image.architecture,) != first.architectures and not signatures.cover(image)
     ]
 
 
@@ -142,24 +145,13 @@ def _links(plan: LibraryPlan, products: Products) -> list[LinkJob]:
                 LinkInput(unit.name, images[index].architecture.kind, images[index].data)
                 for unit, images in zip(plan.units, objects, strict=True)
             ),
-            architecture,
+            (architecture,),
         )
         for index, architecture in enumerate(plan.architectures)
     ]
 
 
-def _newest(plan: LibraryPlan) -> Architecture:
-    """The architecture that signatures are read for.
-
-    For newer GPUs, the tool chain's headers have variables that they lack for older ones.
-    """
-    return max(plan.targets(), key=lambda architecture: (architecture.number, architecture.suffix))
-
-
-def _unit_images(
-    plan: LibraryPlan, unit: TranslationUnit, products: Products
-) -> tuple[list[CompiledImage], Signatures, list[Mapping[str, str]]]:
-    """The images of the unit of an unlinked library, their signatures, and the name map of each."""
+def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     match unit.kind:
         case "cu":
             return _compiled(plan, unit, products)
@@ -168,40 +160,34 @@ def _unit_images(
             assembled = [*_images(jobs, products), *ready_made.images_of(unit, plan.architectures)]
             images = sorted(assembled, key=lambda image: image.architecture)
             if unit.kind == "ptx":
-                signatures = reflect_image("ptx", unit.source)
-            else:
-                signatures = ready_made.signatures_of(images)
+                return images, reflect_image("ptx", unit.source)
+            return images, ready_made.signatures_of(images)
         case "cubin" | "fatbin":
             images = ready_made.images_of(unit, plan.architectures)
-            signatures = ready_made.signatures_of(images)
-    return images, signatures, [{} for _ in images]
+            return images, ready_made.signatures_of(images)
 
 
-def _compiled(
-    plan: LibraryPlan, unit: TranslationUnit, products: Products
-) -> tuple[list[CompiledImage], Signatures, list[Mapping[str, str]]]:
-    """The images of a source, their signatures, and the name map of each."""
-    jobs: list[Job] = [CompileJob(unit, a) for a in plan.targets()]
-    images = _images(jobs, products)
-    (first,) = _signatures([SignatureJob(unit, _newest(plan))], products)
-    further = _uncovered(plan, unit, images, first)
+def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
+    """The image of a source for each of the targets."""
+    compiled = {image.architecture: image for image in _images(_passes(plan, unit), products)}
+    (first,) = _signatures([_signature_job(plan, unit)], products)
+    further = _uncovered(plan, unit, products)
     own = _signatures(further, products)
     signatures = merge_signatures([first, *own])
-    for image in images:
+    for image in compiled.values():
         _check_sizes(unit, image, signatures)
-    names = {job.architecture: found.names for job, found in zip(further, own, strict=True)}
-    return images, signatures, [names.get(image.architecture, first.names) for image in images]
+    names = {job.architectures[0]: found.names for job, found in zip(further, own, strict=True)}
+    return [replace(compiled[a], names=names.get(a, first.names)) for a in plan.targets], signatures
 
 
-def _linked_library(plan: LibraryPlan, products: Products) -> Library:
+def _linked(plan: LibraryPlan, products: Products) -> _Contents:
     objects = _all_objects(plan, products)
-    log = _log(image for images, _ in objects for image in images)
-    names = dict(item for _, signatures in objects for item in signatures.names.items())
+    names = {e: lowered for images, _ in objects for i in images for e, lowered in i.names.items()}
     images = []
     for linked in _images(_links(plan, products), products):
         _check_linked(plan.module, linked)
         entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
-        images.append(replace(linked, entries=entries))
+        images.append(replace(linked, entries=entries, names=names))
     if not any(i.entries for i in images):
         raise CompilationError(
             "none of its sources defines a kernel",
@@ -213,11 +199,10 @@ def _linked_library(plan: LibraryPlan, products: Products) -> Library:
         # Kernels out of LTO-IR show only after the link. The variables may be the tool chain's, so leave
         # them out.
         signatures = merge_signatures([Signatures(ready_made.signatures_of(new).kernels, {}), signatures])
-    stem = plan.module.rpartition(".")[2]
-    return Library(stem, plan.units, tuple(images), signatures, (names,) * len(images), log)
+    return images, signatures
 
 
-def _all_objects(plan: LibraryPlan, products: Products) -> list[tuple[list[CompiledImage], Signatures]]:
+def _all_objects(plan: LibraryPlan, products: Products) -> list[_Contents]:
     """The objects of each unit. Raises :class:`CompilationError` with the failures of all units."""
     objects = []
     failures: list[str] = []
@@ -231,41 +216,39 @@ def _all_objects(plan: LibraryPlan, products: Products) -> list[tuple[list[Compi
     return objects
 
 
-def _objects(
-    plan: LibraryPlan, unit: TranslationUnit, products: Products
-) -> tuple[list[CompiledImage], Signatures]:
+def _objects(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     """`unit` as objects to be linked: one for each of the architectures."""
     if unit.kind == "cu":
-        images, signatures, names = _compiled(plan, unit, products)
-        return images, replace(signatures, names={k: v for each in names for k, v in each.items()})
+        return _compiled(plan, unit, products)
     images = [ready_made.object_of(unit, a) for a in plan.architectures]
     return images, ready_made.signatures_of(images[:1])
 
 
-def _part(library: Library, number: int) -> Library:
-    """Reduce `library` to one instantiation; kernels that need none stay in the first part alone.
+def _part(
+    number: int, unit: TranslationUnit, images: Sequence[CompiledImage], signatures: Signatures
+) -> list[CompiledImage]:
+    """Reduce `images` to one instantiation; kernels that need none stay in the first part alone.
 
     Raises :class:`CompilationError` for variables, of which each part would have its own copy.
     """
-    unit = library.units[0]
-    if library.signatures.symbols:
-        name = min(symbol.name for symbol in library.signatures.symbols.values())
+    if signatures.symbols:
+        name = min(symbol.name for symbol in signatures.symbols.values())
         raise CompilationError(
             f"its kernels share the variable {name!r}, and with split-instantiations each would have its own",
             where=unit.name,
             remedy="take split-instantiations away, or the variable",
         )
-    images = library.images
-    if number:
-        images = tuple(
-            replace(image, entries=tuple(e for e in image.entries if e in names.values()))
-            for image, names in zip(images, library.names, strict=True)
-        )
-    return replace(library, stem=f"{library.stem}-{number}", images=images)
+    if not number:
+        return list(images)
+    return [
+        replace(image, entries=tuple(e for e in image.entries if e in image.names.values()))
+        for image in images
+    ]
 
 
 def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:
-    return [cast("CompiledImage", product) for product in _succeeded(jobs, products)]
+    succeeded = cast("list[tuple[CompiledImage, ...]]", _succeeded(jobs, products))
+    return [image for images in succeeded for image in images]
 
 
 def _signatures(jobs: Sequence[Job], products: Products) -> list[Signatures]:
@@ -289,17 +272,12 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
 
 def _failure(text: str, jobs: Sequence[Job]) -> str:
     """Complete the `text` of a compiler, which names its files, or of the linker, which does not."""
-    targets = ", ".join(str(job.architecture) for job in jobs)
+    targets = ", ".join(str(architecture) for job in jobs for architecture in job.architectures)
     if isinstance(jobs[0], LinkJob):
         # A single image is assembled under its own name.
         verb = "assembling" if jobs[0].name == jobs[0].inputs[0].name else "linking"
         return f"{jobs[0].name}: {verb} for {targets}: {text}"
     return f"{text}\n(compiling {jobs[0].name} for {targets})"
-
-
-def _log(images: Iterable[CompiledImage]) -> tuple[str, ...]:
-    """The compiler's warnings about `images`, without repetitions."""
-    return tuple(dict.fromkeys(image.log for image in images if image.log))
 
 
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signatures) -> None:

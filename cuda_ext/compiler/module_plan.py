@@ -8,67 +8,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Literal, NamedTuple
 
+from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import SCHEMA, Compression, Manifest
 
-if TYPE_CHECKING:
-    from cuda_ext.compiler.products import PackedLibrary
-
-__all__ = [
-    "CompiledModule",
-    "Emit",
-    "LibraryPlan",
-    "ModulePlan",
-    "UnitPlan",
-    "assemble",
-    "library_plans",
-    "source_plans",
-]
+__all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble"]
 
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlan:
-    """A translation unit and the architectures that it is compiled for.
-
-    ``part`` numbers the libraries of a source with split instantiations.
-    """
-
-    unit: TranslationUnit
-    architectures: tuple[Architecture, ...]
-    part: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ModulePlan:
-    """All that determines a module's bytes, besides the compiler.
-
-    ``emit`` is the form of the output: one fatbin per unit, or the single images as files. With ``link`` all
-    units, compiled as relocatable device code, become one library. With ``embed`` the sources and
-    headers of the units travel with the module, and so do ``headers``, by their canonical names.
-    """
-
-    name: str
-    units: tuple[UnitPlan, ...]
-    compress: Compression = "size"
-    emit: Emit = "fatbin"
-    link: bool = False
-    embed: bool = True
-    headers: Mapping[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LibraryPlan:
-    """A library of `module`: one unit for its architectures or, with ``link``, several that are linked.
+    """What the driver loads as one: a unit for its architectures or, with ``link``, several that are linked.
 
-    ``part`` is the number of the instantiation, where each instantiation has its own library. ``only`` limits
-    a linked library to the compilation of one of its units, without a link. ``compress`` and ``emit`` are as
-    in :class:`ModulePlan`.
+    ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
+    as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
+    ``only`` limits a linked library to the compilation of one of its units, without a link.
     """
 
     module: str
@@ -85,6 +46,15 @@ class LibraryPlan:
         """The units whose products are needed."""
         return (self.only,) if self.only else self.units
 
+    @property
+    def stem(self) -> str:
+        """The name of its files, without their suffix."""
+        if self.link:
+            return self.module.rpartition(".")[2]
+        stem = PurePosixPath(self.units[0].name).stem
+        return stem if self.part is None else f"{stem}-{self.part}"
+
+    @cached_property
     def targets(self) -> tuple[Architecture, ...]:
         """The architectures that sources are compiled for, one for each of ``architectures``."""
         if not self.link:
@@ -95,38 +65,38 @@ class LibraryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledModule:
-    """The manifest and the files that it names."""
+class ModulePlan:
+    """All that determines a module's bytes, besides the compiler.
+
+    With ``embed`` the sources and headers of the units travel with the module, and so do ``headers``, by
+    their canonical names.
+    """
+
+    name: str
+    libraries: tuple[LibraryPlan, ...]
+    compress: Compression = "size"
+    embed: bool = True
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+
+    def only(self, source: str) -> list[LibraryPlan]:
+        """What can be compiled with the source of that name alone."""
+        return [
+            replace(library, only=unit) if library.link else library
+            for library in self.libraries
+            for unit in library.units
+            if unit.name == source
+        ]
+
+
+class CompiledModule(NamedTuple):
+    """A manifest, the files that it names, and the compiler's warnings."""
 
     manifest: Manifest
-    files: dict[str, bytes]
+    files: Mapping[str, bytes]
+    log: tuple[str, ...]
 
 
-def library_plans(plan: ModulePlan) -> list[LibraryPlan]:
-    """The libraries of `plan`, in their order."""
-    if plan.link:
-        units = tuple(unit_plan.unit for unit_plan in plan.units)
-        architectures = tuple(sorted({a for unit_plan in plan.units for a in unit_plan.architectures}))
-        return [LibraryPlan(plan.name, units, architectures, plan.compress, plan.emit, link=True)]
-    return [
-        LibraryPlan(plan.name, (p.unit,), p.architectures, plan.compress, plan.emit, part=p.part)
-        for p in plan.units
-    ]
-
-
-def source_plans(plan: ModulePlan, source: str) -> list[LibraryPlan]:
-    """What can be compiled of `plan` with the source of that name alone."""
-    libraries = library_plans(plan)
-    if not plan.link:
-        return [library for library in libraries if library.units[0].name == source]
-    return [
-        replace(library, only=unit) for library in libraries for unit in library.units if unit.name == source
-    ]
-
-
-def assemble(
-    plan: ModulePlan, libraries: Sequence[PackedLibrary], compiler: str, version: str
-) -> CompiledModule:
+def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, version: str) -> CompiledModule:
     """Assemble the module of `libraries`, which that compiler made. Raises :class:`BuildError`."""
     _check_unique(libraries)
     embedded = _embedded(plan)
@@ -150,10 +120,12 @@ def assemble(
                 remedy="rename it",
             )
         files |= library.files
-    return CompiledModule(manifest, files | {f"sources/{name}": c for name, c in embedded.items()})
+    files |= {f"sources/{name}": content for name, content in embedded.items()}
+    log = dict.fromkeys(text for library in libraries for text in library.log)
+    return CompiledModule(manifest, files, tuple(log))
 
 
-def _check_unique(libraries: Iterable[PackedLibrary]) -> None:
+def _check_unique(libraries: Iterable[Library]) -> None:
     sources: dict[str, str] = {}
     for library in libraries:
         for kernel in library.kernels:
@@ -172,8 +144,8 @@ def _embedded(plan: ModulePlan) -> dict[str, bytes]:
     if not plan.embed:
         return {}
     files = dict(plan.headers)
-    for unit_plan in plan.units:
-        if unit_plan.unit.kind in ("cu", "ptx"):
-            files[unit_plan.unit.name] = unit_plan.unit.source
-            files |= unit_plan.unit.headers
+    for unit in (unit for library in plan.libraries for unit in library.units):
+        if unit.kind in ("cu", "ptx"):
+            files[unit.name] = unit.source
+            files |= unit.headers
     return dict(sorted(files.items()))

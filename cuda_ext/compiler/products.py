@@ -16,7 +16,7 @@ __all__ = [
     "NO_TRACE",
     "CompiledImage",
     "KernelSignature",
-    "PackedLibrary",
+    "Library",
     "Signatures",
     "Span",
     "SymbolSignature",
@@ -63,7 +63,8 @@ class CompiledImage:
 
     ``entries`` are the lowered names of the kernels in the image, ``variables`` those of its ``__device__``
     and ``__constant__`` variables. ``sizes`` has the bytes of each kernel's parameters, and of each variable.
-    ``usage`` has the resources of the kernels of a cubin.
+    ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of an image in a library:
+    each requested name expression with its lowered name.
     """
 
     architecture: Architecture
@@ -73,6 +74,7 @@ class CompiledImage:
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     log: str = ""
     usage: Mapping[str, Usage] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
 
 
@@ -127,19 +129,21 @@ class Signatures:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedLibrary:
+class Library:
     """The part of a manifest that describes one library, and the files that it names.
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
-    warnings; ``usage`` has, for each image, the resources of its kernels by expression.
+    warnings; ``usage`` has, for each image, the resources of its kernels by expression. ``reads`` are the
+    headers that its compilations read, as in :class:`Trace`.
     """
 
     unit: Unit
-    kernels: tuple[Kernel, ...]
-    symbols: tuple[Symbol, ...]
-    files: Mapping[str, bytes]
+    kernels: tuple[Kernel, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Usage], ...] = ()
+    reads: frozenset[str] = frozenset()
 
 
 def _without_architecture(lowered: str) -> str:

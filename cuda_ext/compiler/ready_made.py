@@ -26,7 +26,7 @@ def assembly_jobs(unit: TranslationUnit, architectures: Sequence[Architecture]) 
         for architecture in architectures:
             _check_assembles(unit, target, architecture)
     source = LinkInput(unit.name, cast("ImageKind", unit.kind), unit.source)
-    return [LinkJob(unit.name, (source,), a) for a in architectures if a.kind != unit.kind]
+    return [LinkJob(unit.name, (source,), (a,)) for a in architectures if a.kind != unit.kind]
 
 
 def images_of(unit: TranslationUnit, architectures: Sequence[Architecture]) -> list[CompiledImage]:

@@ -1,9 +1,12 @@
 """Dataclasses as bytes, and back: what goes between processes, into the cache, and beside images.
 
-A value becomes a flat list of netstrings (:mod:`~cuda_ext.formats.netstring`), in the order of its fields:
-a number in decimal, ``1`` or ``0`` for a truth value, a sequence or mapping after its length. What may be
-``None`` is absent, or one netstring that holds the encoded value. The annotations of the fields are the
-schema: :func:`decode` takes nothing that they do not allow, so damaged bytes are one :class:`DecodingError`.
+A value becomes a flat list of fields, in the order of its own: a number in decimal, ``1`` or ``0`` for a
+truth value, a sequence or mapping after its length. What may be ``None`` is absent, or one field that holds
+the encoded value. The annotations are the schema: :func:`decode` takes nothing that they do not allow, so
+damaged bytes are one :class:`DecodingError`.
+
+A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
+loader uses the same encoding (``include/cuda_ext/on_demand/fields.hpp``).
 
 >>> from typing import NamedTuple
 >>> class Point(NamedTuple):
@@ -13,24 +16,29 @@ schema: :func:`decode` takes nothing that they do not allow, so damaged bytes ar
 b'1:31:21:a2:bc'
 >>> decode(Point, b"1:31:21:a2:bc")
 Point(x=3, labels=('a', 'bc'))
+>>> encode_fields(["axpy", None, ""])
+b'4:axpy-0:'
+>>> decode_fields(b"4:axpy-0:")
+[b'axpy', None, b'']
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from cuda_ext.formats import netstring
+__all__ = ["DecodingError", "Field", "decode", "decode_fields", "encode", "encode_fields", "key_of"]
 
-__all__ = ["DecodingError", "decode", "encode"]
+Field = str | bytes | None
 
 _T = TypeVar("_T")
 _Fields = Iterator[bytes | None]
-_Write = Callable[[Any, list[netstring.Field]], None]
+_Write = Callable[[Any, list[Field]], None]
 _Read = Callable[[_Fields], Any]
 
 # Digits of a number; no size, offset or count has more.
@@ -41,17 +49,17 @@ class DecodingError(ValueError):
     """Bytes that :func:`encode` did not write for that type."""
 
 
-def encode(value: object) -> bytes:
-    """Encode a dataclass or named tuple.
+def encode(value: object, kind: Any = None) -> bytes:
+    """Encode a dataclass or named tuple, or a tuple of them whose type is `kind`.
 
     Its fields may hold ``str``, ``bytes``, ``int``, ``float``, ``bool``, literals, tuples, frozen sets,
     mappings, further dataclasses, and ``None`` where the annotation says so.
     """
-    fields: list[netstring.Field] = []
-    kind: Any = type(value)
-    write, _ = _codec(kind)
+    fields: list[Field] = []
+    schema: Any = kind or type(value)
+    write, _ = _codec(schema)
     write(value, fields)
-    return netstring.encode(fields)
+    return encode_fields(fields)
 
 
 def decode(kind: type[_T], data: bytes) -> _T:
@@ -59,13 +67,48 @@ def decode(kind: type[_T], data: bytes) -> _T:
     schema: Any = kind
     _, read = _codec(schema)
     try:
-        fields = iter(netstring.decode(data))
+        fields = iter(decode_fields(data))
         value: _T = read(fields)
     except (TypeError, ValueError) as error:
         raise DecodingError(str(error)) from None
     if next(fields, _END) is not _END:
         raise DecodingError("there are further fields")
     return value
+
+
+def encode_fields(fields: Iterable[Field]) -> bytes:
+    """Encode `fields`; text in UTF-8."""
+    parts: list[bytes] = []
+    for field in fields:
+        data = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
+        parts += (b"-",) if data is None else (b"%d:" % len(data), data)
+    return b"".join(parts)
+
+
+def decode_fields(data: bytes) -> list[bytes | None]:
+    """Decode what :func:`encode_fields` wrote. Raises :class:`DecodingError` for anything else."""
+    fields: list[bytes | None] = []
+    position = 0
+    while position < len(data):
+        if data[position : position + 1] == b"-":
+            fields.append(None)
+            position += 1
+            continue
+        colon = data.find(b":", position, position + 20)
+        length = data[position : max(colon, position)]
+        if not length.isdigit() or (length[:1] == b"0" and length != b"0"):
+            raise DecodingError(f"no field begins at byte {position}")
+        end = colon + 1 + int(length)
+        if end > len(data):
+            raise DecodingError(f"the field at byte {position} ends beyond the last byte")
+        fields.append(data[colon + 1 : end])
+        position = end
+    return fields
+
+
+def key_of(*fields: Field) -> str:
+    """Derive a key from `fields`: the SHA-256 of their encoding."""
+    return hashlib.sha256(encode_fields(fields)).hexdigest()
 
 
 _END = object()
@@ -94,7 +137,7 @@ def _record(kind: Any) -> tuple[_Write, _Read]:
     names = getattr(kind, "_fields", None) or tuple(kind.__dataclass_fields__)
     codecs = [(name, *_codec(hints[name])) for name in names]
 
-    def write(value: Any, fields: list[netstring.Field]) -> None:
+    def write(value: Any, fields: list[Field]) -> None:
         for name, write_field, _ in codecs:
             write_field(getattr(value, name), fields)
 
@@ -107,7 +150,7 @@ def _record(kind: Any) -> tuple[_Write, _Read]:
 def _sequence(item: Any, kind: Any) -> tuple[_Write, _Read]:
     write_item, read_item = _codec(item)
 
-    def write(value: Any, fields: list[netstring.Field]) -> None:
+    def write(value: Any, fields: list[Field]) -> None:
         fields.append(str(len(value)))
         for each in sorted(value) if kind is frozenset else value:
             write_item(each, fields)
@@ -122,7 +165,7 @@ def _mapping(key: Any, item: Any) -> tuple[_Write, _Read]:
     write_key, read_key = _codec(key)
     write_item, read_item = _codec(item)
 
-    def write(value: Any, fields: list[netstring.Field]) -> None:
+    def write(value: Any, fields: list[Field]) -> None:
         fields.append(str(len(value)))
         for each, content in value.items():
             write_key(each, fields)
@@ -138,13 +181,13 @@ def _optional(inner: Any) -> tuple[_Write, _Read]:
     write_inner, read_inner = _codec(inner)
     is_text = inner in (str, bytes)
 
-    def write(value: Any, fields: list[netstring.Field]) -> None:
+    def write(value: Any, fields: list[Field]) -> None:
         if value is None or is_text:
             fields.append(value)
             return
-        nested: list[netstring.Field] = []
+        nested: list[Field] = []
         write_inner(value, nested)
-        fields.append(netstring.encode(nested))
+        fields.append(encode_fields(nested))
 
     def read(fields: _Fields) -> Any:
         field = _read_field(fields)
@@ -152,7 +195,7 @@ def _optional(inner: Any) -> tuple[_Write, _Read]:
             return field
         if inner is str:
             return field.decode()
-        nested = iter(netstring.decode(field))
+        nested = iter(decode_fields(field))
         value = read_inner(nested)
         if next(nested, _END) is not _END:
             raise DecodingError("there are further fields")
@@ -214,15 +257,15 @@ def _read_truth(fields: _Fields) -> bool:
     return text == "1"
 
 
-def _write_as_is(value: Any, fields: list[netstring.Field]) -> None:
+def _write_as_is(value: Any, fields: list[Field]) -> None:
     fields.append(value)
 
 
-def _write_number(value: Any, fields: list[netstring.Field]) -> None:
+def _write_number(value: Any, fields: list[Field]) -> None:
     fields.append(str(int(value)))
 
 
-def _write_float(value: Any, fields: list[netstring.Field]) -> None:
+def _write_float(value: Any, fields: list[Field]) -> None:
     fields.append(repr(float(value)))
 
 

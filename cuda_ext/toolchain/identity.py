@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cuda_ext.errors import ToolchainError
-from cuda_ext.formats.netstring import Field, key_of
+from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 

@@ -6,16 +6,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cuda_ext.compiler.jobs import LinkInput, LinkJob
-from cuda_ext.compiler.products import CompiledImage
-from cuda_ext.compiler.reflection import read_image
+from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding
 
-__all__ = ["link", "link_job"]
+__all__ = ["link"]
 
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
@@ -23,11 +21,6 @@ _STATUS = re.compile(
     r"|in nvvmCompileProgram: .*)$\n?",
     re.MULTILINE,
 )
-
-
-def link_job(job: LinkJob) -> CompiledImage:
-    """Do `job`. Raises :class:`~cuda_ext.errors.CompilationError` with the linker's own text."""
-    return read_image(job.architecture, link(job.inputs, job.architecture))
 
 
 def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:

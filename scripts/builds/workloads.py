@@ -150,20 +150,20 @@ def _plan_workload(key: str, title: str, root: Path, kernels: dict[str, int]) ->
     modules: dict[str, tuple[tuple[str, ...], ...]] = {}
     units: list[Unit] = []
     for module in session.plan(project):
-        targets = [tuple(map(str, planned.architectures)) for planned in module.units]
-        # A linked module is one library.
-        modules[module.name] = tuple(targets[:1] if module.link else targets)
+        targets = [tuple(map(str, library.architectures)) for library in module.libraries]
+        modules[module.name] = tuple(targets)
         units += (
             Unit(
-                Path(planned.unit.name),
+                Path(unit.name),
                 architectures,
-                planned.unit.options.std,
-                planned.unit.options.relocatable,
-                planned.unit.instantiate,
-                kernels.get(Path(planned.unit.name).name),
+                unit.options.std,
+                unit.options.relocatable,
+                unit.instantiate,
+                kernels.get(Path(unit.name).name),
             )
-            for planned, architectures in zip(module.units, targets, strict=True)
-            if planned.unit.kind == "cu"
+            for library, architectures in zip(module.libraries, targets, strict=True)
+            for unit in library.units
+            if unit.kind == "cu"
         )
     # In the order of generation, in which the families take turns.
     order = {name: index for index, name in enumerate(kernels)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, SignatureJob
-from cuda_ext.compiler.library import build_library, missing_jobs
+from cuda_ext.compiler.library import library_images, missing_jobs
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, KernelSignature, Signatures
 from cuda_ext.errors import CompilationError
@@ -26,39 +26,48 @@ def signatures(kernel: str) -> Signatures:
 
 def test_images_and_signatures_are_one_stage():
     plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
-    jobs = [CompileJob(A, SM_80), CompileJob(A, SM_90), SignatureJob(A, SM_90)]
+    jobs = [CompileJob(A, (SM_80,)), CompileJob(A, (SM_90,)), SignatureJob(A, (SM_90,))]
     assert missing_jobs(plan, {}) == jobs
-    products: dict[Job, Outcome] = {jobs[0]: image(SM_80, "k")}
+    products: dict[Job, Outcome] = {jobs[0]: (image(SM_80, "k"),)}
     assert missing_jobs(plan, products) == jobs[1:]
-    products |= {jobs[1]: image(SM_90, "k"), jobs[2]: signatures("k")}
+    products |= {jobs[1]: (image(SM_90, "k"),), jobs[2]: signatures("k")}
     assert missing_jobs(plan, products) == []
-    assert build_library(plan, products).stem == "a"
+    images, _ = library_images(plan, products)
+    assert [image.architecture for image in images] == [SM_80, SM_90]
+
+
+def test_the_cubin_and_the_ptx_of_a_target_are_one_job():
+    compute = Architecture.parse("compute_90")
+    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90, compute))
+    jobs = [str(job).removeprefix("device/a.cu ") for job in missing_jobs(plan, {})]
+    assert jobs == ["sm_80", "sm_90, compute_90", "names"]
 
 
 def test_an_image_with_other_kernels_needs_signatures_of_its_own():
     plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
     products: dict[Job, Outcome] = {
-        CompileJob(A, SM_80): image(SM_80, "old"),
-        CompileJob(A, SM_90): image(SM_90, "new"),
-        SignatureJob(A, SM_90): signatures("new"),
+        CompileJob(A, (SM_80,)): (image(SM_80, "old"),),
+        CompileJob(A, (SM_90,)): (image(SM_90, "new"),),
+        SignatureJob(A, (SM_90,)): signatures("new"),
     }
-    assert missing_jobs(plan, products) == [SignatureJob(A, SM_80)]
-    products[SignatureJob(A, SM_80)] = signatures("old")
+    assert missing_jobs(plan, products) == [SignatureJob(A, (SM_80,))]
+    products[SignatureJob(A, (SM_80,))] = signatures("old")
     assert missing_jobs(plan, products) == []
-    assert set(build_library(plan, products).signatures.kernels) == {"old", "new"}
+    _, found = library_images(plan, products)
+    assert set(found.kernels) == {"old", "new"}
 
 
 def test_a_link_comes_when_all_objects_are_there():
     plan = LibraryPlan("p.kernels", (A, B), (SM_90,), link=True)
     products: dict[Job, Outcome] = {}
     for each in (A, B):
-        products[CompileJob(each, SM_90)] = image(SM_90, each.name)
+        products[CompileJob(each, (SM_90,))] = (image(SM_90, each.name),)
         assert missing_jobs(plan, products)
-        products[SignatureJob(each, SM_90)] = signatures(each.name)
+        products[SignatureJob(each, (SM_90,))] = signatures(each.name)
     (link,) = missing_jobs(plan, products)
     assert isinstance(link, LinkJob)
     assert [item.data for item in link.inputs] == [b"device/a.cu", b"device/b.cu"]
-    products[link] = image(SM_90, "device/a.cu")
+    products[link] = (image(SM_90, "device/a.cu"),)
     assert missing_jobs(plan, products) == []
 
 
@@ -66,11 +75,11 @@ def test_nothing_is_linked_after_a_failure_and_all_failures_are_one_error():
     plan = LibraryPlan("p.kernels", (A, B), (SM_90,), link=True)
     products: dict[Job, Outcome] = {}
     for each in (A, B):
-        products[CompileJob(each, SM_90)] = CompilationError(f"{each.name}(1): error")
-        products[SignatureJob(each, SM_90)] = signatures(each.name)
+        products[CompileJob(each, (SM_90,))] = CompilationError(f"{each.name}(1): error")
+        products[SignatureJob(each, (SM_90,))] = signatures(each.name)
     assert missing_jobs(plan, products) == []
     with pytest.raises(CompilationError) as caught:
-        build_library(plan, products)
+        library_images(plan, products)
     assert str(caught.value) == (
         "device/a.cu(1): error\n(compiling device/a.cu for sm_90)\n\n"
         "device/b.cu(1): error\n(compiling device/b.cu for sm_90)"

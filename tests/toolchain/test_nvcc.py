@@ -491,9 +491,9 @@ def test_names_hold_for_an_architecture_with_kernels_of_its_own(nvcc):
     older, instantiated = Architecture.parse("compute_80"), unit(source, "k<T>")
     assert nvcc.reflect(instantiated, COMPUTE_90).names == {"k<T>": "_Z1kIfEvPT_"}
     assert nvcc.reflect(instantiated, older).names == {"k<T>": "_Z1kIdEvPT_"}
-    built = library(instantiated, [older, COMPUTE_90], nvcc)
-    assert built.names == ({"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"})
-    assert [image.entries for image in built.images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
+    images, _ = library(instantiated, [older, COMPUTE_90], nvcc)
+    assert [image.names for image in images] == [{"k<T>": "_Z1kIdEvPT_"}, {"k<T>": "_Z1kIfEvPT_"}]
+    assert [image.entries for image in images] == [("_Z1kIdEvPT_",), ("_Z1kIfEvPT_",)]
 
 
 @pytest.mark.host_compiler
@@ -502,9 +502,9 @@ def test_one_pass_describes_a_unit_for_all_architectures(nvcc, fake, tmp_path):
     counted = find_nvcc(str(tmp_path / "bin/nvcc"), os.environ)
     source = unit("template <class T> __global__ void k(T* x) {}", "k<float>")
     architectures = [Architecture.parse(a) for a in ("sm_80", "sm_90", "compute_90")]
-    built = library(source, architectures, counted)
-    assert built.names == ({"k<float>": "_Z1kIfEvPT_"},) * 3
-    assert [image.entries for image in built.images] == [("_Z1kIfEvPT_",)] * 3
+    images, _ = library(source, architectures, counted)
+    assert [image.names for image in images] == [{"k<float>": "_Z1kIfEvPT_"}] * 3
+    assert [image.entries for image in images] == [("_Z1kIfEvPT_",)] * 3
     passes = [line for line in (tmp_path / "calls").read_text().splitlines() if "device/k.cu" in line]
     assert len(passes) == 4
     assert sum(" -G " in line for line in passes) == 1

@@ -67,11 +67,8 @@ _REMEDIES = {
 }
 
 
-def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
-    """Render the package of `module`; `log` is the compiler's output.
-
-    The same module gives the same bytes.
-    """
+def generate(module: CompiledModule) -> Package:
+    """Render the package of `module`. The same module gives the same bytes."""
     manifest = module.manifest
     files = {
         "__init__.py": render_init(manifest.module),
@@ -82,7 +79,7 @@ def generate(module: CompiledModule, log: tuple[str, ...] = ()) -> Package:
         manifest.module,
         dict(sorted({**files, **module.files}.items())),
         f"{manifest.compiler} {manifest.version}",
-        log,
+        module.log,
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.scheduler.progress import Ending
     from cuda_ext.builder.scheduler.task import TaskResult
-    from cuda_ext.compiler.products import PackedLibrary
+    from cuda_ext.compiler.products import Library
 
 __all__ = ["BuildLog"]
 
@@ -66,7 +66,7 @@ class BuildLog:
             JobRecord(module, unit, architecture, action, ending, worker, start, seconds, spans)
         )
 
-    def write(self, packages: Iterable[tuple[Package, Iterable[PackedLibrary]]]) -> None:
+    def write(self, packages: Iterable[tuple[Package, Iterable[Library]]]) -> None:
         """Write the report and the trace; `packages` are what was built. Raises :class:`BuildError`."""
         record = self._record(list(packages))
         if self._trace:
@@ -84,7 +84,7 @@ class BuildLog:
         if self._trace:
             check_replaceable(self._trace, "trace of a build", is_trace)
 
-    def _record(self, packages: list[tuple[Package, Iterable[PackedLibrary]]]) -> BuildRecord:
+    def _record(self, packages: list[tuple[Package, Iterable[Library]]]) -> BuildRecord:
         images: Counter[Place] = Counter()
         kernels: dict[Place, Usage] = {}
         for package, libraries in packages:

@@ -8,11 +8,11 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
-from cuda_ext.cache.dependencies import FileDigests, Resolve, key_of
+from cuda_ext.cache.dependencies import FileDigests, Resolve
 from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats import codec
+from cuda_ext.formats.codec import encode, key_of
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.bindings import library_files
 from cuda_ext.toolchain.header_dependencies import Resolver
@@ -34,8 +34,8 @@ class JobKeys:
         """The key of `job`."""
         if isinstance(job, LinkJob):
             inputs = (f for i in job.inputs for f in (i.name, i.kind, hashlib.sha256(i.data).digest()))
-            return key_of("link", self._linker, str(job.architecture), *inputs)
-        return key_of(job.action, str(job.architecture), self._key_of_source(job.unit))
+            return key_of(job.action, self._linker, str(job.architectures[0]), *inputs)
+        return key_of(job.action, self._key_of_source(job.unit), *map(str, job.architectures))
 
     def library_key(self, plan: LibraryPlan) -> str:
         """The key of the library of `plan`, which includes the headers of its units."""
@@ -112,4 +112,4 @@ class JobKeys:
     @cache  # noqa: B019
     def _key_of_options(self, options: Options) -> str:
         in_order = options._replace(define=dict(sorted(options.define.items())))
-        return key_of("options", self.compiler.identity, codec.encode(in_order))
+        return key_of("options", self.compiler.identity, encode(in_order))

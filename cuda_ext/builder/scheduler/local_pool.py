@@ -159,7 +159,7 @@ class WorkerPool(Executor):
                 if self._has_ended:
                     raise _cancelled()
                 death = _describe(process.end(self._processes.pop(number)))
-        self._fatal.add(task.jobs[0].name)
+        self._fatal.add(task.job.name)
         temporary = tempfile.gettempdir()
         if shutil.disk_usage(temporary).free < _SPACE:
             raise BuildError(

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from cuda_ext.cache.dependencies import FileDigests, key_of
+from cuda_ext import __version__
+from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import DecodingError, decode, encode
+from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.identity import identity_of
 
@@ -101,7 +102,7 @@ class RememberedCompiler:
 
     @property
     def _key(self) -> str:
-        return key_of("compiler", self.identity)
+        return key_of("compiler", __version__, self.identity)
 
     @cached_property
     def _answers(self) -> _Answers:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.compiler.jobs import Job, encode_product
-from cuda_ext.compiler.products import Span
+from cuda_ext.compiler.products import Signatures, Span
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.compile_library import perform
@@ -27,13 +27,13 @@ __all__ = ["Task", "TaskResult"]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The encoded product of each job of a task, and the headers that they depend on.
+    """The encoded product of a job, and the headers that it depends on.
 
     ``worker`` names the process that did it, ``began`` is when, in seconds since the epoch, and ``seconds``
     how long it took there.
     """
 
-    products: tuple[bytes, ...]
+    product: bytes
     reads: frozenset[str]
     spans: tuple[Span, ...]
     worker: str
@@ -43,18 +43,18 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Jobs that one pass of a compiler does. Calling a task does them, in any process.
+    """A job and its compiler. Calling a task does the job, in any process.
 
     Executors start tasks of higher ``priority`` first. With ``timed`` the compiler records a time trace.
     """
 
-    jobs: tuple[Job, ...]
+    job: Job
     compiler: CompilerSpec
     priority: float = 0.0
     timed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.jobs[0].name} {', '.join(str(job.architecture) for job in self.jobs)}"
+        return str(self.job)
 
     def __call__(self) -> TaskResult:
         """Raises :class:`~cuda_ext.errors.BuildError`."""
@@ -62,11 +62,12 @@ class Task:
             compiler = _open(self.compiler, self.timed)
         with _lock if compiler.name == "nvrtc" else nullcontext():
             began, clock = time.time(), time.perf_counter()
-            products = perform(self.jobs, compiler)
+            product = perform(self.job, compiler)
+        trace = product.trace if isinstance(product, Signatures) else product[0].trace
         return TaskResult(
-            tuple(map(encode_product, products)),
-            products[0].trace.reads,
-            products[0].trace.spans,
+            encode_product(product),
+            trace.reads,
+            trace.spans,
             f"{_host()}:{os.getpid()}",
             began,
             time.perf_counter() - clock,

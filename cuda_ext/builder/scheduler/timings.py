@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from cuda_ext.cache.dependencies import key_of
+from cuda_ext import __version__
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Job, LinkJob, SignatureJob
-from cuda_ext.formats.codec import DecodingError, decode, encode
+from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
 
 __all__ = ["Timings"]
 
@@ -28,7 +28,7 @@ class Timings:
 
     def __init__(self, store: Store, modules: tuple[str, ...]) -> None:
         self._store = store
-        self._key = key_of("timings", *modules)
+        self._key = key_of("timings", __version__, *modules)
         self._known: Mapping[str, float] | None = None
         self._measured: dict[str, float] = {}
 
@@ -36,7 +36,7 @@ class Timings:
         """The seconds that `job` took, if it was ever done."""
         if self._known is None:
             self._known = self._load()
-        return self._known.get(_name(module, job))
+        return self._known.get(f"{module} {job}")
 
     def expected(self, module: str, job: Job) -> float:
         """The seconds that `job` will take, as an estimate."""
@@ -48,7 +48,7 @@ class Timings:
         return _SIGNATURES if isinstance(job, SignatureJob) else _IMAGE
 
     def measured(self, module: str, job: Job, seconds: float) -> None:
-        self._measured[_name(module, job)] = round(seconds, 3)
+        self._measured[f"{module} {job}"] = round(seconds, 3)
 
     def save(self) -> None:
         """Keep the measurements for the next build."""
@@ -59,7 +59,3 @@ class Timings:
         with suppress(DecodingError):
             return decode(_Entry, self._store.get(self._key) or b"").seconds
         return {}
-
-
-def _name(module: str, job: Job) -> str:
-    return f"{module} {job.name} {job.action} {job.architecture}"

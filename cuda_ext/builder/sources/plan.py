@@ -23,7 +23,7 @@ from cuda_ext.builder.sources.globs import (
 )
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.compiler.headers import Headers
-from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan
+from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError
@@ -113,7 +113,7 @@ def plan_module(
     units = sources.units()
     assigned = _assign_instantiations(module, units)
     targets: dict[Settings, tuple[Architecture, ...]] = {}
-    plans: list[UnitPlan] = []
+    libraries: list[LibraryPlan] = []
     for unit in units:
         settings = sources.settings(unit.name)
         if settings not in targets:
@@ -124,33 +124,39 @@ def plan_module(
                 where=module.key_path("architectures", unit.name),
                 remedy="take the key out of the override",
             )
-        plans += _parts(unit, assigned[unit.name], targets[settings], settings)
-    settings = module.settings
+        parts = _parts(unit, assigned[unit.name], settings)
+        for number, part in enumerate(parts):
+            libraries.append(
+                LibraryPlan(
+                    module=module.name,
+                    units=(part,),
+                    architectures=targets[settings],
+                    compress=module.settings.compress,
+                    emit=module.settings.emit,
+                    link=module.settings.link,
+                    part=number if len(parts) > 1 else None,
+                )
+            )
+    if module.settings.link:
+        linked = tuple(unit for library in libraries for unit in library.units)
+        libraries = [replace(libraries[0], units=linked)]
     return ModulePlan(
         name=module.name,
-        units=tuple(plans),
-        compress=settings.compress,
-        emit=settings.emit,
-        link=settings.link,
-        embed=settings.jit,
-        headers=sources.headers() if settings.jit else {},
+        libraries=tuple(libraries),
+        compress=module.settings.compress,
+        embed=module.settings.jit,
+        headers=sources.headers() if module.settings.jit else {},
     )
 
 
-def _parts(
-    unit: TranslationUnit,
-    instantiate: Sequence[str],
-    architectures: tuple[Architecture, ...],
-    settings: Settings,
-) -> list[UnitPlan]:
+def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings) -> list[TranslationUnit]:
     """`unit` with its instantiations, or one unit for each of them."""
     unique = tuple({normalise(expression): expression for expression in instantiate}.values())
-    if not settings.split_instantiations or len(unique) < 2 or settings.link:
-        return [UnitPlan(replace(unit, instantiate=unique) if unique else unit, architectures)]
-    return [
-        UnitPlan(replace(unit, instantiate=(expression,)), architectures, part)
-        for part, expression in enumerate(unique)
-    ]
+    if not unique:
+        return [unit]
+    if not settings.split_instantiations or settings.link:
+        return [replace(unit, instantiate=unique)]
+    return [replace(unit, instantiate=(expression,)) for expression in unique]
 
 
 def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:

@@ -11,7 +11,7 @@ from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ManifestError, ToolchainError
-from cuda_ext.formats import codec, netstring
+from cuda_ext.formats import codec
 from cuda_ext.manifest import Compression, Manifest
 from cuda_ext.runtime.jit.user_cache import lock_key, read_cache, write_cache
 from cuda_ext.toolchain.identity import installed_nvrtc
@@ -57,15 +57,14 @@ def compile_source(
     def compile_unit() -> CompiledSource:
         # Imported here, since a cached module needs no compiler.
         from cuda_ext.compiler.architectures import expand
-        from cuda_ext.compiler.module_plan import ModulePlan, UnitPlan
+        from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
         from cuda_ext.toolchain.compile_library import compile_module
         from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
         tool = open_compiler(CompilerChoice(compiler), os.environ)
         targets = expand(architectures, tool, "architectures", native)
-        log: list[str] = []
-        module = compile_module(ModulePlan(name, (UnitPlan(unit, targets),), compress), tool, log.append)
-        return CompiledSource(module.manifest, module.files, tuple(log))
+        library = LibraryPlan(name, (unit,), targets, compress)
+        return CompiledSource(*compile_module(ModulePlan(name, (library,), compress), tool))
 
     key = _key(unit, name, architectures, native, compress) if compiler == "nvrtc" else None
     if key is None:
@@ -95,7 +94,7 @@ def _key(
     options = nvrtc_options(unit.name, unit.options)
     lists = (options, unit.instantiate, architectures, list(map(str, native)))
     counted = (field for each in lists for field in (str(len(each)), *each))
-    return netstring.key_of(_FORMAT, identity, name, unit.name, unit.sha256, compress, *counted)
+    return codec.key_of(_FORMAT, identity, name, unit.name, unit.sha256, compress, *counted)
 
 
 def _read(key: str) -> CompiledSource | None:

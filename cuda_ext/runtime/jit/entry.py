@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from cuda_ext.formats import codec, netstring
+from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Parameter, Symbol
 
 __all__ = ["BEGINNING", "Entry", "EntryKernel", "EntrySymbol", "Reference", "decode_entry"]
 
-BEGINNING = netstring.encode(["cuda-ext on demand 1"])  # of each entry
+BEGINNING = codec.encode_fields(["cuda-ext on demand 1"])  # of each entry
 
 
 class EntryKernel(NamedTuple):

@@ -173,8 +173,8 @@ def task(tmp_path) -> Task:
     """A small task, as a build sends it."""
     with closing(open_store(os.environ, lambda _: None)) as store:
         spec = RememberedCompiler.open(CompilerChoice(), os.environ, store, FileDigests(store)).spec
-    job = CompileJob(TranslationUnit("device/fill.cu", FILL.encode()), Architecture.parse("sm_90"))
-    return Task((job,), spec)
+    job = CompileJob(TranslationUnit("device/fill.cu", FILL.encode()), (Architecture.parse("sm_90"),))
+    return Task(job, spec)
 
 
 # What comes out
@@ -249,7 +249,7 @@ class Deadly(Task):
 
 def test_a_task_that_kills_its_workers_is_a_compilation_that_failed(cluster, task, capfd):
     cluster.add("--nthreads", "1"), cluster.add("--nthreads", "1")
-    deadly = Deadly(task.jobs, task.compiler)
+    deadly = Deadly(task.job, task.compiler)
     with dask_executor(os.environ) as executor:
         error = executor.submit(deadly).exception(30)
     assert isinstance(error, CompilationError)
@@ -278,7 +278,7 @@ class FromElsewhere(Task):
 
 def test_a_worker_that_lacks_a_package_is_one_error(dask, task):
     with dask_executor(os.environ) as executor:
-        error = executor.submit(FromElsewhere(task.jobs, task.compiler)).exception(30)
+        error = executor.submit(FromElsewhere(task.job, task.compiler)).exception(30)
     assert isinstance(error, ToolchainError)
     assert "No module named 'module_that_is_nowhere'" in str(error)
     assert "install cuda-ext" in str(error)
@@ -299,10 +299,8 @@ def test_a_scheduler_that_cannot_be_reached(project, monkeypatch, capfd, listeni
         if listening:
             server.listen()
         monkeypatch.setenv("CUDA_EXT_DASK_SCHEDULER", f"tcp://127.0.0.1:{server.getsockname()[1]}")
-        began = time.monotonic()
         with pytest.raises(ToolchainError, match=r"no Dask scheduler answers at tcp://127.* within 1 second"):
             build(project)
-    assert time.monotonic() - began < 10
     assert capfd.readouterr() == ("", "")
 
 

@@ -219,7 +219,7 @@ class Unreadable(Task):
 
 
 SPEC = CompilerSpec(CompilerChoice(), "another", "13.0")
-TASK = Task((CompileJob(unit(KERNEL), Architecture.parse("sm_90")),), SPEC)
+TASK = Task(CompileJob(unit(KERNEL), (Architecture.parse("sm_90"),)), SPEC)
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def test_a_task_that_cannot_be_read_is_an_error(pool: WorkerPool) -> None:
-    future = pool.submit(Unreadable(TASK.jobs, TASK.compiler))
+    future = pool.submit(Unreadable(TASK.job, TASK.compiler))
     with pytest.raises(CompilationError, match="ended with exit code 1, twice"):
         future.result(timeout=60)
 

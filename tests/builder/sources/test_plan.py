@@ -50,7 +50,7 @@ def planned(root: Path, nvrtc: Nvrtc) -> ModulePlan:
 
 def unit(root: Path, nvrtc: Nvrtc) -> TranslationUnit:
     """The only translation unit of the only module."""
-    return planned(root, nvrtc).units[0].unit
+    return planned(root, nvrtc).libraries[0].units[0]
 
 
 def refused(root: Path, nvrtc: Nvrtc) -> str:
@@ -297,8 +297,8 @@ def test_a_unit_carries_its_settings(tmp_path: Path, nvrtc: Nvrtc) -> None:
 def test_an_override_is_for_its_unit_only(tmp_path: Path, nvrtc: Nvrtc) -> None:
     table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_90a"]\ndefine = {{ A = "1" }}'
     write_project(tmp_path, table, {"device/a.cu": "", "device/b.cu": ""})
-    a, b = planned(tmp_path, nvrtc).units
-    assert (a.unit.options.define, b.unit.options.define) == ({}, {"A": "1"})
+    a, b = planned(tmp_path, nvrtc).libraries
+    assert (a.units[0].options.define, b.units[0].options.define) == ({}, {"A": "1"})
     assert [str(x) for x in b.architectures] == ["sm_90a"]
     assert len(a.architectures) > 1
 
@@ -348,7 +348,7 @@ def architectures(root: Path, nvrtc: Nvrtc, *names: str, more: str = "") -> list
     """Return the architectures for these names in the configuration."""
     listed = ", ".join(f'"{n}"' for n in names)
     write_project(root, f"{TABLE}architectures = [{listed}]\n{more}")
-    return [str(a) for a in planned(root, nvrtc).units[0].architectures]
+    return [str(a) for a in planned(root, nvrtc).libraries[0].architectures]
 
 
 def test_architectures_are_sorted_by_number(tmp_path: Path, nvrtc: Nvrtc) -> None:
@@ -373,7 +373,7 @@ def test_all_major_is_the_lowest_of_each_generation_and_the_newest_ptx(tmp_path:
 
 def test_all_major_is_the_default(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, TABLE)
-    default = [str(a) for a in planned(tmp_path, nvrtc).units[0].architectures]
+    default = [str(a) for a in planned(tmp_path, nvrtc).libraries[0].architectures]
     assert default == architectures(tmp_path, nvrtc, "all-major")
 
 
@@ -381,7 +381,7 @@ def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None
     write_project(tmp_path, f'{TABLE}architectures = ["native", "sm_80"]')
     (module,) = load(tmp_path).modules
     native = plan.plan_module(module, plan.Sources(module, tmp_path), nvrtc, native=[90, 100, 90])
-    targets = native.units[0].architectures
+    targets = native.libraries[0].architectures
     assert [str(a) for a in targets] == ["sm_80", "sm_90", "sm_100"]
 
 
@@ -480,7 +480,7 @@ def test_cudaarchs_leaves_overrides_alone(
     monkeypatch.setenv("CUDAARCHS", "80-real")
     table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_90a"]'
     write_project(tmp_path, table, {"device/a.cu": "", "device/b.cu": ""})
-    targets = [[str(a) for a in u.architectures] for u in planned(tmp_path, nvrtc).units]
+    targets = [[str(a) for a in u.architectures] for u in planned(tmp_path, nvrtc).libraries]
     assert targets == [["sm_80"], ["sm_90a"]]
 
 
@@ -507,7 +507,8 @@ def assigned(
     root: Path, nvrtc: Nvrtc, instantiate: str, files: Files, more: str = ""
 ) -> dict[str, list[str]]:
     write_project(root, f"{TABLE}instantiate = {instantiate}\n{more}", files)
-    return {u.unit.name: list(u.unit.instantiate) for u in planned(root, nvrtc).units}
+    units = [unit for library in planned(root, nvrtc).libraries for unit in library.units]
+    return {unit.name: list(unit.instantiate) for unit in units}
 
 
 OTHER = "template <class T> __global__ void __launch_bounds__(256, 2) other(T* x) {}\n"
