@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
 import random
@@ -590,7 +589,7 @@ def test_type_checkers_know_the_common_signature(tool: str, tmp_path: Path) -> N
     variants = [named(name, "large<float>: n > 3", "simple") for name in names]
     own = made()
     manifest = with_variants(own.manifest, variants, WHERE)
-    package = generate(dataclasses.replace(own, manifest=manifest))
+    package = generate(own._replace(manifest=manifest))
     assert '"""fit(int n, const float* x, float* y)"""' in stub(package)
     assert check(tool, package, tmp_path, USES) == []
     wrong = [number for number, line in enumerate(MISUSES.splitlines(), 1) if line.startswith("    ")]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +115,7 @@ def made() -> Package:
     instantiate = ("axpy<float>", "axpy<double>", "character<'\\n'>")
     compiled = module(unit(SOURCE, *instantiate, name="device/axpy.cu"))
     fit = Variants("fit", (Candidate("axpy<float>", "n > 64"), Candidate("axpy_simple")))
-    return generate(replace(compiled, manifest=compiled.manifest._replace(variants=(fit,))))
+    return generate(compiled._replace(manifest=compiled.manifest._replace(variants=(fit,))))
 
 
 @pytest.fixture(scope="module")
