@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from cuda_ext.cli.terminal import (
     Failure,
     echo_json,
     find_project,
+    naming_errors,
     shorten_path,
 )
 from cuda_ext.errors import BuildError, ConfigError
@@ -93,9 +94,12 @@ def build(
     began = time.perf_counter()
     project = find_project(directory)
     places = _find_places(project, output)
+    # Another build tool knows the directories of the top-level packages.
+    tops = {name.partition(".")[0] for name in places}
+    outputs = {output / top for top in tops} if output else set(places.values())
     if depfile:
         check_replaceable(depfile, "depfile of a build", is_depfile)
-        rule = _render_depfile(project, places, output)
+        rule = _render_depfile(project, outputs)  # before the outputs exist
     options = {
         "CUDAARCHS": ";".join(architectures),
         "MAX_JOBS": jobs,
@@ -110,11 +114,14 @@ def build(
             if architectures and error.where == "CUDAARCHS":
                 raise Failure(error.problem, where="--arch", remedy=error.remedy) from None
             raise
-        _remove_renamed(project, places, output)
+        if output:
+            for top in tops:
+                _remove_renamed(project, top, output, places.values())
         for package in packages:
             package.write(places[package.name])
-        for path in _outputs(places, output):
-            os.utime(path)  # it is up to date, even if nothing had to be written
+        for path in outputs:
+            with naming_errors(path):
+                os.utime(path)  # it is up to date, even if nothing had to be written
         if depfile:
             replace_file(depfile, rule.encode())
     summaries = [_summarize(package, places[package.name]) for package in packages]
@@ -157,44 +164,36 @@ def _build(
     from cuda_ext.builder.package.in_place import in_place
     from cuda_ext.builder.session import build_project
 
-    report = partial(click.echo, err=True)
+    compile_for = partial(build_project, project, partial(click.echo, err=True))
     if output:
-        return build_project(project, report, environ)
-    if any(map(is_editable, places.values())):  # an editable install stays one, with its architectures
-        records = list(filter(None, map(read_record, places.values())))
-        cudaarchs = records[0]["cudaarchs"] if records else ""
-        variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
-        compile_all = partial(build_project, project, report, variables)
-        return list(map(in_place, build_editable(project, places.__getitem__, compile_all, cudaarchs)))
-    return list(map(in_place, build_project(project, report, environ)))
+        return compile_for(environ)
+    if not any(map(is_editable, places.values())):
+        return list(map(in_place, compile_for(environ)))
+    # An editable install stays one, with its architectures.
+    records = list(filter(None, map(read_record, places.values())))
+    cudaarchs = records[0]["cudaarchs"] if records else ""
+    variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
+    packages = build_editable(project, places.__getitem__, partial(compile_for, variables), cudaarchs)
+    return list(map(in_place, packages))
 
 
-def _remove_renamed(project: Project, places: Mapping[str, Path], output: Path | None) -> None:
-    """Remove packages from `output` that earlier builds wrote under other names."""
+def _remove_renamed(project: Project, top: str, output: Path, places: Iterable[Path]) -> None:
+    """Remove packages from the directory of the package `top` that earlier builds wrote under other names."""
     from cuda_ext.builder.package.in_place import remove_others
 
-    if output is None:
-        return
-    for top in {name.partition(".")[0] for name in places}:
-        # A source tree may also hold modules written by cuda_ext.save.
-        sources = {place.resolve() for place in project.package_places(top)}
-        if (output / top).resolve() not in sources:
-            remove_others(output / top, places.values())
+    # A source tree may also hold modules written by cuda_ext.save.
+    if (output / top).resolve() not in {place.resolve() for place in project.package_places(top)}:
+        with naming_errors(output / top):
+            remove_others(output / top, places)
 
 
-def _outputs(places: Mapping[str, Path], output: Path | None) -> set[Path]:
-    """The directories that are outputs for another build tool."""
-    return {output / name.partition(".")[0] for name in places} if output else set(places.values())
-
-
-def _render_depfile(project: Project, places: Mapping[str, Path], output: Path | None) -> str:
-    """The depfile, which is written before the outputs exist."""
+def _render_depfile(project: Project, outputs: Iterable[Path]) -> str:
     from cuda_ext.builder.package.depfile import depfile
     from cuda_ext.builder.sources.inputs import TABLE, searched_directories
 
     inputs = {TABLE, *map(str, project.source_files()), *searched_directories(project)}
     return depfile(
-        sorted(map(os.path.normpath, _outputs(places, output))),
+        sorted(map(os.path.normpath, outputs)),
         [cuda_ext.__file__, *(str(project.root / name) for name in sorted(inputs))],
     )
 

@@ -8,7 +8,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,7 @@ def verify(context: click.Context, as_json: bool, remove: bool) -> None:
     store = open_store(os.environ)
     check = _check_entries(store, remove) if store else _Check()
     if as_json:
-        echo_json(asdict(check))
+        echo_json(check)
     elif store is None:
         click.echo(f"{local_directory(os.environ)}: there is no cache")
     else:
@@ -315,7 +315,7 @@ def clear(as_json: bool, headers: bool, older_than: float | None) -> None:
         else:
             removed.failed += 1
     if as_json:
-        echo_json(asdict(removed))
+        echo_json(removed)
     elif store is None and not removed.headers and not removed.failed:
         click.echo(f"{directory}: there is no cache")
     else:

@@ -6,14 +6,14 @@ A command is imported when it runs, from the module of its name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from importlib import import_module
 from typing import IO, Any, TextIO, cast
 
 import click
 
 import cuda_ext
+from cuda_ext.cli.terminal import naming_errors
 from cuda_ext.errors import CudaExtError
 
 __all__ = ["commands"]
@@ -79,7 +79,7 @@ class _Commands(click.Group):
 
 
 class _Output:
-    """Standard output whose errors name it, as errors of files name the file."""
+    """Standard output whose errors name it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -88,21 +88,12 @@ class _Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        with _naming_errors("standard output"):
+        with naming_errors("standard output"):
             return self._stream.write(text)
 
     def flush(self) -> None:
-        with _naming_errors("standard output"):
+        with naming_errors("standard output"):
             self._stream.flush()
-
-
-@contextmanager
-def _naming_errors(filename: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        error.filename = filename
-        raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

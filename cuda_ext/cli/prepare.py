@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 import time
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import click
 
 from cuda_ext.cli import completion
 from cuda_ext.cli.terminal import TEXT, Failure, echo_json
 from cuda_ext.errors import CacheWarning
-
-if TYPE_CHECKING:
-    from cuda_ext.runtime.jit.preparation import Preparation
-    from cuda_ext.runtime.module import KernelModule
 
 __all__ = ["prepare"]
 
@@ -55,75 +48,52 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
     that it has no image for.
     """
     from cuda_ext.cache.open_store import why_not_used
+    from cuda_ext.runtime.compilation import prepare
 
     kernels = _import_kernels(module)
     if reason := why_not_used(os.environ):
         raise Failure(f"nothing can be kept: {reason}")
     began = time.perf_counter()
-    preparation = _prepare(kernels, expressions, architectures)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CacheWarning)  # a result that is not kept is useless here
+        try:
+            preparation = prepare(kernels, expressions or None, architectures=architectures or None)
+        except CacheWarning as warning:
+            raise Failure(str(warning)) from None
     seconds = time.perf_counter() - began
+    compiled, known = preparation.compiled, preparation.known
     if as_json:
-        compiled, known = list(preparation.compiled), list(preparation.known)
         echo_json({"module": module, "compiled": compiled, "known": known, "seconds": round(seconds, 3)})
         return
-    for label, requests in (("compiled", preparation.compiled), ("known", preparation.known)):
+    for label, requests in (("compiled", compiled), ("known", known)):
         for request in requests:
             click.echo(f"{label:<9}{request}")
-    if preparation.compiled or preparation.known:
-        counts = f"{len(preparation.compiled):,} compiled, {len(preparation.known):,} known"
-        click.echo(f"{module}: {counts}, in {seconds:.1f} s")
+    if compiled or known:
+        click.echo(f"{module}: {len(compiled):,} compiled, {len(known):,} known, in {seconds:.1f} s")
     else:
         click.echo(f"{module}: nothing to compile: there is an image for each of these GPUs")
 
 
-def _prepare(kernels: KernelModule, expressions: Sequence[str], architectures: Sequence[str]) -> Preparation:
-    from cuda_ext.runtime.compilation import prepare
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CacheWarning)  # a result that is not kept is useless here
-        try:
-            return prepare(kernels, expressions or None, architectures=architectures or None)
-        except CacheWarning as warning:
-            raise Failure(str(warning)) from None
-
-
-def _import_kernels(name: str) -> KernelModule:
+def _import_kernels(name: str) -> ModuleType:
     """Import the module of kernels of that name."""
+    from cuda_ext.cli.installed import named_modules
     from cuda_ext.runtime.module import KernelModule
 
     if not all(part.isidentifier() for part in name.split(".")):
         raise click.BadParameter(f"{name!r} is not an import name; write it as in example_project.kernels")
     try:
         module = import_module(name)
-    except ModuleNotFoundError as error:
-        if not error.name or not f"{name}.".startswith(f"{error.name}."):
-            raise _import_failure(name, error) from None
-        raise Failure(
-            f"there is no module {error.name!r}",
-            where=name,
-            remedy="install the package that holds it, or set PYTHONPATH",
-        ) from None
     except Exception as error:  # the package may raise anything
-        raise _import_failure(name, error) from None
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{name}.".startswith(f"{missing}."):
+            remedy = "install the package that holds it, or set PYTHONPATH"
+            if missing == name:
+                _, remedy = named_modules(name)
+            raise Failure(f"there is no module {missing!r}", where=name, remedy=remedy) from None
+        reason = f"it cannot be imported: {type(error).__name__}: {error}"
+        raise Failure(reason, where=name, remedy="correct that") from None
     if not isinstance(module, KernelModule):
-        suggestion = " or ".join(_modules_within(module)) or "one that a build has generated"
+        modules, _ = named_modules(name)
+        suggestion = " or ".join(module.name for module in modules) or "one that a build has generated"
         raise Failure("it is not a module of kernels", where=name, remedy=f"name {suggestion}")
     return module
-
-
-def _import_failure(name: str, error: Exception) -> Failure:
-    return Failure(
-        f"it cannot be imported: {type(error).__name__}: {error}", where=name, remedy="correct that"
-    )
-
-
-def _modules_within(package: ModuleType) -> list[str]:
-    """The modules of kernels that lie directly in `package`."""
-    from cuda_ext.manifest import FILE_NAME
-
-    return [
-        f"{package.__name__}.{module.name}"
-        for place in getattr(package, "__path__", ())
-        for module in pkgutil.iter_modules([place])
-        if Path(place, module.name, FILE_NAME).is_file()
-    ]

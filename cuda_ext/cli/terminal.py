@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ __all__ = [
     "Failure",
     "echo_json",
     "find_project",
+    "naming_errors",
     "shorten_path",
 ]
 
@@ -65,10 +68,11 @@ def find_project(directory: Path) -> Project:
     from cuda_ext.builder.project import Project
 
     if directory.is_file():
-        raise Failure("is a file", where=str(directory), remedy="name its directory")
+        raise Failure("is a file", where=directory, remedy="name its directory")
     file = directory / "pyproject.toml"
     if not file.is_file():
-        raise Failure("there is no such file", where=str(file), remedy="name the directory of a project")
+        problem = "is not a file" if file.exists() else "there is no such file"
+        raise Failure(problem, where=file, remedy="name the directory of a project")
     return Project.required(directory)
 
 
@@ -81,3 +85,13 @@ def shorten_path(path: Path) -> str:
 def echo_json(value: object) -> None:
     """Print `value` for programs; dataclasses are objects with their fields."""
     click.echo(json.dumps(value, indent=2, default=asdict))
+
+
+@contextmanager
+def naming_errors(place: Path | str) -> Iterator[None]:
+    """Errors of the system name `place`, as those of files name the file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(place)
+        raise

@@ -15,6 +15,7 @@ import pytest
 from cuda_ext.builder.package.depfile import depfile
 from cuda_ext.builder.sources.inputs import searched_directories
 from tests.fixtures.command_line import MODULE, run
+from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.environments import run as run_program
 from tests.fixtures.projects import FILL, SM_90, load, write_project
 
@@ -272,6 +273,23 @@ def test_a_missing_project_is_an_error(tmp_path: Path) -> None:
     )
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "p"\n')
     assert "has no [tool.cuda_ext] table" in refusal(tmp_path)
+
+
+def test_a_directory_in_place_of_pyproject_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").mkdir()
+    message = f"{tmp_path / 'pyproject.toml'}: is not a file; name the directory of a project\n"
+    assert refusal(tmp_path) == message
+
+
+@needs_mount
+def test_errors_of_a_read_only_output_name_the_place(tmp_path: Path) -> None:
+    root = write_project(tmp_path / "project", f'{SM_90}[tool.cuda_ext.modules."p.kernels"]\n', FILES)
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "none") as disk:
+        assert run("build", root, "-o", disk)[0] == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        assert refusal(root, "-o", disk).endswith(f"\n{disk / 'p'}: Read-only file system\n")
+        (root / "pyproject.toml").write_text(f'{SM_90}[tool.cuda_ext.modules."p.renamed"]\n')
+        assert refusal(root, "-o", disk).endswith(f"\n{disk / 'p'}: Read-only file system\n")
 
 
 def test_an_invalid_architecture_names_the_option(tmp_path: Path) -> None:

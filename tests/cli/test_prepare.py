@@ -103,11 +103,15 @@ def refused(result: tuple[int, str, str]) -> str:
     [
         (["p"], "p: it is not a module of kernels; name p.kernels"),
         (["json"], "json: it is not a module of kernels; name one that a build has generated"),
-        (["p.kernel"], "p.kernel: there is no module 'p.kernel'; install the package that holds it, or"),
+        (["p.kernel"], "p.kernel: there is no module 'p.kernel'; did you mean 'p.kernels'?"),
         (["nobody.kernels"], "nobody.kernels: there is no module 'nobody'; install the package"),
         (["p.broken"], "p.broken: it cannot be imported: ZeroDivisionError: division by zero; correct that"),
         (["p.incomplete"], "p.incomplete: it cannot be imported: ModuleNotFoundError: No module named 'nob"),
         (["p.kernels", "gemm<int>", "--arch=sm_90"], "p.kernels has no kernel 'gemm<int>'"),
+        (
+            ["p.kernels", "axpy", "--arch=sm_90"],
+            "p.kernels has no kernel 'axpy'; name an instantiation, axpy<",
+        ),
         (["p.kernels", "axpy<nope>", "--arch=sm_90"], "instantiation 'axpy<nope>' does not exist: "),
         (["p.kernels", "--arch=90"], "architectures: '90' stands for no GPU; spell them as sm_90"),
     ],

@@ -24,7 +24,7 @@ def worker_count(environ: Mapping[str, str]) -> int:
     if text := environ.get("MAX_JOBS", "").strip():
         if not re.fullmatch("0*[1-9][0-9]{0,3}", text):
             raise ConfigError(
-                f"{text!r} is not a number of processes", where="MAX_JOBS", remedy="write 1 or more"
+                f"{text!r} is not a number of processes", where="MAX_JOBS", remedy="write one from 1 to 9999"
             )
         return int(text)
     return max(1, min(_available_cores(), _available_memory() // _MEMORY_OF_A_WORKER))

@@ -1,19 +1,37 @@
-"""``cuda-ext init``: write a project to start from."""
+"""``cuda-ext init``: write a project to start from. Existing files are never touched."""
 
 from __future__ import annotations
 
+import keyword
 import os
+import re
 import shlex
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import get_args
 
 import click
 
-from cuda_ext.cli.init.new_project import Backend, ProjectName, render_files, write_files
-from cuda_ext.cli.terminal import DIRECTORY, TEXT
+from cuda_ext.cli.terminal import DIRECTORY, TEXT, Failure
 
-__all__ = ["init"]
+__all__ = ["init", "normalize_name", "write_files"]
+
+_BACKENDS = ("setuptools", "scikit-build-core", "hatchling")
+# Files by their paths in the project, and their templates.
+_FILES = {
+    ".github/workflows/test.yml": "workflow.yml",
+    ".gitignore": "gitignore",
+    "CMakeLists.txt": "CMakeLists.txt",  # of scikit-build-core alone
+    "README.md": "README.md",
+    "device/axpy.cu": "axpy.cu",
+    "pyproject.toml": "pyproject.toml",
+    "src/{package}/__init__.py": "package.py",
+    "src/{package}/py.typed": "py.typed",
+    "tests/test_axpy.py": "test_axpy.py",
+}
+# Packages that the project imports or that build it.
+_USED = frozenset({"cuda", "cuda_ext", "hatchling", "numpy", "pytest", "scikit_build_core", "setuptools"})
 
 
 @click.command(
@@ -26,22 +44,22 @@ __all__ = ["init"]
 @click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option(
     "--backend",
-    type=click.Choice(get_args(Backend)),
+    type=click.Choice(_BACKENDS),
     default="setuptools",
     show_default=True,
     help="The build backend.",
 )
 @click.option("--name", metavar="NAME", type=TEXT, help="The project's name; by default that of DIR.")
-def init(directory: Path, backend: Backend, name: str | None) -> None:
+def init(directory: Path, backend: str, name: str | None) -> None:
     """Write a project to start from.
 
     It has one kernel, a Python module that launches it, a test, and a workflow that runs this test on GitHub.
     DIR is created if it does not exist. Existing files are never overwritten.
     """
-    project = ProjectName.from_text(directory.resolve().name if name is None else name)
-    files = render_files(project, backend)
+    project = normalize_name(directory.resolve().name if name is None else name)
+    files = _render_files(project, backend)
     write_files(directory, files)
-    click.echo(f"Wrote the project {project.distribution}, which {backend} builds:")
+    click.echo(f"Wrote the project {project}, which {backend} builds:")
     for file in files:
         click.echo(f"  {directory / file}")
     click.echo("\nNext:")
@@ -58,3 +76,96 @@ def _quote(path: str) -> str:
     if sys.platform == "win32":  # paths have no quotes there
         return f'"{path}"' if " " in path else path
     return shlex.quote(path)
+
+
+def normalize_name(text: str) -> str:
+    """The distribution's name. Raises :class:`Failure` if that is no usable name.
+
+    >>> normalize_name("My Project.2")
+    'my-project-2'
+    """
+    name = re.sub(r"[-_.\s]+", "-", text).strip("-").lower()
+    if flaw := _flaw(name):
+        raise Failure(f"{text!r} is not a name for a package: {flaw}", remedy="give another one with --name")
+    return name
+
+
+def _package(name: str) -> str:
+    """The import package of the distribution `name`."""
+    return name.replace("-", "_")
+
+
+def _flaw(name: str) -> str | None:
+    package = _package(name)
+    if not name:
+        return "it has no letter"
+    if invalid := re.search(r"[^a-z0-9-]", name):
+        return f"{invalid[0]!r} is not one of the letters a to z, digits, '-', '_' and '.'"
+    if name[0].isdigit():
+        return "it begins with a digit"
+    if keyword.iskeyword(package):
+        return f"{package!r} is a keyword of Python"
+    if package in sys.stdlib_module_names | {"test"}:
+        return f"{package!r} is a module of the standard library"
+    if package in _USED:
+        return f"{package!r} is a package that the project uses"
+    return None
+
+
+def _render_files(name: str, backend: str) -> dict[str, str]:
+    """The text of each file, by its path in the project."""
+    from cuda_ext.builder.rendering import templates
+
+    files = templates("cuda_ext.cli.init")
+    context = {"name": name, "package": _package(name), "backend": backend}
+    return {
+        path.format(package=_package(name)): files.get_template(f"{template}.j2").render(context)
+        for path, template in _FILES.items()
+        if path != "CMakeLists.txt" or backend == "scikit-build-core"
+    }
+
+
+def write_files(directory: Path, files: Mapping[str, str]) -> None:
+    """Write `files`, by their paths in `directory`, which is created if necessary.
+
+    Raises :class:`Failure` if any of them exists or cannot be written; then nothing is changed.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise Failure("is a file", where=directory, remedy="name a directory")
+    if existing := [name for name in files if os.path.lexists(directory / name)]:
+        listed = "".join(f"\n  {directory / name}" for name in existing)
+        raise Failure(
+            "nothing was written, because these files exist",
+            where=directory,
+            remedy=f"move them, or name another directory:{listed}",
+        )
+    with ExitStack() as written:
+        try:
+            for name, text in files.items():
+                _write(directory / name, text, written)
+        except OSError as error:
+            place = error.filename or directory
+            raise Failure(f"{error.strerror}", where=place, remedy="nothing was written") from None
+        written.pop_all()
+
+
+def _write(path: Path, text: str, undo: ExitStack) -> None:
+    """Write one file; `undo` removes it again, with the directories that were created for it."""
+    for parent in reversed(path.parents):
+        if not parent.exists():
+            if parent.is_symlink():
+                raise Failure(
+                    f"is a link to {parent.readlink()}, which does not exist",
+                    where=parent,
+                    remedy="create that, or remove the link; nothing was written",
+                )
+            parent.mkdir()
+            undo.callback(_remove, parent, directory=True)
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        undo.callback(_remove, path)
+        file.write(text)
+
+
+def _remove(path: Path, directory: bool = False) -> None:
+    with suppress(OSError):
+        path.rmdir() if directory else path.unlink()

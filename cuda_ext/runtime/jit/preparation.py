@@ -90,16 +90,24 @@ def _requests(
         elif "<" in name and (owner := on_demand.owner(name)):
             owned.setdefault(owner, []).append(name)
         else:
-            hint = did_you_mean(name, [*kernels, *map(plain_name, kernels)])
-            raise KernelNotFoundError(
-                f"{manifest.module} has no kernel {name!r}",
-                remedy="; ".join(filter(None, [hint, "cuda_ext.describe lists what it has"])),
-            )
+            raise _unknown_kernel(on_demand, name, list(kernels))
     # All instantiations of one source are compiled at once.
     for owner, expressions in owned.items():
         request = on_demand.request_kernels(owner, expressions, capability)
         requests[request] = [on_demand.request_kernels(owner, [e], capability) for e in expressions]
     return requests
+
+
+def _unknown_kernel(on_demand: OnDemand, name: str, known: Sequence[str]) -> KernelNotFoundError:
+    """The error for the `name` of a kernel that is not one of the `known` expressions."""
+    if built := [expression for expression in known if plain_name(expression) == name]:
+        remedy = f"name an instantiation or an overload, such as {built[0]!r}"
+    elif on_demand.owner(name):
+        remedy = f"name an instantiation, {name}<...>"
+    else:
+        hint = did_you_mean(name, [*known, *map(plain_name, known)])
+        remedy = "; ".join(filter(None, [hint, "cuda_ext.describe lists what it has"]))
+    return KernelNotFoundError(f"{on_demand.manifest.module} has no kernel {name!r}", remedy=remedy)
 
 
 def _lacks_image(on_demand: OnDemand, unit: Unit, capability: int) -> bool:

@@ -113,7 +113,9 @@ def test_max_jobs_is_obeyed_literally(value: str, count: int) -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1_0", "²", "٣", "9" * 5000])
 def test_an_invalid_number_of_processes_is_reported(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"MAX_JOBS: '.*' is not a number of processes; write 1 or more"):
+    with pytest.raises(
+        ConfigError, match=r"MAX_JOBS: '.*' is not a number of processes; write one from 1 to 9999"
+    ):
         worker_count({"MAX_JOBS": value})
 
 
