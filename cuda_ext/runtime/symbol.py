@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from cuda_ext.runtime.arrays.dtypes import (
     item_dtype,
 )
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
-from cuda_ext.runtime.launch.arguments import describe_value, make_fields, pack_layout
+from cuda_ext.runtime.launch.arguments import describe_value, make_fields
 from cuda_ext.runtime.launch.streams import Stream, stream_handle
 from cuda_ext.runtime.loaded_library import Library
 
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Symbol"]
+
+# The kinds of the parameters that convert a number to each dtype.
+_KINDS: dict[str, ParameterKind] = {
+    "bool": "bool",
+    "int": "integer",
+    "uint": "unsigned",
+    "float": "float",
+    "bfloat": "float",
+    "complex": "struct",
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,7 +97,8 @@ class Symbol:
 
     def address_on(self, device: SupportsIndex) -> int:
         """Its address on the GPU with the ordinal `device`."""
-        return self._address(self._device(open_driver(), None, None, device))
+        with self._name_in_errors():
+            return self._address(_find_device(open_driver(), None, None, device))
 
     def copy_from(
         self, source: Any, *, stream: Stream | None = None, device: SupportsIndex | None = None
@@ -96,26 +108,18 @@ class Symbol:
         Raises :class:`ArgumentError` unless `source` is contiguous and has exactly the variable's size and
         type (where its type is known), and for an array on another GPU than `device`.
         """
-        number = self._pack_number(source)
-        memory = self._check(source, writable=False) if number is None else number
-        with self._prepare_copy(memory, stream, device) as (driver, address, handle):
-            if isinstance(memory, DeviceMemory):
-                driver.call("cuMemcpyAsync", address, memory.address, self.size, handle)
-            elif number is not None and int(driver.call("cuStreamIsCapturing", handle)):
-                raise self._error("a graph reads its source when it runs; expected memory, found a number")
+        with self._name_in_errors():
+            if (number := self._pack_number(source)) is not None:
+                self._copy(memoryview(number), stream, device, is_number=True)
             else:
-                driver.call("cuMemcpyHtoDAsync", address, memory, self.size, handle)
+                self._copy(self._memory_of(source), stream, device)
 
     def copy_to(
         self, destination: Any, *, stream: Stream | None = None, device: SupportsIndex | None = None
     ) -> None:
         """Copy the variable to `destination`: writable memory as for :meth:`copy_from`."""
-        memory = self._check(destination, writable=True)
-        with self._prepare_copy(memory, stream, device) as (driver, address, handle):
-            if isinstance(memory, DeviceMemory):
-                driver.call("cuMemcpyAsync", memory.address, address, self.size, handle)
-            else:
-                driver.call("cuMemcpyDtoHAsync", memory, address, self.size, handle)
+        with self._name_in_errors():
+            self._copy(self._memory_of(destination, writable=True), stream, device, out=True)
 
     def tobytes(self, *, device: SupportsIndex | None = None) -> bytes:
         """The variable's content as bytes."""
@@ -129,20 +133,18 @@ class Symbol:
         """
         import numpy
 
-        try:
-            item = numpy.dtype(self.dtype if dtype is None else dtype)
-        except TypeError:
-            known = self.element if dtype is None else repr(dtype)
-            raise self._error(f"numpy does not know {known}; give a dtype of {self._item} bytes") from None
-        if not item.itemsize or self._item % item.itemsize:
-            raise self._error(f"expected a dtype of {self._item} bytes, found {item} of {item.itemsize}")
-        count = self._item // item.itemsize
+        size = self.size // math.prod(self.shape)
+        with self._name_in_errors():
+            try:
+                item = numpy.dtype(self.dtype if dtype is None else dtype)
+            except TypeError:
+                known = self.element if dtype is None else repr(dtype)
+                raise ArgumentError(f"numpy does not know {known}; give a dtype of {size} bytes") from None
+            if not item.itemsize or size % item.itemsize:
+                raise ArgumentError(f"expected a dtype of {size} bytes, found {item} of {item.itemsize}")
+        count = size // item.itemsize
         shape = self.shape if count == 1 else (*self.shape, count)
         return numpy.frombuffer(self._content(device), item).reshape(shape)
-
-    @property
-    def _item(self) -> int:
-        return self.size // math.prod(self.shape)
 
     def _content(self, device: SupportsIndex | None) -> bytearray:
         content = bytearray(self.size)
@@ -153,93 +155,76 @@ class Symbol:
         with device.current():
             return self._library.address(self._symbol, device)
 
-    @contextmanager
-    def _prepare_copy(
-        self, memory: DeviceMemory | memoryview, stream: Stream | None, device: SupportsIndex | None
-    ) -> Iterator[tuple[Driver, int, int]]:
-        """Give the driver, the variable's address and the stream for a copy; synchronize before and after."""
+    def _copy(
+        self,
+        memory: DeviceMemory | memoryview,
+        stream: Stream | None,
+        device: SupportsIndex | None,
+        *,
+        out: bool = False,
+        is_number: bool = False,
+    ) -> None:
+        """Copy `memory` to the variable or, with `out`, the variable to `memory`."""
         driver = open_driver()
-        handle = None if stream is None else stream_handle(stream)
-        gpu = self._device(driver, memory, handle, device)
+        given = None if stream is None else stream_handle(stream)
+        gpu = _find_device(driver, memory, given, device)
         with gpu.current():
             address = self._library.address(self._symbol, gpu)
-            if handle is not None:
-                yield driver, address, handle
-                return
+            handle = given or 0
+            other: Any = memory
             if isinstance(memory, DeviceMemory):
-                current = memory.stream(gpu.ordinal) if memory.stream else 0
+                if given is None and memory.stream is not None:
+                    handle = memory.stream(gpu.ordinal)
+                copy, other = "cuMemcpyAsync", memory.address
             else:
-                # Kernels that use the variable may run in streams that do not wait for the default stream.
-                driver.call("cuCtxSynchronize")
-                current = 0
-            yield driver, address, current
-            driver.call("cuStreamSynchronize", current)
+                if given is None:
+                    # Kernels that use the variable may run in streams that do not wait for the default one.
+                    driver.call("cuCtxSynchronize")
+                copy = "cuMemcpyDtoHAsync" if out else "cuMemcpyHtoDAsync"
+            if is_number and int(driver.call("cuStreamIsCapturing", handle)):
+                raise ArgumentError("a graph reads its source when it runs; expected memory, found a number")
+            driver.call(copy, *((other, address) if out else (address, other)), self.size, handle)
+            if given is None:
+                driver.call("cuStreamSynchronize", handle)
 
-    def _device(
-        self,
-        driver: Driver,
-        memory: DeviceMemory | memoryview | None,
-        stream: int | None,
-        device: SupportsIndex | None,
-    ) -> Device:
-        ordinal = None
-        if isinstance(memory, DeviceMemory) and driver.count > 1:
-            ordinal = memory.device
-            if ordinal is None:
-                ordinal = driver.pointer_attribute("DEVICE_ORDINAL", memory.address)
-        if device is not None:
-            wanted = _ordinal(device, driver.count)
-            if wanted is None:
-                raise self._error(f"device: expected a number below {driver.count}, found {device!r}")
-            if ordinal not in (None, wanted):
-                raise self._error(f"expected an array on GPU {wanted}, found one on GPU {ordinal}")
-            return driver.device(wanted)
-        if ordinal is not None:
-            return driver.device(ordinal)
-        return driver.current_device() if stream is None else driver.device_of_stream(stream)
-
-    def _pack_number(self, value: Any) -> memoryview | None:
+    def _pack_number(self, value: Any) -> bytes | None:
         """The bytes of a number for a variable that is a single number; ``None`` for anything else."""
-        kind = _kind(self.element, self.size)
-        if not isinstance(value, numbers.Number) or self.shape or kind is None:
+        dtype = self.dtype.rstrip("0123456789")
+        bits = int(self.dtype.removeprefix(dtype) or 8)
+        is_number = dtype in _KINDS and bits == 8 * self.size  # vectors are larger than their items
+        if not is_number or self.shape or self.type.endswith("*") or not isinstance(value, numbers.Number):
             return None
-        fields = make_fields([Parameter(self.name, self.element, kind, self.size, 0)])
-        try:
-            return memoryview(pack_layout(fields)[0].pack(fields[0].convert(value)))
-        except ArgumentError as error:
-            error.where = self._where
-            raise
+        (field,) = make_fields([Parameter(self.name, self.type, _KINDS[dtype], self.size, 0)])
+        return struct.pack(f"<{field.format}", field.convert(value))
 
-    def _check(self, value: Any, *, writable: bool) -> DeviceMemory | memoryview:
+    def _memory_of(self, value: Any, *, writable: bool = False) -> DeviceMemory | memoryview:
         """The memory of `value`. Raises :class:`ArgumentError` if it does not fit the variable."""
-        try:
-            memory = device_memory(value)
-            if memory is None:
-                view = _view(value)
-                self._check_content(_dtype(value, view), view.nbytes, writable and view.readonly)
-                return view
+        memory = device_memory(value)
+        if memory is not None:
             layout = array_layout(value)
-            if layout is None or not layout.contiguous:
-                raise ArgumentError("expected a contiguous array, found one with gaps")
-            self._check_content(memory.dtype, layout.size, writable and memory.read_only)
-            return memory
-        except ArgumentError as error:
-            error.where = self._where
-            raise
-
-    def _check_content(self, dtype: str, size: int, read_only: bool) -> None:
+            is_contiguous = layout is not None and layout.contiguous
+            dtype, size, is_read_only = memory.dtype, layout.size if layout else 0, memory.read_only
+        else:
+            view = _view(value)
+            is_contiguous = view.c_contiguous
+            dtype, size, is_read_only = _dtype(value, view), view.nbytes, view.readonly
+        if not is_contiguous:
+            raise ArgumentError("expected a contiguous array, found one with gaps")
         check_dtype(dtype, self.type)
         if size != self.size:
             raise ArgumentError(f"expected {self.size} bytes, found {size}")
-        if read_only:
+        if writable and is_read_only:
             raise ArgumentError("expected memory that may be written, found it read-only")
+        return view if memory is None else memory
 
-    @property
-    def _where(self) -> str:
-        return f"symbol {self.name!r} ({self.type})"
-
-    def _error(self, problem: str) -> ArgumentError:
-        return ArgumentError(problem, where=self._where)
+    @contextmanager
+    def _name_in_errors(self) -> Iterator[None]:
+        """Name the variable in errors that name no argument."""
+        try:
+            yield
+        except ArgumentError as error:
+            error.where = error.where or f"symbol {self.name!r} ({self.type})"
+            raise
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By name, since the module may be rebuilt before the pickle is loaded.
@@ -249,48 +234,42 @@ class Symbol:
         return f"<{self._symbol.space} symbol {self.type} {self.name}, {self.size} bytes>"
 
 
-_KINDS: dict[str, ParameterKind] = {
-    "bool": "bool",
-    "int": "integer",
-    "uint": "unsigned",
-    "float": "float",
-    "bfloat": "struct",
-    "complex": "struct",
-}
-
-
-def _kind(element: str, size: int) -> ParameterKind | None:
-    """The kind of parameter that converts a number to `element`; ``None`` if `element` is no number."""
-    dtype = item_dtype(element)
-    name = dtype.rstrip("0123456789")
-    if element.endswith("*") or int(dtype.removeprefix(name) or 8) != 8 * size:  # vectors are larger
-        return None
-    return "struct" if element == "__half" else _KINDS.get(name)
-
-
-def _ordinal(device: SupportsIndex, count: int) -> int | None:
+def _find_device(
+    driver: Driver,
+    memory: DeviceMemory | memoryview | None,
+    stream: int | None,
+    device: SupportsIndex | None,
+) -> Device:
+    """The GPU of a copy: that of `memory`, which must be `device` if both are known, or of `stream`."""
+    holder = None
+    if isinstance(memory, DeviceMemory) and driver.count > 1:
+        holder = memory.device
+        if holder is None:
+            holder = driver.pointer_attribute("DEVICE_ORDINAL", memory.address)
+    if device is None:
+        if holder is not None:
+            return driver.device(holder)
+        return driver.current_device() if stream is None else driver.device_of_stream(stream)
     try:
-        number = device.__index__()
-    except AttributeError:
-        return None
-    return number if 0 <= number < count and not isinstance(device, bool) else None
+        ordinal = -1 if isinstance(device, bool) else operator.index(device)
+    except TypeError:
+        ordinal = -1
+    if not 0 <= ordinal < driver.count:
+        raise ArgumentError(f"device: expected a number below {driver.count}, found {device!r}")
+    if holder not in (None, ordinal):
+        raise ArgumentError(f"expected an array on GPU {ordinal}, found one on GPU {holder}")
+    return driver.device(ordinal)
 
 
 def _view(value: Any) -> memoryview:
     try:
-        view = memoryview(value)
+        return memoryview(value)
     except (TypeError, ValueError):
-        view = _view_of_numpy(value)
-    if not view.c_contiguous:
-        raise ArgumentError("expected a contiguous buffer, found one with gaps")
-    return view
-
-
-def _view_of_numpy(value: Any) -> memoryview:
-    # The buffer protocol does not support some of numpy's types, such as bfloat16.
-    if not hasattr(value, "__array_interface__"):
-        raise ArgumentError(f"expected memory, of the host or of a GPU, found {describe_value(value)}")
-    return memoryview(value.view(f"V{value.dtype.itemsize}"))
+        # The buffer protocol does not support some of numpy's types, such as bfloat16.
+        if not hasattr(value, "__array_interface__"):
+            problem = f"expected memory, of the host or of a GPU, found {describe_value(value)}"
+            raise ArgumentError(problem) from None
+        return memoryview(value.view(f"V{value.dtype.itemsize}"))
 
 
 def _dtype(value: Any, view: memoryview) -> str:
