@@ -42,6 +42,21 @@ _FORKED = DriverError(
 )
 
 
+# What to do about errors of cuInit.
+_INIT_REMEDIES = {
+    # CUDA_ERROR_SYSTEM_NOT_READY
+    802: "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down",
+    # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+    803: "the driver's library and its kernel module have different versions; reboot",
+    # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+    804: "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver",
+}
+
+
+def _attribute(name: str) -> cached_property[int]:
+    return cached_property(lambda device: device.attribute(name))
+
+
 class Device:
     """A GPU.
 
@@ -53,31 +68,29 @@ class Device:
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
         self.ordinal = ordinal
-        self.capability = 10 * self._get("COMPUTE_CAPABILITY_MAJOR") + self._get("COMPUTE_CAPABILITY_MINOR")
-        self.shared_memory_limit = self._get("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-        self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
-        self.largest_block = self._extents("BLOCK")
-        self.largest_grid = self._extents("GRID")
+        major, minor = (self.attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+        self.capability = 10 * major + minor
+
+    shared_memory_limit = _attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+    most_threads = _attribute("MAX_THREADS_PER_BLOCK")
+    multiprocessors = _attribute("MULTIPROCESSOR_COUNT")
+    threads_per_multiprocessor = _attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+    supports_cooperative_launches = _attribute("COOPERATIVE_LAUNCH")
+    supports_clusters = _attribute("CLUSTER_LAUNCH")
+    has_memory_pools = _attribute("MEMORY_POOLS_SUPPORTED")
 
     @cached_property
-    def multiprocessors(self) -> int:
-        return self._get("MULTIPROCESSOR_COUNT")
+    def largest_block(self) -> tuple[int, int, int]:
+        return self._extents("BLOCK")
 
     @cached_property
-    def threads_per_multiprocessor(self) -> int:
-        return self._get("MAX_THREADS_PER_MULTIPROCESSOR")
+    def largest_grid(self) -> tuple[int, int, int]:
+        return self._extents("GRID")
 
-    @cached_property
-    def supports_cooperative_launches(self) -> bool:
-        return bool(self._get("COOPERATIVE_LAUNCH"))
-
-    @cached_property
-    def supports_clusters(self) -> bool:
-        return bool(self._get("CLUSTER_LAUNCH"))
-
-    @cached_property
-    def has_memory_pools(self) -> bool:
-        return bool(self._get("MEMORY_POOLS_SUPPORTED"))
+    def attribute(self, name: str) -> int:
+        """A device attribute, such as ``MULTIPROCESSOR_COUNT``."""
+        attribute = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self.driver.call("cuDeviceGetAttribute", attribute, self.ordinal))
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -102,12 +115,8 @@ class Device:
         return self.driver.call("cuEventCreate", self.driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
 
     def _extents(self, name: str) -> tuple[int, int, int]:
-        x, y, z = (self._get(f"MAX_{name}_DIM_{axis}") for axis in "XYZ")
+        x, y, z = (self.attribute(f"MAX_{name}_DIM_{axis}") for axis in "XYZ")
         return x, y, z
-
-    def _get(self, name: str) -> int:
-        attribute = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self.driver.call("cuDeviceGetAttribute", attribute, self.ordinal))
 
     def __str__(self) -> str:
         return f"sm_{self.capability}"
@@ -119,9 +128,8 @@ class Driver:
     ``fault`` is the error, if there was one, after which all driver calls in this process fail.
     """
 
-    def __init__(self, api: Any, version: tuple[int, int]) -> None:
+    def __init__(self, api: Any) -> None:
         self.api = api
-        self.version = version
         self.fault: DriverCallError | None = None
         self._devices: dict[int, Device] = {}
 
@@ -131,13 +139,28 @@ class Driver:
         Raises :class:`DriverCallError` with the driver's name and description of the error.
         """
         try:
-            return _call(self.api, function, *arguments)
-        except DriverCallError as error:
-            raise self._record(error) from None
+            status, *results = getattr(self.api, function)(*arguments)
+        except (OSError, RuntimeError) as error:
+            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise NoDriverError(
+                f"there is no CUDA driver on this machine ({first_line})",
+                remedy="launching kernels takes an NVIDIA GPU and its driver",
+            ) from None
+        except ValueError as error:
+            # The driver is newer than cuda-bindings, which does not know the error code.
+            raise self._record(DriverCallError(f"{function} failed: {error}")) from None
+        if int(status):
+            raise self.error(function, status)
+        return results[0] if len(results) == 1 else tuple(results)
 
     def error(self, function: str, status: Any) -> DriverCallError:
         """The error for the `status` that `function` returned."""
-        return self._record(_error(self.api, function, status))
+        _, text = self.api.cuGetErrorString(status)
+        description = text.decode(errors="replace") if text else "no description"
+        code = int(status)
+        return self._record(
+            DriverCallError(f"{function} failed: {status.name} ({code}): {description}", code)
+        )
 
     def _record(self, error: DriverCallError) -> DriverCallError:
         """Record `error` if it ends all work on the GPU; name the recorded error in all later ones."""
@@ -150,6 +173,10 @@ class Driver:
         if error.code in _STICKY:
             self.fault = error
         return error
+
+    @cached_property
+    def version(self) -> tuple[int, int]:
+        return divmod(int(self.call("cuDriverGetVersion")) // 10, 100)
 
     @cached_property
     def count(self) -> int:
@@ -258,12 +285,12 @@ def _open() -> Driver:
         raise NoDriverError(
             f"the CUDA driver is reached through cuda-bindings: {error}", remedy="install cuda-bindings"
         ) from None
+    driver = Driver(api)
     try:
         # cuInit comes first, since the other functions assume that there is a driver.
-        _call(api, "cuInit", 0)
+        driver.call("cuInit", 0)
     except DriverCallError as error:
         raise _explain_refusal(error) from None
-    driver = Driver(api, divmod(int(_call(api, "cuDriverGetVersion")) // 10, 100))
     if driver.version < _OLDEST:
         raise DriverTooOldError(
             f"the NVIDIA driver supports CUDA up to {'.'.join(map(str, driver.version))}, and launching "
@@ -273,28 +300,6 @@ def _open() -> Driver:
     if driver.count == 0:
         raise _no_device()
     return driver
-
-
-def _call(api: Any, function: str, *arguments: Any) -> Any:
-    try:
-        status, *results = getattr(api, function)(*arguments)
-    except (OSError, RuntimeError) as error:
-        raise NoDriverError(
-            f"there is no CUDA driver on this machine ({_first_line(error)})",
-            remedy="launching kernels takes an NVIDIA GPU and its driver",
-        ) from None
-    except ValueError as error:
-        # The driver is newer than cuda-bindings, which does not know the error code.
-        raise DriverCallError(f"{function} failed: {error}") from None
-    if int(status):
-        raise _error(api, function, status)
-    return results[0] if len(results) == 1 else tuple(results)
-
-
-def _error(api: Any, function: str, status: Any) -> DriverCallError:
-    _, text = api.cuGetErrorString(status)
-    description = text.decode(errors="replace") if text else "no description"
-    return DriverCallError(f"{function} failed: {status.name} ({int(status)}): {description}", int(status))
 
 
 def _explain_refusal(error: DriverCallError) -> DriverError:
@@ -309,14 +314,7 @@ def _explain_refusal(error: DriverCallError) -> DriverError:
             )
         case 100 | 101:  # CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE
             return _no_device()
-        case 803:  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
-            remedy = "the driver's library and its kernel module have different versions; reboot"
-        case 804:  # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
-            remedy = "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver"
-        case 802:  # CUDA_ERROR_SYSTEM_NOT_READY
-            remedy = "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down"
-        case _:
-            remedy = "see whether nvidia-smi works; reboot, or reinstall the driver"
+    remedy = _INIT_REMEDIES.get(error.code, "see whether nvidia-smi works; reboot, or reinstall the driver")
     return DriverError(f"the CUDA driver cannot be used: {error}", remedy=remedy)
 
 
@@ -327,10 +325,6 @@ def _no_device() -> NoDeviceError:
     return NoDeviceError(
         f"the CUDA driver finds no GPU among CUDA_VISIBLE_DEVICES={visible!r}", remedy="change or unset that"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _after_fork() -> None:
