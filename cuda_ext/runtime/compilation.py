@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
+from cuda_ext import manifest as manifest_file
+from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, ManifestError, ToolchainError
+from cuda_ext.formats import codec
 from cuda_ext.manifest import Compression, Options
-from cuda_ext.runtime.jit.compile_source import compile_source
 from cuda_ext.runtime.jit.preparation import Preparation, prepare_entries
+from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import library_of, module_from
 from cuda_ext.toolchain.bindings import gpu_capabilities
+from cuda_ext.toolchain.identity import installed_nvrtc
 
 __all__ = ["compile", "prepare"]
+
+_FORMAT = "cuda-ext compiled 2"
+# Includes of files that the digest of a unit does not cover: by a macro, or by an absolute path.
+_UNKNOWN_INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:[A-Za-z_]|[<"](?:/|[A-Za-z]:))')
 
 
 def compile(  # noqa: A001 - reads as cuda_ext.compile
@@ -83,10 +93,15 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, tuple(instantiate))
     native = gpu_capabilities() if architectures is None or "native" in architectures else []
     names = architectures or (["native"] if native else ["all-major"])
-    compiled = compile_source(unit, name, names, native, compress, compiler)
-    for line in compiled.log:
+    wanted = _Wanted(unit, name, names, native, compress)
+    key = wanted.key() if compiler == "nvrtc" else None
+    if key is None:
+        entry = wanted.compile(compiler)
+    else:
+        entry = compile_once(key, partial(_find_entry, key), partial(wanted.compile, compiler), codec.encode)
+    for line in entry.log:
         report(line)
-    return module_from(compiled.manifest, compiled.files.__getitem__)
+    return module_from(manifest_file.loads(entry.manifest, name), entry.files.__getitem__)
 
 
 def prepare(
@@ -108,6 +123,66 @@ def prepare(
     :class:`~cuda_ext.errors.KernelNotFoundError` for an expression that no source defines.
     """
     return prepare_entries(library_of(module).on_demand, expressions, architectures)
+
+
+class _Entry(NamedTuple):
+    """A compiled module as it is cached: its manifest, the compiler's messages, and the module's files."""
+
+    format: str
+    manifest: str
+    log: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+
+class _Wanted(NamedTuple):
+    """The module `name` of `unit`, for architectures that are spelled as in the configuration.
+
+    ``native`` are the capabilities of the local GPUs.
+    """
+
+    unit: TranslationUnit
+    name: str
+    architectures: Sequence[str]
+    native: Sequence[int]
+    compress: Compression
+
+    def key(self) -> str | None:
+        """The cache key, or ``None`` if the result depends on files that cannot be part of it."""
+        unit = self.unit
+        texts = (unit.source, *unit.headers.values())
+        if option_with_path(unit.options) or any(map(_UNKNOWN_INCLUDE.search, texts)):
+            return None
+        try:
+            identity = installed_nvrtc().identity
+        except ToolchainError:
+            return None  # opening the compiler reports it
+        options = nvrtc_options(unit.name, unit.options)
+        lists = (options, unit.instantiate, self.architectures, list(map(str, self.native)))
+        counted = (field for each in lists for field in (str(len(each)), *each))
+        return codec.key_of(_FORMAT, identity, self.name, unit.name, unit.sha256, self.compress, *counted)
+
+    def compile(self, compiler: str) -> _Entry:
+        # Imported here, since a cached module needs no compiler.
+        from cuda_ext.compiler.architectures import expand
+        from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
+        from cuda_ext.toolchain.compile_library import compile_module
+        from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+
+        tool = open_compiler(CompilerChoice(compiler), os.environ)
+        targets = expand(self.architectures, tool, "architectures", self.native)
+        library = LibraryPlan(self.name, (self.unit,), targets, self.compress)
+        manifest, files, log = compile_module(ModulePlan(self.name, (library,), self.compress), tool)
+        return _Entry(_FORMAT, manifest_file.dumps(manifest), log, files)
+
+
+def _find_entry(key: str) -> _Entry | None:
+    """The module under `key` in the cache; ``None`` if there is none, or a damaged one."""
+    try:
+        entry = codec.decode(_Entry, read_cache(key) or b"")
+        manifest_file.loads(entry.manifest, "the cache")
+    except (codec.DecodingError, ManifestError):
+        return None
+    return entry if entry.format == _FORMAT else None
 
 
 def _check_lists(**arguments: Any) -> None:

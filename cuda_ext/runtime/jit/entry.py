@@ -6,8 +6,10 @@ the fields of the entry as :mod:`~cuda_ext.formats.codec` writes them.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
+from cuda_ext.cache.store import KEY_PATTERN
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Parameter, Symbol
@@ -55,7 +57,6 @@ class Entry(NamedTuple):
         return next((s.lowered for s in self.symbols if s.name == entity.name), None)
 
     def encode(self) -> bytes:
-        """Encode the entry for the cache."""
         return BEGINNING + codec.encode(self)
 
 
@@ -66,7 +67,6 @@ class Reference(NamedTuple):
     key: str
 
     def encode(self) -> bytes:
-        """Encode the reference for the cache."""
         return BEGINNING + codec.encode(self)
 
 
@@ -75,20 +75,15 @@ def decode_entry(content: bytes) -> Entry | Reference | None:
     if not content.startswith(BEGINNING):
         return None
     fields = content[len(BEGINNING) :]
-    try:
+    with suppress(ValueError):
         entry = codec.decode(Entry, fields)
-        return entry if _is_valid(entry) else None
-    except ValueError:
-        pass
-    try:
+        sizes = [symbol.size for symbol in entry.symbols]
+        sizes += [n for kernel in entry.kernels for p in kernel.parameters for n in (p.size, p.offset)]
+        # The driver does not load LTO-IR.
+        if Architecture.parse(entry.architecture).kind != "ltoir" and min(sizes, default=0) >= 0:
+            return entry
+    with suppress(ValueError):
         reference = codec.decode(Reference, fields)
-        return reference if reference.architecture is None else None
-    except codec.DecodingError:
-        return None
-
-
-def _is_valid(entry: Entry) -> bool:
-    sizes = [symbol.size for symbol in entry.symbols]
-    sizes += [n for kernel in entry.kernels for p in kernel.parameters for n in (p.size, p.offset)]
-    # The driver does not load LTO-IR.
-    return Architecture.parse(entry.architecture).kind != "ltoir" and min(sizes, default=0) >= 0
+        if reference.architecture is None and KEY_PATTERN.fullmatch(reference.key):
+            return reference
+    return None

@@ -7,7 +7,6 @@ one compiles and the others wait for its cache entry.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import time
@@ -24,7 +23,7 @@ from cuda_ext.manifest import Manifest, Source, Unit
 from cuda_ext.runtime.driver.driver import ProcessCache
 from cuda_ext.runtime.jit.entry import Entry, Reference, decode_entry
 from cuda_ext.runtime.jit.request import Request
-from cuda_ext.runtime.jit.user_cache import lock_key, read_cache, write_cache
+from cuda_ext.runtime.jit.user_cache import compile_once, read_cache, write_cache
 from cuda_ext.toolchain.identity import installed_nvrtc
 
 if TYPE_CHECKING:
@@ -134,25 +133,27 @@ class OnDemand:
 
     def find(self, request: Request) -> CachedEntry | None:
         """The cached entry of `request`, or ``None``."""
-        return self._find(request.key(installed_nvrtc().identity))
+        return self._find(_key(request))
 
     def compile(self, request: Request) -> CachedEntry:
         """The entry of `request`, which is compiled unless it is cached.
 
         Raises :class:`~cuda_ext.errors.BuildError`.
         """
-        key = request.key(installed_nvrtc().identity)
+        key = _key(request)
         if key not in self._entries:
             with self._locks.get_or_create(key, threading.RLock):
-                if self._find(key) is None:
-                    with lock_key(key):
-                        self._entries[key] = self._find(key) or self._compile(key, request)
+                self._entries[key] = compile_once(
+                    key,
+                    lambda: self._find(key),
+                    lambda: CachedEntry(key, self._compile(request)),
+                    lambda compiled: compiled.entry.encode(),
+                )
         return self._entries[key]
 
     def add_references(self, requests: Iterable[Request], target: CachedEntry) -> None:
         """Make `target`, which satisfies all of `requests`, the cached entry of each."""
-        for request in requests:
-            key = request.key(installed_nvrtc().identity)
+        for key in map(_key, requests):
             self._entries[key] = target
             write_cache(key, Reference(None, target.key).encode())
 
@@ -166,26 +167,27 @@ class OnDemand:
     def _find(self, key: str) -> CachedEntry | None:
         """The entry under `key`, which may be a reference to it."""
         if key not in self._entries:
-            content = _read_entry(key)
-            if isinstance(content, Entry):
-                self._entries[key] = CachedEntry(key, content)
-            elif content and re.fullmatch("[0-9a-f]{64}", content.key):
+            target, entry = key, _read_entry(key)
+            if isinstance(entry, Reference):
                 # References lead to entries, never to other references.
-                target = content.key
-                if target not in self._entries and isinstance(entry := _read_entry(target), Entry):
-                    self._entries[target] = CachedEntry(target, entry)
-                if target in self._entries:
-                    self._entries[key] = self._entries[target]
+                target = entry.key
+                entry = self._entries[target].entry if target in self._entries else _read_entry(target)
+            if isinstance(entry, Entry):
+                self._entries[key] = self._entries.setdefault(target, CachedEntry(target, entry))
         return self._entries.get(key)
 
-    def _compile(self, key: str, request: Request) -> CachedEntry:
+    def _compile(self, request: Request) -> Entry:
         from cuda_ext.runtime.jit.compile_request import compile_request  # cached entries need no compiler
 
         start = time.perf_counter()
         entry = compile_request(request, self._texts, _open_nvrtc())
-        write_cache(key, entry.encode())
-        _log(f"{self.manifest.module}: compiled {request} in {time.perf_counter() - start:.3f} s")
-        return CachedEntry(key, entry)
+        # The program may log, if it has imported logging, which is slow to import.
+        if logging := sys.modules.get("logging"):
+            seconds = time.perf_counter() - start
+            logging.getLogger("cuda_ext").info(
+                f"{self.manifest.module}: compiled {request} in {seconds:.3f} s"
+            )
+        return entry
 
     @cached_property
     def _texts(self) -> dict[str, bytes]:
@@ -219,12 +221,10 @@ def _open_nvrtc() -> Compiler:
     return open_compiler(CompilerChoice(), os.environ)
 
 
+def _key(request: Request) -> str:
+    return request.key(installed_nvrtc().identity)
+
+
 def _read_entry(key: str) -> Entry | Reference | None:
     content = read_cache(key)
-    return decode_entry(content) if content is not None else None
-
-
-def _log(message: str) -> None:
-    """Log `message`, if the program has imported logging, which is slow to import."""
-    if logging := sys.modules.get("logging"):
-        logging.getLogger("cuda_ext").info(message)
+    return None if content is None else decode_entry(content)

@@ -7,15 +7,35 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.cache.store import NullStore
 from cuda_ext.errors import BuildError, CacheWarning, StoreError
 
-__all__ = ["lock_key", "read_cache", "write_cache"]
+__all__ = ["compile_once", "read_cache", "write_cache"]
+
+_T = TypeVar("_T")
+
+
+def compile_once(
+    key: str, find: Callable[[], _T | None], compile_new: Callable[[], _T], encode: Callable[[_T], bytes]
+) -> _T:
+    """What `find` returns or, if that is ``None``, a new result, which is stored encoded under `key`.
+
+    Of several processes, one compiles while the others wait for its result.
+    """
+    if (known := find()) is not None:
+        return known
+    with _store().lock(key):
+        if (known := find()) is not None:
+            return known
+        compiled = compile_new()
+        write_cache(key, encode(compiled))
+        return compiled
 
 
 def read_cache(key: str) -> bytes | None:
@@ -31,11 +51,6 @@ def write_cache(key: str, content: bytes) -> None:
     except StoreError as error:
         _warn_once(str(error))
     store.prune()
-
-
-def lock_key(key: str) -> AbstractContextManager[object]:
-    """Hold the lock of `key` among all processes. Read the cache again after acquiring it."""
-    return _store().lock(key)
 
 
 def _store() -> LocalStore | NullStore:
