@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from cuda_ext.errors import ArgumentError, DriverCallError
-from cuda_ext.runtime.arrays.device_copies import DeviceCopies
-from cuda_ext.runtime.arrays.device_scope import innermost_scope
+from cuda_ext.runtime.arrays.device_scope import DeviceScope, innermost_scope
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 
@@ -30,7 +29,7 @@ class Pending:
         self,
         device: Device,
         stream: int,
-        copies: DeviceCopies,
+        copies: DeviceScope,
         raise_error: Callable[[DriverCallError], NoReturn],
     ) -> None:
         driver = device.driver
@@ -93,7 +92,7 @@ def launch_with_copies(
     `keep` keeps `stream` alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises
     :class:`DriverCallError`, and :class:`ArgumentError` if `stream` is being captured into a graph.
     """
-    own = DeviceCopies()
+    own = DeviceScope()
     scope = innermost_scope()
     pending = None
     with device.current():
@@ -128,7 +127,7 @@ def _check_not_captured(device: Device, stream: int) -> None:
     )
 
 
-def _release(device: Device, copies: DeviceCopies, event: Any) -> None:
+def _release(device: Device, copies: DeviceScope, event: Any) -> None:
     with suppress(DriverCallError):
         device.driver.call("cuEventDestroy", event)
     copies.release()

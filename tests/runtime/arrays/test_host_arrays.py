@@ -771,10 +771,10 @@ def test_an_ended_scope_accepts_no_arrays(run: Script) -> None:
     """Another thread may have ended it."""
     done = run(
         """
-        from cuda_ext.runtime.arrays.device_copies import DeviceCopies
-        copies = DeviceCopies()
-        copies.release()
-        caught(copies.place(None, 0, None, []).__enter__)
+        from cuda_ext.runtime.arrays.device_scope import DeviceScope
+        scope = DeviceScope()
+        scope.release()
+        caught(scope.place(None, 0, None, []).__enter__)
         """
     )
     assert done.output == [
