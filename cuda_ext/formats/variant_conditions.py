@@ -14,7 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from cuda_ext.errors import ManifestError
 from cuda_ext.formats.architecture import Architecture
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 SM = "sm"
+T = TypeVar("T")
 
 
 class ConditionError(ValueError):
@@ -245,19 +246,23 @@ def _leaves(condition: Condition) -> Iterator[Leaf]:
         yield condition
 
 
-def decide(condition: Condition, holds: Callable[[Leaf], bool]) -> tuple[bool, list[Leaf]]:
-    """Evaluate `condition`; return its value and the leaves that decide it."""
+def decide(condition: Condition, evaluate: Callable[[Leaf], tuple[bool, T]]) -> tuple[bool, list[T]]:
+    """Evaluate `condition`; `evaluate` returns whether a leaf holds, and the reason.
+
+    Returns the value, and the reasons of the leaves that decide it.
+    """
     if not isinstance(condition, Junction):
-        return holds(condition), [condition]
-    results = [decide(operand, holds) for operand in condition.operands]
+        value, reason = evaluate(condition)
+        return value, [reason]
+    results = [decide(operand, evaluate) for operand in condition.operands]
     if condition.word == "not":
-        ((value, leaves),) = results
-        return not value, leaves
+        ((value, reasons),) = results
+        return not value, reasons
     decisive = condition.word == "or"
-    for value, leaves in results:
+    for value, reasons in results:
         if value is decisive:
-            return value, leaves
-    return not decisive, [leaf for _, leaves in results for leaf in leaves]
+            return value, reasons
+    return not decisive, [reason for _, reasons in results for reason in reasons]
 
 
 def write(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:

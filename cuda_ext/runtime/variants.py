@@ -102,19 +102,13 @@ class _CandidateOnGpu:
             return cls(launcher, condition, Architecture.parse(image.architecture))
         return cls(launcher, condition, None, obstacle)
 
-    def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[Leaf]]:
-        """Whether `numbers` satisfy the condition, and the leaves that decide it."""
-        if self.condition is None:
-            return True, []  # launching the default reports a missing image
-        if self.obstacle:
-            return False, []
-        return decide(self.condition, lambda leaf: self._holds(leaf, numbers))
-
-    def explain(self, numbers: Mapping[str, int]) -> tuple[bool, str]:
+    def decide(self, numbers: Mapping[str, int]) -> tuple[bool, list[str]]:
         """Whether `numbers` satisfy the condition, and why."""
-        is_taken, leaves = self.decide(numbers)
-        facts = ", ".join(dict.fromkeys(self._fact(leaf, numbers) for leaf in leaves))
-        return is_taken, self.obstacle or facts or "the default"
+        if self.condition is None:  # launching the default reports a missing image
+            return True, [self.obstacle or "the default"]
+        if self.obstacle:
+            return False, [self.obstacle]
+        return decide(self.condition, lambda leaf: self._evaluate(leaf, numbers))
 
     def code(self, capability: int, positions: Mapping[str, int]) -> str:
         """The condition as Python code about ``v0``, ``v1``, ..., the arguments at `positions`.
@@ -125,28 +119,22 @@ class _CandidateOnGpu:
         def write_leaf(leaf: Leaf) -> str:
             if isinstance(leaf, Comparison) and leaf.name != SM:
                 return str(replace(leaf, name=f"v{positions[leaf.name]}"))
-            return str(self._holds(leaf, {SM: capability}))
+            holds, _ = self._evaluate(leaf, {SM: capability})
+            return str(holds)
 
         return "True" if self.condition is None else write(self.condition, write_leaf)
 
-    def _holds(self, leaf: Leaf, numbers: Mapping[str, int]) -> bool:
+    def _evaluate(self, leaf: Leaf, numbers: Mapping[str, int]) -> tuple[bool, str]:
+        """Whether `leaf` holds, and the actual value of what it compares."""
         match leaf:
             case Comparison(name):
-                return leaf.holds(numbers[name])
+                number = numbers[name]
+                return leaf.holds(number), f"{leaf.term} is {leaf.value(number)}"
             case Architecture(suffix=""):
-                return leaf.number == numbers[SM]
+                return leaf.number == numbers[SM], f"this GPU is sm_{numbers[SM]}"
             case _:
-                return self.image is not None and leaf.target == self.image.target
-
-    def _fact(self, leaf: Leaf, numbers: Mapping[str, int]) -> str:
-        """The actual value of what `leaf` compares."""
-        match leaf:
-            case Comparison(name):
-                return f"{leaf.term} is {leaf.value(numbers[name])}"
-            case Architecture(suffix=""):
-                return f"this GPU is sm_{numbers[SM]}"
-            case _:
-                return f"this GPU takes {self.image}"
+                is_loaded = self.image is not None and leaf.target == self.image.target
+                return is_loaded, f"this GPU takes {self.image}"
 
 
 class _VariantsLauncher(Launcher):
@@ -189,8 +177,9 @@ class _VariantsLauncher(Launcher):
         numbers = self._numbers(device, values)
         rows, is_chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):
-            is_taken, reason = each.explain(numbers)
-            verdict = "not asked" if is_chosen else f"{'taken' if is_taken else 'not taken'}: {reason}"
+            is_taken, reasons = each.decide(numbers)
+            why = ", ".join(dict.fromkeys(reasons))
+            verdict = "not asked" if is_chosen else f"{'taken' if is_taken else 'not taken'}: {why}"
             rows.append((candidate.kernel, f"if {candidate.when}" if candidate.when else "", verdict))
             is_chosen = is_chosen or is_taken
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:2]

@@ -19,19 +19,17 @@ def with_variants(manifest: Manifest, variants: Sequence[Variants], where: str) 
     Raises :class:`ConfigError` for variants that do not fit the kernels of `manifest`.
     """
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
-    names = {symbol.name: "a variable" for symbol in manifest.symbols}
-    names |= {plain_name(expression): "a kernel" for expression in kernels}
-    namespaces = {scope for name in names for scope in _scopes(name)}
+    kinds = {symbol.name: "a variable" for symbol in manifest.symbols}
+    kinds |= {plain_name(expression): "a kernel" for expression in kernels}
+    kinds |= {scope: "a namespace" for name in kinds for scope in _scopes(name)}
     resolved = []
     for each in variants:
         here = key_path(where, each.name)
         for name in (*_scopes(each.name), each.name):
-            if name in names and (name == each.name or name not in namespaces):
-                raise _name_taken(name, names[name], here)
-        if each.name in namespaces:
-            raise _name_taken(each.name, "a namespace", here)
-        names[each.name] = "variants"
-        namespaces.update(_scopes(each.name))
+            kind = kinds.get(name)
+            if kind and (name == each.name or kind != "a namespace"):
+                raise ConfigError(f"{name!r} is {kind} already", where=here, remedy="choose another name")
+            kinds[name] = "variants" if name == each.name else "a namespace"
         resolved.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
     return manifest._replace(variants=tuple(resolved))
 
@@ -40,10 +38,6 @@ def _scopes(name: str) -> Iterator[str]:
     """``a`` and ``a::b`` for ``a::b::c``."""
     parts = name.split("::")
     return ("::".join(parts[:depth]) for depth in range(1, len(parts)))
-
-
-def _name_taken(name: str, kind: str, where: str) -> ConfigError:
-    return ConfigError(f"{name!r} is {kind} already", where=where, remedy="choose another name")
 
 
 def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -> Iterator[Candidate]:
