@@ -5,21 +5,20 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from cuda_ext.builder.config.kinds import (
     C_NAME,
+    SCALAR,
     Kind,
     Schema,
-    array_schema,
-    check_array,
+    array,
     expect,
     key_path,
     map_schema,
-    refuse_empty,
     show,
-    string_or_integer,
+    string,
 )
 from cuda_ext.errors import ConfigError
 
@@ -30,32 +29,28 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
 
 
-def _check(value: object, where: str) -> tuple[str, ...]:
-    items = check_array(value, where, "an array of name expressions", _check_item)
-    return tuple(itertools.chain.from_iterable(items))
-
-
 def _check_item(item: object, where: str) -> Iterable[str]:
     """The expressions that `item` stands for: itself, or a table with the values of its placeholders."""
-    if not isinstance(item, str):
-        what = 'a name expression such as "axpy<float>", or a table with kernel'
-        return list(_multiply_out(expect(item, dict, where, what), where))
-    if not item.strip():
-        refuse_empty(where, "take it out")
-    if absent := re.search(_ABSENT, item):
+    if isinstance(item, str):
+        return [_EXPRESSION.check(item, where)]
+    what = 'a name expression such as "axpy<float>", or a table with kernel'
+    return _multiply_out(expect(item, dict, where, what), where)
+
+
+def _check_expression(text: str, where: str) -> str:
+    if not text.strip():
+        raise ConfigError("is empty", where=where, remedy="take it out")
+    if absent := re.search(_ABSENT, text):
         name = absent[0].strip("<, \t\r\n{}")
-        raise ConfigError(
-            f"{{{name}}} has no values",
-            where=where,
-            remedy=f'write {{ kernel = {show(item)}, {name} = ["..."] }}',
-        )
-    return [item]
+        remedy = f'write {{ kernel = {show(text)}, {name} = ["..."] }}'
+        raise ConfigError(f"{{{name}}} has no values", where=where, remedy=remedy)
+    return text
 
 
-def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
+def _multiply_out(table: Mapping[str, object], where: str) -> list[str]:
     if "kernel" not in table and (close := difflib.get_close_matches("kernel", table, n=1)):
         raise ConfigError("unknown key", where=key_path(where, close[0]), remedy="did you mean 'kernel'?")
-    pattern = expect(table.get("kernel"), str, f"{where}.kernel", 'a string such as "reduce<{T}>"')
+    pattern = _PATTERN.check(table.get("kernel"), f"{where}.kernel")
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
     for name in table:
         if name != "kernel" and name not in placeholders:
@@ -64,39 +59,35 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
                 where=key_path(where, name),
                 remedy="put it there, or take the key out",
             )
-    values = [_check_values(table, name, where) for name in placeholders]
-    for combination in itertools.product(*values):
-        chosen = dict(zip(placeholders, combination, strict=True))
-        yield _PLACEHOLDER.sub(partial(_replace, chosen), pattern)
+    for name in placeholders:
+        if name not in table:
+            raise ConfigError(f"{{{name}}} has no values", where=where, remedy=f"add {name} = [...]")
+    values = [_VALUES.check(table[name], f"{where}.{name}") for name in placeholders]
+    return [
+        _PLACEHOLDER.sub(partial(_replace, dict(zip(placeholders, combination, strict=True))), pattern)
+        for combination in itertools.product(*values)
+    ]
 
 
 def _replace(values: Mapping[str, str], placeholder: re.Match[str]) -> str:
     return values[placeholder[1]]
 
 
-def _check_values(table: Mapping[str, object], name: str, where: str) -> list[str]:
-    """The values of one placeholder."""
-    if name not in table:
-        raise ConfigError(f"{{{name}}} has no values", where=where, remedy=f"add {name} = [...]")
-    here = f"{where}.{name}"
-    values = check_array(table[name], here, "an array of values", string_or_integer)
-    return values or refuse_empty(here, "add values")
-
-
-_EXPRESSION: Schema = {
-    "type": "string",
-    "description": "A C++ name expression.",
-    "not": {"anyOf": [{"pattern": r"^\s*$"}, {"pattern": _ABSENT}]},
-}
+_EXPRESSION = string(description="A C++ name expression.").then(
+    _check_expression, **{"not": {"anyOf": [{"pattern": r"^\s*$"}, {"pattern": _ABSENT}]}}
+)
+_PATTERN = string(
+    'a string such as "reduce<{T}>"',
+    description="A C++ name expression with placeholders, such as `reduce<{T}>`.",
+)
+_VALUES = array(SCALAR, "an array of values", "add values")
 _PRODUCT: Schema = {
-    **map_schema(rf"^{C_NAME}$", array_schema({"type": ["string", "integer"]}, minItems=1)),
-    "properties": {
-        "kernel": {
-            "type": "string",
-            "description": "A C++ name expression with placeholders, such as `reduce<{T}>`.",
-        }
-    },
+    **map_schema(rf"^{C_NAME}$", _VALUES.schema),
+    "properties": {"kernel": _PATTERN.schema},
     "required": ["kernel"],
 }
+_ITEM = Kind(_check_item, {"anyOf": [_EXPRESSION.schema, _PRODUCT]})
 
-INSTANTIATIONS = Kind(_check, array_schema({"anyOf": [_EXPRESSION, _PRODUCT]}))
+INSTANTIATIONS = array(_ITEM, "an array of name expressions").then(
+    lambda items, _: tuple(itertools.chain.from_iterable(items))
+)

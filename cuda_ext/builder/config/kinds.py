@@ -7,13 +7,15 @@ that the check accepts; the check is the stricter one where no pattern can tell.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from cuda_ext.errors import ConfigError, did_you_mean
 
@@ -24,20 +26,22 @@ __all__ = [
     "MACROS",
     "NAME",
     "OPTIONS",
+    "SCALAR",
     "STANDARD",
     "TEXT",
     "Kind",
     "Schema",
+    "array",
     "array_schema",
-    "check_array",
     "choice",
     "expect",
     "key_path",
     "map_schema",
-    "refuse_empty",
+    "mapping",
     "show",
-    "string_or_integer",
+    "string",
     "strings",
+    "table",
     "table_schema",
 ]
 
@@ -58,6 +62,10 @@ class Kind:
 
     check: Callable[[object, str], Any]
     schema: Schema
+
+    def then(self, check: Callable[[Any, str], Any], **schema: object) -> Kind:
+        """This kind with a further check or conversion of its values, and more in its schema."""
+        return Kind(lambda value, where: check(self.check(value, where), where), {**self.schema, **schema})
 
 
 def key_path(where: str, key: str) -> str:
@@ -87,24 +95,6 @@ def expect(value: object, kind: type, where: str, what: str) -> Any:
     return value
 
 
-def check_array(value: object, where: str, what: str, item: Callable[[object, str], Any]) -> list[Any]:
-    """Return what `item` returns for each item of an array of strings. `what` names the array in errors."""
-    if isinstance(value, str):
-        raise ConfigError(f"expected {what}", where=where, remedy=f"write [{show(value)}]")
-    return [item(each, f"{where}[{i}]") for i, each in enumerate(expect(value, list, where, what))]
-
-
-def refuse_empty(where: str, remedy: str) -> NoReturn:
-    raise ConfigError("is empty", where=where, remedy=remedy)
-
-
-def string_or_integer(value: object, where: str, example: str = "") -> str:
-    """Return a string or an integer as a string. Raises :class:`ConfigError`."""
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ConfigError(f"expected a string or an integer{example}, found {show(value)}", where=where)
-    return str(value)
-
-
 def array_schema(items: Schema, **more: object) -> Schema:
     return {"type": "array", "items": items, **more}
 
@@ -117,6 +107,85 @@ def table_schema(properties: Mapping[str, Schema], **more: object) -> Schema:
 def map_schema(names: str, values: Schema) -> Schema:
     """A table with keys of the author's own."""
     return {"type": "object", "propertyNames": {"pattern": names}, "additionalProperties": values}
+
+
+# Kinds of which others consist. `what` names the kind in errors, and `empty` says what to do if it is empty.
+
+
+def string(what: str = "a string", empty: str = "", **schema: object) -> Kind:
+    """A string; with `empty`, one that is not empty."""
+
+    def check(value: object, where: str) -> str:
+        text: str = expect(value, str, where, what)
+        if empty and not text:
+            raise ConfigError("is empty", where=where, remedy=empty)
+        return text
+
+    return Kind(check, {"type": "string", **schema})
+
+
+def array(items: Kind, what: str, empty: str = "") -> Kind:
+    """An array of `items`; with `empty`, at least one is needed."""
+
+    def check(value: object, where: str) -> tuple[Any, ...]:
+        if isinstance(value, str) and items.schema.get("type") != "object":
+            raise ConfigError(f"expected {what}", where=where, remedy=f"write [{show(value)}]")
+        checked = tuple(
+            items.check(item, f"{where}[{i}]") for i, item in enumerate(expect(value, list, where, what))
+        )
+        if empty and not checked:
+            raise ConfigError("is empty", where=where, remedy=empty)
+        return checked
+
+    return Kind(check, array_schema(items.schema, **({"minItems": 1} if empty else {})))
+
+
+def table(
+    keys: Mapping[str, Kind],
+    what: str = "a table",
+    required: Mapping[str, str] = MappingProxyType({}),
+    elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+) -> Kind:
+    """A table with these `keys` and no others.
+
+    `required` says what to do if a key is missing. `elsewhere` has the problem and the remedy for keys of
+    other tables.
+    """
+
+    def check(value: object, where: str) -> dict[str, Any]:
+        values = expect(value, dict, where, what)
+        for key in values:
+            if key not in keys:
+                problem, remedy = elsewhere.get(key) or ("unknown key", _nearest(key, keys))
+                raise ConfigError(problem, where=key_path(where, key), remedy=remedy)
+        for key, remedy in required.items():
+            if key not in values:
+                raise ConfigError("is missing", where=f"{where}.{key}", remedy=remedy)
+        return {key: keys[key].check(each, f"{where}.{key}") for key, each in values.items()}
+
+    schemas = {key: kind.schema for key, kind in keys.items()}
+    return Kind(check, table_schema(schemas, **({"required": [*required]} if required else {})))
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    plain, names = key.replace("_", "-").lower(), sorted(known)
+    close = [k for k in names if k.startswith(plain)] or difflib.get_close_matches(plain, names)
+    # What begins alike is more likely meant than what contains it.
+    close.sort(key=lambda k: k[:3] != plain[:3])
+    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names)}"
+
+
+def mapping(names: str, check_name: Callable[[str, str], None], values: Kind, what: str) -> Kind:
+    """A table with keys of the author's own. `names` is their pattern in the schema."""
+
+    def check(value: object, where: str) -> dict[str, Any]:
+        checked = {}
+        for name, each in expect(value, dict, where, what).items():
+            check_name(name, key_path(where, name))
+            checked[name] = values.check(each, key_path(where, name))
+        return checked
+
+    return Kind(check, map_schema(names, values.schema))
 
 
 def choice(*choices: str) -> Kind:
@@ -136,31 +205,17 @@ def choice(*choices: str) -> Kind:
 
 def strings(example: str = "", pattern: str = r"^[^\x00]+$") -> Kind:
     """An array of strings; with an `example`, at least one is needed. `pattern` is for the schema alone."""
-
-    def check(value: object, where: str) -> tuple[str, ...]:
-        items = tuple(check_array(value, where, "an array of strings", _check_item))
-        if example and not items:
-            refuse_empty(where, f'name at least one, such as "{example}"')
-        return items
-
-    items = {"type": "string", "pattern": pattern}
-    return Kind(check, array_schema(items, **({"minItems": 1} if example else {})))
+    items = string(empty="take it out", pattern=pattern).then(_refuse_zero)
+    return array(items, "an array of strings", f'name at least one, such as "{example}"' if example else "")
 
 
-def _check_item(value: object, where: str) -> str:
-    text: str = expect(value, str, where, "a string") or refuse_empty(where, "take it out")
+def _refuse_zero(text: str, where: str) -> str:
     if "\0" in text:
         raise ConfigError(f"{text!r} has a zero byte", where=where, remedy="take it out")
     return text
 
 
-def _check_text(value: object, where: str) -> str:
-    text: str = expect(value, str, where, "a string")
-    return text or refuse_empty(where, "give it a value or leave it out")
-
-
-def _check_standard(value: object, where: str) -> str:
-    text: str = expect(value, str, where, 'a string such as "c++17"')
+def _check_standard(text: str, where: str) -> str:
     if not re.fullmatch(_STANDARD, text):
         year = re.search(r"\d[\da-z]$", text)
         remedy = f"did you mean 'c++{year[0] if year else 17}'?"
@@ -168,11 +223,18 @@ def _check_standard(value: object, where: str) -> str:
     return text
 
 
+def _check_scalar(value: object, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ConfigError(f"expected a string or an integer, found {show(value)}", where=where)
+    return str(value)
+
+
 _STANDARD = r"^c\+\+\d[\da-z]$"
 
-TEXT = Kind(_check_text, {"type": "string", "minLength": 1})
-STANDARD = Kind(_check_standard, {"type": "string", "pattern": _STANDARD})
 FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
+SCALAR = Kind(_check_scalar, {"type": ["string", "integer"]})
+STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_standard)
+TEXT = string(empty="give it a value or leave it out", minLength=1)
 
 
 # Options that say what a key says already; the compiler would take one of the two without a word.
@@ -185,8 +247,7 @@ KEY_OF_OPTION = {
 _INCLUDE = r"(?:-I|--include-path|-isystem|--system-include)=?"
 
 
-def _check_options(value: object, where: str) -> tuple[str, ...]:
-    options: tuple[str, ...] = strings().check(value, where)
+def _check_options(options: Sequence[str], where: str) -> Sequence[str]:
     for i, (option, following) in enumerate(itertools.pairwise((*options, ""))):
         here = f"{where}[{i}]"
         if key := KEY_OF_OPTION.get(option.partition("=")[0]):
@@ -205,28 +266,19 @@ _REFUSED_OPTIONS = (
     rf"^(?:{'|'.join(KEY_OF_OPTION)})(?:=|$)",
     rf"^{_INCLUDE}(?![=/\\]|[A-Za-z]:).",
 )
-OPTIONS = Kind(
-    _check_options,
-    array_schema(
-        {**strings().schema["items"], "not": {"anyOf": [{"pattern": each} for each in _REFUSED_OPTIONS]}}
-    ),
-)
+_OPTION = {**strings().schema["items"], "not": {"anyOf": [{"pattern": each} for each in _REFUSED_OPTIONS]}}
+OPTIONS = strings().then(_check_options, items=_OPTION)
 
 
-def _check_macros(value: object, where: str) -> dict[str, str]:
-    macros = {}
-    for name, text in expect(value, dict, where, "a table of macros and their values").items():
-        here = key_path(where, name)
-        if not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise ConfigError(
-                "not the name of a macro",
-                where=here,
-                remedy="define macros with parameters in a header and name it in pre-include"
-                if "(" in name
-                else "names have letters, digits and underscores",
-            )
-        macros[name] = string_or_integer(text, here, ', such as "1"')
-    return macros
+def _check_macro(name: str, where: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ConfigError(
+            "not the name of a macro",
+            where=where,
+            remedy="define macros with parameters in a header and name it in pre-include"
+            if "(" in name
+            else "names have letters, digits and underscores",
+        )
 
 
-MACROS = Kind(_check_macros, map_schema(rf"^{C_NAME}$", {"type": ["string", "integer"]}))
+MACROS = mapping(rf"^{C_NAME}$", _check_macro, SCALAR, "a table of macros and their values")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import keyword
 import re
 import unicodedata
@@ -21,10 +20,10 @@ from cuda_ext.builder.config.keys import (
     Key,
     Settings,
 )
-from cuda_ext.builder.config.kinds import expect, key_path
+from cuda_ext.builder.config.kinds import Kind, expect, key_path, table
 from cuda_ext.errors import ConfigError
 
-__all__ = ["ModuleConfig", "Override", "parse_module", "parse_settings", "parse_table"]
+__all__ = ["MODULE", "OVERRIDE", "ModuleConfig", "Override", "parse_module", "parse_settings", "parse_table"]
 
 
 @dataclass(frozen=True)
@@ -84,12 +83,11 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     `default_name` names the module of a table without ``modules``, if it is known. Raises
     :class:`ConfigError`.
     """
-    defaults = expect(table, dict, TABLE, "a table")
+    values = _TABLE.check(table, TABLE)
+    common = _extend(ModuleConfig("", TABLE), values)
     example = f'[{TABLE}.modules."{default_name or "your_package.kernels"}"]'
-    modules = expect(
-        defaults.get("modules", {}), dict, f"{TABLE}.modules", f"a table for each module, such as {example}"
-    )
-    common = _add_keys(ModuleConfig("", TABLE), defaults, also=("modules", *BUILD_KEYS))
+    modules = values.get("modules", {})
+    modules = expect(modules, dict, f"{TABLE}.modules", f"a table for each module, such as {example}")
     if not modules:
         if default_name is None:
             raise ConfigError(
@@ -97,8 +95,8 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
             )
         modules = {default_name: {}}
     parsed = tuple(
-        parse_module(name, table, key_path(f"{TABLE}.modules", name), common)
-        for name, table in modules.items()
+        parse_module(name, module, key_path(f"{TABLE}.modules", name), common)
+        for name, module in modules.items()
     )
     _check_apart(parsed)
     return parsed
@@ -106,32 +104,79 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
 
 def parse_settings(table: Mapping[str, object]) -> BuildSettings:
     """Read the keys of ``[tool.cuda_ext]`` that are about the build. Raises :class:`ConfigError`."""
-    return BuildSettings(**_check_values(table, BUILD_KEYS, TABLE))
+    values = _BUILD.check({key: value for key, value in table.items() if key in BUILD_KEYS}, TABLE)
+    return BuildSettings(**_by_attribute(values))
 
 
 def parse_module(
-    name: str, value: object, where: str, common: ModuleConfig = ModuleConfig("", "")
+    name: str, table: object, where: str, common: ModuleConfig = ModuleConfig("", "")
 ) -> ModuleConfig:
     """Read the table of a single module at the key path `where`; `common` has the defaults for it.
 
     Raises :class:`ConfigError`.
     """
-    table = expect(value, dict, where, "a table")
-    _check_name(name, table, where)
-    module = _add_keys(replace(common, name=name, where=where), table)
+    _check_name(name, expect(table, dict, where, "a table"), where)
+    values = MODULE.check(table, where)
+    module = _extend(replace(common, name=name, where=where), values)
     if module.settings.emit == "ltoir" and module.settings.link:
         raise ConfigError(
             '"ltoir" leaves the linking to others',
             where=module.key_path("emit"),
             remedy="with link = true choose another",
         )
-    if "launcher" in table and module.settings.compiler == "nvrtc":
+    if "launcher" in values and module.settings.compiler == "nvrtc":
         raise ConfigError(
             "runs nvcc, and this module is compiled by NVRTC",
             where=module.key_path("launcher"),
             remedy='remove it, or choose compiler = "nvcc"',
         )
     return module
+
+
+def _extend(module: ModuleConfig, values: Mapping[str, Any]) -> ModuleConfig:
+    """Return `module` with the `values` of its table."""
+    own = {key: value for key, value in values.items() if key in KEYS}
+    paths = {key: f"{module.where}.{key}" for key in own}
+    return replace(
+        module,
+        settings=replace(module.settings, **_by_attribute(own)),
+        overrides=(*module.overrides, *values.get("overrides", ())),
+        written={**module.written, **_by_attribute(paths)},
+    )
+
+
+def _by_attribute(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.replace("-", "_"): value for key, value in values.items()}
+
+
+def _check_overrides(value: object, where: str) -> tuple[Override, ...]:
+    if not isinstance(value, list):
+        raise ConfigError(f"expected an array of tables, as in [[{where}]]", where=where)
+    return tuple(_check_override(each, f"{where}[{i}]") for i, each in enumerate(value))
+
+
+def _check_override(value: object, where: str) -> Override:
+    settings = _by_attribute(OVERRIDE.check(value, where))
+    return Override(where, settings.pop("sources"), settings)
+
+
+def _kinds(keys: Mapping[str, Key]) -> dict[str, Kind]:
+    return {name: Kind(key.kind.check, {"$ref": f"#/definitions/{name}"}) for name, key in keys.items()}
+
+
+_KEYS_OF_BUILD = dict.fromkeys(BUILD_KEYS, ("holds for the build as a whole", f"move it to [{TABLE}]"))
+_KEYS_OF_MODULE = dict.fromkeys(
+    KEYS, ("holds for a whole module, not for single sources", "move it into the module's table")
+)
+OVERRIDE = table(
+    _kinds({key: KEYS[key] for key in ("sources", *OVERRIDABLE)}),
+    required={"sources": "name the sources that the override is for"},
+    elsewhere={**_KEYS_OF_MODULE, **_KEYS_OF_BUILD},
+)
+_MODULE_KEYS = {**_kinds(KEYS), "overrides": Kind(_check_overrides, {"$ref": "#/definitions/overrides"})}
+MODULE = table(_MODULE_KEYS, elsewhere=_KEYS_OF_BUILD)
+_BUILD = table(_kinds(BUILD_KEYS))
+_TABLE = table({**_MODULE_KEYS, **_kinds(BUILD_KEYS), "modules": Kind(lambda value, _: value, {})})
 
 
 def _check_name(name: str, table: Mapping[str, object], where: str) -> None:
@@ -182,68 +227,6 @@ def _check_apart(modules: Sequence[ModuleConfig]) -> None:
                     f"{relation} the module {other.name!r}", where=module.where, remedy="rename one of them"
                 )
         taken[parts] = module
-
-
-def _add_keys(module: ModuleConfig, table: Mapping[str, object], also: Sequence[str] = ()) -> ModuleConfig:
-    """Return `module` with the keys of its `table`, which may have keys of `also`, too."""
-    where = module.where
-    _check_keys(table, (*KEYS, "overrides", *also), where)
-    overrides = table.get("overrides", [])
-    if not isinstance(overrides, list):
-        raise ConfigError(
-            f"expected an array of tables, as in [[{where}.overrides]]", where=f"{where}.overrides"
-        )
-    settings = _check_values(table, KEYS, where)
-    own = [_parse_override(each, f"{where}.overrides[{i}]") for i, each in enumerate(overrides)]
-    return replace(
-        module,
-        settings=replace(module.settings, **settings),
-        overrides=(*module.overrides, *own),
-        written={**module.written, **{name: f"{where}.{name.replace('_', '-')}" for name in settings}},
-    )
-
-
-def _parse_override(value: object, where: str) -> Override:
-    table = expect(value, dict, where, "a table")
-    for key in table:
-        if key in KEYS and key not in ("sources", *OVERRIDABLE):
-            raise ConfigError(
-                "holds for a whole module, not for single sources",
-                where=f"{where}.{key}",
-                remedy="move it into the module's table",
-            )
-    _check_keys(table, ("sources", *OVERRIDABLE), where)
-    if "sources" not in table:
-        raise ConfigError(
-            "is missing", where=f"{where}.sources", remedy="name the sources that the override is for"
-        )
-    settings = _check_values(table, KEYS, where)
-    return Override(where, settings.pop("sources"), settings)
-
-
-def _check_values(table: Mapping[str, object], keys: Mapping[str, Key], where: str) -> dict[str, Any]:
-    """The settings that `table` has for `keys`, by their attributes."""
-    return {
-        name.replace("-", "_"): keys[name].kind.check(value, f"{where}.{name}")
-        for name, value in table.items()
-        if name in keys
-    }
-
-
-def _check_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    for key in table:
-        if key in known:
-            continue
-        if key in BUILD_KEYS:
-            raise ConfigError(
-                "holds for the build as a whole", where=f"{where}.{key}", remedy=f"move it to [{TABLE}]"
-            )
-        plain = key.replace("_", "-").lower()
-        close = [k for k in known if k.startswith(plain)] or difflib.get_close_matches(plain, known)
-        # What begins alike is more likely meant than what contains it.
-        close.sort(key=lambda k: k[:3] != plain[:3])
-        remedy = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(sorted(known))}"
-        raise ConfigError("unknown key", where=key_path(where, key), remedy=remedy)
 
 
 def _matches(source: str, pattern: str) -> bool:

@@ -15,15 +15,16 @@ from __future__ import annotations
 import keyword
 from collections.abc import Mapping
 
-from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDABLE, TABLE, TABLES, Key
+from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, TABLE, TABLES, Key
 from cuda_ext.builder.config.kinds import NAME, Schema, array_schema, map_schema, table_schema
+from cuda_ext.builder.config.modules import MODULE, OVERRIDE
 
 __all__ = ["schema", "tool_schema"]
 
 # A name by which validators tell schemas apart; there is nothing at that address.
 _ID = "https://cuda-ext.invalid/schema.json"
 _KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"
-_MODULE = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
+_MODULE_NAME = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
 
 
 def tool_schema(_: str) -> Schema:
@@ -33,18 +34,19 @@ def tool_schema(_: str) -> Schema:
 
 def schema() -> Schema:
     """Return the schema, in draft 7 of the standard. It is the same on every machine."""
-    keys = _describe(KEYS)
-    of_module = {key: _reference(key) for key in (*keys, "overrides")}
-    override = table_schema({key: _reference(key) for key in ("sources", *OVERRIDABLE)}, required=["sources"])
-    overrides = array_schema(override, description=TABLES["overrides"])
-    modules = {**map_schema(_MODULE, _reference("module")), "description": TABLES["modules"]}
+    module = {"$ref": "#/definitions/module"}
+    modules = {**map_schema(_MODULE_NAME, module), "description": TABLES["modules"]}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": _ID,
         "title": f"[{TABLE}]",
         "description": "CUDA kernels of the project. Keys of modules are defaults for all of them here.",
-        **table_schema({**of_module, **_describe(BUILD_KEYS), "modules": modules}),
-        "definitions": {**keys, "overrides": overrides, "module": table_schema(of_module)},
+        **table_schema({**MODULE.schema["properties"], **_describe(BUILD_KEYS), "modules": modules}),
+        "definitions": {
+            **_describe(KEYS),
+            "overrides": array_schema(OVERRIDE.schema, description=TABLES["overrides"]),
+            "module": MODULE.schema,
+        },
     }
 
 
@@ -56,7 +58,3 @@ def _describe(keys: Mapping[str, Key]) -> Schema:
         if default is not None:
             described[name]["default"] = list(default) if isinstance(default, tuple) else default
     return described
-
-
-def _reference(name: str) -> Schema:
-    return {"$ref": f"#/definitions/{name}"}

@@ -237,7 +237,7 @@ def refused(variants: str) -> str:
         ('{ gemm = [{ when = "sm_90" }] }', "gemm[0].kernel: is missing; name the kernel that is taken"),
         (
             '{ gemm = [{ kernel = "k", if = "sm_90" }] }',
-            "gemm[0].if: unknown key; a candidate has kernel and when",
+            "gemm[0].if: unknown key; known keys: kernel, when",
         ),
         (
             "{ gemm = [{ kernel = 1 }] }",
