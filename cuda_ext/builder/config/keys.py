@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from cuda_ext.builder.config.instantiations import INSTANTIATIONS
-from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
+from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, Schema, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.manifest import Compression, Variants
@@ -28,6 +28,13 @@ class Key(NamedTuple):
     kind: Kind
     default: Any
     doc: str
+
+    @property
+    def schema(self) -> Schema:
+        schema = {**self.kind.schema, "description": self.doc}
+        if self.default is not None:
+            schema["default"] = list(self.default) if isinstance(self.default, tuple) else self.default
+        return schema
 
 
 def _key(kind: Kind, default: Any, doc: str) -> Any:

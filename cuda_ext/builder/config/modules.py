@@ -16,14 +16,23 @@ from cuda_ext.builder.config.keys import (
     KEYS,
     OVERRIDABLE,
     TABLE,
+    TABLES,
     BuildSettings,
-    Key,
     Settings,
 )
-from cuda_ext.builder.config.kinds import Kind, expect, key_path, table
+from cuda_ext.builder.config.kinds import NAME, Kind, Schema, expect, key_path, map_schema, table
 from cuda_ext.errors import ConfigError
 
-__all__ = ["MODULE", "OVERRIDE", "ModuleConfig", "Override", "parse_module", "parse_settings", "parse_table"]
+__all__ = [
+    "MODULE",
+    "OVERRIDE",
+    "WHOLE",
+    "ModuleConfig",
+    "Override",
+    "parse_module",
+    "parse_settings",
+    "parse_table",
+]
 
 
 @dataclass(frozen=True)
@@ -83,17 +92,15 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     `default_name` names the module of a table without ``modules``, if it is known. Raises
     :class:`ConfigError`.
     """
-    values = _TABLE.check(table, TABLE)
-    common = _extend(ModuleConfig("", TABLE), values)
-    example = f'[{TABLE}.modules."{default_name or "your_package.kernels"}"]'
+    values = WHOLE.check(table, TABLE)
     modules = values.get("modules", {})
-    modules = expect(modules, dict, f"{TABLE}.modules", f"a table for each module, such as {example}")
     if not modules:
         if default_name is None:
             raise ConfigError(
-                "cannot tell which package the module belongs to", where=TABLE, remedy=f"name it: {example}"
+                "cannot tell which package the module belongs to", where=TABLE, remedy=f"name it: {_EXAMPLE}"
             )
         modules = {default_name: {}}
+    common = _extend(ModuleConfig("", TABLE), values)
     parsed = tuple(
         parse_module(name, module, key_path(f"{TABLE}.modules", name), common)
         for name, module in modules.items()
@@ -102,10 +109,10 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
     return parsed
 
 
-def parse_settings(table: Mapping[str, object]) -> BuildSettings:
+def parse_settings(table: object) -> BuildSettings:
     """Read the keys of ``[tool.cuda_ext]`` that are about the build. Raises :class:`ConfigError`."""
-    values = _BUILD.check({key: value for key, value in table.items() if key in BUILD_KEYS}, TABLE)
-    return BuildSettings(**_by_attribute(values))
+    values = WHOLE.check(table, TABLE)
+    return BuildSettings(**_by_attribute({key: values[key] for key in BUILD_KEYS if key in values}))
 
 
 def parse_module(
@@ -160,23 +167,38 @@ def _check_override(value: object, where: str) -> Override:
     return Override(where, settings.pop("sources"), settings)
 
 
-def _kinds(keys: Mapping[str, Key]) -> dict[str, Kind]:
-    return {name: Kind(key.kind.check, {"$ref": f"#/definitions/{name}"}) for name, key in keys.items()}
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/definitions/{name}"}
 
 
-_KEYS_OF_BUILD = dict.fromkeys(BUILD_KEYS, ("holds for the build as a whole", f"move it to [{TABLE}]"))
+# The tables. Their schemas refer to the keys of modules, which may be in any of them, by name.
+_KEYS = {name: Kind(key.kind.check, _reference(name)) for name, key in KEYS.items()}
 _KEYS_OF_MODULE = dict.fromkeys(
     KEYS, ("holds for a whole module, not for single sources", "move it into the module's table")
 )
+_KEYS_OF_BUILD = dict.fromkeys(BUILD_KEYS, ("holds for the build as a whole", f"move it to [{TABLE}]"))
+_EXAMPLE = f'[{TABLE}.modules."your_package.kernels"]'
+_KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"
+_NAMES = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
+
 OVERRIDE = table(
-    _kinds({key: KEYS[key] for key in ("sources", *OVERRIDABLE)}),
+    {name: _KEYS[name] for name in ("sources", *OVERRIDABLE)},
     required={"sources": "name the sources that the override is for"},
     elsewhere={**_KEYS_OF_MODULE, **_KEYS_OF_BUILD},
 )
-_MODULE_KEYS = {**_kinds(KEYS), "overrides": Kind(_check_overrides, {"$ref": "#/definitions/overrides"})}
+_MODULE_KEYS = {**_KEYS, "overrides": Kind(_check_overrides, _reference("overrides"))}
 MODULE = table(_MODULE_KEYS, elsewhere=_KEYS_OF_BUILD)
-_BUILD = table(_kinds(BUILD_KEYS))
-_TABLE = table({**_MODULE_KEYS, **_kinds(BUILD_KEYS), "modules": Kind(lambda value, _: value, {})})
+MODULES = Kind(
+    lambda value, where: expect(value, dict, where, f"a table for each module, such as {_EXAMPLE}"),
+    {**map_schema(_NAMES, _reference("module")), "description": TABLES["modules"]},
+)
+WHOLE = table(
+    {
+        **_MODULE_KEYS,
+        **{name: Kind(key.kind.check, key.schema) for name, key in BUILD_KEYS.items()},
+        "modules": MODULES,
+    }
+)
 
 
 def _check_name(name: str, table: Mapping[str, object], where: str) -> None:

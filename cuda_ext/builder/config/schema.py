@@ -12,19 +12,14 @@ for spellings of architectures that the compiler would refuse later. It cannot t
 
 from __future__ import annotations
 
-import keyword
-from collections.abc import Mapping
-
-from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, TABLE, TABLES, Key
-from cuda_ext.builder.config.kinds import NAME, Schema, array_schema, map_schema, table_schema
-from cuda_ext.builder.config.modules import MODULE, OVERRIDE
+from cuda_ext.builder.config.keys import KEYS, TABLE, TABLES
+from cuda_ext.builder.config.kinds import Schema, array_schema
+from cuda_ext.builder.config.modules import MODULE, OVERRIDE, WHOLE
 
 __all__ = ["schema", "tool_schema"]
 
 # A name by which validators tell schemas apart; there is nothing at that address.
 _ID = "https://cuda-ext.invalid/schema.json"
-_KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"
-_MODULE_NAME = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
 
 
 def tool_schema(_: str) -> Schema:
@@ -34,27 +29,15 @@ def tool_schema(_: str) -> Schema:
 
 def schema() -> Schema:
     """Return the schema, in draft 7 of the standard. It is the same on every machine."""
-    module = {"$ref": "#/definitions/module"}
-    modules = {**map_schema(_MODULE_NAME, module), "description": TABLES["modules"]}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": _ID,
         "title": f"[{TABLE}]",
         "description": "CUDA kernels of the project. Keys of modules are defaults for all of them here.",
-        **table_schema({**MODULE.schema["properties"], **_describe(BUILD_KEYS), "modules": modules}),
+        **WHOLE.schema,
         "definitions": {
-            **_describe(KEYS),
+            **{name: key.schema for name, key in KEYS.items()},
             "overrides": array_schema(OVERRIDE.schema, description=TABLES["overrides"]),
             "module": MODULE.schema,
         },
     }
-
-
-def _describe(keys: Mapping[str, Key]) -> Schema:
-    """The schema of each of `keys`."""
-    described = {}
-    for name, (kind, default, doc) in keys.items():
-        described[name] = {**kind.schema, "description": doc}
-        if default is not None:
-            described[name]["default"] = list(default) if isinstance(default, tuple) else default
-    return described
