@@ -40,7 +40,8 @@ class CudaExtError(Exception):
     """Root of everything that this package raises on purpose.
 
     ``problem`` says what is wrong, ``where`` is a key path, a ``file:line`` or a name, and ``remedy`` says
-    what to do; the latter two may be empty. The text is ``where: problem; remedy``.
+    what to do; the latter two may be empty. The text is ``where: problem; remedy``, with a line of its own
+    for the remedy of a problem that has indented lines.
     """
 
     def __init__(self, problem: str, *, where: str | Path = "", remedy: str = "") -> None:
@@ -55,7 +56,8 @@ class CudaExtError(Exception):
         return f"{self.where}: {self.problem}" if self.where else self.problem
 
     def __str__(self) -> str:
-        return f"{self.statement}; {self.remedy}" if self.remedy else self.statement
+        separator = "\n" if "\n " in self.problem else "; "
+        return f"{self.statement}{separator}{self.remedy}" if self.remedy else self.statement
 
 
 class BuildError(CudaExtError):

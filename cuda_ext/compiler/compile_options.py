@@ -8,7 +8,17 @@ from pathlib import Path
 
 from cuda_ext.manifest import Options
 
-__all__ = ["common_options", "definitions", "include_directories", "nvrtc_options", "option_with_path"]
+__all__ = [
+    "NOT_WITH_DEBUG",
+    "common_options",
+    "definitions",
+    "include_directories",
+    "nvrtc_options",
+    "option_with_path",
+]
+
+# Options that debug information excludes, left out of the pass that reads signatures.
+NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = re.compile(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.resources import Usage
+from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Kernel, Parameter, Symbol, Unit
 
 __all__ = [
@@ -73,7 +73,7 @@ class CompiledImage:
     variables: tuple[str, ...]
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     log: str = ""
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: Mapping[str, Resources] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
 
@@ -142,7 +142,7 @@ class Library:
     symbols: tuple[Symbol, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     log: tuple[str, ...] = ()
-    usage: tuple[Mapping[str, Usage], ...] = ()
+    usage: tuple[Mapping[str, Resources], ...] = ()
     reads: frozenset[str] = frozenset()
 
 

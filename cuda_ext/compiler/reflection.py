@@ -21,14 +21,10 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
 from cuda_ext.formats.ptx import PtxParameter, PtxVariable
-from cuda_ext.formats.resources import Usage
+from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import ImageKind, Parameter, ParameterKind
 
-__all__ = ["NOT_WITH_DEBUG", "read_image", "reflect_debug_ptx", "reflect_image"]
-
-# Options that debug information excludes, left out of the pass that is reflected.
-NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
-
+__all__ = ["read_image", "reflect_debug_ptx", "reflect_image"]
 
 # DW_AT_encoding, from section 7.8 of the DWARF 2 standard.
 _ENCODINGS: dict[int, ParameterKind] = {
@@ -48,12 +44,12 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
     """
     kernels: Mapping[str, Sequence[PtxParameter | Parameter]] = {}
     variables: Mapping[str, PtxVariable] = {}
-    usage: Mapping[str, Usage] = {}
+    usage: Mapping[str, Resources] = {}
     match architecture.kind:
         case "cubin":
             cubin = read_cubin(data)
             kernels, variables = cubin.kernels, cubin.variables
-            usage = {name: Usage(size) for name, size in cubin.code.items()}
+            usage = {name: Resources(size) for name, size in cubin.code.items()}
         case "ptx":
             kernels, variables = ptx_text.kernels(data), ptx_text.variables(data)
     sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Resources", "Usage"]
+__all__ = ["Resources"]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """The resources of a kernel: registers per thread, and bytes of everything else.
+class Resources:
+    """The resources of a kernel: registers per thread, and bytes of everything else; ``None`` is unknown.
 
-    ``code`` is its machine code. The others are what ptxas reports, and ``None`` where they are unknown.
+    ``code`` is its machine code. The counts are those of ``ptxas -v``, which excludes functions that are
+    called and not inlined. Only its cubin shows ``deepest_stack``, which includes these and is ``None`` for
+    unbounded recursion, and ``max_threads``, the launch bound. ``constant`` is the bank with the parameters.
     """
 
     code: int
@@ -21,6 +23,8 @@ class Usage:
     spill_loads: int | None = None
     shared: int | None = None
     constant: int | None = None
+    deepest_stack: int | None = None
+    max_threads: int | None = None
 
     @property
     def spilled(self) -> int | None:
@@ -28,16 +32,3 @@ class Usage:
         if self.spill_stores is None or self.spill_loads is None:
             return None
         return self.spill_stores + self.spill_loads
-
-
-@dataclass(frozen=True, slots=True)
-class Resources(Usage):
-    """The resources of a kernel that its cubin shows.
-
-    The counts are those of ``ptxas -v``, which excludes functions that are called and not inlined.
-    ``deepest_stack`` includes these, and is ``None`` for unbounded recursion. ``constant`` is the bank with
-    the parameters, ``max_threads`` the launch bound. Spills are ``None`` where the cubin may lack them.
-    """
-
-    deepest_stack: int | None = None
-    max_threads: int | None = None

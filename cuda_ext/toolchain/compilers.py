@@ -77,8 +77,8 @@ def find_nvcc(
     if configured is not None:
         remedy = "correct the key nvcc, or remove it so that others are tried"
     raise ToolchainError(
-        "\n".join(["no nvcc can be used:", *rejected])
-        + f'\n{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler'
+        "\n".join(["no nvcc can be used:", *rejected]),
+        remedy=f'{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler',
     )
 
 

@@ -1,17 +1,19 @@
-"""The texts of compilers: remedies for errors, and the resources that ptxas reports."""
+"""What compilers write: remedies for errors, the resources that ptxas reports, and time traces."""
 
 from __future__ import annotations
 
-import difflib
+import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
-from cuda_ext.compiler.products import CompiledImage
+from cuda_ext.compiler.products import CompiledImage, Span
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
 
-__all__ = ["VERBOSE", "attach_log", "explain"]
+__all__ = ["VERBOSE", "attach_log", "explain", "read_time_trace"]
 
 # Makes ptxas report resources; NVRTC and nvcc pass it on.
 VERBOSE = ("-Xptxas", "-v")
@@ -64,18 +66,33 @@ def attach_log(image: CompiledImage, log: str) -> CompiledImage:
     return replace(image, log=_LINE.sub("", log).strip(), usage=usage)
 
 
+def read_time_trace(content: bytes) -> tuple[Span, ...]:
+    """Read what ``-fdevice-time-trace`` writes: Chrome's trace format, in microseconds.
+
+    Raises :class:`~cuda_ext.errors.CompilationError` for what the compiler could not write properly.
+    """
+    spans = []
+    try:
+        for event in json.loads(content, strict=False)["traceEvents"]:
+            if event.get("ph") == "X":
+                about = event.get("args", {})
+                detail = about.get("detail") or about.get("name") or ""
+                spans.append(Span(event["name"], detail, event["ts"] / 1e6, event["dur"] / 1e6))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CompilationError(
+            f"the compiler's time trace is damaged ({error})",
+            remedy="check whether the disk is full, or a header has a name that is not text",
+        ) from None
+    return tuple(spans)
+
+
 def explain(
-    log: str,
-    *,
-    source: bytes,
-    header_directories: Callable[[], Iterable[Path]],
-    host_headers: bool,
-    expressions: Sequence[str] = (),
+    log: str, unit: TranslationUnit, nvrtc_headers: Callable[[], Sequence[Path]] | None = None
 ) -> str:
     """Append remedies to `log`, the text of a failed compilation, and remove lines about other things.
 
-    `host_headers` says whether the compiler can read the host's C++ library; NVRTC cannot. NVRTC repeats a
-    name expression that it rejects; for nvcc they are `expressions`, one on each line from the second on.
+    With `nvrtc_headers`, the directories of its headers, it is NVRTC's, which cannot read the host's C++
+    library; otherwise it is nvcc's.
     """
     notes = []
     log = _ASIDES.sub("", log)
@@ -87,12 +104,13 @@ def explain(
         log = _NAME_MAP.sub("", log)
         # The compiler's count includes the lines that were removed.
         log = re.sub(r"^\d+ errors? detected in the compilation of .*\n?", "", log, flags=re.MULTILINE)
-    requested = dict(enumerate(expressions, 2))
+    # NVRTC repeats a name expression that it rejects; nvcc's have one line each, from the second on.
+    requested = {} if nvrtc_headers else dict(enumerate(unit.instantiate, 2))
     for line, refusal in refusals.items():
         if repeated := _BAD_EXPRESSION.search(refusal):
             requested[line] = repeated[1]
         if line in requested:
-            notes.append(_about_instantiation(normalise(requested[line]), refusal, source))
+            notes.append(_about_instantiation(normalise(requested[line]), refusal, unit.source))
         else:
             notes.append(refusal.strip())
     for match in _MISSING_HEADER.finditer(log):
@@ -102,13 +120,13 @@ def explain(
                 f"{match['place']}: an #include whose name is a macro is not followed; write out "
                 f'#include "{name}"'
             )
-        elif host_headers:
+        elif nvrtc_headers:
+            notes.append(_about_header(match["place"], name, nvrtc_headers()))
+        else:
             notes.append(
                 f'{match["place"]}: "{name}" is neither in the include directories nor among the headers of '
                 "nvcc and its host compiler; extend these, or install the package that brings it"
             )
-        else:
-            notes.append(_about_header(match["place"], name, header_directories()))
     if re.match(r"nvrtc: error|Command-line error|nvcc fatal", log.strip()):
         notes.append("this is about the options: see std, options, define and pre-include of the module")
     if "uses too much shared data" in log:
@@ -123,6 +141,8 @@ def explain(
 
 
 def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
+    import difflib  # slow to import
+
     name, _ = split_template(expression)
     plain = name.rpartition("::")[2]
     kernels = sorted(kernel_names(source))
@@ -143,8 +163,7 @@ def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
 _BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
 
 
-def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
-    directories = list(directories)
+def _about_header(place: str, name: str, directories: Sequence[Path]) -> str:
     if name in _BUILT_IN:
         return (
             f"{place}: NVRTC has built in what device code needs of <{name}>; leave this line out, or put it "
@@ -155,11 +174,10 @@ def _about_header(place: str, name: str, directories: Iterable[Path]) -> str:
             f"{place}: this header needs <{name}>, which NVRTC does not have; if it is for host code, leave "
             'it out or set compiler = "nvcc"; otherwise a package of the tool chain is missing'
         )
-    equivalent: Sequence[str] = [f"cuda/std/{name}", f"cuda/std/{name.removesuffix('.h')}"]
-    if name.endswith(".h"):
-        equivalent = [f"cuda/std/c{name.removesuffix('.h')}", *equivalent]
+    plain = name.removesuffix(".h")
+    equivalent = [f"cuda/std/c{plain}"] if name != plain else []
     for directory in directories:
-        for candidate in equivalent:
+        for candidate in (*equivalent, f"cuda/std/{name}", f"cuda/std/{plain}"):
             if (directory / candidate).is_file():
                 return (
                     f"{place}: NVRTC has no host headers; include <{candidate}> instead of <{name}> "

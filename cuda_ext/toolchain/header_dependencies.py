@@ -8,44 +8,21 @@ on another machine, counts by its content alone. A name after a question mark wa
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from cuda_ext.compiler.products import Span
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError
 
-__all__ = ["Resolver", "header_names", "make_dependencies", "read_time_trace"]
+__all__ = ["Resolver", "header_names", "make_dependencies"]
 
 _HAS_INCLUDE = re.compile(rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]')
 _QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 # A name that is a macro, and the values of macros.
 _BY_MACRO = re.compile(rb"(?:__has_include\w*\s*\(|#[ \t]*include\b)\s*[A-Za-z_]")
 _DEFINED = re.compile(rb'^[ \t]*#[ \t]*define\b[^\n<"]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
-
-
-def read_time_trace(content: bytes) -> tuple[Span, ...]:
-    """Read what ``-fdevice-time-trace`` writes: Chrome's trace format, in microseconds.
-
-    Raises :class:`~cuda_ext.errors.CompilationError` for what the compiler could not write properly.
-    """
-    spans = []
-    try:
-        for event in json.loads(content, strict=False)["traceEvents"]:
-            if event.get("ph") == "X":
-                about = event.get("args", {})
-                detail = about.get("detail") or about.get("name") or ""
-                spans.append(Span(event["name"], detail, event["ts"] / 1e6, event["dur"] / 1e6))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CompilationError(
-            f"the compiler's time trace is damaged ({error})",
-            remedy="check whether the disk is full, or a header has a name that is not text",
-        ) from None
-    return tuple(spans)
 
 
 def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequence[Path]) -> frozenset[str]:

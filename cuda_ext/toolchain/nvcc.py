@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.compiler.compile_options import common_options, definitions, include_directories
+from cuda_ext.compiler.compile_options import NOT_WITH_DEBUG, common_options, definitions, include_directories
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, read_image, reflect_debug_ptx
+from cuda_ext.compiler.reflection import read_image, reflect_debug_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import cuda_packages, process
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain
-from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain, read_time_trace
+from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies
 
 __all__ = ["Nvcc"]
 
@@ -155,14 +155,7 @@ class Nvcc:
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
         if data is not None and ended.exit_code == 0:
             return data, log, trace
-        explained = explain(
-            log,
-            source=unit.source,
-            header_directories=lambda: self._header_directories,
-            host_headers=True,
-            expressions=unit.instantiate,
-        )
-        raise CompilationError(explained or str(ended))
+        raise CompilationError(explain(log, unit) or str(ended))
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
         spans: tuple[Span, ...] = ()

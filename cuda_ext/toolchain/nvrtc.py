@@ -13,17 +13,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.compiler.compile_options import include_directories, nvrtc_options
+from cuda_ext.compiler.compile_options import NOT_WITH_DEBUG, include_directories, nvrtc_options
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.reflection import NOT_WITH_DEBUG, read_image, reflect_debug_ptx
+from cuda_ext.compiler.reflection import read_image, reflect_debug_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain
-from cuda_ext.toolchain.header_dependencies import header_names, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain, read_time_trace
+from cuda_ext.toolchain.header_dependencies import header_names
 
 __all__ = ["Nvrtc"]
 
@@ -122,14 +122,8 @@ class Nvrtc:
                     break
         if not succeeded:
             Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
-            raise CompilationError(
-                explain(
-                    program.log,
-                    source=unit.source,
-                    header_directories=lambda: self.header_directories,  # which may unpack them
-                    host_headers=False,
-                )
-            )
+            # Finding the directories may unpack the headers.
+            raise CompilationError(explain(program.log, unit, lambda: self.header_directories))
         if self._scratch is None:
             return program, NO_TRACE
         opened = [span.detail for span in spans if span.name == HEADER and span.detail != _BUILT_IN]

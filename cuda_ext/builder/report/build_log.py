@@ -17,7 +17,7 @@ from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
-from cuda_ext.formats.resources import Usage
+from cuda_ext.formats.resources import Resources
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
@@ -86,7 +86,7 @@ class BuildLog:
 
     def _record(self, packages: list[tuple[Package, Iterable[Library]]]) -> BuildRecord:
         images: Counter[Place] = Counter()
-        kernels: dict[Place, Usage] = {}
+        kernels: dict[Place, Resources] = {}
         for package, libraries in packages:
             for library in libraries:
                 sources = library.unit.sources

@@ -16,7 +16,7 @@ from cuda_ext.builder.report.difference import Build, Place
 from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
 from cuda_ext.formats.codec import decode, encode
-from cuda_ext.formats.resources import Usage
+from cuda_ext.formats.resources import Resources
 
 __all__ = ["Action", "BuildRecord", "JobRecord", "decode_record", "encode_record"]
 
@@ -61,7 +61,7 @@ class BuildRecord:
     compilers: tuple[str, ...]
     jobs: tuple[JobRecord, ...]
     images: Mapping[Place, int]
-    kernels: Mapping[Place, Usage]
+    kernels: Mapping[Place, Resources]
     fatbins: Mapping[Place, int]
 
     @property

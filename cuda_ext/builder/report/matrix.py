@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cuda_ext.builder.report.difference import Place, architecture_order
-from cuda_ext.formats.resources import Usage
+from cuda_ext.formats.resources import Resources
 
 __all__ = ["IMAGES", "KERNELS", "Matrix", "Metric", "arrange", "column_order"]
 
@@ -82,7 +82,7 @@ class Row:
 
     @property
     def spills(self) -> bool:
-        return any(isinstance(thing, Usage) and thing.spilled for thing in self.things.values())
+        return any(isinstance(thing, Resources) and thing.spilled for thing in self.things.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_
 from cuda_ext.builder.report.difference import Change, Place, compare
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.compiler.products import HEADER, Span
-from cuda_ext.formats.resources import Usage
+from cuda_ext.formats.resources import Resources
 
 ROOT = Path(__file__).parents[3]
 MODULE = "example_project.kernels"
@@ -37,7 +37,7 @@ SPANS = (
 
 def kernel(
     name: str = "axpy<float>", architecture: str = "sm_90", unit: str = "device/axpy.cu", **changes: Any
-) -> tuple[Place, Usage]:
+) -> tuple[Place, Resources]:
     values: dict[str, Any] = {
         "code": 1024,
         "registers": 32,
@@ -47,7 +47,7 @@ def kernel(
         "shared": 4096,
         **changes,
     }
-    return (MODULE, unit, name, architecture), Usage(**values)
+    return (MODULE, unit, name, architecture), Resources(**values)
 
 
 def job(unit: str = "device/axpy.cu", architecture: str = "sm_90", **changes: Any) -> JobRecord:
