@@ -23,7 +23,7 @@ __all__ = [
 # What identifies something in a build: the module, a unit in it, and so on.
 Place = tuple[str, ...]
 # What a build has, by kind and place: "images" by module, unit and architecture; "kernels" by module, name
-# (of one part or several) and architecture, with its Resources, or None if that is not known; and any other kinds.
+# (of one part or several) and architecture, with Resources, or None if these are not known; and others.
 Build = Mapping[str, Mapping[Place, Any]]
 
 
