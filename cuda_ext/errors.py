@@ -32,6 +32,7 @@ __all__ = [
     "PtxTooNewError",
     "StoreError",
     "ToolchainError",
+    "closest_name",
     "did_you_mean",
 ]
 
@@ -157,7 +158,13 @@ class ArgumentError(CudaExtError, TypeError, ValueError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``did you mean 'axpy'?`` with the known name that is most similar, or nothing where none is."""
+    close = closest_name(name, known)
+    return f"did you mean {close!r}?" if close else ""
+
+
+def closest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> str:
+    """The known name that is most similar, or nothing where none has that `similarity`, at most 1."""
     import difflib  # slow to import
 
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=similarity)
+    return close[0] if close else ""

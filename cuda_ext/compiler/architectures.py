@@ -6,12 +6,11 @@ which exist; this module has no table of GPUs.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 
 from cuda_ext.compiler.translation_unit import CompilerInfo
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.formats.architecture import Architecture
 
 __all__ = ["GROUPS", "expand", "from_cmake"]
@@ -93,9 +92,8 @@ def _hint(name: str, compiler: CompilerInfo) -> str:
     capabilities = compiler.capabilities()
     digits = re.search(r"\d+(?:\.\d+)?", name)
     if digits is None:
-        close = difflib.get_close_matches(name.lower().replace("_", "-"), GROUPS, n=1, cutoff=0.5)
-        if close:
-            return f"did you mean {close[0]!r}?"
+        if close := closest_name(name.lower().replace("_", "-"), GROUPS, 0.5):
+            return f"did you mean {close!r}?"
         return f"expected sm_{capabilities[0]} or the like, compute_..., lto_..., or {', '.join(GROUPS)}"
     number = digits[0].replace(".", "")
     begun = [n for n in capabilities if str(n).startswith(number)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
 from cuda_ext.compiler.products import CompiledImage, Span
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError
+from cuda_ext.errors import CompilationError, closest_name
 
 __all__ = ["VERBOSE", "attach_log", "explain", "read_time_trace"]
 
@@ -141,19 +141,17 @@ def explain(
 
 
 def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
-    import difflib  # slow to import
-
     name, _ = split_template(expression)
     plain = name.rpartition("::")[2]
     kernels = sorted(kernel_names(source))
-    close = difflib.get_close_matches(plain, kernels, n=1)
+    close = closest_name(plain, kernels)
     text = f"instantiation {expression!r} does not exist"
     if match := re.search(r"error: (.*)", reason):
         text += f": {match[1]}"
     if "cannot determine which instance of function template" in reason and not expression.endswith(">"):
         text += f"; write its template arguments, as in {f'{expression}<float>'!r}"
-    elif close and close[0] != plain:
-        text += f"; did you mean {expression.replace(plain, close[0], 1)!r}?"
+    elif close and close != plain:
+        text += f"; did you mean {expression.replace(plain, close, 1)!r}?"
     elif kernels and not close:
         text += f"; this source defines {', '.join(kernels)}"
     return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,7 @@ from cuda_ext.builder.config.kinds import (
     show,
     string,
 )
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import ConfigError, closest_name
 
 __all__ = ["INSTANTIATIONS"]
 
@@ -48,8 +47,8 @@ def _check_expression(text: str, where: str) -> str:
 
 
 def _multiply_out(table: Mapping[str, object], where: str) -> list[str]:
-    if "kernel" not in table and (close := difflib.get_close_matches("kernel", table, n=1)):
-        raise ConfigError("unknown key", where=key_path(where, close[0]), remedy="did you mean 'kernel'?")
+    if "kernel" not in table and (close := closest_name("kernel", table)):
+        raise ConfigError("unknown key", where=key_path(where, close), remedy="did you mean 'kernel'?")
     pattern = _PATTERN.check(table.get("kernel"), f"{where}.kernel")
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(pattern))
     for name in table:

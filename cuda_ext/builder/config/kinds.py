@@ -7,7 +7,6 @@ that the check accepts; the check is the stricter one where no pattern can tell.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import re
@@ -168,6 +167,8 @@ def table(
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:
+    import difflib  # slow to import
+
     plain, names = key.replace("_", "-").lower(), sorted(known)
     close = [k for k in names if k.startswith(plain)] or difflib.get_close_matches(plain, names)
     # What begins alike is more likely meant than what contains it.

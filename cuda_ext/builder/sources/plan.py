@@ -5,7 +5,6 @@ Files are read here, and nothing is compiled. Only architectures need the compil
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import CompilerChoice
@@ -236,9 +235,9 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
             remedy=f"give the instantiation to one of them in [[{module.where}.overrides]]",
         )
     if not found:
-        close = difflib.get_close_matches(kernel, owners.kernels, n=1)
+        close = closest_name(kernel, owners.kernels)
         hint = (
-            f"did you mean {expression.replace(kernel, close[0], 1)!r}?"
+            f"did you mean {expression.replace(kernel, close, 1)!r}?"
             if close
             else f"they define {', '.join(owners.kernels) or 'none'}"
         )

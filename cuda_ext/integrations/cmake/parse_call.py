@@ -6,7 +6,6 @@ are tables in TOML are written in TOML. Errors are spelled in CMake's words, too
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -17,7 +16,7 @@ from typing import Any
 
 from cuda_ext.builder.config.keys import KEYS
 from cuda_ext.compiler.architectures import from_cmake
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.integrations.cmake.module_call import Call, call_of
 
 __all__ = ["parse_call", "spell_error"]
@@ -107,8 +106,8 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
                 raise ConfigError(f"{keyword} is given twice", where=where, remedy="merge the two")
             values = groups[-1][keyword] = []
         elif values is None or _is_misspelled(word, keyword):
-            close = difflib.get_close_matches(word.upper(), _KNOWN, n=1)
-            remedy = f"did you mean {close[0]}?" if close else f"keywords are {', '.join(sorted(_KNOWN))}"
+            close = closest_name(word.upper(), _KNOWN)
+            remedy = f"did you mean {close}?" if close else f"keywords are {', '.join(sorted(_KNOWN))}"
             raise ConfigError(f"unknown keyword {word!r}", where=where, remedy=remedy)
         else:
             values.append(word)
@@ -120,7 +119,7 @@ def _is_misspelled(word: str, keyword: str) -> bool:
     return (
         re.fullmatch("[A-Z][A-Z_]{3,}", word) is not None
         and keyword not in ("DEFINE", "OPTIONS")
-        and bool(difflib.get_close_matches(word, _KNOWN, n=1, cutoff=0.8))
+        and bool(closest_name(word, _KNOWN, 0.8))
     )
 
 
