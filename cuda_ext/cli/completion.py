@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +11,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 __all__ = ["complete_files", "complete_gpus", "complete_modules", "complete_targets", "completion"]
-
-_Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 @click.command(
@@ -47,19 +44,43 @@ def completion(context: click.Context, shell: str) -> None:
     shell_complete(context.find_root().command, {}, "cuda-ext", "_CUDA_EXT_COMPLETE", f"{shell}_source")
 
 
-def _complete_from(names: Callable[[], Iterable[str]]) -> _Complete:
-    """Complete with those of `names` that begin with what was typed."""
-    return lambda _context, _parameter, typed: [name for name in names() if name.startswith(typed)]
-
-
-def _modules() -> list[str]:
+def complete_modules(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Import names of installed modules of kernels."""
     from cuda_ext.cli.installed import installed_modules
 
-    return [module.name for module in installed_modules()]
+    names = [module.name for module in installed_modules()]
+    return click.Choice(names).shell_complete(context, parameter, incomplete)
+
+
+def complete_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Modules of kernels, or files if no module's name begins so."""
+    modules = complete_modules(context, parameter, incomplete) if incomplete else []
+    return modules or click.Path().shell_complete(context, parameter, incomplete)
+
+
+def complete_gpus(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Architectures of GPUs that the installed compiler supports."""
+    names = [f"sm_{capability}" for capability in _capabilities()]
+    return click.Choice(names).shell_complete(context, parameter, incomplete)
+
+
+def complete_targets(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Targets of a build: groups, machine code, PTX."""
+    from cuda_ext.compiler.architectures import GROUPS
+
+    names = [f"{kind}_{capability}" for kind in ("sm", "compute") for capability in _capabilities()]
+    return click.Choice([*GROUPS, *names]).shell_complete(context, parameter, incomplete)
 
 
 def _capabilities() -> tuple[int, ...]:
-    """The compute capabilities that the installed compiler supports."""
     from cuda_ext.errors import ToolchainError
     from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 
@@ -67,27 +88,3 @@ def _capabilities() -> tuple[int, ...]:
         return open_compiler(CompilerChoice(), os.environ).capabilities()
     except ToolchainError:
         return ()
-
-
-def _gpus() -> list[str]:
-    return [f"sm_{capability}" for capability in _capabilities()]
-
-
-def _targets() -> list[str]:
-    """Targets of a build: groups, machine code, PTX."""
-    from cuda_ext.compiler.architectures import GROUPS
-
-    return [*GROUPS, *_gpus(), *(f"compute_{capability}" for capability in _capabilities())]
-
-
-complete_modules = _complete_from(_modules)
-complete_gpus = _complete_from(_gpus)
-complete_targets = _complete_from(_targets)
-
-
-def complete_files(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Modules of kernels, or files if no module's name begins so."""
-    from click.shell_completion import CompletionItem
-
-    names = complete_modules(context, parameter, typed) if typed else []
-    return list(map(CompletionItem, names)) or [CompletionItem(typed, type="file")]

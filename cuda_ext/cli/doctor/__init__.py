@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from cuda_ext.cli import completion
-from cuda_ext.cli.doctor.findings import Finding, Section, show, worst
+from cuda_ext.cli.doctor.findings import Finding, Section, show
 from cuda_ext.cli.terminal import TEXT
 from cuda_ext.errors import CudaExtError
 
@@ -38,9 +38,7 @@ def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> Non
 
     The exit code is 1 if there is a problem. A missing GPU is not a problem.
     """
-    sections = examine(modules)
-    show(sections, as_json=as_json)
-    context.exit(1 if worst(sections) == "problem" else 0)
+    context.exit(show(examine(modules), as_json=as_json))
 
 
 def examine(names: Sequence[str]) -> list[Section]:

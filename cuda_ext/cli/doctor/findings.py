@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["LEVELS", "Finding", "Level", "Section", "show", "worst"]
+__all__ = ["LEVELS", "Finding", "Level", "Section", "show"]
 
 Level = Literal["ok", "note", "warning", "problem"]
 
@@ -48,23 +48,24 @@ class Section:
     findings: Sequence[Finding]
 
 
-def worst(sections: Sequence[Section]) -> Level:
-    """The worst level of all findings."""
-    return max(_levels(sections), key=LEVELS.index, default="ok")
-
-
-def _levels(sections: Sequence[Section]) -> list[Level]:
-    return [finding.level for section in sections for finding in section.findings]
-
-
-def show(sections: Sequence[Section], *, as_json: bool) -> None:
-    """Print all findings. In JSON, fields may be added; existing ones keep their meaning."""
-    levels = _levels(sections)
+def show(sections: Sequence[Section], *, as_json: bool) -> int:
+    """Print all findings; return the exit code."""
+    levels = [finding.level for section in sections for finding in section.findings]
+    counts: dict[Level, int] = {level: levels.count(level) for level in LEVELS}
     if as_json:
-        counts = {level: levels.count(level) for level in LEVELS}
+        # Fields may be added; existing ones keep their meaning.
         shown = [asdict(section, dict_factory=_empty_as_null) for section in sections]
         echo_json({"counts": counts, "sections": shown})
-        return
+    else:
+        _show_sections(sections, counts)
+    return 1 if counts["problem"] else 0
+
+
+def _empty_as_null(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
+    return {name: None if value == "" else value for name, value in fields}
+
+
+def _show_sections(sections: Sequence[Section], counts: Mapping[Level, int]) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -74,12 +75,9 @@ def show(sections: Sequence[Section], *, as_json: bool) -> None:
         for finding in section.findings:
             _show_finding(console, finding)
         console.print()
-    counted = [format_count(levels.count(level), level) for level in reversed(LEVELS[1:]) if level in levels]
-    console.print(Text(", ".join(counted) or "no problems", _STYLES[worst(sections)]))
-
-
-def _empty_as_null(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
-    return {name: None if value == "" else value for name, value in fields}
+    present = [level for level in reversed(LEVELS) if counts[level] and level != "ok"]
+    summary = ", ".join(format_count(counts[level], level) for level in present)
+    console.print(Text(summary or "no problems", _STYLES[present[0] if present else "ok"]))
 
 
 def _show_finding(console: Console, finding: Finding) -> None:

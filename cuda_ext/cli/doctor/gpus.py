@@ -96,20 +96,15 @@ def _read_version() -> tuple[int, int] | None:
 
 def _count_gpus() -> int:
     """The number of GPUs that the operating system knows; 0 if it does not say."""
+    gpus = 0
     with suppress(OSError):
-        if count := len(list(_DRIVER_GPUS.iterdir())):
-            return count
-    with suppress(OSError):
-        return sum(map(_is_gpu, _PCI_DEVICES.iterdir()))
-    return 0
-
-
-def _is_gpu(device: Path) -> bool:
-    try:
-        vendor, kind = ((device / name).read_text() for name in ("vendor", "class"))
-    except OSError:
-        return False
-    return vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
+        gpus = len(list(_DRIVER_GPUS.iterdir()))
+    if not gpus:
+        with suppress(OSError):
+            for device in _PCI_DEVICES.iterdir():
+                is_nvidia = (device / "vendor").read_text().startswith(_NVIDIA)
+                gpus += is_nvidia and (device / "class").read_text().startswith(_DISPLAY)
+    return gpus
 
 
 def examine_gpus(gpus: Gpus) -> Iterator[Finding]:

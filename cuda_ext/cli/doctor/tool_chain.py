@@ -77,11 +77,9 @@ def _examine_library(name: _Library, install: str) -> Finding:
     except ToolchainError as error:
         return Finding("problem", _TITLES[name], error.statement, error.remedy, install)
     path = next(iter(library_files(name)), None) or _system_library(name)
-    text = f"{version}, from {_origin(path)}" if path else version
-    if path and not _is_installed(path):
-        text = f"{text}, {path}"
     details = [f"passed over: {other}" for other in _passed_over(name, path)]
     facts = {"version": version, "path": str(path) if path else None, "passed_over": details}
+    text = f"{version}, from {_origin(path)}" if path else version
     return Finding("ok", _TITLES[name], text, details=details, facts=facts)
 
 
@@ -95,18 +93,13 @@ def _system_library(name: _Library) -> Path | None:
     return None
 
 
-def _is_installed(path: Path) -> bool:
-    """Whether `path` belongs to one of the registry's packages."""
-    return any(path.is_relative_to(nvidia) for nvidia in cuda_packages.nvidia_packages())
-
-
 def _origin(path: Path) -> str:
-    if _is_installed(path):
+    if any(path.is_relative_to(nvidia) for nvidia in cuda_packages.nvidia_packages()):
         return "the installed package"
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if (value := os.environ.get(variable)) and path.is_relative_to(value):
-            return variable
-    return "the system"
+            return f"{variable}, {path}"
+    return f"the system, {path}"
 
 
 def _passed_over(name: _Library, used: Path | None) -> Iterator[str]:
@@ -117,11 +110,10 @@ def _passed_over(name: _Library, used: Path | None) -> Iterator[str]:
             if path.resolve() in seen:
                 continue
             seen.add(path.resolve())
-            major, used_major = _major(path), used and _major(used)
-            reason = "the other comes first"
-            if used_major and major != used_major:
-                reason = f"it is of CUDA {major}, and cuda-bindings needs {used_major}"
-            yield f"{path} ({_origin(path)}): {reason}"
+            major, needed = _major(path), used and _major(used)
+            is_other = needed and major != needed
+            reason = f"it is of CUDA {major}, and cuda-bindings needs {needed}" if is_other else "comes later"
+            yield f"{path} ({_origin(path).partition(',')[0]}): {reason}"
 
 
 def _major(library: Path) -> str:
