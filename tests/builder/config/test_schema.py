@@ -25,6 +25,7 @@ from cuda_ext.errors import ConfigError
 from cuda_ext.formats.variant_conditions import write
 from docs.make_configuration import reference
 from tests.builder.config import test_config, test_variants
+from tests.formats import test_variant_conditions
 from tests.test_house import loaded_by
 
 fastjsonschema = pytest.importorskip("fastjsonschema")  # what validate-pyproject uses
@@ -262,11 +263,14 @@ def is_taken_as_condition(text: str) -> bool:
 
 def test_conditions_are_taken() -> None:
     choose = random.Random(0)
-    texts = [*test_variants.RIGHT, *(write(test_variants.any_condition(choose)) for _ in range(500))]
+    texts = [
+        *test_variant_conditions.RIGHT,
+        *(write(test_variant_conditions.any_condition(choose)) for _ in range(500)),
+    ]
     assert [text for text in texts if not is_taken_as_condition(text)] == []
 
 
 def test_invalid_conditions_are_refused_unless_that_needs_counting() -> None:
-    missed = [text[:12] for text in test_variants.WRONG if is_taken_as_condition(text)]
+    missed = [text[:12] for text in test_variant_conditions.WRONG if is_taken_as_condition(text)]
     counting = ["n > 99999999", "(n > 1", "n > 1)", "n % 0 == 1"]
     assert missed == [*counting, "((((((((((((", "not not not ", "not not not "]
