@@ -83,7 +83,7 @@ def test_a_key_equals_that_of_pyproject(key: str) -> None:
 def test_arguments_that_are_no_keys_are_kept_apart() -> None:
     found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
     assert found == Call("k", str(ROOT), "p.k", True, "lib/python", ["a", "b", "c"])
-    assert parsed() == Call("k", str(ROOT), depends=[])
+    assert parsed() == Call("k", str(ROOT))
 
 
 @pytest.mark.parametrize(

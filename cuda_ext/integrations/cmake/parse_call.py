@@ -23,11 +23,15 @@ __all__ = ["parse_call", "spell_error"]
 
 _KEYWORDS = {key: key.upper().replace("-", "_") for key in KEYS} | {"include-dirs": "INCLUDE_DIRECTORIES"}
 _KEY_OF = {keyword: key for key, keyword in _KEYWORDS.items()}
-# Arguments that are not keys of a module's table.
-_NAME, _PYPROJECT, _DESTINATION = "NAME", "FROM_PYPROJECT", "PYTHON_DESTINATION"
-_DEPENDS, _OVERRIDE = "DEPENDS", "OVERRIDE"
-_OWN = (_NAME, _PYPROJECT, _DESTINATION, _DEPENDS)
-_KNOWN = (*_KEY_OF, *_OWN, _OVERRIDE)
+# Arguments that are not keys of a module's table, and their fields of a call.
+_FIELDS = {
+    "NAME": "name",
+    "FROM_PYPROJECT": "pyproject",
+    "PYTHON_DESTINATION": "python_destination",
+    "DEPENDS": "depends",
+}
+_OVERRIDE = "OVERRIDE"
+_KNOWN = (*_KEY_OF, *_FIELDS, _OVERRIDE)
 _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys(
     ("0", "OFF", "NO", "FALSE", "N"), False
 )
@@ -40,27 +44,25 @@ def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> 
     """
     where = call_of(target)
     main, *overrides = _groups(words, where)
-    own = {keyword: main.pop(keyword) for keyword in _OWN if keyword in main}
     paths = _Paths(root, current)
+    fields = {
+        field: _value(field, main.pop(keyword), f"{where}.{keyword}", paths)
+        for keyword, field in _FIELDS.items()
+        if keyword in main
+    }
     table = _table(main, where, paths)
     if overrides:
         table["overrides"] = [
             _table(group, f"{where}.overrides[{i}]", paths) for i, group in enumerate(overrides)
         ]
-    pyproject = _PYPROJECT in own and _boolean(own[_PYPROJECT], f"{where}.{_PYPROJECT}")
-    if pyproject and table:
+    if fields.get("pyproject") and table:
         given = ", ".join(_KEYWORDS.get(key, _OVERRIDE) for key in table)
         raise ConfigError(
             "FROM_PYPROJECT takes all keys from [tool.cuda_ext]",
             where=where,
             remedy=f"leave out {given}, or it",
         )
-    name, destination = (
-        _single(own[keyword], f"{where}.{keyword}") if keyword in own else None
-        for keyword in (_NAME, _DESTINATION)
-    )
-    depends = _split(own.get(_DEPENDS, ()))
-    return Call(target, os.path.realpath(root), name, pyproject, destination, depends, table)
+    return Call(target, os.path.realpath(root), table=table, **fields)
 
 
 def _split(values: Sequence[str]) -> list[str]:
@@ -135,6 +137,7 @@ def _table(group: Mapping[str, Sequence[str]], where: str, paths: _Paths) -> dic
 
 
 def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
+    """The value of a key or a field of the call."""
     match key:
         case "sources" | "headers" | "include-dirs":
             return [paths.within_project(path, where) for path in _split(values)]
@@ -148,11 +151,12 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
             return [_toml(v, where, "table = ")["table"] if v.startswith("{") else v for v in values]
         case "variants":
             return {name: value for v in values for name, value in _toml(v, where).items()}
-    if isinstance(KEYS[key].default, bool):
+        case "depends":
+            return _split(values)
+    default = KEYS[key].default if key in KEYS else None
+    if key == "pyproject" or isinstance(default, bool):
         return _boolean(values, where)
-    if isinstance(KEYS[key].default, tuple):
-        return list(values)
-    return _single(values, where)
+    return list(values) if isinstance(default, tuple) else _single(values, where)
 
 
 def _single(values: Sequence[str], where: str) -> str:
