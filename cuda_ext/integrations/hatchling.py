@@ -21,7 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations.exit_with_error import exit_with_error
+from cuda_ext.integrations import exit_with_error
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder

@@ -25,7 +25,7 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError
-from cuda_ext.integrations.exit_with_error import exit_with_error
+from cuda_ext.integrations import exit_with_error
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
