@@ -9,8 +9,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
@@ -32,36 +31,6 @@ _LIMITS = {"headers": 60, "changes": 300, "jobs": 12}
 _TOP_PHASES = 5
 # Two compilations never take the same time: below this, in seconds and as a share, there is no difference.
 _NOISE_SECONDS, _NOISE_SHARE = 0.05, 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """What a build sums up to. ``seconds`` are those of all compilers, ``spilling`` counts kernels."""
-
-    wall: float
-    seconds: float
-    compiled: int
-    images: int
-    shipped: int
-    code: int
-    spilled: int
-    spilling: int
-    kernels: int
-
-    @classmethod
-    def of(cls, record: BuildRecord) -> _Totals:
-        usages = record.kernels.values()
-        return cls(
-            wall=record.duration,
-            seconds=sum(job.duration for job in record.jobs if job.ending != "cached"),
-            compiled=sum(job.ending == "compiled" for job in record.jobs),
-            images=sum(record.images.values()),
-            shipped=sum(record.fatbins.values()),
-            code=sum(usage.code for usage in usages),
-            spilled=sum(usage.spilled or 0 for usage in usages),
-            spilling=len({place[:-1] for place, usage in record.kernels.items() if usage.spilled}),
-            kernels=len({place[:-1] for place in record.kernels}),
-        )
 
 
 def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
@@ -101,14 +70,14 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
     style, script = (loader.get_source(environment, f"report.{kind}")[0] for kind in ("css", "js"))
     spans = [nest_spans(job) for job in record.jobs if job.spans]
     headers = sum_times(spans, header_of)
-    now, then = _Totals.of(record), _Totals.of(previous) if previous else None
+    now, then = _sum_up(record), _sum_up(previous) if previous else None
     return environment.get_template("report.html.j2").render(
         record=record,
         previous=previous,
         now=now,
         then=then,
         # Times are comparable only if both builds compiled as much.
-        comparable=then is not None and now.compiled == then.compiled,
+        comparable=then is not None and now["compiled"] == then["compiled"],
         difference=compare(previous.build, record.build) if previous else None,
         changed_jobs=_changed_jobs(previous.jobs, record.jobs) if previous else (),
         endings=Counter(job.ending for job in record.jobs),
@@ -144,6 +113,22 @@ def read_record(html: str) -> BuildRecord | None:
         return decode_record(carried[1]) if carried else None
     except ValueError:
         return None
+
+
+def _sum_up(record: BuildRecord) -> Mapping[str, float]:
+    """Return what a build sums up to; ``seconds`` are those of all compilers, ``spilling`` counts kernels."""
+    usages = record.kernels.values()
+    return {
+        "wall": record.duration,
+        "seconds": sum(job.duration for job in record.jobs if job.ending != "cached"),
+        "compiled": sum(job.ending == "compiled" for job in record.jobs),
+        "images": sum(record.images.values()),
+        "shipped": sum(record.fatbins.values()),
+        "code": sum(usage.code for usage in usages),
+        "spilled": sum(usage.spilled or 0 for usage in usages),
+        "spilling": len({place[:-1] for place, usage in record.kernels.items() if usage.spilled}),
+        "kernels": len({place[:-1] for place in record.kernels}),
+    }
 
 
 def _describe_job(job: JobRecord) -> str:
