@@ -16,14 +16,14 @@ from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
 from cuda_ext.builder.scheduler.batch import Batch
-from cuda_ext.builder.scheduler.job_keys import JobKeys
+from cuda_ext.builder.scheduler.job_cache import JobCache
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.builder.sources.globs import check_overrides
 from cuda_ext.builder.sources.plan import Sources, compiler_choice, native_capabilities, plan_module
-from cuda_ext.cache.dependencies import DependencyCache, FileDigests
+from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import ModulePlan, assemble
@@ -107,7 +107,7 @@ class _Session:
         self._store = store
         self._digests = FileDigests(store)
         self._timings = Timings(store, tuple(module.name for module in project.modules))
-        self._keys: dict[CompilerChoice, JobKeys] = {}
+        self._caches: dict[CompilerChoice, JobCache] = {}
 
     def build(self) -> list[Package]:
         """Build all packages."""
@@ -120,9 +120,9 @@ class _Session:
             worker_count(environ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
         )
         modules = list(zip(project.modules, self.plan(), strict=True))
-        batch = Batch(DependencyCache(self._store), self._timings, self._progress, log)
+        batch = Batch(self._timings, self._progress, log)
         libraries = [
-            (library, self._keys_for(module)) for module, plan in modules for library in plan.libraries
+            (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
         ]
         results = iter(batch.run(libraries, self._open_executor))
         packages: list[Package] = []
@@ -150,19 +150,19 @@ class _Session:
         """Compile `source`; return the files that the products depend on."""
         root = self._project.root
         libraries = [
-            (library, self._keys_for(module))
+            (library, self._cache_for(module))
             for module, plan in zip(self._project.modules, self.plan(source), strict=True)
             for library in plan.only(source)
         ]
-        batch = Batch(DependencyCache(self._store), self._timings, self._progress)
+        batch = Batch(self._timings, self._progress)
         files = {str(root / source)}
         results = _succeeded(batch.run(libraries, self._open_executor))
-        for (plan, keys), library in zip(libraries, results, strict=True):
+        for (plan, cache), library in zip(libraries, results, strict=True):
             for log in library.log:
                 self._progress.message(log)
             own = {name for unit in plan.compiled_units for name in unit.headers}
             files.update(str(root / name) for name in own & library.reads)
-            files |= keys.files(plan.compiled_units, library.reads)
+            files |= cache.files(plan.compiled_units, library.reads)
         return files
 
     def save(self) -> None:
@@ -185,26 +185,26 @@ class _Session:
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
-        keys = self._keys_for(module)
-        compiler = keys.compiler
+        cache = self._cache_for(module)
+        compiler = cache.compiler
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
         native = native_capabilities(module, self._environ)
         plan = plan_module(module, sources, compiler, native, self._environ)
-        keys.prepare(unit for library in plan.libraries for unit in library.units)
+        cache.prepare(unit for library in plan.libraries for unit in library.units)
         return plan
 
     def _package(self, module: ModuleConfig, plan: ModulePlan, libraries: Sequence[Library]) -> Package:
-        compiler = self._keys_for(module).compiler
+        compiler = self._cache_for(module).compiler
         compiled = assemble(plan, libraries, compiler.name, compiler.version)
         variants, where = module.settings.variants, module.key_path("variants")
         return generate(compiled._replace(manifest=with_variants(compiled.manifest, variants, where)))
 
-    def _keys_for(self, module: ModuleConfig) -> JobKeys:
+    def _cache_for(self, module: ModuleConfig) -> JobCache:
         choice = compiler_choice(module.settings, self._project.root)
-        if choice not in self._keys:
+        if choice not in self._caches:
             compiler = RememberedCompiler.open(choice, self._environ, self._store, self._digests)
-            self._keys[choice] = JobKeys(compiler, self._digests)
-        return self._keys[choice]
+            self._caches[choice] = JobCache(compiler, self._store, self._digests)
+        return self._caches[choice]
 
     def _open_executor(self, tasks: int) -> Executor:
         """Open what does `tasks` tasks at first, and perhaps more later."""

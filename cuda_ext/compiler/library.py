@@ -20,7 +20,6 @@ from cuda_ext.compiler.reflection import reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
-from cuda_ext.formats.architecture import Architecture
 
 __all__ = ["compile_log", "library_images", "missing_jobs"]
 
@@ -88,28 +87,14 @@ def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
     jobs: list[Job] = []
     for unit in plan.compiled_units:
         if unit.kind == "cu":
-            jobs += [*_passes(plan, unit), _signature_job(plan, unit)]
+            jobs += [*_passes(plan, unit), SignatureJob(unit, (plan.newest,))]
         elif unit.kind in ("ptx", "ltoir") and not plan.link:
             jobs += ready_made.assembly_jobs(unit, plan.architectures)
     return jobs
 
 
 def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
-    """One job for each target: a compiler makes the cubin and the PTX of a target in one pass."""
-    targets: dict[object, list[Architecture]] = {}
-    for architecture in dict.fromkeys(plan.targets):
-        is_alone = architecture.kind == "ltoir"
-        targets.setdefault(architecture if is_alone else architecture.target, []).append(architecture)
-    return [CompileJob(unit, tuple(architectures)) for architectures in targets.values()]
-
-
-def _signature_job(plan: LibraryPlan, unit: TranslationUnit) -> SignatureJob:
-    """Read signatures as compiled for the newest architecture.
-
-    For newer GPUs, the tool chain's headers have variables that they lack for older ones.
-    """
-    newest = max(plan.targets, key=lambda architecture: (architecture.number, architecture.suffix))
-    return SignatureJob(unit, (newest,))
+    return [CompileJob(unit, targets) for targets in plan.passes]
 
 
 def _further_signatures(plan: LibraryPlan, products: Products) -> list[Job]:
@@ -117,19 +102,18 @@ def _further_signatures(plan: LibraryPlan, products: Products) -> list[Job]:
     jobs: list[Job] = []
     for unit in plan.compiled_units:
         if unit.kind == "cu":
-            compilations: list[Job] = [*_passes(plan, unit), _signature_job(plan, unit)]
+            compilations: list[Job] = [*_passes(plan, unit), SignatureJob(unit, (plan.newest,))]
             if not any(isinstance(products[job], CompilationError) for job in compilations):
                 jobs += _uncovered(plan, unit, products)
     return jobs
 
 
 def _uncovered(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> list[SignatureJob]:
-    first = _signature_job(plan, unit)
-    (signatures,) = _signatures([first], products)
+    (signatures,) = _signatures([SignatureJob(unit, (plan.newest,))], products)
     return [
         SignatureJob(unit, (image.architecture,))
         for image in _images(_passes(plan, unit), products)
-        if (image.architecture,) != first.architectures and not signatures.cover(image)
+        if image.architecture != plan.newest and not signatures.cover(image)
     ]
 
 
@@ -170,7 +154,7 @@ def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
 def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     """The image of a source for each of the targets."""
     compiled = {image.architecture: image for image in _images(_passes(plan, unit), products)}
-    (first,) = _signatures([_signature_job(plan, unit)], products)
+    (first,) = _signatures([SignatureJob(unit, (plan.newest,))], products)
     further = _uncovered(plan, unit, products)
     own = _signatures(further, products)
     signatures = merge_signatures([first, *own])

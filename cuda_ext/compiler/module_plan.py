@@ -63,6 +63,22 @@ class LibraryPlan:
         # PTX comes out of a link only when LTO-IR goes in, and LTO-IR is not linked with cubins.
         return tuple(a.as_kind("ltoir") if through_lto or a.kind == "ptx" else a for a in self.architectures)
 
+    @cached_property
+    def passes(self) -> tuple[tuple[Architecture, ...], ...]:
+        """The targets of each pass of a compiler, which makes the cubin and the PTX of a target at once."""
+        passes: dict[object, list[Architecture]] = {}
+        for target in dict.fromkeys(self.targets):
+            passes.setdefault(target if target.kind == "ltoir" else target.target, []).append(target)
+        return tuple(map(tuple, passes.values()))
+
+    @cached_property
+    def newest(self) -> Architecture:
+        """The newest target, for which signatures are read.
+
+        For newer GPUs, the tool chain's headers have variables that they lack for older ones.
+        """
+        return max(self.targets, key=lambda target: (target.number, target.suffix))
+
 
 @dataclass(frozen=True, slots=True)
 class ModulePlan:

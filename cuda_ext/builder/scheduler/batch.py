@@ -16,9 +16,9 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cuda_ext.builder.scheduler.job_keys import JobKeys
+from cuda_ext.builder.scheduler.job_cache import JobCache
 from cuda_ext.builder.scheduler.timings import Timings
-from cuda_ext.cache.dependencies import CachedContent, DependencyCache
+from cuda_ext.cache.dependencies import CachedContent
 from cuda_ext.compiler.jobs import Job, Outcome, decode_product
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
@@ -42,7 +42,7 @@ class _Pending:
 
     index: int
     plan: LibraryPlan
-    keys: JobKeys
+    cache: JobCache
     cached: set[Job] = field(default_factory=set)
     products: dict[Job, Outcome] = field(default_factory=dict)
     reads: set[str] = field(default_factory=set)
@@ -61,11 +61,8 @@ class Batch:
     ``changed`` are the names of the modules of which the cache lacked a library.
     """
 
-    def __init__(
-        self, cache: DependencyCache, timings: Timings, progress: Progress, log: BuildLog | None = None
-    ) -> None:
+    def __init__(self, timings: Timings, progress: Progress, log: BuildLog | None = None) -> None:
         self.changed: set[str] = set()
-        self._cache = cache
         self._timings = timings
         self._progress = progress
         self._log = log
@@ -77,7 +74,7 @@ class Batch:
         self._ended: queue.SimpleQueue[tuple[_Planned, Future[TaskResult]]] = queue.SimpleQueue()
 
     def run(
-        self, libraries: Sequence[tuple[LibraryPlan, JobKeys]], open_executor: Callable[[int], Executor]
+        self, libraries: Sequence[tuple[LibraryPlan, JobCache]], open_executor: Callable[[int], Executor]
     ) -> list[Library | BuildError]:
         """Build each of `libraries`, or return the error that it failed with.
 
@@ -85,8 +82,8 @@ class Batch:
         :class:`BuildError` for what ends the whole build. In any case, the executor has ended afterwards, and
         all products are in the cache.
         """
-        for index, (plan, keys) in enumerate(libraries):
-            self._begin(_Pending(index, plan, keys))
+        for index, (plan, cache) in enumerate(libraries):
+            self._begin(_Pending(index, plan, cache))
         tasks = self._tasks()
         if tasks:
             # Before the display starts a thread: a process with a single thread starts workers faster.
@@ -101,18 +98,15 @@ class Batch:
         return [self._results[index] for index in range(len(libraries))]
 
     def _begin(self, library: _Pending) -> None:
-        plan, keys = library.plan, library.keys
-        resolve = keys.resolver(plan.compiled_units)
-        known = self._cache.find(
-            keys.library_key(plan), resolve, lambda content: codec.decode(Library, content)
-        )
+        plan = library.plan
+        known = library.cache.find_library(plan)
         if known is None:
             self.changed.add(plan.module)
             self._advance(library)
             return
-        self._results[library.index] = known.content
+        self._results[library.index] = known
         if self._log is not None:
-            unit = known.content.unit
+            unit = known.unit
             for image in unit.images:
                 self._log.add_job(plan.module, unit.sources[0].name, image.architecture, "compile", "cached")
 
@@ -133,10 +127,8 @@ class Batch:
 
     def _look_up(self, library: _Pending, job: Job) -> CachedContent[bytes] | None:
         """The encoded product of `job`; if the cache lacks it, `library` waits for it."""
-        key = library.keys.key(job)
-        known = None
-        if key not in self._waiting:
-            known = self._cache.find(key, library.keys.resolver(job.units), bytes)
+        key = library.cache.key(job)
+        known = None if key in self._waiting else library.cache.find(job, key)
         if known is None:
             self._wait_for(library, job, key)
         elif job not in library.cached:
@@ -149,7 +141,7 @@ class Batch:
         try:
             library.products[job] = decode_product(job, known.content)
         except (BuildError, codec.DecodingError):
-            self._wait_for(library, job, library.keys.key(job))
+            self._wait_for(library, job, library.cache.key(job))
         else:
             library.reads |= known.dependencies
 
@@ -163,16 +155,14 @@ class Batch:
     def _finish(self, library: _Pending) -> None:
         from cuda_ext.toolchain.compile_library import pack_library
 
-        plan, keys = library.plan, library.keys
         try:
-            packed = replace(pack_library(plan, library.products), reads=frozenset(library.reads))
+            packed = replace(pack_library(library.plan, library.products), reads=frozenset(library.reads))
         except ToolchainError:
             raise
         except BuildError as error:
             self._results[library.index] = error
             return
-        resolve = keys.resolver(plan.compiled_units)
-        self._cache.keep(keys.library_key(plan), packed.reads, resolve, codec.encode(packed))
+        library.cache.keep_library(library.plan, packed)
         self._results[library.index] = packed
 
     def _show_planned(self, tasks: Sequence[_Planned] = ()) -> None:
@@ -200,7 +190,7 @@ class Batch:
         self._new.clear()
         ordered = []
         for library, jobs in by_library.items():
-            spec = library.keys.compiler.spec
+            spec = library.cache.compiler.spec
             expected = {key: self._timings.expected(library.plan.module, jobs[key]) for key in jobs}
             longest = max(expected.values())
             ordered += [
@@ -241,7 +231,7 @@ class Batch:
             self._show_ended(first.plan.module, job, "failed")
         else:
             outcome, reads = decode_product(job, result.product), result.reads
-            self._cache.keep(key, reads, first.keys.resolver(job.units), result.product)
+            first.cache.keep(job, key, reads, result.product)
             self._timings.measured(first.plan.module, job, result.seconds)
             self._show_ended(first.plan.module, job, "compiled", result)
         for library, own_job in waiting:

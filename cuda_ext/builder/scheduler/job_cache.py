@@ -1,43 +1,68 @@
-"""The cache keys of jobs and libraries: all that determines a product, but the headers that it reads."""
+"""Products of jobs, and libraries, in the cache.
+
+Their keys are all that determines them, but the headers that the compiler reads.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
-from cuda_ext.cache.dependencies import FileDigests, Resolve
+from cuda_ext.cache.dependencies import CachedContent, DependencyCache, FileDigests, Resolve
+from cuda_ext.cache.store import Store
 from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.module_plan import LibraryPlan
+from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.codec import encode, key_of
+from cuda_ext.formats.codec import decode, encode, key_of
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.bindings import library_files
 from cuda_ext.toolchain.header_dependencies import Resolver
 from cuda_ext.toolchain.identity import identity_of, linker_files
 
-__all__ = ["JobKeys"]
+__all__ = ["JobCache"]
 
 
-class JobKeys:
-    """The keys of what `compiler` makes, with the linker and the packer beside it."""
+class JobCache:
+    """What `compiler` makes, with the linker and the packer beside it."""
 
-    def __init__(self, compiler: RememberedCompiler, digests: FileDigests) -> None:
+    def __init__(self, compiler: RememberedCompiler, store: Store, digests: FileDigests) -> None:
         self.compiler = compiler
+        self._contents = DependencyCache(store)
         self._digests = digests
         self._resolvers: dict[tuple[Path, ...], Resolver] = {}
         self._headers: dict[int, tuple[Mapping[str, bytes], str]] = {}
 
+    def find(self, job: Job, key: str) -> CachedContent[bytes] | None:
+        """Find the encoded product of `job`, and the headers that it depends on."""
+        return self._contents.find(key, self._resolver(job.units), bytes)
+
+    def keep(self, job: Job, key: str, reads: Iterable[str], product: bytes) -> None:
+        """Keep the encoded `product` of `job`, which depends on the headers `reads`."""
+        self._contents.keep(key, reads, self._resolver(job.units), product)
+
+    def find_library(self, plan: LibraryPlan) -> Library | None:
+        """Find the library of `plan`."""
+        resolve = self._resolver(plan.compiled_units)
+        known = self._contents.find(self._library_key(plan), resolve, partial(decode, Library))
+        return known.content if known else None
+
+    def keep_library(self, plan: LibraryPlan, library: Library) -> None:
+        """Keep the `library` of `plan`."""
+        resolve = self._resolver(plan.compiled_units)
+        self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
+
     def key(self, job: Job) -> str:
-        """The key of `job`."""
+        """Return the key of `job`; jobs with the same key have the same product."""
         if isinstance(job, LinkJob):
             inputs = (f for i in job.inputs for f in (i.name, i.kind, hashlib.sha256(i.data).digest()))
             return key_of(job.action, self._linker, str(job.architectures[0]), *inputs)
         return key_of(job.action, self._key_of_source(job.unit), *map(str, job.architectures))
 
-    def library_key(self, plan: LibraryPlan) -> str:
+    def _library_key(self, plan: LibraryPlan) -> str:
         """The key of the library of `plan`, which includes the headers of its units."""
         fields = [plan.compress, plan.emit, str(plan.part), " ".join(map(str, plan.architectures))]
         if plan.link:
@@ -55,7 +80,7 @@ class JobKeys:
                 self._digests.begin()
                 return
 
-    def resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
+    def _resolver(self, units: Sequence[TranslationUnit]) -> Resolve:
         """What resolves the names that compilations of `units` look up."""
         own: dict[str, str] = {}
         for unit in units:
