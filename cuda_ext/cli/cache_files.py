@@ -29,8 +29,8 @@ __all__ = [
 
 # Seconds before a progress bar appears.
 _SLOW = 1.0
-# NVRTC's unpacked headers, by version; a further suffix marks the remains of an interrupted process.
-_HEADERS = re.compile(r"nvrtc-headers-[0-9]+\.[0-9]+(\..+)?")
+# NVRTC's unpacked headers, by version; a dot before it marks the remains of an interrupted process.
+_HEADERS = re.compile(r"\.?nvrtc-headers-[0-9]+\.[0-9]+(\..+)?")
 
 
 def open_store(environ: Mapping[str, str]) -> LocalStore | None:

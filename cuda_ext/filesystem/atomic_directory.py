@@ -1,4 +1,4 @@
-"""Replace a file or a directory atomically.
+"""Create and replace files and directories atomically.
 
 The old state stays until all new files are written. A writer that is killed, or that runs out of space,
 leaves the old state; the next writer removes its remains.
@@ -7,19 +7,17 @@ leaves the old state; the next writer removes its remains.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import glob
 import os
 import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from cuda_ext.filesystem.locks import lock
 
-__all__ = ["remove_remains", "replace_directory", "replace_file"]
+__all__ = ["create_directory", "remove_remains", "replace_directory", "replace_file"]
 
 _SUFFIX = ".cuda_ext"
 
@@ -50,31 +48,63 @@ def replace_directory(
     and raise to keep it. On Windows, and on file systems that cannot exchange two directories, there is a
     moment with neither the old nor the new directory.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with lock(directory.parent) as is_locked:
+    with _alone_beside(directory):
         check(directory)
         if os.path.lexists(directory) and not directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
-        if is_locked:
-            for remains in directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"):
-                shutil.rmtree(remains, ignore_errors=True)
         if _holds(directory, files):
             return
-        aside = Path(tempfile.mkdtemp(_SUFFIX, f".{directory.name}.", directory.parent))
-        try:
+        with _temporary_beside(directory) as temporary:
             for name, content in files.items():
-                path = aside / "new" / name
+                path = temporary / "new" / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            _publish(aside / "new", directory, aside / "old")
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            _publish(temporary / "new", directory, temporary / "old")
+
+
+def create_directory(directory: Path, fill: Callable[[Path], None]) -> None:
+    """Create `directory` unless it exists: `fill` creates it under the path that it is given.
+
+    Of several processes one does it, and the others wait. Raises :class:`OSError`.
+    """
+    with _alone_beside(directory):
+        if directory.is_dir():
+            return
+        with _temporary_beside(directory) as temporary:
+            fill(temporary / "new")
+            try:
+                (temporary / "new").rename(directory)
+            except OSError:  # without a lock, another process may have been faster
+                if not directory.is_dir():
+                    raise
 
 
 def remove_remains(directory: Path) -> None:
     """Remove the remains of killed writers anywhere below `directory`, where no process writes."""
     for remains in list(directory.rglob(f".*{_SUFFIX}")):
         shutil.rmtree(remains, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone_beside(directory: Path) -> Iterator[None]:
+    """Keep out other writers of `directory`, and remove the remains of killed ones."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with lock(directory.parent) as is_locked:
+        if is_locked:
+            for remains in directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"):
+                shutil.rmtree(remains, ignore_errors=True)
+        yield
+
+
+@contextlib.contextmanager
+def _temporary_beside(directory: Path) -> Iterator[Path]:
+    import tempfile  # slow to import
+
+    temporary = Path(tempfile.mkdtemp(_SUFFIX, f".{directory.name}.", directory.parent))
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _holds(directory: Path, files: Mapping[str, bytes]) -> bool:
@@ -102,6 +132,8 @@ def _publish(fresh: Path, directory: Path, old: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange two directories atomically; return whether the system supports that."""
+    import ctypes  # slow to import
+
     here, exchange = -100, 2
     names = os.fsencode(one), os.fsencode(other)
     try:

@@ -7,7 +7,6 @@ cuda-bindings then uses the open library, and never one of another version that 
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import sys
 from fnmatch import fnmatch
@@ -29,6 +28,8 @@ def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
 
     Raises :class:`~cuda_ext.errors.ToolchainError` if either is missing.
     """
+    import ctypes  # slow to import
+
     try:
         module = importlib.import_module(f"cuda.bindings.{name}")
         for library in library_files(name):

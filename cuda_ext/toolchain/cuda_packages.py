@@ -11,13 +11,13 @@ import importlib.util
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from cuda_ext.cache.location import distrust, exposure, local_directory
 from cuda_ext.errors import StoreError, ToolchainError
-from cuda_ext.filesystem.locks import lock
+from cuda_ext.filesystem.atomic_directory import create_directory
 
 __all__ = [
     "cudadevrt",
@@ -117,25 +117,30 @@ def is_for_now(directory: Path) -> bool:
     return any(directory.is_relative_to(unpacked) for unpacked in _for_now)
 
 
-def unpack_headers(version: str, unpack: Callable[[str], None]) -> Path:
+def unpack_headers(version: str, unpack: Callable[[Path], None]) -> Path:
     """Unpack NVRTC's own headers into a directory of the cache, by calling `unpack`.
 
-    Of several processes one does it, and the others wait. The remains of a killed process are removed. If the
-    cache cannot be used, or other users could change its content, a directory of this process is used.
+    If the cache cannot be used, or other users could change its content, a directory of this process is used.
     """
-    try:
+
+    def unpack_for_owner(directory: Path) -> None:
+        unpack(directory)
+        directory.chmod(0o700)
+
+    with suppress(OSError, StoreError, ToolchainError):
         cache = local_directory(os.environ)
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if exposure(cache):
-            return _unpacked_for_now(unpack)
-        with lock(cache) as alone:
-            return _unpacked(cache, f"nvrtc-headers-{version}", unpack, alone)
-    except (OSError, StoreError, ToolchainError):
-        return _unpacked_for_now(unpack)
+        if not exposure(cache):
+            directory = cache / f"nvrtc-headers-{version}"
+            create_directory(directory, unpack_for_owner)
+            return directory
+    return _unpacked_for_now(unpack)
 
 
-def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
+def _unpacked_for_now(unpack: Callable[[Path], None]) -> Path:
     """Unpack into a directory that is removed at the end of this process."""
+    import tempfile  # slow to import
+
     try:
         directory = Path(tempfile.mkdtemp(prefix="cuda_ext-nvrtc-headers-"))
     except OSError as error:
@@ -145,26 +150,5 @@ def _unpacked_for_now(unpack: Callable[[str], None]) -> Path:
         ) from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     _for_now.append(directory)
-    unpack(str(directory / "headers"))
+    unpack(directory / "headers")
     return directory / "headers"
-
-
-def _unpacked(cache: Path, name: str, unpack: Callable[[str], None], alone: bool) -> Path:
-    """Unpack into the directory of that name, unless another process has done so meanwhile."""
-    target = cache / name
-    if alone:
-        if target.is_dir():
-            return target
-        for remains in cache.glob(f"{target.name}.*"):
-            shutil.rmtree(remains, ignore_errors=True)
-    aside = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=cache))
-    try:
-        unpack(str(aside / "headers"))
-        (aside / "headers").chmod(0o700)
-        (aside / "headers").rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return target

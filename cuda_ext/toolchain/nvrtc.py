@@ -152,8 +152,8 @@ class Nvrtc:
         directories = self.header_directories if _needs_toolkit(unit) else []
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
 
-    def _unpack_headers(self, directory: str) -> None:
-        status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(directory.encode(), 0)
+    def _unpack_headers(self, directory: Path) -> None:
+        status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(os.fsencode(directory), 0)
         if int(status) != 0:
             raise ToolchainError(
                 f"NVRTC could not unpack its headers: {status.name}",
