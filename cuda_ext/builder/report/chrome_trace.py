@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord
 from cuda_ext.builder.report.compile_times import nest_spans
@@ -42,14 +43,11 @@ def assign_lanes(jobs: Sequence[JobRecord]) -> dict[str, list[JobRecord]]:
     lanes: dict[str, list[JobRecord]] = {}
     cached = sorted((job for job in jobs if job.ending == "cached"), key=_order)
     for job in sorted((job for job in jobs if job.ending != "cached"), key=_order):
-        number = 1
-        while True:
-            name = job.worker if number == 1 else f"{job.worker} ({number})"
-            lane = lanes.setdefault(name, [])
+        for number in count(1):
+            lane = lanes.setdefault(job.worker if number == 1 else f"{job.worker} ({number})", [])
             if not lane or _microseconds(lane[-1].start + lane[-1].duration) <= _microseconds(job.start):
                 lane.append(job)
                 break
-            number += 1
     ordered = dict(sorted(lanes.items(), key=lambda item: (len(item[0]), item[0])))
     return {**ordered, CACHE: cached} if cached else ordered
 

@@ -9,14 +9,14 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
 from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
 from cuda_ext.builder.report.difference import Change, Place, compare, find_changes, growth
-from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order
+from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 
 __all__ = ["html_page", "is_report", "read_record"]
@@ -61,6 +61,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "tooltip": _describe_job,
         "whole": "{:,}".format,
     }
+    environment.tests["cubin"] = is_cubin
     environment.globals |= {
         "duration": format_duration,
         "growth": growth,
@@ -85,7 +86,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         end=max(record.duration, 1e-3, *(job.start + job.duration for job in record.jobs)),
         lanes=assign_lanes(record.jobs),
         cache=CACHE,
-        shades=_shades(sorted({job.architecture for job in record.jobs}, key=column_order)),
+        shades=_shades(record),
         traced=sum(job.duration for job in record.jobs if job.spans),
         traced_jobs=len(spans),
         phases=sum_times(spans, phase_of),
@@ -146,23 +147,15 @@ def _describe_job(job: JobRecord) -> str:
     return "\n".join(lines)
 
 
-def _shades(architectures: Collection[str]) -> dict[str, str]:
-    """Return the colour of each architecture as custom properties of CSS.
-
-    Cubins go from violet to green, the newer the lighter; PTX and LTO-IR are yellow and orange.
-    """
-    shades = {}
-    for is_other, lighter, towards, chroma, hue, turn in (
-        (False, 0.0, 0.14, 0.12, 290, -130),
-        (True, 0.32, -0.08, 0.115, 88, -26),
-    ):
-        alike = [name for name in architectures if column_order(name)[0] == is_other]
-        for index, name in enumerate(alike):
-            along = index / (len(alike) - 1) if len(alike) > 1 else 0.5
-            shades[name] = (
-                f"--lighter:{lighter + towards * along:.3f};--chroma:{chroma};--hue:{hue + turn * along:.1f}"
-            )
-    return shades
+def _shades(record: BuildRecord) -> dict[str, float]:
+    """Return where each architecture lies between the first and the last of its kind: 0 to 1, for colours."""
+    names = sorted({job.architecture for job in record.jobs}, key=column_order)
+    kinds = [[name for name in names if is_cubin(name) == kind] for kind in (True, False)]
+    return {
+        name: index / (len(alike) - 1) if len(alike) > 1 else 0.5
+        for alike in kinds
+        for index, name in enumerate(alike)
+    }
 
 
 def _expensive_headers(headers: Sequence[CompileTime]) -> list[CompileTime]:

@@ -9,7 +9,7 @@ from typing import Any
 from cuda_ext.builder.report.difference import Place, architecture_order
 from cuda_ext.formats.resources import Resources
 
-__all__ = ["IMAGES", "KERNELS", "Matrix", "Metric", "arrange", "column_order"]
+__all__ = ["IMAGES", "KERNELS", "Matrix", "Metric", "arrange", "column_order", "is_cubin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +115,9 @@ def arrange(things: Mapping[Place, Any], metrics: Sequence[Metric]) -> Matrix:
 
 def column_order(architecture: str) -> tuple[object, ...]:
     """Return the sort key of architectures, where cubins come before PTX and LTO-IR."""
-    return not architecture.startswith("sm_"), architecture_order(architecture)
+    return not is_cubin(architecture), architecture_order(architecture)
+
+
+def is_cubin(architecture: str) -> bool:
+    """Whether images for `architecture`, or the first of several, are cubins."""
+    return architecture.startswith("sm_")
