@@ -20,10 +20,12 @@ template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {
 }
 extern "C" __global__ void fill(float* x, float value) { x[threadIdx.x] = value; }
 """
+SCALE = "template <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }\n"
 PROJECT = """
 [tool.cuda_ext]
 architectures = ["sm_80"]
 [tool.cuda_ext.modules."p.kernels"]
+instantiate = ["scale<float>"]
 """
 
 Prepare = Callable[..., tuple[int, str, str]]
@@ -37,7 +39,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "p" / "__init__.py").touch()
     (site / "p" / "broken.py").write_text("1 / 0\n")
     (site / "p" / "incomplete.py").write_text("import nobody_has_this\n")
-    for package in build(write_project(root, PROJECT, {"device/axpy.cu": AXPY})).values():
+    for package in build(
+        write_project(root, PROJECT, {"device/axpy.cu": AXPY, "device/scale.cu": SCALE})
+    ).values():
         package.write(site / "p" / "kernels")
     return site
 
@@ -111,6 +115,10 @@ def refused(result: tuple[int, str, str]) -> str:
         (
             ["p.kernels", "axpy", "--arch=sm_90"],
             "p.kernels has no kernel 'axpy'; name an instantiation, axpy<",
+        ),
+        (
+            ["p.kernels", "scale", "--arch=sm_90"],
+            "p.kernels has no kernel 'scale'; name an instantiation or an overload, such as 'scale<float>'",
         ),
         (["p.kernels", "axpy<nope>", "--arch=sm_90"], "instantiation 'axpy<nope>' does not exist: "),
         (["p.kernels", "--arch=90"], "architectures: '90' stands for no GPU; spell them as sm_90"),
