@@ -108,5 +108,5 @@ def _print(console: Console, label: Text, text: str, style: str = "", bold: int 
         for line in textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False):
             shown = Text(line, style)
             shown.stylize("bold", 0, bold)
-            console.print(label + shown, soft_wrap=True)
+            console.print(Text.assemble(label, shown), soft_wrap=True)
             label, bold = Text(" " * len(label)), 0

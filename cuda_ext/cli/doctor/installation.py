@@ -15,11 +15,13 @@ from itertools import takewhile
 from pathlib import Path
 
 import cuda_ext
+from cuda_ext.builder.project import Project
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.cache_files import read_rights, shared_cache
 from cuda_ext.cli.doctor.findings import Finding, Level
+from cuda_ext.cli.doctor.tool_chain import compiler_choices
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean
@@ -106,8 +108,10 @@ def _read_variable(name: str, value: str) -> None:
         case "MAX_JOBS":
             worker_count(os.environ)
         case "CUDAARCHS":
+            project = Project.load(Path())
             native = gpu_capabilities() if "native" in value else []
-            expand(from_cmake(value), open_compiler(CompilerChoice(), os.environ), name, native)
+            for choice in compiler_choices(project) if project else [CompilerChoice()]:
+                expand(from_cmake(value), open_compiler(choice, os.environ), name, native)
 
 
 def examine_cache() -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, try_nvccs
 from cuda_ext.toolchain.nvcc import Nvcc
 
-__all__ = ["examine_project", "examine_tool_chain"]
+__all__ = ["compiler_choices", "examine_project", "examine_tool_chain"]
 
 _Library = Literal["nvrtc", "nvfatbin", "nvjitlink"]
 _Version = tuple[int, int]
@@ -230,14 +230,19 @@ def examine_project() -> Iterator[Finding]:
     project = Project.load(Path())
     if project is None:
         return
-    modules: dict[CompilerChoice, list[str]] = defaultdict(list)
-    for module in project.modules:
-        modules[compiler_choice(module.settings, project.root)].append(module.name)
-    for choice, names in modules.items():
+    for choice, names in compiler_choices(project).items():
         yield _examine_choice(choice, ", ".join(names))
     if project.settings.executor == "dask" and find_spec("distributed") is None:
         text = 'executor = "dask" needs Dask, which is not installed'
         yield Finding("problem", project.name, text, command='pip install "cuda-ext[dask]"')
+
+
+def compiler_choices(project: Project) -> dict[CompilerChoice, list[str]]:
+    """The compilers that a build of `project` uses, each with the names of the modules that it compiles."""
+    choices: dict[CompilerChoice, list[str]] = defaultdict(list)
+    for module in project.modules:
+        choices[compiler_choice(module.settings, project.root)].append(module.name)
+    return choices
 
 
 def _examine_choice(choice: CompilerChoice, names: str) -> Finding:
