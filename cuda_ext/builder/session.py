@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuda_ext.builder.config.resolve_variants import with_variants
+from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
@@ -197,7 +197,7 @@ class _Session:
         compiler = self._cache_for(module).compiler
         compiled = assemble(plan, libraries, compiler.name, compiler.version)
         variants, where = module.settings.variants, module.key_path("variants")
-        return generate(compiled._replace(manifest=with_variants(compiled.manifest, variants, where)))
+        return generate(compiled._replace(manifest=resolve_variants(compiled.manifest, variants, where)))
 
     def _cache_for(self, module: ModuleConfig) -> JobCache:
         choice = compiler_choice(module.settings, self._project.root)

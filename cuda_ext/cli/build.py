@@ -161,20 +161,20 @@ def _build(
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
     from cuda_ext.builder.editable_package import build_editable, is_editable, read_record
-    from cuda_ext.builder.package.in_place import in_place
+    from cuda_ext.builder.package.in_place import add_gitignore
     from cuda_ext.builder.session import build_project
 
     compile_for = partial(build_project, project, partial(click.echo, err=True))
     if output:
         return compile_for(environ)
     if not any(map(is_editable, places.values())):
-        return list(map(in_place, compile_for(environ)))
+        return list(map(add_gitignore, compile_for(environ)))
     # An editable install stays one, with its architectures.
     records = list(filter(None, map(read_record, places.values())))
     cudaarchs = records[0]["cudaarchs"] if records else ""
     variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
     packages = build_editable(project, places.__getitem__, partial(compile_for, variables), cudaarchs)
-    return list(map(in_place, packages))
+    return list(map(add_gitignore, packages))
 
 
 def _remove_renamed(project: Project, top: str, output: Path, places: Iterable[Path]) -> None:
@@ -188,11 +188,11 @@ def _remove_renamed(project: Project, top: str, output: Path, places: Iterable[P
 
 
 def _render_depfile(project: Project, outputs: Iterable[Path]) -> str:
-    from cuda_ext.builder.package.depfile import depfile
+    from cuda_ext.builder.package.depfile import render_depfile
     from cuda_ext.builder.sources.inputs import TABLE, searched_directories
 
     inputs = {TABLE, *map(str, project.source_files()), *searched_directories(project)}
-    return depfile(
+    return render_depfile(
         sorted(map(os.path.normpath, outputs)),
         [cuda_ext.__file__, *(str(project.root / name) for name in sorted(inputs))],
     )

@@ -33,10 +33,10 @@ def compile_commands(directory: Path, output: Path | None) -> None:
     it out of version control, and run the command again when sources are added, settings change, or the
     Python environment moves.
     """
-    from cuda_ext.builder.sources.compilation_database import compile_commands, default_place, write
+    from cuda_ext.builder.sources.compilation_database import choose_place, list_commands, write
 
     project = find_project(directory)
-    place = output or default_place(project)
-    commands = compile_commands(project)
+    place = output or choose_place(project)
+    commands = list_commands(project)
     write(place, commands)
     click.echo(f"{shorten_path(place)}: {format_count(len(commands), 'device source')}; add it to .gitignore")

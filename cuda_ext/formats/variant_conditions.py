@@ -27,7 +27,7 @@ __all__ = [
     "ConditionError",
     "Junction",
     "Leaf",
-    "arguments",
+    "list_arguments",
     "decide",
     "parse",
     "parse_conditions",
@@ -218,7 +218,7 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
             with contextlib.suppress(ConditionError):
                 condition = parse(candidate.when)
             integers = default & _integers(kernels[candidate.kernel])
-            if condition is None or not integers.issuperset(arguments(condition)):
+            if condition is None or not integers.issuperset(list_arguments(condition)):
                 raise ManifestError(
                     f"damaged manifest: condition {i} of {variants.name} is {candidate.when!r}",
                     where=where,
@@ -232,7 +232,7 @@ def _integers(kernel: Kernel) -> set[str]:
     return {parameter.name for parameter in kernel.parameters if parameter.is_integer}
 
 
-def arguments(condition: Condition) -> list[str]:
+def list_arguments(condition: Condition) -> list[str]:
     """List the arguments that `condition` compares, once each."""
     names = (leaf.name for leaf in _leaves(condition) if isinstance(leaf, Comparison))
     return [name for name in dict.fromkeys(names) if name != SM]

@@ -146,7 +146,7 @@ def _rebuild(project: Project, record: Mapping[str, Any], reason: str) -> None:
     from contextlib import closing
 
     from cuda_ext.builder.editable_package import build_editable
-    from cuda_ext.builder.package.in_place import in_place
+    from cuda_ext.builder.package.in_place import add_gitignore
     from cuda_ext.builder.session import build
 
     def directory_of(name: str) -> Path:
@@ -158,7 +158,7 @@ def _rebuild(project: Project, record: Mapping[str, Any], reason: str) -> None:
     with closing(_DeferredProgress(reason)) as progress:
         packages = build_editable(project, directory_of, lambda: build(project, environ, progress), cudaarchs)
     for package in packages:
-        in_place(package).write(directory_of(package.name))
+        add_gitignore(package).write(directory_of(package.name))
 
 
 def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -162,8 +162,8 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
     def _build_in_place(self, project: Project) -> None:
         """Write the packages to the source tree, for an editable install."""
         from cuda_ext.builder.editable_package import build_editable
-        from cuda_ext.builder.package.in_place import in_place
+        from cuda_ext.builder.package.in_place import add_gitignore
 
         build = partial(self._build, project)
         for package in build_editable(project, self._source_directory, build):
-            in_place(package).write(self._source_directory(package.name))
+            add_gitignore(package).write(self._source_directory(package.name))

@@ -130,7 +130,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     def run(self) -> None:
         self._remove_generated()
         from cuda_ext.builder.editable_package import build_editable
-        from cuda_ext.builder.package.in_place import in_place
+        from cuda_ext.builder.package.in_place import add_gitignore
         from cuda_ext.builder.session import build_project
 
         options = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
@@ -146,7 +146,7 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
             source = self._source_directory(package.name)
             package.write(built)
             if self.inplace:
-                in_place(package).write(source)
+                add_gitignore(package).write(source)
             self._outputs.update({str(built / name): str(source / name) for name in package.files})
 
     def _source_directory(self, package: str) -> Path:

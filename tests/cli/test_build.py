@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.package.depfile import depfile
+from cuda_ext.builder.package.depfile import render_depfile
 from cuda_ext.builder.sources.inputs import searched_directories
 from tests.fixtures.command_line import MODULE, run
 from tests.fixtures.disks import mounted, needs_mount
@@ -218,7 +218,7 @@ def test_an_unchanged_output_is_newer_than_its_inputs(tmp_path: Path) -> None:
 
 
 def test_depfiles_escape_names() -> None:
-    assert depfile(["an output"], ["a#b", "c$d"]) == "an\\ output: a\\#b \\\n c$$d\n"
+    assert render_depfile(["an output"], ["a#b", "c$d"]) == "an\\ output: a\\#b \\\n c$$d\n"
 
 
 def test_searched_directories_are_inputs(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from cuda_ext.formats.variant_conditions import (
     ConditionError,
     Junction,
     Leaf,
-    arguments,
     decide,
+    list_arguments,
     parse,
     write,
 )
@@ -185,4 +185,4 @@ def test_conditions_are_written_as_python(seed: int) -> None:
     evaluate = holding(values, "sm_80", "sm_90a")
     code = write(condition, lambda leaf: str(leaf if isinstance(leaf, Comparison) else evaluate(leaf)[0]))
     assert bool(eval(code, values)) is decide(condition, evaluate)[0]
-    assert set(arguments(condition)) == {"n", "m"}.intersection(re.findall(r"\w+", code))
+    assert set(list_arguments(condition)) == {"n", "m"}.intersection(re.findall(r"\w+", code))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cuda_ext
-from cuda_ext.builder.config.resolve_variants import with_variants
+from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.manifest import Candidate, Variants
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.module import library_of, module_from
@@ -51,7 +51,7 @@ def kernels(*architectures: str, special: str) -> Any:
     library = library_of(cuda_ext.compile(SOURCE, architectures=architectures))  # type: ignore[arg-type]
     conditions = {"special": special, "large": "sm >= 50 and n >= 1000", "even": "n % 2 == 0", "simple": None}
     variants = Variants("which", tuple(Candidate(kernel, when) for kernel, when in conditions.items()))
-    return module_from(with_variants(library.manifest, [variants], "variants"), library.read)
+    return module_from(resolve_variants(library.manifest, [variants], "variants"), library.read)
 
 
 CHOSEN = {1: 4, 2: 3, 999: 4, 1000: 2, 1001: 2}

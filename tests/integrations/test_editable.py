@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.editable_package import build_editable, is_editable, read_record
-from cuda_ext.builder.package.in_place import in_place
+from cuda_ext.builder.package.in_place import add_gitignore
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
 from cuda_ext.builder.sources.inputs import input_digests
@@ -60,7 +60,7 @@ def install(root: Path, **environ: str) -> Path:
     build = partial(build_project, project, environ=os.environ | environ)
     for package in build_editable(project, project.source_directory, build, environ.get("CUDAARCHS", "")):
         place = project.source_directory(package.name)
-        in_place(package).write(place)
+        add_gitignore(package).write(place)
     return place
 
 

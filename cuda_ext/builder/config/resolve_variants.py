@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from cuda_ext.builder.config.kinds import key_path
 from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import ConfigError, did_you_mean
-from cuda_ext.formats.variant_conditions import arguments, parse
+from cuda_ext.formats.variant_conditions import list_arguments, parse
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
 
-__all__ = ["with_variants"]
+__all__ = ["resolve_variants"]
 
 
-def with_variants(manifest: Manifest, variants: Sequence[Variants], where: str) -> Manifest:
+def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: str) -> Manifest:
     """Return `manifest` with `variants`, which the configuration has at the key path `where`.
 
     Raises :class:`ConfigError` for variants that do not fit the kernels of `manifest`.
@@ -84,7 +84,7 @@ def _check_parameters(kernel: Kernel, first: Kernel, where: str) -> None:
 def _check_condition(when: str, kernel: Kernel, where: str) -> None:
     parameters = {parameter.name: parameter for parameter in kernel.parameters}
     integers = [name for name, parameter in parameters.items() if parameter.is_integer]
-    for name in arguments(parse(when)):
+    for name in list_arguments(parse(when)):
         if name not in parameters:
             raise ConfigError(
                 f'"{when}": {kernel.expression} has no parameter {name!r}',

@@ -6,17 +6,17 @@ import os
 import re
 from collections.abc import Iterable
 
-__all__ = ["depfile", "is_depfile"]
+__all__ = ["is_depfile", "render_depfile"]
 
 
-def depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
+def render_depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
     """Return the rule that `targets` are out of date when any of `dependencies` is newer.
 
-    >>> print(depfile(["a"], ["b c", "d"]), end="")
+    >>> print(render_depfile(["a"], ["b c", "d"]), end="")
     a: b\\ c \\
      d
     """
-    outputs, inputs = " ".join(map(_escaped, targets)), " \\\n ".join(map(_escaped, dependencies))
+    outputs, inputs = " ".join(map(_escape, targets)), " \\\n ".join(map(_escape, dependencies))
     return f"{outputs}: {inputs}\n"
 
 
@@ -25,7 +25,7 @@ def is_depfile(content: bytes) -> bool:
     return re.match(rb"[^\n]+: [^\n]*cuda_ext/__init__\.py( \\)?\n", content) is not None
 
 
-def _escaped(path: str) -> str:
+def _escape(path: str) -> str:
     path = path.replace("\\", "/") if os.name == "nt" else path
     for special in "\\ #":
         path = path.replace(special, f"\\{special}")

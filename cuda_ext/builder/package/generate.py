@@ -14,7 +14,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_directory
 from cuda_ext.filesystem.ownership import foreign
 
-__all__ = ["Package", "generate", "render_init", "obstacle"]
+__all__ = ["Package", "generate", "render_init", "find_obstacle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Package:
         return [directory / name for name in self.files]
 
     def _check(self, directory: Path) -> None:
-        if found := obstacle(directory):
+        if found := find_obstacle(directory):
             raise BuildError(
                 f"is where the generated package {self.name} goes, and was not generated",
                 where=found,
@@ -54,7 +54,7 @@ class Package:
             )
 
 
-def obstacle(directory: Path) -> Path | None:
+def find_obstacle(directory: Path) -> Path | None:
     """Return a file of the author's that a package in `directory` would replace or hide from imports."""
     module = directory.with_name(f"{directory.name}.py")
     return module if module.exists() else foreign(directory)

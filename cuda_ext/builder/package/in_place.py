@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["check_place", "check_places", "in_place", "remove_others"]
+__all__ = ["check_place", "check_places", "add_gitignore", "remove_others"]
 
 
 def check_place(module: ModuleConfig, place: Path) -> None:
     """The package of `module` replaces no files of others in `place`. Raises :class:`ConfigError`."""
-    from cuda_ext.builder.package.generate import obstacle
+    from cuda_ext.builder.package.generate import find_obstacle
 
-    if found := obstacle(place):
+    if found := find_obstacle(place):
         raise ConfigError(f"{found} is where it would be generated", where=module.where, remedy="rename one")
 
 
@@ -61,6 +61,6 @@ def remove_others(directory: Path, wanted: Iterable[Path]) -> None:
                 place.rmdir()
 
 
-def in_place(package: Package) -> Package:
+def add_gitignore(package: Package) -> Package:
     """Return `package` as it lies in a source tree: ignored by version control."""
     return replace(package, files={**package.files, ".gitignore": b"*\n"})

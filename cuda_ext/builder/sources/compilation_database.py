@@ -34,7 +34,7 @@ from cuda_ext.toolchain.nvrtc import Nvrtc
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
 
-__all__ = ["FILE_NAME", "Command", "compile_commands", "default_place", "write"]
+__all__ = ["FILE_NAME", "Command", "choose_place", "list_commands", "write"]
 
 FILE_NAME = "compile_commands.json"
 
@@ -54,7 +54,7 @@ class Command(TypedDict):
     arguments: list[str]
 
 
-def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) -> list[Command]:
+def list_commands(project: Project, environ: Mapping[str, str] = os.environ) -> list[Command]:
     """An entry for each device source of each module. Raises :class:`BuildError`."""
     commands: list[Command] = []
     compiler_for = cache(lambda choice: open_compiler(choice, environ))
@@ -78,7 +78,7 @@ def compile_commands(project: Project, environ: Mapping[str, str] = os.environ) 
     return commands
 
 
-def default_place(project: Project) -> Path:
+def choose_place(project: Project) -> Path:
     """The file in the common directory of all device code, where clangd looks first.
 
     Raises :class:`ConfigError` if that file would hide CMake's from clangd.

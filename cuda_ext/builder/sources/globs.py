@@ -26,7 +26,7 @@ __all__ = [
     "check_overrides",
     "find_headers",
     "find_sources",
-    "include_directories",
+    "find_include_directories",
     "kind_of",
 ]
 
@@ -52,7 +52,7 @@ def check_module(module: ModuleConfig, root: Path) -> list[str]:
     """Check what needs no compiler; return the names of the sources. Raises :class:`ConfigError`."""
     names = find_sources(module, root)
     check_overrides([(module, names)])
-    include_directories(module, root)
+    find_include_directories(module, root)
     for source in names:
         for name in set(module.for_source(source).architectures).difference(GROUPS):
             try:
@@ -110,7 +110,7 @@ def find_headers(module: ModuleConfig, root: Path) -> list[str]:
     return _Key(module.key_path("headers"), root).find(module.settings.headers)
 
 
-def include_directories(module: ModuleConfig, root: Path) -> list[Path]:
+def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:
     """Return the module's include directories as absolute, real paths."""
     key = _Key(module.key_path("include_dirs"), root)
     for name in module.settings.include_dirs:

@@ -16,8 +16,8 @@ from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.sources.globs import (
     find_headers,
+    find_include_directories,
     find_sources,
-    include_directories,
     kind_of,
 )
 from cuda_ext.compiler.architectures import expand, from_cmake
@@ -39,7 +39,7 @@ class Sources:
     def __init__(self, module: ModuleConfig, root: Path) -> None:
         self.names = find_sources(module, root)
         self._module = module
-        self._headers = Headers(root, include_directories(module, root))
+        self._headers = Headers(root, find_include_directories(module, root))
         self._root = root
         self._units: dict[str, TranslationUnit] = {}
         self._settings: dict[tuple[int, ...], Settings] = {}

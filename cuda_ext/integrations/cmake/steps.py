@@ -16,7 +16,7 @@ from typing import Literal
 
 import cuda_ext
 from cuda_ext.builder.cpp import source_names
-from cuda_ext.builder.package.depfile import depfile as rule
+from cuda_ext.builder.package.depfile import render_depfile
 from cuda_ext.builder.package.in_place import remove_others
 from cuda_ext.builder.sources.globs import check_module, find_headers
 from cuda_ext.compiler.architectures import from_cmake
@@ -100,7 +100,7 @@ def _configure(
         from cuda_ext.builder.sources import compilation_database as editors
 
         try:
-            commands = editors.compile_commands(call.project(), call.environ())
+            commands = editors.list_commands(call.project(), call.environ())
         except ToolchainError as error:
             _show(f"{call_of(target)}: {editors.FILE_NAME} is not written: {error}")
         else:
@@ -150,7 +150,7 @@ def _remove_other_headers(directory: Path, header: Path) -> None:
 def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
     """Touch `stamp` and write its depfile: the files that it `reads`, and this package."""
     Path(stamp).parent.mkdir(exist_ok=True)
-    Path(depfile).write_text(rule([stamp], sorted({*reads, cuda_ext.__file__})), encoding="utf-8")
+    Path(depfile).write_text(render_depfile([stamp], sorted({*reads, cuda_ext.__file__})), encoding="utf-8")
     Path(stamp).touch()
 
 

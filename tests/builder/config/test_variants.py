@@ -13,7 +13,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.builder.config.modules import parse_table
-from cuda_ext.builder.config.resolve_variants import with_variants
+from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.builder.package.generate import generate
 from cuda_ext.compiler.module_plan import CompiledModule
 from cuda_ext.errors import ConfigError, KernelNotFoundError, ManifestError
@@ -119,7 +119,7 @@ def named(name: str, *candidates: str) -> Variants:
 
 
 def test_kernels_are_recorded_as_the_compiler_spells_them(compiled: Manifest) -> None:
-    found = with_variants(compiled, [named("fit", "::large< float >: n > 3", "ns ::inner")], WHERE)
+    found = resolve_variants(compiled, [named("fit", "::large< float >: n > 3", "ns ::inner")], WHERE)
     assert found.variants == (named("fit", "large<float>: n > 3", "ns::inner"),)
     assert found._replace(variants=()) == compiled
 
@@ -201,14 +201,14 @@ def test_variants_that_do_not_fit_the_kernels_are_reported_with_their_path(
     compiled: Manifest, variants: Variants, message: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        with_variants(compiled, [variants], WHERE)
+        resolve_variants(compiled, [variants], WHERE)
     assert str(raised.value) == f"{WHERE}.{message}"
 
 
 def test_variants_are_not_called_like_others(compiled: Manifest) -> None:
     for one, other, taken in (("a", "a::b", "'a' is variants"), ("a::b", "a", "'a' is a namespace")):
         with pytest.raises(ConfigError, match=f"{taken} already"):
-            with_variants(compiled, [named(one, "simple"), named(other, "simple")], WHERE)
+            resolve_variants(compiled, [named(one, "simple"), named(other, "simple")], WHERE)
 
 
 # -------------------------------------------------------------------------------------------- building
@@ -403,7 +403,7 @@ def test_type_checkers_know_the_common_signature(tool: str, tmp_path: Path) -> N
     names = ("fit", "ns::fit", "Variants")
     variants = [named(name, "large<float>: n > 3", "simple") for name in names]
     own = made()
-    manifest = with_variants(own.manifest, variants, WHERE)
+    manifest = resolve_variants(own.manifest, variants, WHERE)
     package = generate(own._replace(manifest=manifest))
     assert '"""fit(int n, const float* x, float* y)"""' in stub(package)
     assert check(tool, package, tmp_path, USES) == []

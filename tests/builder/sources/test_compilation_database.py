@@ -18,8 +18,8 @@ from cuda_ext.builder.project import Project
 from cuda_ext.builder.sources.compilation_database import (
     FILE_NAME,
     Command,
-    compile_commands,
-    default_place,
+    choose_place,
+    list_commands,
     write,
 )
 from cuda_ext.errors import ConfigError
@@ -132,7 +132,7 @@ def errors(clangd: Path, files: Iterable[Path]) -> list[str]:
 
 def commands_of(root: Path) -> dict[str, list[str]]:
     """The arguments for each source of the project in `root`."""
-    return {command["file"]: command["arguments"] for command in compile_commands(load(root))}
+    return {command["file"]: command["arguments"] for command in list_commands(load(root))}
 
 
 def device_files(root: Path) -> list[Path]:
@@ -171,7 +171,7 @@ def test_headers_are_understood_like_the_source_that_includes_them(
 def test_modules_of_cmake_are_understood(clangd: Path, tmp_path: Path) -> None:
     root = shutil.copytree(CHECKOUT / "examples" / "scikit_build_core", tmp_path / "example")
     project = module_project(root)
-    write(default_place(project), compile_commands(project))
+    write(choose_place(project), list_commands(project))
     assert errors(clangd, device_files(root / "device")) == []
 
 
@@ -300,7 +300,7 @@ def test_clangd_gets_an_architecture_that_it_supports(
 
 def test_a_source_of_several_modules_has_a_command_for_each(tmp_path: Path) -> None:
     table = '[tool.cuda_ext.modules."p.one"]\n[tool.cuda_ext.modules."p.two"]\nstd = "c++20"\n'
-    commands = compile_commands(load(write_project(tmp_path, table)))
+    commands = list_commands(load(write_project(tmp_path, table)))
     assert [command["file"] for command in commands] == ["device/fill.cu", "device/fill.cu"]
 
 
@@ -337,7 +337,7 @@ def test_the_file_lies_with_the_device_code(tmp_path: Path) -> None:
 def test_the_file_lies_above_headers_too(tmp_path: Path) -> None:
     files = {"device/fill.cu": '#include "a.h"\n' + FILL, "include/a.h": "\n"}
     root = write_project(tmp_path, f'{KERNELS}include-dirs = ["include"]\n', files)
-    assert default_place(load(root)) == root.resolve() / FILE_NAME
+    assert choose_place(load(root)) == root.resolve() / FILE_NAME
 
 
 def test_commands_of_cmake_stay_visible_to_clangd(tmp_path: Path) -> None:
