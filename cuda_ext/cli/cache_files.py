@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -15,7 +13,7 @@ from cuda_ext.cache.local_store import LocalStore, StoredFile
 from cuda_ext.cache.location import distrust
 from cuda_ext.cache.open_store import local_store
 from cuda_ext.cli.terminal import Failure
-from cuda_ext.filesystem.locks import lock
+from cuda_ext.filesystem.atomic_directory import remove_directory
 
 __all__ = [
     "find_headers",
@@ -110,16 +108,13 @@ def measure_directory(directory: Path) -> int:
 
 def remove_headers(headers: Path) -> bool:
     """Remove `headers` atomically, unless other users may write to them; return whether they are gone."""
-    with lock(headers.parent):  # wait for a process that unpacks headers
-        try:
-            if headers.is_symlink():
-                headers.unlink()
-            elif not distrust(headers):
-                aside = Path(tempfile.mkdtemp(prefix=f"{headers.name}.", dir=headers.parent))
-                headers.rename(aside / "headers")
-                shutil.rmtree(aside)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            return False
+    try:
+        if headers.is_symlink():
+            headers.unlink()
+        elif not distrust(headers):
+            remove_directory(headers)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
     return not os.path.lexists(headers)

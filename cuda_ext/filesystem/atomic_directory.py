@@ -1,4 +1,4 @@
-"""Create and replace files and directories atomically.
+"""Create, replace and remove files and directories atomically.
 
 The old state stays until all new files are written. A writer that is killed, or that runs out of space,
 leaves the old state; the next writer removes its remains.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cuda_ext.filesystem.locks import lock
 
-__all__ = ["create_directory", "remove_remains", "replace_directory", "replace_file"]
+__all__ = ["create_directory", "remove_directory", "remove_remains", "replace_directory", "replace_file"]
 
 _SUFFIX = ".cuda_ext"
 
@@ -77,6 +77,12 @@ def create_directory(directory: Path, fill: Callable[[Path], None]) -> None:
             except OSError:  # without a lock, another process may have been faster
                 if not directory.is_dir():
                     raise
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove `directory`, which no other process then sees in part. Raises :class:`OSError`."""
+    with _alone_beside(directory), _temporary_beside(directory) as temporary:
+        directory.rename(temporary / "old")
 
 
 def remove_remains(directory: Path) -> None:
