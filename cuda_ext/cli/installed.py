@@ -13,10 +13,15 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-from cuda_ext.cli.inspect.places import Package, package_in, packages_in_wheel, packages_of_module
+from cuda_ext.cli.inspect.places import (
+    Package,
+    package_in,
+    packages_below,
+    packages_in_wheel,
+    packages_of_module,
+)
 from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import did_you_mean
 from cuda_ext.manifest import FILE_NAME
@@ -109,7 +114,7 @@ def _modules_at(entry: Path) -> Iterator[InstalledModule]:
         packages = filter(None, (package_in(entry, place) for place in _listed_places(metadata)))
         yield from _named(packages, str(entry), distribution=f"{title} {version}".strip())
     if not listed:
-        yield from _named(_packages_below(entry), str(entry))
+        yield from _named(packages_below(entry, _is_package_name, _MOST), str(entry))
 
 
 def _named(
@@ -135,11 +140,5 @@ def _listed_places(metadata: Path) -> Iterator[str]:
             yield place
 
 
-def _packages_below(entry: Path) -> Iterator[Package]:
-    """The modules in directories that are packages, or could be."""
-    for parent, below, files in islice(os.walk(entry), _MOST):
-        place = Path(parent).relative_to(entry).as_posix()
-        if FILE_NAME in files and (package := package_in(entry, place)):
-            yield package
-            below.clear()
-        below[:] = sorted(n for n in below if n.isidentifier() and n not in ("__pycache__", "node_modules"))
+def _is_package_name(directory: str) -> bool:
+    return directory.isidentifier() and directory not in ("__pycache__", "node_modules")

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +85,22 @@ def packages_in_wheel(wheel: zipfile.ZipFile) -> Iterator[Package]:
             yield package
 
 
-def packages_below(directory: Path) -> Iterator[Package]:
-    """Find the modules in and below `directory`; hidden directories are skipped."""
-    for parent, below, files in os.walk(directory):
+def packages_below(
+    directory: Path,
+    is_searched: Callable[[str], bool] = lambda name: not name.startswith((".", "__pycache__")),
+    most: int | None = None,
+) -> Iterator[Package]:
+    """Find the modules in and below `directory`.
+
+    Of the directories in it, at most `most` whose names `is_searched` accepts are searched; by default all
+    that are not hidden.
+    """
+    for parent, below, files in islice(os.walk(directory), most):
         place = Path(parent).relative_to(directory).as_posix()
         if FILE_NAME in files and (package := package_in(directory, place)):
             yield package
             below.clear()
-        below[:] = sorted(name for name in below if not name.startswith((".", "__pycache__")))
+        below[:] = sorted(filter(is_searched, below))
 
 
 def package_in(directory: Path, place: str) -> Package | None:

@@ -11,6 +11,7 @@ import pytest
 
 from cuda_ext.builder.report.build_record import BuildRecord
 from cuda_ext.builder.report.html_page import read_record
+from cuda_ext.manifest import FILE_NAME, loads
 from tests.fixtures.projects import KERNELS, SCALE, build, write_project
 
 TABLE = KERNELS.replace('"sm_90"', '"sm_80", "sm_90", "compute_80"') + 'instantiate = ["scale<float>"]\n'
@@ -59,6 +60,15 @@ def test_the_next_build_is_compared_with_the_last(project):
     assert "Against the build of " in text
     assert first.started in text
     assert "scale&lt;<wbr>double&gt;" in text
+
+
+def test_images_of_a_source_with_split_instantiations_are_summed_up(project):
+    table = TABLE.replace('["scale<float>"]', '["scale<float>", "scale<int>"]\nsplit-instantiations = true')
+    (package,) = build(write_project(project, table, {"device/scale.cu": SCALE})).values()
+    units = loads(package.files[FILE_NAME], "").units
+    assert len(units) == 2
+    sizes = [image.size for unit in units for image in unit.images if image.architecture == "sm_90"]
+    assert read_report(project).images["p.kernels", "device/scale.cu", "sm_90"] == sum(sizes)
 
 
 def test_jobs_from_the_cache_take_no_time(project):
