@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from cuda_ext.builder.report.difference import Place, architecture_order
@@ -48,33 +49,33 @@ class Metric:
         fitted = replace(self, most=self.most or most or 1, widest=self.widest or widest or 1)
         if self.scale:
             return fitted
-        unit, scale, digits = next(each for each in _UNITS if most >= 10 * each[1] or each[1] == 1)
-        return replace(fitted, unit=unit, scale=scale, digits=digits)
+        for unit, scale, digits in (("MiB", 1 << 20, 2), ("KiB", 1 << 10, 1)):
+            if most >= 10 * scale:
+                return replace(fitted, unit=unit, scale=scale, digits=digits)
+        return replace(fitted, unit="bytes", scale=1)
 
-
-_UNITS = (("MiB", 1 << 20, 2), ("KiB", 1 << 10, 1), ("bytes", 1, 0))
 
 IMAGES = (Metric("Size", int, total=sum),)
 KERNELS = (
-    Metric("Code size", lambda usage: usage.code),
-    Metric("Registers", lambda usage: usage.registers, scale=1, most=255, widest=255, marks_spills=True),
+    Metric("Code size", attrgetter("code")),
+    Metric("Registers", attrgetter("registers"), scale=1, most=255, widest=255, marks_spills=True),
     Metric(
         "Spills",
-        lambda usage: usage.spilled,
+        attrgetter("spilled"),
         unit="bytes stored + loaded",
         scale=1,
         marks_spills=True,
-        spell=lambda usage: f"{usage.spill_stores:,} + {usage.spill_loads:,}",
+        spell=lambda resources: f"{resources.spill_stores:,} + {resources.spill_loads:,}",
     ),
-    Metric("Stack", lambda usage: usage.stack),
-    Metric("Shared memory", lambda usage: usage.shared),
-    Metric("Constant memory", lambda usage: usage.constant),
+    Metric("Stack", attrgetter("stack")),
+    Metric("Shared memory", attrgetter("shared")),
+    Metric("Constant memory", attrgetter("constant")),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One unit or kernel: an image or a usage for each architecture."""
+    """One unit or kernel: an image or resources for each architecture."""
 
     name: str
     where: str
@@ -99,7 +100,7 @@ class Matrix:
 
 
 def arrange(things: Mapping[Place, Any], metrics: Sequence[Metric]) -> Matrix:
-    """Arrange images or usages, whose places end with an architecture."""
+    """Arrange images or resources, whose places end with an architecture."""
     by_row: dict[Place, dict[str, Any]] = {}
     for (*place, architecture), thing in things.items():
         by_row.setdefault(tuple(place), {})[architecture] = thing
