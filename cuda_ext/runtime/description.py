@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 from cuda_ext.formats.quantities import format_size
-from cuda_ext.manifest import Image, Kernel, Manifest, Symbol, Variants
+from cuda_ext.manifest import Image, Kernel, Symbol, Variants
 from cuda_ext.runtime.module import library_of
 
 __all__ = ["Description", "UnitDescription", "describe"]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitDescription:
+class UnitDescription(NamedTuple):
     """A translation unit, or several that were linked, with its images."""
 
     source: str
     images: tuple[Image, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """The kernels, variants, symbols and images of a module, and the compiler that produced them.
 
     ``compiler`` is ``nvrtc`` or ``nvcc``, ``version`` its CUDA version. Sizes are in bytes.
@@ -34,18 +32,6 @@ class Description:
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
     variants: tuple[Variants, ...]
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Description:
-        return cls(
-            manifest.module,
-            manifest.compiler,
-            manifest.version,
-            tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units),
-            manifest.kernels,
-            manifest.symbols,
-            manifest.variants,
-        )
 
     def __str__(self) -> str:
         lines = [f"{self.name}, compiled by {self.compiler} {self.version}"]
@@ -69,4 +55,7 @@ def describe(module: ModuleType) -> Description:
 
     Raises :class:`TypeError` for any other module, :class:`~cuda_ext.errors.ManifestError` for a damaged one.
     """
-    return Description.of(library_of(module).manifest)
+    manifest = library_of(module).manifest
+    units = tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units)
+    origin = manifest.module, manifest.compiler, manifest.version
+    return Description(*origin, units, manifest.kernels, manifest.symbols, manifest.variants)
