@@ -189,12 +189,13 @@ class Symbol:
 
     def _pack_number(self, value: Any) -> bytes | None:
         """The bytes of a number for a variable that is a single number; ``None`` for anything else."""
-        dtype = self.dtype.rstrip("0123456789")
-        bits = int(self.dtype.removeprefix(dtype) or 8)
-        is_number = dtype in _KINDS and bits == 8 * self.size  # vectors are larger than their items
-        if not is_number or self.shape or self.type.endswith("*") or not isinstance(value, numbers.Number):
+        if not isinstance(value, numbers.Number) or self.shape or self.type.endswith("*"):
             return None
-        (field,) = make_fields([Parameter(self.name, self.type, _KINDS[dtype], self.size, 0)])
+        name = self.dtype.rstrip("0123456789")
+        bits = int(self.dtype.removeprefix(name) or 8)
+        if name not in _KINDS or bits != 8 * self.size:  # vectors are larger than their items
+            return None
+        (field,) = make_fields([Parameter(self.name, self.type, _KINDS[name], self.size, 0)])
         return struct.pack(f"<{field.format}", field.convert(value))
 
     def _memory_of(self, value: Any, *, writable: bool = False) -> DeviceMemory | memoryview:
