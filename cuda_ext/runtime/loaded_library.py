@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,25 +26,14 @@ from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 if TYPE_CHECKING:
-    from cuda_ext.runtime.jit.on_demand import CachedEntry, OnDemand, Owner
+    from cuda_ext.runtime.jit.entry import Entry
+    from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 
 __all__ = ["Library"]
 
 _Entity: TypeAlias = Kernel | Symbol | Variants
-
-
-@dataclass(frozen=True, slots=True)
-class _Loadable:
-    """Code for the driver, loaded once per ``key``, with a kernel or a symbol under ``lowered``.
-
-    ``description`` is for error messages. ``image`` is ``None`` for code that was compiled on demand.
-    """
-
-    key: str
-    description: str
-    lowered: str
-    read: Callable[[], bytes]
-    image: Image | None = None
+# What the driver loads: an image that was built, or one that was compiled on demand.
+_Code: TypeAlias = "Image | Entry"
 
 
 class Library:
@@ -62,7 +50,7 @@ class Library:
         # What was looked up: kernels by their expression, so that each is a single object, and all by name.
         self.kernels: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
-        self._loaded: dict[str, Any] = {}
+        self._loaded: dict[object, Any] = {}
         self._loaded_kernels: ProcessCache[tuple[str, int], LoadedKernel] = ProcessCache()
         # The owners of kernels that were instantiated on demand, by expression.
         self._owners: dict[str, Owner] = {}
@@ -114,7 +102,7 @@ class Library:
         :class:`~cuda_ext.errors.CompilationError` if the compiler rejects it.
         """
         request = self.on_demand.request_kernels(owner, [expression], device.capability)
-        kernel = self.on_demand.compile(request).entry.kernel(expression)
+        kernel = self.on_demand.compile(request).kernel(expression)
         if kernel is None:
             raise KernelNotFoundError(
                 f"{expression} is no kernel", where=self.manifest.module, remedy="name a __global__ function"
@@ -131,22 +119,23 @@ class Library:
         if loaded := self._loaded_kernels.get(key):
             return loaded
         # This may compile, outside of the lock that other launches and loads need.
-        code = self._resolve(kernel, device)
+        code, lowered = self._resolve(kernel, device)
 
         def load() -> LoadedKernel:
             with device.current(), self._explain_errors(kernel, code, device):
                 library = self._load(code, device.driver)
-                handle = device.driver.call("cuLibraryGetKernel", library, code.lowered.encode())
-                return LoadedKernel(device, handle)
+                return LoadedKernel(
+                    device, device.driver.call("cuLibraryGetKernel", library, lowered.encode())
+                )
 
         return self._loaded_kernels.get_or_create(key, load)
 
     def address(self, symbol: Symbol, device: Device) -> int:
         """The address of `symbol` on `device`, whose context must be current. Raises as :meth:`kernel`."""
-        code = self._resolve(symbol, device)
+        code, lowered = self._resolve(symbol, device)
         with self._explain_errors(symbol, code, device):
             library = self._load(code, device.driver)
-            address, _ = device.driver.call("cuLibraryGetGlobal", library, code.lowered.encode())
+            address, _ = device.driver.call("cuLibraryGetGlobal", library, lowered.encode())
         return int(address)
 
     def image(self, entity: Kernel | Symbol, device: Device) -> tuple[Image, str]:
@@ -156,26 +145,25 @@ class Library:
         """
         unit = self.manifest.units[entity.unit]
         image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        return image, self._check_lowered(
-            self.manifest.lowered_name(entity, image), entity, device, image.architecture
-        )
+        return image, self._check_lowered(self.manifest.lowered_name(entity, image), entity, device, image)
 
-    def _resolve(self, entity: Kernel | Symbol, device: Device) -> _Loadable:
-        """The code of `entity` for `device`, compiled if it was not built ahead."""
+    def _resolve(self, entity: Kernel | Symbol, device: Device) -> tuple[_Code, str]:
+        """The code of `entity` for `device`, compiled if it was not built, and its lowered name there."""
         unit = self.manifest.units[entity.unit]
         if isinstance(entity, Kernel) and (owner := self._owners.get(entity.expression)):
             request = self.on_demand.request_kernels(owner, [entity.expression], device.capability)
-            return self._compiled_code(entity, device, self.on_demand.compile(request))
-        try:
-            image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        except DriverError as error:
-            return self._compiled_code(entity, device, self._compile_unit(unit, device, error))
-        lowered = self.manifest.lowered_name(entity, image)
-        lowered = self._check_lowered(lowered, entity, device, image.architecture)
-        description = f"{image.file} ({image.architecture})"
-        return _Loadable(image.file, description, lowered, partial(self._read_image, image), image)
+            entry = self.on_demand.compile(request)
+        else:
+            try:
+                image = image_for(self.manifest, unit, device.capability, device.driver.version)
+            except DriverError as error:
+                entry = self._compile_unit(unit, device, error)
+            else:
+                lowered = self.manifest.lowered_name(entity, image)
+                return image, self._check_lowered(lowered, entity, device, image)
+        return entry, self._check_lowered(entry.lowered_name(entity), entity, device, entry)
 
-    def _compile_unit(self, unit: Unit, device: Device, error: DriverError) -> CachedEntry:
+    def _compile_unit(self, unit: Unit, device: Device, error: DriverError) -> Entry:
         """Compile `unit` for `device`. Raises `error`, with the reason, if that is not possible."""
         obstacle = self.on_demand.obstacle(unit, device.driver.version)
         if not obstacle:
@@ -185,37 +173,34 @@ class Library:
                 obstacle = str(reason)
         raise _explain_jit(error, obstacle) from None
 
-    def _compiled_code(self, entity: Kernel | Symbol, device: Device, compiled: CachedEntry) -> _Loadable:
-        entry = compiled.entry
-        where = f"{entry.architecture}, compiled on demand"
-        lowered = self._check_lowered(entry.lowered_name(entity), entity, device, where)
-        content = entry.image + b"\0" if entry.architecture.startswith("compute") else entry.image
-        description = f"what was compiled on demand for {entry.architecture}"
-        return _Loadable(compiled.key, description, lowered, lambda: content)
-
     def _check_lowered(
-        self, lowered: str | None, entity: Kernel | Symbol, device: Device, architecture: str
+        self, lowered: str | None, entity: Kernel | Symbol, device: Device, code: _Code
     ) -> str:
-        """Return `lowered`, the lowered name of `entity` in the image for `device`.
+        """Return `lowered`, the lowered name of `entity` in `code`, which `device` loads.
 
-        Raises :class:`NoImageError` if that image, of that `architecture`, lacks it.
+        Raises :class:`NoImageError` if `code` lacks it.
         """
         if lowered is not None:
             return lowered
         name = entity.expression if isinstance(entity, Kernel) else entity.name
         images = self.manifest.units[entity.unit].images
         built = [i.architecture for i in images if self.manifest.lowered_name(entity, i) is not None]
+        image = code.architecture if isinstance(code, Image) else f"{code.architecture}, compiled on demand"
         raise NoImageError(
-            f"{name} is not built for this GPU: device is {device}, whose image, {architecture}, lacks it; "
+            f"{name} is not built for this GPU: device is {device}, whose image, {image}, lacks it; "
             f"built for {', '.join(built) or 'none'}",
             where=self.manifest.module,
         )
 
-    def _load(self, code: _Loadable, driver: Driver) -> Any:
+    def _load(self, code: _Code, driver: Driver) -> Any:
+        key = code.file if isinstance(code, Image) else code
         with cuda.lock:
-            if code.key not in self._loaded:
-                self._loaded[code.key] = driver.call("cuLibraryLoadData", code.read(), [], [], 0, [], [], 0)
-            return self._loaded[code.key]
+            if key not in self._loaded:
+                content = self._read_image(code) if isinstance(code, Image) else code.image
+                if code.architecture.startswith("compute"):
+                    content += b"\0"  # PTX is text, which must end with a zero
+                self._loaded[key] = driver.call("cuLibraryLoadData", content, [], [], 0, [], [], 0)
+            return self._loaded[key]
 
     def _read_image(self, image: Image) -> bytes:
         """Read and verify the file of `image`: the driver would read beyond the end of a cut one."""
@@ -225,8 +210,7 @@ class Library:
             problem = f"cannot be read: {error.strerror or error}"
         else:
             if hashlib.sha256(content).hexdigest() == image.sha256:
-                # PTX is text, which must end with a zero.
-                return content + b"\0" if image.kind == "ptx" else content
+                return content
             problem = "is damaged: it is not what the manifest describes"
         with suppress(OSError, ManifestError):
             if loads(self.read(FILE_NAME), self.manifest.module) != self.manifest:
@@ -242,22 +226,24 @@ class Library:
         )
 
     @contextmanager
-    def _explain_errors(self, entity: Kernel | Symbol, code: _Loadable, device: Device) -> Iterator[None]:
+    def _explain_errors(self, entity: Kernel | Symbol, code: _Code, device: Device) -> Iterator[None]:
         """Turn errors of driver calls, which reject `code`, into the exceptions of :meth:`kernel`."""
         try:
             yield
         except DriverCallError as error:
             manifest, unit, driver = self.manifest, self.manifest.units[entity.unit], device.driver.version
-            explained: LoadError
-            match error.code:
-                case 209 if code.image:  # CUDA_ERROR_NO_BINARY_FOR_GPU
+            rejected = f"what was compiled on demand for {code.architecture}"
+            if isinstance(code, Image):
+                rejected = f"{code.file} ({code.architecture})"
+                explained: LoadError | None = None
+                if error.code == 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
                     explained = no_image(manifest, unit, device.capability)
-                case 222 if code.image:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                    explained = ptx_too_new(manifest, unit, code.image, driver)
-                case _:
-                    problem = f"the driver refuses {code.description} on {device}: {error}"
-                    raise LoadError(problem, where=manifest.module) from None
-            raise _explain_jit(explained, self.on_demand.obstacle(unit, driver)) from None
+                if error.code == 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                    explained = ptx_too_new(manifest, unit, code, driver)
+                if explained:
+                    raise _explain_jit(explained, self.on_demand.obstacle(unit, driver)) from None
+            text = f"the driver refuses {rejected} on {device}: {error}"
+            raise LoadError(text, where=manifest.module) from None
 
 
 def _explain_jit(error: DriverError, obstacle: str) -> DriverError:

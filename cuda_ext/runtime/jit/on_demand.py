@@ -29,14 +29,7 @@ from cuda_ext.toolchain.identity import installed_nvrtc
 if TYPE_CHECKING:
     from cuda_ext.compiler.translation_unit import Compiler
 
-__all__ = ["CachedEntry", "OnDemand", "Owner"]
-
-
-class CachedEntry(NamedTuple):
-    """An entry and its key."""
-
-    key: str
-    entry: Entry
+__all__ = ["OnDemand", "Owner"]
 
 
 class Owner(NamedTuple):
@@ -52,7 +45,7 @@ class OnDemand:
     def __init__(self, manifest: Manifest, read: Callable[[str], bytes]) -> None:
         self.manifest = manifest
         self._read = read
-        self._entries: ProcessCache[str, CachedEntry] = ProcessCache()
+        self._entries: ProcessCache[str, Entry] = ProcessCache()
         # Reentrant, since a signal handler may request what its thread is compiling.
         self._locks: ProcessCache[str, threading.RLock] = ProcessCache()
 
@@ -131,11 +124,11 @@ class OnDemand:
         """The request for `unit` as it was built, on a GPU of `capability`."""
         return self._request(unit, unit.sources, capability)
 
-    def find(self, request: Request) -> CachedEntry | None:
+    def find(self, request: Request) -> Entry | None:
         """The cached entry of `request`, or ``None``."""
         return self._find(_key(request))
 
-    def compile(self, request: Request) -> CachedEntry:
+    def compile(self, request: Request) -> Entry:
         """The entry of `request`, which is compiled unless it is cached.
 
         Raises :class:`~cuda_ext.errors.BuildError`.
@@ -144,18 +137,16 @@ class OnDemand:
         if key not in self._entries:
             with self._locks.get_or_create(key, threading.RLock):
                 self._entries[key] = compile_once(
-                    key,
-                    lambda: self._find(key),
-                    lambda: CachedEntry(key, self._compile(request)),
-                    lambda compiled: compiled.entry.encode(),
+                    key, lambda: self._find(key), lambda: self._compile(request), Entry.encode
                 )
         return self._entries[key]
 
-    def add_references(self, requests: Iterable[Request], target: CachedEntry) -> None:
-        """Make `target`, which satisfies all of `requests`, the cached entry of each."""
-        for key in map(_key, requests):
-            self._entries[key] = target
-            write_cache(key, Reference(None, target.key).encode())
+    def compile_together(self, request: Request, parts: Iterable[Request]) -> None:
+        """Compile `request`, and make its entry, which satisfies all of `parts`, the cached one of each."""
+        entry, reference = self.compile(request), Reference(None, _key(request)).encode()
+        for key in map(_key, parts):
+            self._entries[key] = entry
+            write_cache(key, reference)
 
     def _request(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Request:
         # Sources that were built for features of one GPU may need such features here, too.
@@ -164,16 +155,15 @@ class OnDemand:
         architecture = Architecture("cubin", capability, "a" if is_specific else "")
         return Request(sources, architecture, self.manifest.module if is_linked else None)
 
-    def _find(self, key: str) -> CachedEntry | None:
+    def _find(self, key: str) -> Entry | None:
         """The entry under `key`, which may be a reference to it."""
         if key not in self._entries:
-            target, entry = key, _read_entry(key)
+            entry = _read_entry(key)
             if isinstance(entry, Reference):
                 # References lead to entries, never to other references.
-                target = entry.key
-                entry = self._entries[target].entry if target in self._entries else _read_entry(target)
+                entry = self._entries.get(entry.key) or _read_entry(entry.key)
             if isinstance(entry, Entry):
-                self._entries[key] = self._entries.setdefault(target, CachedEntry(target, entry))
+                self._entries[key] = entry
         return self._entries.get(key)
 
     def _compile(self, request: Request) -> Entry:

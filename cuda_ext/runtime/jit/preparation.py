@@ -50,7 +50,7 @@ def prepare_entries(
             if len(missing) == 1:
                 on_demand.compile(missing[0])
             elif missing:
-                on_demand.add_references(missing, on_demand.compile(request))
+                on_demand.compile_together(request, missing)
             compiled += map(str, missing)
     return Preparation(tuple(compiled), tuple(known))
 
