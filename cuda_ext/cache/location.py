@@ -1,8 +1,9 @@
-"""The directory of the cache, and whether other users could have written to it."""
+"""Where the cache is, and whether other users could have written to it."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from cuda_ext.errors import StoreError, ToolchainError
 
-__all__ = ["distrust", "exposure", "local_directory"]
+__all__ = ["distrust", "exposure", "hide_password", "local_directory", "read_rights", "shared_cache"]
 
 
 def local_directory(environ: Mapping[str, str]) -> Path:
@@ -36,6 +37,29 @@ def local_directory(environ: Mapping[str, str]) -> Path:
             "there is no home directory", remedy="set CUDA_EXT_CACHE to a directory that can be written"
         )
     return directory
+
+
+def shared_cache(environ: Mapping[str, str]) -> str:
+    """The URL of the cache that machines share, without a password; empty if there is none."""
+    location = environ.get("CUDA_EXT_CACHE", "")
+    return hide_password(location) if "://" in location else ""
+
+
+def hide_password(text: str) -> str:
+    """`text` without the user names and passwords of its URLs."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
+
+
+def read_rights(directory: Path) -> tuple[int, str] | None:
+    """The mode and the owner of `directory`, if it exists."""
+    try:
+        status = directory.stat()
+    except OSError:
+        return None
+    try:
+        return status.st_mode, directory.owner()
+    except (KeyError, NotImplementedError):  # the user has no name, or the system has no owners
+        return status.st_mode, str(status.st_uid)
 
 
 def distrust(directory: Path) -> str | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from cuda_ext.cache.location import hide_password
 from cuda_ext.cache.store import Store, pack, unpack
 from cuda_ext.errors import StoreError
 
@@ -125,7 +125,7 @@ class RemoteStore:
             reason, self._warning = self._warning, ""
         if reason:
             message = f"{self._url}: compiling goes on without the shared cache: {reason}"
-            self._warn(re.sub(r"(?<=://)[^/@\s]*@", "", message))  # no passwords
+            self._warn(hide_password(message))
 
 
 class LayeredStore:

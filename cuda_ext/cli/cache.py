@@ -8,6 +8,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,24 +17,18 @@ from typing import Any
 import click
 
 from cuda_ext.cache.local_store import LocalStore, StoredFile
-from cuda_ext.cache.location import local_directory
+from cuda_ext.cache.location import distrust, local_directory, read_rights, shared_cache
 from cuda_ext.cache.open_store import local_store, why_not_used
-from cuda_ext.cli.cache_files import (
-    find_headers,
-    measure_directory,
-    open_store,
-    read_rights,
-    remove_headers,
-    shared_cache,
-    walk_files,
-)
 from cuda_ext.cli.terminal import Failure, echo_json
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
+from cuda_ext.toolchain.cuda_packages import remove_unpacked, unpacked_directories
 
 __all__ = ["cache"]
 
 _DAY = 86400
+# Seconds before a progress bar appears.
+_SLOW = 1.0
 # Entries in the table of ``cache info``, the most recently used first.
 _SHOWN = 20
 
@@ -41,6 +36,54 @@ _SHOWN = 20
 @click.group()
 def cache() -> None:
     """Look after the cache of compiled code."""
+
+
+def _open_store() -> LocalStore | None:
+    """Return the local store, even if it is turned off; ``None`` if it does not exist.
+
+    Raises :class:`Failure` if other users may write to it, or if it cannot be read.
+    """
+    store = local_store(os.environ)
+    remedy = "set CUDA_EXT_CACHE to a directory that only you can write"
+    try:
+        flaw = distrust(store.objects)
+        os.scandir(store.objects).close()
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        flaw, remedy = "it is not a directory", "move it"
+    except OSError as error:
+        flaw = error.strerror or str(error)
+    if flaw:
+        raise Failure(f"the cache is left alone: {flaw}", where=store.objects, remedy=remedy)
+    return store
+
+
+def _walk_files(store: LocalStore, title: str) -> Iterator[StoredFile]:
+    """Yield the files in `store`. On a terminal, show a progress bar if that takes long."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=1.0)
+    slow = time.monotonic() + _SLOW
+    with ExitStack() as stack:
+        for file in store.files():
+            if file.kind == "entry":
+                bar.update(task, completed=file.share)
+            if bar.console.is_terminal and not bar.live.is_started and time.monotonic() > slow:
+                stack.enter_context(bar)
+            yield file
+
+
+def _measure(directory: Path) -> int:
+    """The size of all files in `directory`; files that disappear meanwhile do not count."""
+    size = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                size += Path(parent, name).lstat().st_size
+    return size
 
 
 # info
@@ -71,7 +114,7 @@ def _examine(store: LocalStore) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     on_demand: list[tuple[StoredFile, Entry]] = []
     size = references = 0
-    for file in walk_files(store, "looking at entries"):
+    for file in _walk_files(store, "looking at entries"):
         counts[file.kind] += 1
         if file.kind == "entry":
             size += file.size
@@ -108,7 +151,7 @@ def _examine(store: LocalStore) -> dict[str, Any]:
             ],
         },
         "nvrtc_headers": [
-            {"path": str(path), "size": measure_directory(path)} for path in find_headers(directory)
+            {"path": str(path), "size": _measure(path)} for path in unpacked_directories(directory)
         ],
     }
 
@@ -216,7 +259,7 @@ def verify(context: click.Context, as_json: bool, remove: bool) -> None:
     if there is any.
     """
     began = time.perf_counter()
-    store = open_store(os.environ)
+    store = _open_store()
     check = _check_entries(store, remove) if store else _Check()
     if as_json:
         echo_json(check)
@@ -229,7 +272,7 @@ def verify(context: click.Context, as_json: bool, remove: bool) -> None:
 
 def _check_entries(store: LocalStore, remove: bool) -> _Check:
     check = _Check()
-    for file in walk_files(store, "reading entries"):
+    for file in _walk_files(store, "reading entries"):
         match file.kind:
             case "stray":
                 check.strays.append(file.path)
@@ -303,14 +346,14 @@ def clear(as_json: bool, headers: bool, older_than: float | None) -> None:
 
     Other processes may be using it: at worst, they compile again. Files that do not belong to the cache stay.
     """
-    store = open_store(os.environ)
+    store = _open_store()
     directory = local_directory(os.environ)
     removed = _Removed()
     if store is not None:
         _remove_files(store, math.inf if older_than is None else time.time() - older_than * _DAY, removed)
-    for path in find_headers(directory) if headers else ():
-        size = measure_directory(path)
-        if remove_headers(path):
+    for path in unpacked_directories(directory) if headers else ():
+        size = _measure(path)
+        if remove_unpacked(path):
             removed.headers, removed.size = removed.headers + 1, removed.size + size
         else:
             removed.failed += 1

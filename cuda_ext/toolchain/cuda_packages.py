@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cuda_ext.cache.location import distrust, exposure, local_directory
 from cuda_ext.errors import StoreError, ToolchainError
-from cuda_ext.filesystem.atomic_directory import create_directory
+from cuda_ext.filesystem.atomic_directory import create_directory, remove_directory
 
 __all__ = [
     "cudadevrt",
@@ -25,9 +25,14 @@ __all__ = [
     "is_for_now",
     "library_directories",
     "nvidia_packages",
+    "remove_unpacked",
     "unpack_headers",
+    "unpacked_directories",
     "unpacked_headers",
 ]
+
+# Directories of unpacked headers; a dot before the name marks the remains of an interrupted process.
+_UNPACKED = re.compile(r"\.?nvrtc-headers-[0-9]+\.[0-9]+(\..+)?")
 
 
 def header_directories(major: int, library: Path | None = None) -> list[Path]:
@@ -107,6 +112,28 @@ def unpacked_headers(version: str) -> Path | None:
             remedy="remove it, or set CUDA_EXT_CACHE to a directory that only you can write",
         )
     return directory
+
+
+def unpacked_directories(cache: Path) -> list[Path]:
+    """List all unpacked headers in `cache`, and the remains of interrupted processes."""
+    try:
+        return sorted(p for p in cache.iterdir() if _UNPACKED.fullmatch(p.name) and p.is_dir())
+    except OSError:
+        return []
+
+
+def remove_unpacked(headers: Path) -> bool:
+    """Remove unpacked `headers`, unless other users may write to them; return whether they are gone."""
+    try:
+        if headers.is_symlink():
+            headers.unlink()
+        elif not distrust(headers):
+            remove_directory(headers)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return not os.path.lexists(headers)
 
 
 _for_now: list[Path] = []

@@ -18,8 +18,8 @@ import cuda_ext
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.scheduler.worker_count import worker_count
 from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.cache.location import read_rights, shared_cache
 from cuda_ext.cache.open_store import local_store, why_not_used
-from cuda_ext.cli.cache_files import read_rights, shared_cache
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.tool_chain import compiler_choices
 from cuda_ext.cli.environment import VARIABLES
