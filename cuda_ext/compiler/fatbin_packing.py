@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.products import CompiledImage, KernelSignature, Library, Signatures, SymbolSignature
+from cuda_ext.compiler.products import CompiledImage, Library, Signatures
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
@@ -65,14 +65,14 @@ def pack(
 
 
 def _kernels(
-    images: Sequence[CompiledImage], signatures: Mapping[str, KernelSignature], where: str
+    images: Sequence[CompiledImage], signatures: Mapping[str, Kernel], where: str
 ) -> tuple[tuple[Kernel, ...], _NameMaps]:
     """The kernels of `images`, under the expressions that authors asked for or the compiler gave."""
     entries = [_known_names(images, image.entries, signatures) for image in images]
     overloaded = {
         name
         for lowered_names in entries
-        for name, count in Counter(signatures[lowered].name for lowered in lowered_names).items()
+        for name, count in Counter(signatures[lowered].expression for lowered in lowered_names).items()
         if count > 1
     }
     kernels: dict[str, Kernel] = {}
@@ -82,7 +82,7 @@ def _kernels(
         for lowered in set(lowered_names).difference(names.values()):
             names[_expression(signatures[lowered], overloaded)] = lowered
         for expression, lowered in names.items():
-            kernel = Kernel(expression, lowered, 0, signatures[lowered].parameters)
+            kernel = signatures[lowered]._replace(expression=expression)
             if kernels.setdefault(expression, kernel).parameters != kernel.parameters:
                 raise BuildError(
                     f"kernel {expression!r} has other parameters for {image.architecture}",
@@ -93,14 +93,14 @@ def _kernels(
     return tuple(sorted(kernels.values(), key=lambda k: k.expression)), name_maps
 
 
-def _expression(kernel: KernelSignature, overloaded: set[str]) -> str:
-    if kernel.name not in overloaded:
-        return kernel.name
-    return f"{kernel.name}({', '.join(p.type for p in kernel.parameters)})"
+def _expression(kernel: Kernel, overloaded: set[str]) -> str:
+    if kernel.expression not in overloaded:
+        return kernel.expression
+    return f"{kernel.expression}({', '.join(p.type for p in kernel.parameters)})"
 
 
 def _symbols(
-    images: Sequence[CompiledImage], signatures: Mapping[str, SymbolSignature], where: str
+    images: Sequence[CompiledImage], signatures: Mapping[str, Symbol], where: str
 ) -> tuple[tuple[Symbol, ...], _NameMaps, list[str]]:
     """The variables of `images` that have a name of their own, and the names that several share."""
     symbols: dict[str, Symbol] = {}
@@ -109,11 +109,10 @@ def _symbols(
     for image in images:
         names: dict[str, str] = {}
         for lowered in _known_names(images, image.variables, signatures):
-            signature = signatures[lowered]
-            name = signature.name
+            symbol = signatures[lowered]
+            name = symbol.name
             if names.setdefault(name, lowered) != lowered:
                 ambiguous.add(name)
-            symbol = Symbol(name, lowered, 0, signature.space, signature.type, signature.size)
             if symbols.setdefault(name, symbol).size != symbol.size:
                 raise BuildError(
                     f"variable {name!r} has another size for {image.architecture}",

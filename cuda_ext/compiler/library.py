@@ -270,7 +270,7 @@ def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signat
         kernel = signatures.kernels[lowered]
         if image.sizes[lowered] != tuple(p.size for p in kernel.parameters):
             raise CompilationError(
-                f"kernel {kernel.name!r} has other parameters for {image.architecture}",
+                f"kernel {kernel.expression!r} has other parameters for {image.architecture}",
                 where=unit.name,
                 remedy="give it another name there",
             )

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.resources import Resources
-from cuda_ext.manifest import Kernel, Parameter, Symbol, Unit
+from cuda_ext.manifest import Kernel, Symbol, Unit
 
 __all__ = [
     "HEADER",
     "NO_TRACE",
     "CompiledImage",
-    "KernelSignature",
     "Library",
     "Signatures",
     "Span",
-    "SymbolSignature",
     "Trace",
     "merge_signatures",
 ]
@@ -28,8 +26,7 @@ __all__ = [
 HEADER = "Processing Header File"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One phase of a compilation, in seconds since it began.
 
     ``detail`` is the header or function that the phase processed, if any.
@@ -41,8 +38,7 @@ class Span:
     duration: float
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     """How a compilation went; it is not part of the product.
 
     ``reads`` are the headers that the compiler opened, and the names that it passed to ``__has_include``:
@@ -79,35 +75,15 @@ class CompiledImage:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSignature:
-    """A kernel: its C++ name with namespaces, its lowered name, its parameters."""
-
-    name: str
-    lowered: str
-    parameters: tuple[Parameter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolSignature:
-    """A variable in device memory; ``size`` is in bytes."""
-
-    name: str
-    lowered: str
-    space: Literal["constant", "device"]
-    type: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class Signatures:
-    """The kernels and variables of a translation unit, by lowered name.
+    """The kernels and variables of a translation unit, by lowered name. Expressions are C++ names.
 
     ``variables`` are the lowered names of all variables of the unit: ``symbols``, and those of the tool
     chain's headers. ``names`` is the name map: each requested name expression with its lowered name.
     """
 
-    kernels: Mapping[str, KernelSignature]
-    symbols: Mapping[str, SymbolSignature]
+    kernels: Mapping[str, Kernel]
+    symbols: Mapping[str, Symbol]
     variables: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
@@ -156,8 +132,8 @@ def _without_architecture(lowered: str) -> str:
 
 def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     """Unite signatures; the later one counts where two describe the same name. Name maps are left out."""
-    kernels: dict[str, KernelSignature] = {}
-    symbols: dict[str, SymbolSignature] = {}
+    kernels: dict[str, Kernel] = {}
+    symbols: dict[str, Symbol] = {}
     variables: set[str] = set()
     for signatures in several:
         kernels |= signatures.kernels

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from cuda_ext.compiler.name_expressions import normalise
-from cuda_ext.compiler.products import CompiledImage, KernelSignature, Signatures, SymbolSignature
+from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
 from cuda_ext.formats.ptx import PtxParameter, PtxVariable
 from cuda_ext.formats.resources import Resources
-from cuda_ext.manifest import ImageKind, Parameter, ParameterKind
+from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
 __all__ = ["read_image", "reflect_debug_ptx", "reflect_image"]
 
@@ -67,8 +67,8 @@ def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
     declared = ptx_text.kernels(ptx)
     variables = ptx_text.variables(ptx)
     files = ptx_text.files(ptx)
-    kernels: dict[str, KernelSignature] = {}
-    symbols: dict[str, SymbolSignature] = {}
+    kernels: dict[str, Kernel] = {}
+    symbols: dict[str, Symbol] = {}
     for unit in _compilation_units(ptx):
         top = unit.get_top_DIE()
         here = _text(top, "DW_AT_comp_dir").rstrip("/") + "/"
@@ -76,16 +76,17 @@ def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
             lowered = _text(die, "DW_AT_MIPS_linkage_name")
             if die.tag == "DW_TAG_subprogram" and lowered in declared:
                 parameters = [d for d in die.iter_children() if d.tag == "DW_TAG_formal_parameter"]
-                kernels[lowered] = KernelSignature(
-                    _qualified(die, lowered), lowered, _parameters(declared[lowered], parameters)
+                kernels[lowered] = Kernel(
+                    _qualified(die, lowered), lowered, 0, _parameters(declared[lowered], parameters)
                 )
             elif die.tag == "DW_TAG_variable" and lowered in variables:
                 file = files.get(_number(die, "DW_AT_decl_file"), "").removeprefix(here)
                 if posixpath.normpath(file) in project_files and not _is_const(_target(die)):
                     variable = variables[lowered]
-                    symbols[lowered] = SymbolSignature(
+                    symbols[lowered] = Symbol(
                         _qualified(die, lowered),
                         lowered,
+                        0,
                         variable.space,
                         _spelling(_target(die)),
                         variable.size,
@@ -108,8 +109,8 @@ def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
             kernels = {name: _parameters(slots, None) for name, slots in ptx_text.kernels(data).items()}
             variables = ptx_text.variables(data)
     return Signatures(
-        {name: KernelSignature(name, name, parameters) for name, parameters in kernels.items()},
-        {name: SymbolSignature(name, name, v.space, "char", v.size) for name, v in variables.items()},
+        {name: Kernel(name, name, 0, parameters) for name, parameters in kernels.items()},
+        {name: Symbol(name, name, 0, v.space, "char", v.size) for name, v in variables.items()},
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, SignatureJob
 from cuda_ext.compiler.library import library_images, missing_jobs
 from cuda_ext.compiler.module_plan import LibraryPlan
-from cuda_ext.compiler.products import CompiledImage, KernelSignature, Signatures
+from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.manifest import Kernel
 from tests.fixtures.device_code import unit
 
 SM_80, SM_90 = Architecture.parse("sm_80"), Architecture.parse("sm_90")
@@ -21,7 +22,7 @@ def image(architecture: Architecture, kernel: str) -> CompiledImage:
 
 
 def signatures(kernel: str) -> Signatures:
-    return Signatures({kernel: KernelSignature(kernel, kernel, ())}, {})
+    return Signatures({kernel: Kernel(kernel, kernel, 0, ())}, {})
 
 
 def test_images_and_signatures_are_one_stage():

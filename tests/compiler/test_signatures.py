@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_ext.compiler.products import KernelSignature, SymbolSignature
 from cuda_ext.compiler.reflection import reflect_image
 from cuda_ext.formats.cubin import read_cubin
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import Kernel, Parameter, Symbol
 from tests.fixtures.device_code import image, signatures, unit
 
 TYPES = """
@@ -27,7 +26,7 @@ HEADERS = """
 """
 
 
-def kernel(source: str, *instantiate: str) -> KernelSignature:
+def kernel(source: str, *instantiate: str) -> Kernel:
     (found,) = signatures(unit(source, *instantiate)).kernels.values()
     return found
 
@@ -36,7 +35,7 @@ def parameters(declarations: str, headers: str = "") -> tuple[Parameter, ...]:
     return kernel(f'{headers}{TYPES}extern "C" __global__ void k({declarations}) {{}}').parameters
 
 
-def symbol(source: str) -> SymbolSignature:
+def symbol(source: str) -> Symbol:
     (found,) = signatures(source + "\n__global__ void k() {}").symbols.values()
     return found
 
@@ -217,7 +216,7 @@ def test_a_cubin_has_its_own_offsets_for_alignment_to_64_bytes():
     ],
 )
 def test_kernels_have_their_name_with_its_namespaces(source, name):
-    assert kernel(source).name == name
+    assert kernel(source).expression == name
 
 
 def test_parameters_of_dependent_types_are_resolved():

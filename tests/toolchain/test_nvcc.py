@@ -131,7 +131,7 @@ def compiled(compiler: Compiler, unit: TranslationUnit, architecture: Architectu
 
 
 def parameters(signatures: Signatures, kernel: str) -> list[str]:
-    (found,) = (k for k in signatures.kernels.values() if k.name == kernel)
+    (found,) = (k for k in signatures.kernels.values() if k.expression == kernel)
     return [str(p) for p in found.parameters]
 
 
@@ -143,7 +143,7 @@ def error_of(nvcc: Nvcc, unit: TranslationUnit, architecture: Architecture = COM
 
 def described(signatures: Signatures) -> tuple[object, ...]:
     """Return the signatures without lowered names, which contain other names of the translation unit."""
-    kernels = sorted(((k.name, k.parameters) for k in signatures.kernels.values()), key=str)
+    kernels = sorted(((k.expression, k.parameters) for k in signatures.kernels.values()), key=str)
     return kernels, sorted((s.name, s.space, s.type, s.size) for s in signatures.symbols.values())
 
 
@@ -698,7 +698,7 @@ def test_an_option_that_leaves_no_image_is_reported(nvcc):
 
 @pytest.mark.host_compiler
 def test_signatures_name_every_kernel_as_cxx_does(signatures):
-    assert sorted(k.name for k in signatures.kernels.values()) == [
+    assert sorted(k.expression for k in signatures.kernels.values()) == [
         "anonymous",
         "anonymous_template<int>",
         "axpy<float, 4>",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cuda_ext.builder.report.build_record import JobRecord
 from cuda_ext.compiler.products import HEADER, Span
@@ -35,7 +35,7 @@ def nest_spans(job: JobRecord) -> list[Span]:
         start, end = max(span.start, 0.0), min(span.start + span.duration, ends[-1])
         if start <= end:
             is_whole = start == span.start and end == span.start + span.duration
-            nested.append(span if is_whole else replace(span, start=start, duration=end - start))
+            nested.append(span if is_whole else span._replace(start=start, duration=end - start))
             ends.append(end)
     return nested
 
