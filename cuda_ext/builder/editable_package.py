@@ -1,96 +1,40 @@
 """Packages of an editable install that compile what has changed: ``editable-rebuild = true``.
 
-They lie in the source tree, like all packages that are built in place. The ``editable.json`` of each has the
-project's root and the state that the package was compiled from: the file system's description of each
-source, header and searched directory, and the digest of each file. Of the build environment, only
-``CUDAARCHS`` is kept.
+They lie in the source tree, like all packages that are built in place, and each has a record of the state
+that it was compiled from (:mod:`~cuda_ext.builder.editable_record`). Where the file system reports a change,
+digests decide; where a digest differs, the project is built with the importer's compiler.
 """
-
-# ruff: noqa: PTH116, PTH118, PTH123 - pathlib is not loaded where nothing has changed
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, TextIO
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from typing import Any
+from cuda_ext.builder.editable_record import FILE, SCHEMA, describe_file, has_changed
+from cuda_ext.builder.package.generate import Package, render_init
+from cuda_ext.builder.package.in_place import add_gitignore
+from cuda_ext.builder.project import Project
+from cuda_ext.builder.scheduler.progress import Ending, Progress, progress_for
+from cuda_ext.builder.session import build
+from cuda_ext.builder.sources.inputs import TABLE, input_digests, searched_directories
+from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.filesystem.atomic_directory import replace_file
+from cuda_ext.filesystem.locks import lock
 
-    from cuda_ext.builder.package.generate import Package
-    from cuda_ext.builder.project import Project
+__all__ = ["build_editable", "rebuild"]
 
-__all__ = [
-    "FILE",
-    "build_editable",
-    "has_changed",
-    "is_editable",
-    "read_record",
-    "read_state",
-    "write_record",
-]
-
-FILE = "editable.json"
-_SCHEMA = 1
 # Nanoseconds within which a file may change twice and keep its times.
 _TICK = 2_000_000_000
-
-
-def is_editable(directory: Path) -> bool:
-    """Whether the package in `directory` compiles what has changed."""
-    return (directory / FILE).is_file()
-
-
-def read_record(directory: Path | str) -> dict[str, Any] | None:
-    """Read the record of the package in `directory`; ``None`` without a valid one."""
-    try:
-        with open(os.path.join(directory, FILE), encoding="utf-8") as file:
-            record: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
-        return None
-    match record:
-        case {
-            "schema": schema,
-            "root": str(),
-            "directories": dict(directories),
-            "cudaarchs": str(),
-            "seen": dict(),
-            "digests": dict(),
-        } if schema == _SCHEMA and all(isinstance(directory, str) for directory in directories.values()):
-            return record
-    return None
-
-
-def write_record(directory: str, record: Mapping[str, Any]) -> None:
-    """Replace the record of the package in `directory`. Raises :class:`OSError`."""
-    from pathlib import Path
-
-    from cuda_ext.filesystem.atomic_directory import replace_file
-
-    replace_file(Path(directory, FILE), _encode(record))
-
-
-def has_changed(record: Mapping[str, Any]) -> bool:
-    """Whether the file system reports any change since `record` was written."""
-    root, seen = record["root"], record["seen"]
-    return any(_describe_file(root, path) != description for path, description in seen.items())
-
-
-def read_state(project: Project) -> dict[str, Any]:
-    """Return the current state of the inputs, as records have it. Raises :class:`BuildError`."""
-    import time
-
-    from cuda_ext.builder.sources.inputs import input_digests, searched_directories
-
-    root, now = str(project.root), time.time_ns()
-    digests = input_digests(project)
-    seen = {path: _describe_file(root, path) for path in sorted({*digests, *searched_directories(project)})}
-    for description in filter(None, seen.values()):
-        if max(description[-2:]) > now - _TICK:
-            description.clear()  # so that it differs from every description
-    return {"seen": seen, "digests": digests}
+_MOST_NAMES = 3  # changed files that a message names
 
 
 def build_editable(
@@ -105,32 +49,114 @@ def build_editable(
     at the installation, if this is a rebuild. The packages have no records without ``editable-rebuild =
     true``. Raises :class:`BuildError`.
     """
-    from dataclasses import replace
-
-    from cuda_ext.builder.package.generate import render_init
-
     if not project.settings.editable_rebuild:
         return build()
-    state = read_state(project)
+    state = _read_state(project)
     packages = build()
     record = {
-        "schema": _SCHEMA,
+        "schema": SCHEMA,
         "root": str(project.root),
         "directories": {p.name: _relative_path(project.root, directory_of(p.name)) for p in packages},
         "cudaarchs": os.environ.get("CUDAARCHS", "") if cudaarchs is None else cudaarchs,
         **state,
     }
+    added = {FILE: _encode(record)}
     return [
-        replace(
-            package,
-            files={
-                **package.files,
-                FILE: _encode(record),
-                "__init__.py": render_init(package.name, editable=True),
-            },
-        )
-        for package in packages
+        replace(p, files={**p.files, **added, "__init__.py": render_init(p.name, editable=True)})
+        for p in packages
     ]
+
+
+def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]) -> None:
+    """Compile the project of the package `name` in `directory` if its files have changed.
+
+    Another process may just have done so. `read_record` returns the current record of the package. Raises
+    :class:`BuildError`.
+    """
+    began = time.time()
+    root = Path(read_record()["root"])
+    with lock(root / TABLE) as alone:
+        record = read_record()
+        if not has_changed(record):
+            return
+        # A table without names gives the module that of its package.
+        project = Project.load(root, [name.rpartition(".")[0]])
+        if project is None or name not in (module.name for module in project.modules):
+            raise ConfigError(
+                f"is gone, or has no module {name!r} any more",
+                where=root / TABLE,
+                remedy="install the project again",
+            )
+        state = _read_state(project)
+        digests = state["digests"]
+        changes = _describe_changes(record["digests"], digests)
+        if not changes:
+            _write_record(directory, {**record, **state})
+            return
+        if not alone:
+            raise BuildError(
+                "cannot be locked on this system, and all importing processes would compile at once",
+                where=root / TABLE,
+                remedy="run cuda-ext build in its directory",
+            )
+        # If another process failed while this one waited, this one would fail in the same way.
+        match record.get("failure"):
+            case {"at": float(at), "digests": failed, "message": str(message)} if (
+                at > began and failed == digests
+            ):
+                raise BuildError(message)
+        try:
+            _build_in_place(project, record, f"{name}: {changes}")
+        except BuildError as error:
+            failure = {"at": time.time(), "digests": digests, "message": str(error)}
+            _write_record(directory, {**record, "failure": failure})
+            raise
+
+
+def _build_in_place(project: Project, record: Mapping[str, Any], reason: str) -> None:
+    """Compile the project and replace its packages; `record` is that of one of them.
+
+    Compilations are shown on standard error, after `reason`. Raises :class:`BuildError`.
+    """
+
+    def directory_of(name: str) -> Path:
+        known = record["directories"].get(name)
+        return project.root / known if known else project.source_directory(name)
+
+    cudaarchs = record["cudaarchs"]
+    environ = {**({"CUDAARCHS": cudaarchs} if cudaarchs else {}), **os.environ}
+    with closing(_DeferredProgress(reason)) as progress:
+        packages = build_editable(project, directory_of, lambda: build(project, environ, progress), cudaarchs)
+    for package in packages:
+        add_gitignore(package).write(directory_of(package.name))
+
+
+def _read_state(project: Project) -> dict[str, Any]:
+    """Return the current state of the inputs, as records have it. Raises :class:`BuildError`."""
+    root, now = str(project.root), time.time_ns()
+    digests = input_digests(project)
+    seen = {path: describe_file(root, path) for path in sorted({*digests, *searched_directories(project)})}
+    for description in filter(None, seen.values()):
+        if max(description[-2:]) > now - _TICK:
+            description.clear()  # so that it differs from every description
+    return {"seen": seen, "digests": digests}
+
+
+def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """A phrase about the files that have changed; empty if none have."""
+    changes = {
+        "is new": sorted(now.keys() - before.keys()),
+        "is gone": sorted(before.keys() - now.keys()),
+        "has changed": sorted(name for name in now if before.get(name, now[name]) != now[name]),
+    }
+    phrases = [f"{name} {how}" for how, names in changes.items() for name in names]
+    more = len(phrases) - _MOST_NAMES
+    return ", ".join(phrases[:_MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
+
+
+def _write_record(directory: str, record: Mapping[str, Any]) -> None:
+    with suppress(OSError):  # otherwise the next import compares once more
+        replace_file(Path(directory, FILE), _encode(record))
 
 
 def _encode(record: Mapping[str, Any]) -> bytes:
@@ -145,10 +171,41 @@ def _relative_path(root: Path, directory: Path) -> str:
         return real
 
 
-def _describe_file(root: str, path: str) -> list[int] | None:
-    """Return size, inode and times of a file or directory; ``None`` if it does not exist."""
-    try:
-        status = os.stat(os.path.join(root, path))
-    except OSError:
-        return None
-    return [status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+class _DeferredProgress:
+    """Progress on standard error, after `reason`; nothing is shown before a compilation or a message."""
+
+    def __init__(self, reason: str) -> None:
+        self._lock = Lock()
+        self._shown: Progress | None = None
+        self._held: list[Callable[[Progress], None]] = [lambda progress: progress.note(reason)]
+
+    def plan(self, jobs: int) -> None:
+        self._send(lambda progress: progress.plan(jobs))
+
+    def started(self, job: str) -> None:
+        self._send(lambda progress: progress.started(job), show=True)
+
+    def finished(self, job: str, ending: Ending, seconds: float) -> None:
+        show = ending != "cached"
+        self._send(lambda progress: progress.finished(job, ending, seconds), show)
+
+    def note(self, text: str) -> None:
+        self._send(lambda progress: progress.note(text))
+
+    def message(self, text: str) -> None:
+        self._send(lambda progress: progress.message(text), show=True)
+
+    def close(self) -> None:
+        if self._shown:
+            self._shown.close()
+
+    def _send(self, what: Callable[[Progress], None], show: bool = False) -> None:
+        with self._lock:
+            self._held.append(what)
+            if show and not self._shown:
+                stream: TextIO = sys.stderr or io.StringIO()
+                self._shown = progress_for(stream, lambda text: print(text, file=stream))
+            if self._shown:
+                for held in self._held:
+                    held(self._shown)
+                self._held.clear()

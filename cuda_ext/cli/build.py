@@ -160,7 +160,8 @@ def _build(
     project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
-    from cuda_ext.builder.editable_package import build_editable, is_editable, read_record
+    from cuda_ext.builder.editable_package import build_editable
+    from cuda_ext.builder.editable_record import is_editable, read_record
     from cuda_ext.builder.package.in_place import add_gitignore
     from cuda_ext.builder.session import build_project
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.editable_package import build_editable, is_editable, read_record
+from cuda_ext.builder.editable_package import build_editable
+from cuda_ext.builder.editable_record import is_editable, read_record
 from cuda_ext.builder.package.in_place import add_gitignore
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
@@ -115,7 +116,7 @@ def test_an_unchanged_import_loads_no_builder_module(project: Path) -> None:
     script = f"import sys; from p import kernels; print(*{loaded})"
     assert printed(project, script)[0].split() == [
         "cuda_ext.builder",
-        "cuda_ext.builder.editable_package",
+        "cuda_ext.builder.editable_record",
         "cuda_ext.integrations",
         "cuda_ext.integrations.editable",
         "cuda_ext.runtime",
