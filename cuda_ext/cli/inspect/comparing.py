@@ -11,7 +11,7 @@ from cuda_ext.builder.report.difference import Build, Difference, Place, compare
 from cuda_ext.cli.inspect.contents import Contents, Image, Module, Variable
 from cuda_ext.cli.terminal import Failure
 
-__all__ = ["PLACES", "compare_contents"]
+__all__ = ["PLACES", "compare_contents", "shipped_size"]
 
 # What is compared, by kind, and the parts of a place. The source of a setting of the module is empty.
 PLACES = {
@@ -44,7 +44,7 @@ def compare_contents(before: Contents, after: Contents) -> Difference:
     difference = compare(
         _describe_build(old, before.files if same_kind else {}, ship),
         _describe_build(new, after.files if same_kind else {}, ship),
-        _size,
+        shipped_size,
     )
     in_both = tuple(c for c in difference.changes["settings"] if c.before and c.after)
     return replace(difference, changes={**difference.changes, "settings": in_both})
@@ -59,7 +59,9 @@ def _compare_by_lowered_name(before: Contents, after: Contents) -> Difference:
             remedy="name two builds of the same kernels",
         )
     old, new = (_rename_by_lowered_name(each, common) for each in both)
-    difference = compare(_describe_build(old, {}, ship=False), _describe_build(new, {}, ship=False), _size)
+    difference = compare(
+        _describe_build(old, {}, ship=False), _describe_build(new, {}, ship=False), shipped_size
+    )
     known = {kind: difference.changes[kind] for kind in ("architectures", "kernels")}
     return replace(difference, changes={**dict.fromkeys(PLACES, ()), **known})
 
@@ -112,7 +114,7 @@ def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: b
     return build
 
 
-def _size(value: object) -> int:
+def shipped_size(value: object) -> int:
     """Return the bytes that ship of an image, a variable or a file; of all else, only the place counts."""
     match value:
         case Image():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from cuda_ext.builder.report.difference import Change, Difference, Place
+from cuda_ext.cli.inspect.comparing import shipped_size
 from cuda_ext.cli.inspect.contents import Contents, Image, KernelImage, Module
 from cuda_ext.cli.inspect.tables import Row, open_console, show_groups, show_table
 from cuda_ext.formats.quantities import format_count, format_size
@@ -192,10 +192,6 @@ def _distinct_words(change: Change) -> Iterator[str]:
 
 def _sizes(change: Change) -> Iterator[str]:
     """Return the sizes of images or files before and after, and how much they grew."""
-    before, after = (_stored(value) for value in (change.before, change.after))
+    before, after = (None if each is None else shipped_size(each) for each in (change.before, change.after))
     yield from (NOTHING if size is None else format_size(size) for size in (before, after))
     yield _growth(before, after)
-
-
-def _stored(value: Any) -> int | None:
-    return value.stored if isinstance(value, Image) else value
