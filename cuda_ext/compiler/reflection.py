@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from cuda_ext.compiler.name_expressions import normalise
@@ -20,7 +20,7 @@ from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
-from cuda_ext.formats.ptx import PtxParameter, PtxVariable
+from cuda_ext.formats.ptx import PtxParameter
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
@@ -42,20 +42,37 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
 
     Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
     """
-    kernels: Mapping[str, Sequence[PtxParameter | Parameter]] = {}
-    variables: Mapping[str, PtxVariable] = {}
-    usage: Mapping[str, Resources] = {}
-    match architecture.kind:
-        case "cubin":
-            cubin = read_cubin(data)
-            kernels, variables = cubin.kernels, cubin.variables
-            usage = {name: Resources(size) for name, size in cubin.code.items()}
-        case "ptx":
-            kernels, variables = ptx_text.kernels(data), ptx_text.variables(data)
+    kernels, variables, code = _read_contents(architecture.kind, data)
     sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}
     sizes |= {name: (variable.size,) for name, variable in variables.items()}
+    usage = {name: Resources(size) for name, size in code.items()}
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
     return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
+
+
+def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
+    """Read the signatures in an image without debug information, where names are lowered names.
+
+    PTX has plain types, a cubin sizes alone, and LTO-IR shows nothing.
+    """
+    kernels, variables, _ = _read_contents(kind, data)
+    return Signatures({name: Kernel(name, name, 0, slots) for name, slots in kernels.items()}, variables)
+
+
+_Contents = tuple[Mapping[str, tuple[Parameter, ...]], Mapping[str, Symbol], Mapping[str, int]]
+
+
+def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
+    """The parameters of kernels, the variables, and the sizes of code in an image, by lowered name."""
+    match kind:
+        case "cubin":
+            cubin = read_cubin(data)
+            return cubin.kernels, cubin.variables, cubin.code
+        case "ptx":
+            kernels = {name: _parameters(slots, None) for name, slots in ptx_text.kernels(data).items()}
+            return kernels, ptx_text.variables(data), {}
+        case "ltoir":
+            return {}, {}, {}
 
 
 def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
@@ -82,36 +99,9 @@ def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
             elif die.tag == "DW_TAG_variable" and lowered in variables:
                 file = files.get(_number(die, "DW_AT_decl_file"), "").removeprefix(here)
                 if posixpath.normpath(file) in project_files and not _is_const(_target(die)):
-                    variable = variables[lowered]
-                    symbols[lowered] = Symbol(
-                        _qualified(die, lowered),
-                        lowered,
-                        0,
-                        variable.space,
-                        _spelling(_target(die)),
-                        variable.size,
-                    )
+                    name, type_ = _qualified(die, lowered), _spelling(_target(die))
+                    symbols[lowered] = variables[lowered]._replace(name=name, type=type_)
     return Signatures(kernels, symbols, frozenset(variables))
-
-
-def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
-    """Read the signatures in an image without debug information, where names are lowered names.
-
-    PTX has plain types, a cubin sizes alone, and LTO-IR shows nothing.
-    """
-    kernels: Mapping[str, tuple[Parameter, ...]] = {}
-    variables: Mapping[str, PtxVariable] = {}
-    match kind:
-        case "cubin":
-            cubin = read_cubin(data)
-            kernels, variables = cubin.kernels, cubin.variables
-        case "ptx":
-            kernels = {name: _parameters(slots, None) for name, slots in ptx_text.kernels(data).items()}
-            variables = ptx_text.variables(data)
-    return Signatures(
-        {name: Kernel(name, name, 0, parameters) for name, parameters in kernels.items()},
-        {name: Symbol(name, name, 0, v.space, "char", v.size) for name, v in variables.items()},
-    )
 
 
 def _parameters(declared: tuple[PtxParameter, ...], described: list[Any] | None) -> tuple[Parameter, ...]:

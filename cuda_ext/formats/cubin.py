@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.elf import Elf, Section, Symbol, read_elf
-from cuda_ext.formats.ptx import PtxVariable
+from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.resources import Resources
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import Parameter, Symbol
 
 __all__ = ["Cubin", "read_cubin", "read_resources"]
 
@@ -49,7 +48,7 @@ _BINDINGS = {0: "local", 2: "weak"}
 
 
 class Cubin(NamedTuple):
-    """The contents of a cubin by lowered name.
+    """The contents of a cubin by lowered name. The types of variables are unknown.
 
     ``kernels`` maps to parameters, of which only offset and size are known, ``code`` to the size of the
     instructions, and ``defined`` all functions and variables to their binding: local, global or weak.
@@ -58,7 +57,7 @@ class Cubin(NamedTuple):
     target: Architecture | None
     kernels: Mapping[str, tuple[Parameter, ...]]
     code: Mapping[str, int]
-    variables: Mapping[str, PtxVariable]
+    variables: Mapping[str, Symbol]
     defined: Mapping[str, str]
 
 
@@ -81,14 +80,14 @@ def read_resources(data: bytes) -> dict[str, Resources]:
 def _read_contents(elf: Elf) -> Cubin:
     by_name = {section.name: section for section in elf.sections}
     names = _kernel_names(elf)
-    variables: dict[str, PtxVariable] = {}
+    variables: dict[str, Symbol] = {}
     defined: dict[str, str] = {}
     for symbol in elf.symbols():
         if symbol.section and symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
             section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
             if symbol.type in _VARIABLE_TYPES and (space := _space(section)):
-                variables[symbol.name] = PtxVariable(symbol.name, space, symbol.size)
+                variables[symbol.name] = Symbol(symbol.name, symbol.name, 0, space, "char", symbol.size)
     return Cubin(
         target=_target(elf),
         kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},
@@ -147,7 +146,7 @@ def _parameters(info: Section | None) -> tuple[Parameter, ...]:
 def _read_resources(elf: Elf) -> dict[str, Resources]:
     sections = {section.name: section for section in elf.sections}
     symbols = list(elf.symbols())
-    within: dict[str, list[Symbol]] = {}
+    within: dict[str, list[ElfSymbol]] = {}
     for symbol in symbols:
         if symbol.type == _FUNCTION and symbol.section < len(elf.sections):
             within.setdefault(elf.sections[symbol.section].name, []).append(symbol)
@@ -174,7 +173,7 @@ def _resources(
     name: str,
     sections: Mapping[str, Section],
     counts: Mapping[int, int],
-    others: Sequence[Symbol],
+    others: Sequence[ElfSymbol],
     reserved: int,
 ) -> Resources:
     """The resources of the kernel `name`, whose section of code also contains the functions `others`."""
@@ -201,7 +200,7 @@ def _resources(
     )
 
 
-def _spills(annotations: bytes, code: bytes, others: Sequence[Symbol]) -> Iterator[tuple[int, int]]:
+def _spills(annotations: bytes, code: bytes, others: Sequence[ElfSymbol]) -> Iterator[tuple[int, int]]:
     """List opcode and width of each instruction that spills and is not part of the functions `others`."""
     for kind, place in struct.iter_unpack("<II", annotations):
         if kind == _SPILLS and not any(f.value <= place < f.value + f.size for f in others):

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Elf", "Section", "Symbol", "read_elf"]
+__all__ = ["Elf", "ElfSymbol", "Section", "read_elf"]
 
 _HEADER = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -28,7 +28,7 @@ class Section(NamedTuple):
     data: memoryview
 
 
-class Symbol(NamedTuple):
+class ElfSymbol(NamedTuple):
     """A symbol. ``section`` is an index, 0 for an undefined symbol; the highest indices are not sections.
 
     ``value`` is the offset in the section.
@@ -52,14 +52,14 @@ class Elf(NamedTuple):
     def section(self, name: str) -> Section | None:
         return next((section for section in self.sections if section.name == name), None)
 
-    def symbols(self) -> Iterator[Symbol]:
+    def symbols(self) -> Iterator[ElfSymbol]:
         """List the symbols of ``.symtab``. Raises :class:`ValueError` if it is damaged."""
         table, strings = self.section(".symtab"), self.section(".strtab")
         if table is None or strings is None:
             raise ValueError("it has no symbols")
         names = bytes(strings.data)
         for name, info, _, section, value, size in _SYMBOL.iter_unpack(table.data):
-            yield Symbol(_text(names, name), info >> 4, info & 0xF, section, value, size)
+            yield ElfSymbol(_text(names, name), info >> 4, info & 0xF, section, value, size)
 
 
 def read_elf(data: bytes) -> Elf:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.manifest import Symbol
 
 __all__ = [
     "PtxParameter",
-    "PtxVariable",
     "addresses",
     "debug_section",
     "files",
@@ -56,14 +56,6 @@ class PtxParameter(NamedTuple):
     pointer: bool
 
 
-class PtxVariable(NamedTuple):
-    """A variable at module scope; ``size`` is in bytes."""
-
-    name: str
-    space: Literal["constant", "device"]
-    size: int
-
-
 def target(ptx: bytes) -> Architecture | None:
     """Return the target of `ptx`."""
     match = _TARGET.search(ptx)
@@ -78,19 +70,17 @@ def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
     }
 
 
-def variables(ptx: bytes) -> dict[str, PtxVariable]:
-    """List the ``.global`` and ``.const`` variables at module scope, by lowered name."""
-    by_name = {}
+def variables(ptx: bytes) -> dict[str, Symbol]:
+    """List the ``.global`` and ``.const`` variables at module scope, by lowered name. Types are unknown."""
+    symbols = {}
     for match in _VARIABLE.finditer(_COMMENT.sub(b"", ptx)):
         name = match["name"].decode()
-        by_name[name] = PtxVariable(
-            name,
-            "constant" if match["space"] == b"const" else "device",
-            _width(match["type"])
-            * int(match["vector"] or 1)
-            * math.prod(map(int, re.findall(rb"\d+", match["counts"]))),
+        counts = [int(match["vector"] or 1), *map(int, re.findall(rb"\d+", match["counts"]))]
+        size = _width(match["type"]) * math.prod(counts)
+        symbols[name] = Symbol(
+            name, name, 0, "constant" if match["space"] == b"const" else "device", "char", size
         )
-    return by_name
+    return symbols
 
 
 def undefined(ptx: bytes) -> tuple[str, ...]:

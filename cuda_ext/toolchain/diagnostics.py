@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
-from cuda_ext.compiler.products import CompiledImage, Span
+from cuda_ext.compiler.products import CompiledImage, Span, Trace
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, closest_name
 
@@ -50,8 +50,8 @@ _ASIDES = re.compile(
 )
 
 
-def attach_log(image: CompiledImage, log: str) -> CompiledImage:
-    """Return `image` with the resources that `log` reports, and with the rest of `log` as its diagnostics."""
+def attach_log(image: CompiledImage, log: str, trace: Trace) -> CompiledImage:
+    """Return `image` with its trace, the resources that `log` reports, and the rest of `log` as warnings."""
     usage = dict(image.usage)
     _, *sections = _ENTRY.split(log)
     for name, section in zip(sections[::2], sections[1::2], strict=True):
@@ -63,7 +63,7 @@ def attach_log(image: CompiledImage, log: str) -> CompiledImage:
                 # From sm_90 on, ptxas 13 does not report it.
                 constant=sum(map(int, _CONSTANT.findall(section))) or None,
             )
-    return replace(image, log=_LINE.sub("", log).strip(), usage=usage)
+    return replace(image, log=_LINE.sub("", log).strip(), usage=usage, trace=trace)
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:

@@ -5,18 +5,18 @@ It needs a host compiler, even for device code alone, and reads the host's C++ h
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import NOT_WITH_DEBUG, common_options, definitions, include_directories
-from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Span, Trace
+from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Trace
 from cuda_ext.compiler.reflection import read_image, reflect_debug_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
@@ -54,6 +54,9 @@ class Nvcc:
         self.scratch = scratch
         self.timed = timed
         self._environ = _environment(environ)
+        self._command = [*([launcher] if launcher else []), str(self.executable)]
+        if launcher and Path(launcher).stem == "ccache":
+            self._command.append("-c")  # ccache takes a call without it for a link
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
@@ -120,8 +123,7 @@ class Nvcc:
             verbose = VERBOSE if architecture.kind == "cubin" else ()
             options = [*_target(architecture), *_options(unit, architecture), *verbose]
             data, log, trace = self._run(unit, source, options)
-            image = attach_log(read_image(architecture, data), log)
-            images.append(dataclasses.replace(image, trace=trace))
+            images.append(attach_log(read_image(architecture, data), log, trace))
         return tuple(images)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
@@ -130,7 +132,7 @@ class Nvcc:
         options = [*_target(architecture.as_kind("ptx")), "-G", *options]
         assembly, _, trace = self._run(unit, source, options)
         lowered = ptx.addresses(assembly, _NAME_MAP)
-        return dataclasses.replace(
+        return replace(
             reflect_debug_ptx(assembly, {unit.name, *unit.headers}),
             names=dict(zip(unit.instantiate, lowered, strict=True)),
             trace=trace,
@@ -145,28 +147,24 @@ class Nvcc:
                     options = [*options, f"-fdevice-time-trace={_TIMES}"]
                 ended = self._run_in(directory, unit, source, options)
                 output = directory / _OUTPUT
-                data = output.read_bytes() if output.is_file() else None
-                done = ended.exit_code == 0 and data is not None
-                trace = self._trace(directory, unit) if done else NO_TRACE
+                succeeded = ended.exit_code == 0 and output.is_file()
+                data = output.read_bytes() if succeeded else b""
+                trace = self._trace(directory, unit) if succeeded else NO_TRACE
         except OSError as error:
             raise self._cannot_run(error) from None
-        if self.launcher and (ended.exit_code != 0 or data is None):
-            self._check_launcher(ended)
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
-        if data is not None and ended.exit_code == 0:
+        if succeeded:
             return data, log, trace
+        if self.launcher:
+            self._check_launcher(self.launcher, ended)
         raise CompilationError(explain(log, unit) or str(ended))
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
-        spans: tuple[Span, ...] = ()
-        times = directory / f"{_TIMES}.json"
-        if times.is_file():  # a launcher does not restore it
-            spans = read_time_trace(times.read_bytes())
-        opened = (
-            os.path.normpath(directory / path) for path in make_dependencies((directory / _READ).read_text())
-        )
-        names = [path.removeprefix(f"{directory}/") for path in opened]
-        return Trace(header_names(set(names) - {unit.name}, unit, self.search_path(unit)), spans)
+        times = directory / f"{_TIMES}.json"  # a launcher does not restore it
+        spans = read_time_trace(times.read_bytes()) if times.is_file() else ()
+        opened = make_dependencies((directory / _READ).read_text())
+        names = {os.path.normpath(directory / path).removeprefix(f"{directory}/") for path in opened}
+        return Trace(header_names(names - {unit.name}, unit, self.search_path(unit)), spans)
 
     def _run_in(
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
@@ -175,9 +173,7 @@ class Nvcc:
             _write(directory / name, content)
         seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
         command = [
-            *([self.launcher] if self.launcher else []),
-            str(self.executable),
-            *(["-c"] if self._launched_by_ccache else []),
+            *self._command,
             *("-MD", "-MF", _READ),
             "-I.",
             # Names of internal linkage contain a hash of the source's full path, or, in a unit without any
@@ -202,28 +198,22 @@ class Nvcc:
             )
         return ToolchainError(f"{self.executable} cannot be run: {error}")
 
-    def _check_launcher(self, ended: process.Completed) -> None:
-        """Raise :class:`ToolchainError` if the launcher failed, and not nvcc."""
-        name = Path(str(self.launcher)).stem
+    def _check_launcher(self, launcher: str, ended: process.Completed) -> None:
+        """Raise :class:`ToolchainError` if `launcher` failed, and not nvcc."""
         if ended.exit_code == 0:
             raise ToolchainError(
-                f"{self.launcher!r} ended with exit code 0 and wrote no output for a call of nvcc "
-                f"{self.version}",
+                f"{launcher!r} ended with exit code 0 and wrote no output for a call of nvcc {self.version}",
                 where="launcher",
                 remedy="sccache before 0.18 cannot run nvcc 13.3 or later: update it, use ccache, or remove "
                 "the key",
             )
-        if error := re.search(rf"^{re.escape(name)}: (?:error|fatal|caused by)\b.*", ended.output, re.M):
+        name = re.escape(Path(launcher).stem)
+        if error := re.search(rf"^{name}: (?:error|fatal|caused by)\b.*", ended.output, re.MULTILINE):
             raise ToolchainError(
-                f"{self.launcher!r} failed: {error[0]}",
+                f"{launcher!r} failed: {error[0]}",
                 where="launcher",
                 remedy="correct that, or remove the key",
             )
-
-    @property
-    def _launched_by_ccache(self) -> bool:
-        """Whether the launcher is ccache, which takes a call without ``-c`` for a link."""
-        return self.launcher is not None and Path(self.launcher).stem == "ccache"
 
     def _ask(self, *arguments: str) -> process.Completed:
         try:
@@ -273,15 +263,12 @@ def _target(architecture: Architecture) -> list[str]:
             return ["-ltoir", "-dlto", f"-arch=sm_{architecture.target}"]
 
 
-def _relocatable(unit: TranslationUnit, architecture: Architecture) -> bool:
-    # LTO-IR is always relocatable, which changes names of internal linkage.
-    return unit.options.relocatable or architecture.kind == "ltoir"
-
-
 def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:
+    # LTO-IR is always relocatable, which changes names of internal linkage.
+    relocatable = unit.options.relocatable or architecture.kind == "ltoir"
     return [
         *(["--expt-relaxed-constexpr"] if unit.options.relaxed_constexpr else []),
-        *(["-rdc=true"] if _relocatable(unit, architecture) else []),
+        *(["-rdc=true"] if relocatable else []),
         *common_options(unit.options._replace(define={})),
     ]
 

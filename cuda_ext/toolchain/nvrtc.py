@@ -95,8 +95,8 @@ class Nvrtc:
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
         has_lines = _WITH_LINES.intersection(options)
         program, trace = self._run(unit, options, _nameless_directory() if has_lines else nullcontext())
-        images = [attach_log(read_image(a, program.image(a.kind)), program.log) for a in architectures]
-        return tuple(replace(image, trace=trace) for image in images)
+        images = [read_image(a, program.image(a.kind)) for a in architectures]
+        return tuple(attach_log(image, program.log, trace) for image in images)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
         # pyelftools, which reads DWARF, takes as long to import as NVRTC takes for a small source.

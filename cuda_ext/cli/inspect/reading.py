@@ -40,9 +40,8 @@ from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_cubin, read_resources
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
-from cuda_ext.formats.ptx import PtxVariable
 from cuda_ext.formats.resources import Resources
-from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest
+from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
 
 __all__ = ["read_contents"]
 
@@ -61,7 +60,7 @@ class _ImageContent:
 
     image: Image
     kernels: Mapping[str, Resources | None] = field(default_factory=dict)
-    variables: Mapping[str, PtxVariable] = field(default_factory=dict)
+    variables: Mapping[str, Symbol] = field(default_factory=dict)
 
 
 def read_contents(name: str) -> Contents:
