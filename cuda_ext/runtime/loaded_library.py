@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -204,12 +203,14 @@ class Library:
 
     def _read_image(self, image: Image) -> bytes:
         """Read and verify the file of `image`: the driver would read beyond the end of a cut one."""
+        from hashlib import sha256  # a slow import
+
         try:
             content = self.read(image.file)
         except OSError as error:
             problem = f"cannot be read: {error.strerror or error}"
         else:
-            if hashlib.sha256(content).hexdigest() == image.sha256:
+            if sha256(content).hexdigest() == image.sha256:
                 return content
             problem = "is damaged: it is not what the manifest describes"
         with suppress(OSError, ManifestError):
