@@ -10,8 +10,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.arrays import dlpack
@@ -40,8 +39,7 @@ class HasCudaArrayInterface(Protocol):
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(NamedTuple):
     """An address in device memory.
 
     ``dtype`` is empty and ``device``, the ordinal of the GPU, is ``None`` where they are not known.
@@ -163,8 +161,7 @@ def _read_borrowed(borrowed: dlpack.Borrowed) -> DeviceMemory:
     return DeviceMemory(address, borrowed.dtype, borrowed.read_only, tensor.device.id, borrowed.stream)
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayLayout:
+class ArrayLayout(NamedTuple):
     """A layout; ``strides`` and ``item``, the size of an element, are in bytes."""
 
     shape: tuple[int, ...]
