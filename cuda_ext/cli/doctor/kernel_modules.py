@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.gpus import Gpus
@@ -99,21 +99,20 @@ def _check_files(module: InstalledModule, manifest: Manifest, read_files: bool) 
             raise Failure(f"{file} is damaged: it is not what the manifest describes", remedy=remedy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """Why kernels cannot run, and what to do. Texts, which name a unit, are not compared."""
-
-    cause: str
-    text: str = field(compare=False)
-    remedy: str
-    command: str = ""
-
-
 # An image was built ahead; one was compiled on demand and is kept; one will be compiled on first use; the
-# kernel was written for other GPUs.
-_State = Literal["ahead", "kept", "on_demand", "special"]
-_RUNNING: tuple[_State, ...] = ("ahead", "kept", "on_demand")
-_STATES: tuple[_State, ...] = (*_RUNNING, "special")
+# kernel was written for other GPUs; nothing can be done but what the remedy says.
+_Kind = Literal["ahead", "kept", "on_demand", "special", "lacking"]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """How GPUs run a kernel, or why they cannot. Texts, which name a unit, are not compared."""
+
+    kind: _Kind
+    cause: str = ""
+    text: str = field(default="", compare=False)
+    remedy: str = ""
+    command: str = ""
 
 
 class _Support:
@@ -127,41 +126,39 @@ class _Support:
         self._capability = capability
         self._driver = driver
         self._on_demand = OnDemand(manifest, module.package.read)
-        self._kernels: dict[_State | _Gap, list[Kernel]] = defaultdict(list)
+        self._states: dict[Kernel, _State] = {}
         for index, unit in enumerate(manifest.units):
-            for kernel, state in self._examine_unit(unit, [k for k in manifest.kernels if k.unit == index]):
-                self._kernels[state].append(kernel)
+            kernels = [kernel for kernel in manifest.kernels if kernel.unit == index]
+            self._states |= self._examine_unit(unit, kernels)
 
-    def _examine_unit(self, unit: Unit, kernels: Sequence[Kernel]) -> Iterator[tuple[Kernel, _State | _Gap]]:
+    def _examine_unit(self, unit: Unit, kernels: Sequence[Kernel]) -> dict[Kernel, _State]:
         try:
             image = image_for(self._manifest, unit, self._capability, self._driver)
         except DriverError as error:
-            state = self._without_image(unit, error)
-            yield from ((kernel, state) for kernel in kernels)
-            return
+            return dict.fromkeys(kernels, self._without_image(unit, error))
         text = f"{image.architecture}, which this GPU runs, lacks them"
         remedy = f'define them in the source for "sm_{self._capability}" too, and build again'
-        for kernel in kernels:
-            is_missing = self._manifest.lowered_name(kernel, image) is None
-            yield kernel, _Gap(text, text, remedy) if is_missing else "ahead"
+        missing, ahead = _State("lacking", text, text, remedy), _State("ahead")
+        is_missing = {kernel: self._manifest.lowered_name(kernel, image) is None for kernel in kernels}
+        return {kernel: missing if is_missing[kernel] else ahead for kernel in kernels}
 
-    def _without_image(self, unit: Unit, error: DriverError) -> _State | _Gap:
+    def _without_image(self, unit: Unit, error: DriverError) -> _State:
         """The state of the kernels in a `unit` without an image, as `error` says."""
         is_special = all(Architecture.parse(image.architecture).suffix for image in unit.images)
         if is_special and isinstance(error, NoImageError):
-            return "special"
+            return _State("special")
         obstacle = self._on_demand.obstacle(unit, self._driver) or _compiler_limit(self._capability)
         if not obstacle:
-            return "kept" if self._is_kept(unit) else "on_demand"
+            return _State("kept" if self._is_kept(unit) else "on_demand")
         if self._manifest.embedded is None:
             obstacle = "it was built with jit = false"
-        remedy, command = self._advise(unit, error)
         if isinstance(error, NoImageError):
             architectures = ", ".join(image.architecture for image in unit.images) or "nothing"
-            text = f"built for {architectures}, and not compiled on demand: {obstacle}"
-            return _Gap(text, text, remedy, command)
-        text = f"{error.problem}; not compiled on demand: {obstacle}"
-        return _Gap(f"{type(error).__name__}: {obstacle}", text, remedy, command)
+            cause = text = f"built for {architectures}, and not compiled on demand: {obstacle}"
+        else:
+            cause = f"{type(error).__name__}: {obstacle}"
+            text = f"{error.problem}; not compiled on demand: {obstacle}"
+        return _State("lacking", cause, text, *self._advise(unit, error))
 
     def _advise(self, unit: Unit, error: DriverError) -> tuple[str, str]:
         """What to do, in words and as a command, about a `unit` that has no image and is not compiled."""
@@ -184,42 +181,42 @@ class _Support:
         except BuildError:
             return False
 
-    def _replaced(self) -> set[str]:
-        """The kernels that are candidates of variants with another candidate that runs."""
-        usable = {kernel.expression for state in _RUNNING for kernel in self._kernels[state]}
-        return {
+    def _with(self, *kinds: _Kind) -> list[Kernel]:
+        return [kernel for kernel, state in self._states.items() if state.kind in kinds]
+
+    def _needed(self) -> dict[_State, list[Kernel]]:
+        """The kernels that do not run, but for candidates of variants with another candidate that runs."""
+        usable = {kernel.expression for kernel in self._with("ahead", "kept", "on_demand")}
+        replaced = {
             candidate.kernel
             for variants in self._manifest.variants
             if variants.candidates[-1].kernel in usable
             for candidate in variants.candidates[:-1]
         }
+        needed: dict[_State, list[Kernel]] = defaultdict(list)
+        for kernel in self._with("lacking", "special"):
+            if kernel.expression not in replaced:
+                needed[self._states[kernel]].append(kernel)
+        return needed
 
     def findings(self, ordinals: Sequence[int]) -> Iterator[Finding]:
         """The worst state: one finding, or one for each reason why kernels cannot run."""
         name = self._module.name
         where = f"sm_{self._capability} ({', '.join(f'GPU {ordinal}' for ordinal in ordinals)})"
-        gaps = {gap: kernels for gap, kernels in self._kernels.items() if isinstance(gap, _Gap)}
-        lacking = [kernel for kernels in gaps.values() for kernel in kernels]
-        replaced = self._replaced()
-        needed = {gap: [k for k in kernels if k.expression not in replaced] for gap, kernels in gaps.items()}
-        reasons = {gap: kernels for gap, kernels in needed.items() if kernels}
-        special = [kernel for kernel in self._kernels["special"] if kernel.expression not in replaced]
-        facts: dict[str, object] = {
-            "gpus": ordinals,
-            "capability": self._capability,
-            **{state: [kernel.expression for kernel in self._kernels[state]] for state in _STATES},
-            "lacking": [kernel.expression for kernel in lacking],
-        }
-        if reasons:
-            is_useless = not any(self._kernels[state] for state in _RUNNING)
-            for gap, kernels in reasons.items():
-                runs_none = is_useless and len(reasons) == 1
+        expressions = {kind: [kernel.expression for kernel in self._with(kind)] for kind in get_args(_Kind)}
+        facts = {"gpus": ordinals, "capability": self._capability, **expressions}
+        gaps = self._needed()
+        special = gaps.pop(_State("special"), [])
+        if gaps:
+            is_useless = not self._with("ahead", "kept", "on_demand")
+            level: Level = "problem" if is_useless else "warning"
+            for gap, kernels in gaps.items():
+                runs_none = is_useless and len(gaps) == 1
                 subject = "no kernel runs" if runs_none else f"{_names(kernels)} cannot run"
-                text = f"{subject} on {where}: {gap.text}"
-                level: Level = "problem" if is_useless else "warning"
                 own = facts | {"lacking": [kernel.expression for kernel in kernels]}
+                text = f"{subject} on {where}: {gap.text}"
                 yield Finding(level, name, text, gap.remedy, gap.command, facts=own)
-        elif on_demand := self._kernels["on_demand"]:
+        elif on_demand := self._with("on_demand"):
             text = f"{_names(on_demand)}: compiled for {where} on first use"
             yield Finding("note", name, text, "to do so now", f"cuda-ext prepare {name}", facts=facts)
         elif special:
@@ -228,11 +225,11 @@ class _Support:
             text = f"{_names(special)}: written for another GPU than {where}: {architectures}"
             remedy = "nothing to do, unless it should run there; `variants` can name a substitute"
             yield Finding("note", name, text, remedy, facts=facts)
-        elif substituted := [*lacking, *self._kernels["special"]]:
-            text = f"runs on {where}; other candidates replace {_names(substituted)} there"
+        elif replaced := self._with("lacking", "special"):
+            text = f"runs on {where}; other candidates replace {_names(replaced)} there"
             yield Finding("ok", name, text, facts=facts)
         else:
-            kept = len(self._kernels["kept"])
+            kept = len(self._with("kept"))
             suffix = f", {kept:,} of them compiled on demand and kept" if kept else ""
             total = format_count(len(self._manifest.kernels), "kernel")
             yield Finding("ok", name, f"runs on {where}: {total}{suffix}", facts=facts)
