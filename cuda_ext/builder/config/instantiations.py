@@ -24,7 +24,7 @@ from cuda_ext.errors import ConfigError, closest_name
 __all__ = ["INSTANTIATIONS"]
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
-# A placeholder in an expression that has no values for it: no template argument of C++ is a list in braces.
+# A placeholder in an expression without values for it; no template argument of C++ is a braced list.
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
 
 

@@ -1,8 +1,8 @@
 """The kinds of values that keys take: each with its check and its JSON schema.
 
-The patterns of the schema are read by Python, where ``\\w`` has letters of all scripts, and by editors, where
-it has those of ASCII. So names are described by the ASCII characters that they lack. A pattern accepts all
-that the check accepts; the check is the stricter one where no pattern can tell.
+Python and editors read the patterns of the schema, and ``\\w`` matches letters of all scripts in the one and
+of ASCII in the others. So patterns of names exclude ASCII characters instead of listing letters. A pattern
+accepts everything that the check accepts; where no pattern can express the check, the check is stricter.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_sta
 TEXT = string(empty="give it a value or leave it out", minLength=1)
 
 
-# Options that say what a key says already; the compiler would take one of the two without a word.
+# Options that duplicate a key; the compiler would silently use one of the two.
 KEY_OF_OPTION = {
     **dict.fromkeys(("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code"), "architectures"),
     **dict.fromkeys(("-std", "--std"), "std"),

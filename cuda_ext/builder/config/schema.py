@@ -1,9 +1,9 @@
 """``[tool.cuda_ext]`` as a JSON schema: what editors complete, and what validate-pyproject checks.
 
-It is derived from :mod:`~cuda_ext.builder.config.keys`, and accepts what the checks of the build accept, but
-for spellings of architectures that the compiler would refuse later. It cannot tell:
+It is derived from :mod:`~cuda_ext.builder.config.keys`, and accepts what the checks of the build accept,
+except for spellings of architectures that the compiler refuses later. It cannot check:
 
-* what keys say together: ``launcher`` and ``compiler``, ``link`` and ``emit``, an option and the next one;
+* combinations of keys: ``launcher`` and ``compiler``, ``link`` and ``emit``, an option and the next one;
 * whether the placeholders of an instantiation are those that its table has;
 * whether modules lie within each other, and whether a name is in the form that Python imports;
 * whether the parentheses of a condition match, and whether the default of variants is the last candidate;

@@ -48,7 +48,7 @@ def _check_default(candidates: Sequence[Candidate], where: str) -> Sequence[Cand
     return candidates
 
 
-# To the schema, a condition is a list of comparisons with parentheses that it cannot match.
+# The schema reads a condition as a list of comparisons; it cannot match parentheses.
 _END = r"(?![^\x00-/:-@\x5B-\x5E\x60\x7B-\x7F])"
 _TARGET = rf"sm_\d{{2,3}}[af]?{_END}"
 _NUMBER = rf"(?:0[xX][\da-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|0[0_]*|(?!0)\d[\d_]*){_END}"
