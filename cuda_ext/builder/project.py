@@ -61,14 +61,14 @@ class Project:
             return None
         if "cuda_ext" not in tools:
             raise ConfigError("unknown table", where="tool.cuda-ext", remedy="did you mean [tool.cuda_ext]?")
-        from cuda_ext.builder.config.modules import parse_settings, parse_table
+        from cuda_ext.builder.config.modules import parse_table
 
         real = Path(os.path.realpath(root))
         name = project.get("name") if isinstance(project, dict) else None
         name = name if isinstance(name, str) else None
         default = default_module_name(real, name, packages)
         table = tools["cuda_ext"]
-        modules, settings = parse_table(table, default), parse_settings(table)
+        modules, settings = parse_table(table, default)
         return cls(real, modules, settings, name or real.name, table, _package_dir(tools))
 
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from cuda_ext.builder.config.kinds import (
     C_NAME,
@@ -62,14 +61,10 @@ def _multiply_out(table: Mapping[str, object], where: str) -> list[str]:
         if name not in table:
             raise ConfigError(f"{{{name}}} has no values", where=where, remedy=f"add {name} = [...]")
     values = [_VALUES.check(table[name], f"{where}.{name}") for name in placeholders]
-    return [
-        _PLACEHOLDER.sub(partial(_replace, dict(zip(placeholders, combination, strict=True))), pattern)
-        for combination in itertools.product(*values)
-    ]
-
-
-def _replace(values: Mapping[str, str], placeholder: re.Match[str]) -> str:
-    return values[placeholder[1]]
+    # The text between placeholders, and their names at odd positions.
+    parts = list(enumerate(_PLACEHOLDER.split(pattern)))
+    combinations = (dict(zip(placeholders, each, strict=True)) for each in itertools.product(*values))
+    return ["".join(chosen[text] if i % 2 else text for i, text in parts) for chosen in combinations]
 
 
 _EXPRESSION = string(description="A C++ name expression.").then(

@@ -31,7 +31,6 @@ __all__ = [
     "Kind",
     "Schema",
     "array",
-    "array_schema",
     "choice",
     "expect",
     "key_path",
@@ -41,7 +40,6 @@ __all__ = [
     "string",
     "strings",
     "table",
-    "table_schema",
 ]
 
 Schema: TypeAlias = dict[str, Any]
@@ -74,17 +72,10 @@ def key_path(where: str, key: str) -> str:
 
 def show(value: object) -> str:
     """Spell `value` as TOML does; tables and arrays only by their kind."""
-    match value:
-        case str() | bool():
-            return json.dumps(value, ensure_ascii=False)
-        case dict():
-            return "a table"
-        case list():
-            return "an array"
-        case None:
-            return "nothing"
-        case _:
-            return str(value)
+    if isinstance(value, str | bool):
+        return json.dumps(value, ensure_ascii=False)
+    words: dict[type, str] = {dict: "a table", list: "an array", type(None): "nothing"}
+    return words.get(type(value), str(value))
 
 
 def expect(value: object, kind: type, where: str, what: str) -> Any:
@@ -92,15 +83,6 @@ def expect(value: object, kind: type, where: str, what: str) -> Any:
     if not isinstance(value, kind):
         raise ConfigError(f"expected {what}, found {show(value)}", where=where)
     return value
-
-
-def array_schema(items: Schema, **more: object) -> Schema:
-    return {"type": "array", "items": items, **more}
-
-
-def table_schema(properties: Mapping[str, Schema], **more: object) -> Schema:
-    """A table with these keys and no others."""
-    return {"type": "object", "properties": dict(properties), "additionalProperties": False, **more}
 
 
 def map_schema(names: str, values: Schema) -> Schema:
@@ -136,7 +118,7 @@ def array(items: Kind, what: str, empty: str = "") -> Kind:
             raise ConfigError("is empty", where=where, remedy=empty)
         return checked
 
-    return Kind(check, array_schema(items.schema, **({"minItems": 1} if empty else {})))
+    return Kind(check, {"type": "array", "items": items.schema, **({"minItems": 1} if empty else {})})
 
 
 def table(
@@ -162,8 +144,9 @@ def table(
                 raise ConfigError("is missing", where=f"{where}.{key}", remedy=remedy)
         return {key: keys[key].check(each, f"{where}.{key}") for key, each in values.items()}
 
-    schemas = {key: kind.schema for key, kind in keys.items()}
-    return Kind(check, table_schema(schemas, **({"required": [*required]} if required else {})))
+    schema = {"type": "object", "properties": {k: kind.schema for k, kind in keys.items()}}
+    needed = {"required": [*required]} if required else {}
+    return Kind(check, {**schema, "additionalProperties": False, **needed})
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
 import unicodedata
@@ -30,7 +31,6 @@ __all__ = [
     "ModuleConfig",
     "Override",
     "parse_module",
-    "parse_settings",
     "parse_table",
 ]
 
@@ -49,10 +49,9 @@ class Override:
     def applies_to(self, source: str) -> bool:
         return any(_matches(source, pattern) for pattern in self.sources)
 
-    def unmatched(self, sources: Iterable[str]) -> list[str]:
+    def unmatched(self, sources: Sequence[str]) -> list[str]:
         """The patterns that match none of `sources`."""
-        names = list(sources)
-        return [p for p in self.sources if not any(_matches(name, p) for name in names)]
+        return [p for p in self.sources if not any(_matches(name, p) for name in sources)]
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,8 @@ class ModuleConfig:
         return self.written.get(setting, key_path(self.where, key))
 
 
-def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, ...]:
-    """Read the modules in the value of ``[tool.cuda_ext]``.
+def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleConfig, ...], BuildSettings]:
+    """Read the modules and the settings of the build in the value of ``[tool.cuda_ext]``.
 
     `default_name` names the module of a table without ``modules``, if it is known. Raises
     :class:`ConfigError`.
@@ -106,13 +105,8 @@ def parse_table(table: object, default_name: str | None) -> tuple[ModuleConfig, 
         for name, module in modules.items()
     )
     _check_apart(parsed)
-    return parsed
-
-
-def parse_settings(table: object) -> BuildSettings:
-    """Read the keys of ``[tool.cuda_ext]`` that are about the build. Raises :class:`ConfigError`."""
-    values = WHOLE.check(table, TABLE)
-    return BuildSettings(**_by_attribute({key: values[key] for key in BUILD_KEYS if key in values}))
+    settings = {key: values[key] for key in BUILD_KEYS if key in values}
+    return parsed, BuildSettings(**_by_attribute(settings))
 
 
 def parse_module(
@@ -203,52 +197,42 @@ WHOLE = table(
 
 def _check_name(name: str, table: Mapping[str, object], where: str) -> None:
     """`name` is the import name of a module in a package."""
-    if "." not in name and (dotted := _unquoted(name, table)):
-        raise ConfigError(
-            "a name with dots needs quotes", where=where, remedy=f'write [{TABLE}.modules."{dotted}"]'
-        )
-    if not _importable(name):
-        close = re.sub(r"[^\w.]+", "_", re.sub(r"[/\\:]+", ".", name))
-        remedy = f"did you mean {close!r}?" if _importable(close) else "write it as in an import statement"
-        raise ConfigError("not an import name", where=where, remedy=remedy)
-    if "." not in name:
-        raise ConfigError(
-            "a module lives inside a package",
-            where=where,
-            remedy=f'name it with its package, such as "your_package.{name}"',
-        )
-    # Python imports the normal form, whatever the import statement has.
-    if name != (normal := unicodedata.normalize("NFKC", name)):
-        raise ConfigError(f"Python imports it as {normal!r}", where=where, remedy="write it so")
+    dotted = _unquoted(name, table)
+    close = re.sub(r"[^\w.]+", "_", re.sub(r"[/\\:]+", ".", name))
+    spelling = f"did you mean {close!r}?" if _importable(close) else "write it as in an import statement"
+    package = f'name it with its package, such as "your_package.{name}"'
+    normal = unicodedata.normalize("NFKC", name)  # which Python imports, whatever the statement has
+    for is_wrong, problem, remedy in (
+        (dotted, "a name with dots needs quotes", f'write [{TABLE}.modules."{dotted}"]'),
+        (not _importable(name), "not an import name", spelling),
+        ("." not in name, "a module lives inside a package", package),
+        (name != normal, f"Python imports it as {normal!r}", "write it so"),
+    ):
+        if is_wrong:
+            raise ConfigError(problem, where=where, remedy=remedy)
 
 
 def _importable(name: str) -> bool:
     return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
 
 
-def _unquoted(name: str, table: Mapping[str, Any]) -> str | None:
+def _unquoted(name: str, table: Mapping[str, Any]) -> str:
     """The dotted name of a module whose table header lacks the quotes, which makes tables within tables."""
     path = [name]
     while table and all(isinstance(v, dict) and k not in KEYS for k, v in table.items()):
         key, table = next(iter(table.items()))
         path.append(key)
-    return ".".join(path) if len(path) > 1 else None
+    return ".".join(path) if len(path) > 1 and "." not in name else ""
 
 
-def _check_apart(modules: Sequence[ModuleConfig]) -> None:
+def _check_apart(modules: Iterable[ModuleConfig]) -> None:
     """Each module has a directory of its own, also on file systems that ignore upper and lower case."""
-    taken: dict[tuple[str, ...], ModuleConfig] = {}
-    for module in sorted(modules, key=lambda m: m.name.count(".")):
-        parts = tuple(module.name.casefold().split("."))
-        for depth in range(1, len(parts) + 1):
-            if other := taken.get(parts[:depth]):
-                relation = (
-                    "lies within" if depth < len(parts) else "differs only in upper and lower case from"
-                )
-                raise ConfigError(
-                    f"{relation} the module {other.name!r}", where=module.where, remedy="rename one of them"
-                )
-        taken[parts] = module
+    for other, module in itertools.permutations(modules, 2):
+        outer, name = other.name.casefold(), module.name.casefold()
+        if name == outer or name.startswith(f"{outer}."):
+            relation = "differs only in upper and lower case from" if name == outer else "lies within"
+            problem = f"{relation} the module {other.name!r}"
+            raise ConfigError(problem, where=module.where, remedy="rename one of them")
 
 
 def _matches(source: str, pattern: str) -> bool:

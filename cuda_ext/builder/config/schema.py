@@ -13,7 +13,7 @@ except for spellings of architectures that the compiler refuses later. It cannot
 from __future__ import annotations
 
 from cuda_ext.builder.config.keys import KEYS, TABLE, TABLES
-from cuda_ext.builder.config.kinds import Schema, array_schema
+from cuda_ext.builder.config.kinds import Schema
 from cuda_ext.builder.config.modules import MODULE, OVERRIDE, WHOLE
 
 __all__ = ["schema", "tool_schema"]
@@ -37,7 +37,7 @@ def schema() -> Schema:
         **WHOLE.schema,
         "definitions": {
             **{name: key.schema for name, key in KEYS.items()},
-            "overrides": array_schema(OVERRIDE.schema, description=TABLES["overrides"]),
+            "overrides": {"type": "array", "items": OVERRIDE.schema, "description": TABLES["overrides"]},
             "module": MODULE.schema,
         },
     }
