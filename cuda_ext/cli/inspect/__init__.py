@@ -45,28 +45,21 @@ def inspect(context: click.Context, what: str, other: str | None, as_json: bool,
 
     Damaged modules are reported and left out if there are others, and the exit code is 1.
     """
-    from cuda_ext.cli.inspect.display import show_contents, show_difference
-    from cuda_ext.cli.inspect.inspect_json import contents_as_json, difference_as_json
     from cuda_ext.cli.inspect.reading import read_contents
 
     contents = [read_contents(name) for name in (what, other) if name is not None]
     if pattern is not None:
         contents = _select_kernels(contents, pattern)
-    match contents:
-        case [before, after]:
-            from cuda_ext.cli.inspect.comparing import compare_contents
+        contents = contents if other else [each.without_other_units() for each in contents]
+    if as_json:
+        from cuda_ext.cli.inspect.inspect_json import contents_as_json, difference_as_json
 
-            difference = compare_contents(before, after)
-            if as_json:
-                echo_json(difference_as_json(before, after, difference))
-            else:
-                show_difference(before, after, difference)
-        case [one]:
-            one = one if pattern is None else one.without_other_units()
-            if as_json:
-                echo_json(contents_as_json(one))
-            else:
-                show_contents(one)
+        echo_json(difference_as_json(*contents) if other else contents_as_json(*contents))
+    else:
+        from cuda_ext.cli.inspect.display import show_contents, show_difference
+
+        show = show_difference if other else show_contents
+        show(*contents)
     damaged = [message for each in contents for message in each.damaged]
     for message in damaged:
         click.echo(message, err=True)

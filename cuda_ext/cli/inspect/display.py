@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from cuda_ext.builder.report.difference import Change, Difference, Place
-from cuda_ext.cli.inspect.comparing import shipped_size
+from cuda_ext.builder.report.difference import Change, Place
+from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
 from cuda_ext.cli.inspect.contents import Contents, Image, KernelImage, Module
 from cuda_ext.cli.inspect.tables import Row, open_console, show_groups, show_table
 from cuda_ext.formats.quantities import format_count, format_size
@@ -47,8 +47,12 @@ def show_contents(contents: Contents) -> None:
         console.print(f'\nimages are compressed; "pip install {package}" to see what is in them')
 
 
-def show_difference(before: Contents, after: Contents, difference: Difference) -> None:
-    """Print what changed from `before` to `after`, the largest changes first."""
+def show_difference(before: Contents, after: Contents) -> None:
+    """Print what changed from `before` to `after`, the largest changes first.
+
+    Raises as :func:`compare_contents` does.
+    """
+    difference = compare_contents(before, after)
     console = open_console()
     growth = _growth(before.size, after.size) if before.kind == after.kind else ""
     total = f", {growth} ({after.size / before.size - 1:+.1%})" if growth else ""

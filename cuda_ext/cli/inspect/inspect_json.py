@@ -23,8 +23,7 @@ kernels with their architectures::
 
 from __future__ import annotations
 
-from cuda_ext.builder.report.difference import Difference
-from cuda_ext.cli.inspect.comparing import PLACES
+from cuda_ext.cli.inspect.comparing import PLACES, compare_contents
 from cuda_ext.cli.inspect.contents import Contents
 
 __all__ = ["contents_as_json", "difference_as_json"]
@@ -37,8 +36,9 @@ def contents_as_json(contents: Contents) -> dict[str, object]:
     return {"schema": _SCHEMA, **_head(contents), "modules": contents.modules}
 
 
-def difference_as_json(before: Contents, after: Contents, difference: Difference) -> dict[str, object]:
-    """Return all that changed from `before` to `after`."""
+def difference_as_json(before: Contents, after: Contents) -> dict[str, object]:
+    """Return all that changed from `before` to `after`. Raises as :func:`compare_contents` does."""
+    difference = compare_contents(before, after)
     kernels = {"new": difference.new, "gone": difference.gone}
     return {
         "schema": _SCHEMA,
