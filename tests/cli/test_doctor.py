@@ -240,6 +240,14 @@ def test_a_prohibited_compute_mode_is_a_problem(on: Doctor, site: Path) -> None:
     assert (gpu["level"], gpu["command"]) == ("problem", "nvidia-smi -i 0 -c DEFAULT")
 
 
+@host_compiler
+@pytest.mark.parametrize(("function", "text"), [("cuDeviceGetName", ""), ("cuDeviceTotalMem", "Fake GPU, ")])
+def test_a_gpu_may_have_an_unknown_name_or_size(on: Doctor, site: Path, function: str, text: str) -> None:
+    write(site, SAMPLE)
+    (gpu,) = of(on("sample", fail=f"{function}=999"), "GPU 0")
+    assert (gpu["level"], gpu["text"]) == ("ok", f"{text}compute capability 9.0")
+
+
 def test_accepted_images_follow_from_the_capability() -> None:
     assert gpus.accepted_images(75) == ["sm_70 to sm_75", "PTX up to compute_75"]
     assert gpus.accepted_images(120) == ["sm_120a", "sm_120f", "sm_120", "PTX up to compute_120"]

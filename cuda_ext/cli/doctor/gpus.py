@@ -34,7 +34,7 @@ _PROHIBITED = 2  # CU_COMPUTEMODE_PROHIBITED
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """``capability`` is ``90`` for 9.0, and ``memory`` is in bytes."""
+    """``capability`` is ``90`` for 9.0, ``memory`` is in bytes; ``name`` and ``memory`` may be unknown."""
 
     ordinal: int
     capability: int
@@ -72,14 +72,14 @@ def find_gpus() -> Gpus:
 
 
 def _read_gpu(driver: Driver, ordinal: int) -> Gpu:
-    mode = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
-    return Gpu(
-        ordinal,
-        driver.device(ordinal).capability,
-        driver.call("cuDeviceGetName", 128, ordinal).split(b"\0")[0].decode(errors="replace"),
-        int(driver.call("cuDeviceTotalMem", ordinal)),
-        int(driver.call("cuDeviceGetAttribute", mode, ordinal)) == _PROHIBITED,
-    )
+    capability = driver.device(ordinal).capability
+    name, memory, mode = "", 0, 0
+    with suppress(DriverError):  # kernels run without them
+        name = driver.call("cuDeviceGetName", 128, ordinal).split(b"\0")[0].decode(errors="replace")
+        memory = int(driver.call("cuDeviceTotalMem", ordinal))
+        attribute = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+        mode = int(driver.call("cuDeviceGetAttribute", attribute, ordinal))
+    return Gpu(ordinal, capability, name, memory, mode == _PROHIBITED)
 
 
 def _read_version() -> tuple[int, int] | None:
@@ -174,7 +174,8 @@ def _is_installed() -> bool:
 
 def _examine_gpu(gpu: Gpu, version: str | None) -> Finding:
     capability = "{}.{}".format(*divmod(gpu.capability, 10))
-    text = f"{gpu.name}, compute capability {capability}, {format_size(gpu.memory)}"
+    memory = format_size(gpu.memory) if gpu.memory else ""
+    text = ", ".join(filter(None, (gpu.name, f"compute capability {capability}", memory)))
     *cubins, ptx = accepted_images(gpu.capability)
     facts = asdict(gpu) | {"cubins": cubins, "ptx": ptx.removeprefix("PTX ")}
     subject = f"GPU {gpu.ordinal}"
