@@ -100,7 +100,7 @@ class Library:
         Raises :class:`~cuda_ext.errors.KernelNotFoundError` if that is not possible, and
         :class:`~cuda_ext.errors.CompilationError` if the compiler rejects it.
         """
-        request = self.on_demand.request_kernels(owner, [expression], device.capability)
+        request = self.on_demand.request_kernel(owner, expression, device.capability)
         kernel = self.on_demand.compile(request).kernel(expression)
         if kernel is None:
             raise KernelNotFoundError(
@@ -150,7 +150,7 @@ class Library:
         """The code of `entity` for `device`, compiled if it was not built, and its lowered name there."""
         unit = self.manifest.units[entity.unit]
         if isinstance(entity, Kernel) and (owner := self._owners.get(entity.expression)):
-            request = self.on_demand.request_kernels(owner, [entity.expression], device.capability)
+            request = self.on_demand.request_kernel(owner, entity.expression, device.capability)
             entry = self.on_demand.compile(request)
         else:
             try:

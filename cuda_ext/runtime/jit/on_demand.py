@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Manifest, Source, Unit
 from cuda_ext.runtime.driver.driver import ProcessCache
 from cuda_ext.runtime.jit.entry import Entry, Reference, decode_entry
-from cuda_ext.runtime.jit.request import Request
+from cuda_ext.runtime.jit.request import Request, join_requests
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache, write_cache
 from cuda_ext.toolchain.identity import installed_nvrtc
 
@@ -100,22 +100,21 @@ class OnDemand:
             )
         return owners[sources[0]] if sources else None
 
-    def request_kernels(self, owner: Owner, expressions: Sequence[str], capability: int) -> Request:
-        """The request for `expressions` of kernels that `owner` defines, on a GPU of `capability`.
+    def request_kernel(self, owner: Owner, expression: str, capability: int) -> Request:
+        """The request for the kernel of `expression`, which `owner` defines, on a GPU of `capability`.
 
         Raises :class:`KernelNotFoundError` if the unit has variables, which a new image would duplicate.
         """
         unit = self.manifest.units[owner.unit]
         if variables := [s.name for s in self.manifest.symbols if s.unit == owner.unit]:
-            names = ", ".join(expressions)
             raise KernelNotFoundError(
-                f"{names} was not built ahead and cannot be compiled on demand: {unit.title} has the "
+                f"{expression} was not built ahead and cannot be compiled on demand: {unit.title} has the "
                 f"variable {variables[0]!r}, of which it would have a copy of its own",
                 where=self.manifest.module,
-                remedy=f'add "{names}" to `instantiate` and build again',
+                remedy=f'add "{expression}" to `instantiate` and build again',
             )
         sources = tuple(
-            source._replace(instantiate=tuple(expressions) if source.name == owner.source else ())
+            source._replace(instantiate=(expression,) if source.name == owner.source else ())
             for source in unit.sources
         )
         return self._request(unit, sources, capability)
@@ -141,12 +140,14 @@ class OnDemand:
                 )
         return self._entries[key]
 
-    def compile_together(self, request: Request, parts: Iterable[Request]) -> None:
-        """Compile `request`, and make its entry, which satisfies all of `parts`, the cached one of each."""
+    def compile_together(self, requests: Sequence[Request]) -> None:
+        """Compile `requests`, which differ in their expressions, at once, and cache the result for each."""
+        request = join_requests(requests)
         entry, reference = self.compile(request), Reference(None, _key(request)).encode()
-        for key in map(_key, parts):
-            self._entries[key] = entry
-            write_cache(key, reference)
+        for each in requests:
+            if each != request:
+                self._entries[_key(each)] = entry
+                write_cache(_key(each), reference)
 
     def _request(self, unit: Unit, sources: tuple[Source, ...], capability: int) -> Request:
         # Sources that were built for features of one GPU may need such features here, too.

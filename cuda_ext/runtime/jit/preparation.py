@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
-from cuda_ext.manifest import Unit
 from cuda_ext.runtime.driver.images import select_image
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 from cuda_ext.runtime.jit.request import Request
@@ -44,14 +43,12 @@ def prepare_entries(
     compiled: list[str] = []
     known: list[str] = []
     for capability in _capabilities(architectures):
-        for request, parts in _requests(on_demand, names, capability).items():
-            missing = [part for part in parts if on_demand.find(part) is None]
-            known += [str(part) for part in parts if part not in missing]
-            if len(missing) == 1:
-                on_demand.compile(missing[0])
-            elif missing:
-                on_demand.compile_together(request, missing)
+        for requests in _group_requests(on_demand, names, capability):
+            missing = [request for request in requests if on_demand.find(request) is None]
+            if missing:
+                on_demand.compile_together(missing)
             compiled += map(str, missing)
+            known += [str(request) for request in requests if request not in missing]
     return Preparation(tuple(compiled), tuple(known))
 
 
@@ -71,31 +68,32 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
     return list(dict.fromkeys(capabilities))
 
 
-def _requests(
-    on_demand: OnDemand, names: Sequence[str] | None, capability: int
-) -> dict[Request, list[Request]]:
-    """The requests to compile, each with the requests that its entry satisfies."""
+def _group_requests(on_demand: OnDemand, names: Sequence[str] | None, capability: int) -> list[list[Request]]:
+    """The requests for `names`, or for all units, in groups that are compiled at once."""
     manifest = on_demand.manifest
-    lacking = [unit for unit in manifest.units if _lacks_image(on_demand, unit, capability)]
-    if names is None:
-        return {request: [request] for request in (on_demand.request_unit(u, capability) for u in lacking)}
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
-    requests: dict[Request, list[Request]] = {}
-    owned: dict[Owner, list[str]] = {}
-    for name in dict.fromkeys(names):
+    wanted = set(range(len(manifest.units))) if names is None else set()
+    instantiations: dict[Owner, list[str]] = {}
+    for name in dict.fromkeys(names or ()):
         if kernel := kernels.get(name):
-            if (unit := manifest.units[kernel.unit]) in lacking:
-                request = on_demand.request_unit(unit, capability)
-                requests[request] = [request]
+            wanted.add(kernel.unit)
         elif "<" in name and (owner := on_demand.owner(name)):
-            owned.setdefault(owner, []).append(name)
+            instantiations.setdefault(owner, []).append(name)
         else:
             raise _unknown_kernel(on_demand, name, list(kernels))
-    # All instantiations of one source are compiled at once.
-    for owner, expressions in owned.items():
-        request = on_demand.request_kernels(owner, expressions, capability)
-        requests[request] = [on_demand.request_kernels(owner, [e], capability) for e in expressions]
-    return requests
+    units = [unit for index, unit in enumerate(manifest.units) if index in wanted]
+    lacking = [
+        unit
+        for unit in units
+        if select_image(unit.images, capability) is None and not on_demand.obstacle(unit)
+    ]
+    return [
+        *([on_demand.request_unit(unit, capability)] for unit in lacking),
+        *(
+            [on_demand.request_kernel(owner, name, capability) for name in of_owner]
+            for owner, of_owner in instantiations.items()
+        ),
+    ]
 
 
 def _unknown_kernel(on_demand: OnDemand, name: str, known: Sequence[str]) -> KernelNotFoundError:
@@ -108,8 +106,3 @@ def _unknown_kernel(on_demand: OnDemand, name: str, known: Sequence[str]) -> Ker
         hint = did_you_mean(name, [*known, *map(plain_name, known)])
         remedy = "; ".join(filter(None, [hint, "cuda_ext.describe lists what it has"]))
     return KernelNotFoundError(f"{on_demand.manifest.module} has no kernel {name!r}", remedy=remedy)
-
-
-def _lacks_image(on_demand: OnDemand, unit: Unit, capability: int) -> bool:
-    """Whether `unit` can be compiled on demand and has no image for a GPU of `capability`."""
-    return select_image(unit.images, capability) is None and not on_demand.obstacle(unit)

@@ -6,6 +6,7 @@ compiler. The C++ loader computes the same keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import nvrtc_options
@@ -14,7 +15,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.manifest import Source
 
-__all__ = ["Request"]
+__all__ = ["Request", "join_requests"]
 
 # Increase it, here and in C++, whenever the same request is to have a different result.
 _KEY = "on demand 1"
@@ -50,3 +51,13 @@ class Request(NamedTuple):
     def __str__(self) -> str:
         names = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)
         return f"{names} for {self.architecture}"
+
+
+def join_requests(requests: Sequence[Request]) -> Request:
+    """One request for the expressions of all `requests`, which differ in nothing else."""
+    versions = zip(*(request.sources for request in requests), strict=True)
+    sources = (
+        same[0]._replace(instantiate=tuple(e for source in same for e in source.instantiate))
+        for same in versions
+    )
+    return requests[0]._replace(sources=tuple(sources))
