@@ -104,7 +104,9 @@ class Library:
         kernel = self.on_demand.compile(request).kernel(expression)
         if kernel is None:
             raise KernelNotFoundError(
-                f"{expression} is no kernel", where=self.manifest.module, remedy="name a __global__ function"
+                f"{expression} is not a kernel",
+                where=self.manifest.module,
+                remedy="name a __global__ function",
             )
         self._owners[expression] = owner
         return Kernel(expression, kernel.lowered, owner.unit, kernel.parameters)

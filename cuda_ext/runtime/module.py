@@ -69,7 +69,7 @@ class KernelModule(ModuleType):
 
         if sys.modules.get(self.__name__) is not self:
             raise TypeError(
-                f"cannot pickle {self.__name__}: it is no importable module; cuda_ext.save makes files of it"
+                f"cannot pickle {self.__name__}: it is not an importable module; cuda_ext.save writes it to files"
             )
         return import_module, (self.__name__,)
 

@@ -47,4 +47,4 @@ def load(directory: str | os.PathLike[str]) -> ModuleType:
 
 def _refuse_others(directory: Path) -> None:
     if file := foreign(directory):
-        raise FileExistsError(f"{file}: is no part of a saved module, and would be lost; save elsewhere")
+        raise FileExistsError(f"{file}: is not part of a saved module and would be deleted; save elsewhere")

@@ -121,7 +121,10 @@ def refused(result: tuple[int, str, str]) -> str:
             "p.kernels has no kernel 'scale'; name an instantiation or an overload, such as 'scale<float>'",
         ),
         (["p.kernels", "axpy<nope>", "--arch=sm_90"], "instantiation 'axpy<nope>' does not exist: "),
-        (["p.kernels", "--arch=90"], "architectures: '90' stands for no GPU; spell them as sm_90"),
+        (
+            ["p.kernels", "--arch=90"],
+            "architectures: '90' is not the architecture of a GPU; spell them as sm_90",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -321,7 +321,7 @@ def test_threads_do_not_disturb_each_other(kernels: Any, torch: Any) -> None:
 def test_kernels_are_one_object(kernels: Any) -> None:
     assert kernels.axpy["float"] is kernels["axpy<float>"] is kernels.axpy["float"]
     assert copy.copy(kernels.increment) is kernels.increment
-    with pytest.raises(TypeError, match="it is no importable module"):
+    with pytest.raises(TypeError, match="it is not an importable module"):
         pickle.dumps(kernels.increment)
 
 

@@ -116,7 +116,7 @@ def test_saving_again_replaces_the_earlier_module(tmp_path: Path) -> None:
 
 def test_saving_refuses_a_directory_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all of it")
-    with pytest.raises(FileExistsError, match=r"thesis\.tex: is no part of a saved module"):
+    with pytest.raises(FileExistsError, match=r"thesis\.tex: is not part of a saved module"):
         cuda_ext.save(filled(), tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "all of it"
 
@@ -129,7 +129,7 @@ def test_saving_never_replaces_a_file(tmp_path: Path, kind: str) -> None:
         place.write_text("kept")
     else:
         place.symlink_to(tmp_path / "kept")
-    with pytest.raises(FileExistsError, match="place: is no part of a saved module"):
+    with pytest.raises(FileExistsError, match="place: is not part of a saved module"):
         cuda_ext.save(filled(), place)
     assert place.read_text() == "kept"
 

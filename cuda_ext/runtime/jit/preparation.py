@@ -63,7 +63,9 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
     for name in architectures:
         if not re.fullmatch("sm_[0-9]{2,3}", name):
             remedy = "name none for those of this machine" if name == "native" else "spell them as sm_90"
-            raise BuildError(f"{name!r} stands for no GPU", where="architectures", remedy=remedy)
+            raise BuildError(
+                f"{name!r} is not the architecture of a GPU", where="architectures", remedy=remedy
+            )
         capabilities.append(int(name.removeprefix("sm_")))
     return list(dict.fromkeys(capabilities))
 

@@ -364,7 +364,7 @@ def test_representations_of_variants_are_readable(kernels: Any) -> None:
 
 
 def test_the_module_of_pickled_variants_must_be_importable(kernels: Any) -> None:
-    with pytest.raises(TypeError, match="it is no importable module"):
+    with pytest.raises(TypeError, match="it is not an importable module"):
         pickle.dumps(kernels.fit)
 
 

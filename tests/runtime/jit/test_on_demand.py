@@ -626,9 +626,17 @@ def test_unpreparable_kernels_are_errors(
     for expressions, architectures, message in [
         (["nothing<int>"], ["sm_90"], f"kernels has no kernel 'nothing<int>'; {listed}"),
         (["nothing"], ["sm_90"], f"kernels has no kernel 'nothing'; {listed}"),
-        (None, ["sm_9x"], "architectures: 'sm_9x' stands for no GPU; spell them as sm_90"),
-        (None, ["native"], "architectures: 'native' stands for no GPU; name none for those of this machine"),
-        (None, ["compute_90"], "architectures: 'compute_90' stands for no GPU; spell them as sm_90"),
+        (None, ["sm_9x"], "architectures: 'sm_9x' is not the architecture of a GPU; spell them as sm_90"),
+        (
+            None,
+            ["native"],
+            "architectures: 'native' is not the architecture of a GPU; name none for those of this machine",
+        ),
+        (
+            None,
+            ["compute_90"],
+            "architectures: 'compute_90' is not the architecture of a GPU; spell them as sm_90",
+        ),
     ]:
         with pytest.raises(errors.CudaExtError) as raised:
             cuda_ext.prepare(kernels, expressions, architectures=architectures)
