@@ -69,7 +69,7 @@ class KernelModule(ModuleType):
 
         if sys.modules.get(self.__name__) is not self:
             raise TypeError(
-                f"cannot pickle {self.__name__}: it is not an importable module; cuda_ext.save writes it to files"
+                f"cannot pickle {self.__name__}: it is not an importable module; save it with cuda_ext.save"
             )
         return import_module, (self.__name__,)
 
