@@ -21,25 +21,25 @@ __all__ = [
     "variables",
 ]
 
-# Lines begin with [ \t]*, since \s* spans lines and takes quadratic time over empty ones.
-_TARGET = re.compile(rb"^[ \t]*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
-_ENTRY = re.compile(rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?")
-_PARAMETER = re.compile(
+# Patterns, which the module re compiles when they are first used. Lines begin with [ \t]*, since \s* spans
+# lines and takes quadratic time over empty ones.
+_TARGET = rb"(?m)^[ \t]*\.target\s+sm_(\d+)([af]?)"
+_ENTRY = rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?"
+_PARAMETER = (
     rb"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+|pred)\s*"
     rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
 )
-_VARIABLE = re.compile(
-    rb"^[ \t]*(?:\.(?:visible|weak|common)\s+)*\.(?P<space>global|const)\s+"
+_VARIABLE = (
+    rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)\s+)*\.(?P<space>global|const)\s+"
     rb"(?:\.align\s+\d+\s+|\.attribute\([^)]*\)\s+|\.v(?P<vector>[24])\s+)*"
-    rb"\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d+\])*)",
-    re.MULTILINE,
+    rb"\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d+\])*)"
 )
-_UNDEFINED = re.compile(rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+_UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
-_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_DATA = re.compile(rb"\.b(8|16|32|64)\s+([^\n]*)")
-_FILE = re.compile(rb'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_COMMENT = rb"(?s)//[^\n]*|/\*.*?\*/"
+_DATA = rb"\.b(8|16|32|64)\s+([^\n]*)"
+_FILE = rb'(?m)^[ \t]*\.file\s+(\d+)\s+"([^"]*)"'
 
 
 class PtxParameter(NamedTuple):
@@ -58,22 +58,22 @@ class PtxParameter(NamedTuple):
 
 def target(ptx: bytes) -> Architecture | None:
     """Return the target of `ptx`."""
-    match = _TARGET.search(ptx)
+    match = re.search(_TARGET, ptx)
     return Architecture("ptx", int(match[1]), match[2].decode()) if match else None
 
 
 def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
     """List the entries by lowered name, with their parameters in order."""
     return {
-        name.decode(): tuple(map(_parameter, _PARAMETER.finditer(parameters.strip())))
-        for name, parameters in _ENTRY.findall(_COMMENT.sub(b"", ptx))
+        name.decode(): tuple(map(_parameter, re.finditer(_PARAMETER, parameters.strip())))
+        for name, parameters in re.findall(_ENTRY, re.sub(_COMMENT, b"", ptx))
     }
 
 
 def variables(ptx: bytes) -> dict[str, Symbol]:
     """List the ``.global`` and ``.const`` variables at module scope, by lowered name. Types are unknown."""
     symbols = {}
-    for match in _VARIABLE.finditer(_COMMENT.sub(b"", ptx)):
+    for match in re.finditer(_VARIABLE, re.sub(_COMMENT, b"", ptx)):
         name = match["name"].decode()
         counts = [int(match["vector"] or 1), *map(int, re.findall(rb"\d+", match["counts"]))]
         size = _width(match["type"]) * math.prod(counts)
@@ -85,7 +85,7 @@ def variables(ptx: bytes) -> dict[str, Symbol]:
 
 def undefined(ptx: bytes) -> tuple[str, ...]:
     """List the functions that `ptx` calls and that neither it nor the driver defines."""
-    declared = {name.decode() for name in _UNDEFINED.findall(_COMMENT.sub(b"", ptx))}
+    declared = {name.decode() for name in re.findall(_UNDEFINED, re.sub(_COMMENT, b"", ptx))}
     return tuple(sorted(declared - _PROVIDED_BY_THE_DRIVER))
 
 
@@ -103,7 +103,7 @@ def debug_section(ptx: bytes, name: str) -> bytes:
 
 def files(ptx: bytes) -> dict[int, str]:
     """List the source files by their number in the debug information."""
-    return {int(number): _unescaped(name).decode(errors="replace") for number, name in _FILE.findall(ptx)}
+    return {int(number): _unescaped(name).decode(errors="replace") for number, name in re.findall(_FILE, ptx)}
 
 
 def _unescaped(text: bytes) -> bytes:
@@ -130,7 +130,7 @@ def _width(type_: bytes) -> int:
 
 def _assemble(directives: bytes) -> bytes:
     out = bytearray()
-    for width, operands in _DATA.findall(directives):
+    for width, operands in re.findall(_DATA, directives):
         size = int(width) // 8
         if size == 1:  # the bulk: decimal numbers, which json parses fastest
             out += bytes(json.loads(b"[%b]" % operands))

@@ -18,10 +18,11 @@ __all__ = ["VERBOSE", "attach_log", "explain", "read_time_trace"]
 # Makes ptxas report resources; NVRTC and nvcc pass it on.
 VERBOSE = ("-Xptxas", "-v")
 
-_ENTRY = re.compile(r"^ptxas info\s*: Compiling entry function '([^']+)' for ", re.MULTILINE)
-_LINE = re.compile(
-    r"^(?:ptxas info\s*: .*|(?:ptxas\s+\.)?\s+\d+ bytes (?:stack frame, .*|cumulative stack size.*))$\n?",
-    re.MULTILINE,
+# Patterns, which the module re compiles when they are first used.
+_ENTRY = r"(?m)^ptxas info\s*: Compiling entry function '([^']+)' for "
+_LINE = (
+    r"(?m)^(?:ptxas info\s*: .*|"
+    r"(?:ptxas\s+\.)?\s+\d+ bytes (?:stack frame, .*|cumulative stack size.*))$\n?"
 )
 _COUNTS = {
     "registers": r"Used (\d+) registers",
@@ -30,30 +31,27 @@ _COUNTS = {
     "spill_loads": r"(\d+) bytes spill loads",
     "shared": r"(\d+) bytes smem",
 }
-_CONSTANT = re.compile(r"(\d+) bytes cmem\[")
+_CONSTANT = r"(\d+) bytes cmem\["
 
 # As the CUDA front end writes it, and as host compilers do when they preprocess.
-_MISSING_HEADER = re.compile(
-    r"^(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
+_MISSING_HEADER = (
+    r"(?m)^(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
     r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory'
-    r"|'(?P<name3>[^']+)' file not found)(?P<by_macro>.*\n\s*#\s*include\s+\w)?",
-    re.MULTILINE,
+    r"|'(?P<name3>[^']+)' file not found)(?P<by_macro>.*\n\s*#\s*include\s+\w)?"
 )
-_BAD_EXPRESSION = re.compile(r'Input name expression was: "\s*(.*?)\s*"')
-_NAME_MAP = re.compile(
-    r"^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)",
-    re.MULTILINE | re.DOTALL,
+_BAD_EXPRESSION = r'Input name expression was: "\s*(.*?)\s*"'
+_NAME_MAP = (
+    r"(?ms)^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?"
+    r"(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)"
 )
 # Lines that are not about the failure: what ptxas reports about each kernel, and hints about warnings.
-_ASIDES = re.compile(
-    r"^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?", re.MULTILINE
-)
+_ASIDES = r"(?m)^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?"
 
 
 def attach_log(image: CompiledImage, log: str, trace: Trace) -> CompiledImage:
     """Return `image` with its trace, the resources that `log` reports, and the rest of `log` as warnings."""
     usage = dict(image.usage)
-    _, *sections = _ENTRY.split(log)
+    _, *sections = re.split(_ENTRY, log)
     for name, section in zip(sections[::2], sections[1::2], strict=True):
         if name in usage:
             matches = {key: re.search(pattern, section) for key, pattern in _COUNTS.items()}
@@ -61,9 +59,9 @@ def attach_log(image: CompiledImage, log: str, trace: Trace) -> CompiledImage:
                 usage[name],
                 **{key: int(match[1]) if match else 0 for key, match in matches.items()},
                 # From sm_90 on, ptxas 13 does not report it.
-                constant=sum(map(int, _CONSTANT.findall(section))) or None,
+                constant=sum(map(int, re.findall(_CONSTANT, section))) or None,
             )
-    return replace(image, log=_LINE.sub("", log).strip(), usage=usage, trace=trace)
+    return replace(image, log=re.sub(_LINE, "", log).strip(), usage=usage, trace=trace)
 
 
 def read_time_trace(content: bytes) -> tuple[Span, ...]:
@@ -95,25 +93,25 @@ def explain(
     library; otherwise it is nvcc's.
     """
     notes = []
-    log = _ASIDES.sub("", log)
+    log = re.sub(_ASIDES, "", log)
     refusals: dict[int, str] = {}
-    for match in _NAME_MAP.finditer(log):
+    for match in re.finditer(_NAME_MAP, log):
         line = int(match["line"])
         refusals[line] = refusals.get(line, "") + match[0]
     if refusals:
-        log = _NAME_MAP.sub("", log)
+        log = re.sub(_NAME_MAP, "", log)
         # The compiler's count includes the lines that were removed.
         log = re.sub(r"^\d+ errors? detected in the compilation of .*\n?", "", log, flags=re.MULTILINE)
     # NVRTC repeats a name expression that it rejects; nvcc's have one line each, from the second on.
     requested = {} if nvrtc_headers else dict(enumerate(unit.instantiate, 2))
     for line, refusal in refusals.items():
-        if repeated := _BAD_EXPRESSION.search(refusal):
+        if repeated := re.search(_BAD_EXPRESSION, refusal):
             requested[line] = repeated[1]
         if line in requested:
             notes.append(_about_instantiation(normalise(requested[line]), refusal, unit.source))
         else:
             notes.append(refusal.strip())
-    for match in _MISSING_HEADER.finditer(log):
+    for match in re.finditer(_MISSING_HEADER, log):
         name = match["name"] or match["name2"] or match["name3"]
         if match["by_macro"]:
             notes.append(

@@ -18,11 +18,12 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 
 __all__ = ["Resolver", "header_names", "make_dependencies"]
 
-_HAS_INCLUDE = re.compile(rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]')
-_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+# Patterns, which the module re compiles when they are first used.
+_HAS_INCLUDE = rb'\b__has_include\w*\s*\(\s*[<"]([^>"\n]+)[>"]'
+_QUOTED = rb'(?m)^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"'
 # A name that is a macro, and the values of macros.
-_BY_MACRO = re.compile(rb"(?:__has_include\w*\s*\(|#[ \t]*include\b)\s*[A-Za-z_]")
-_DEFINED = re.compile(rb'^[ \t]*#[ \t]*define\b[^\n<"]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
+_BY_MACRO = rb"(?:__has_include\w*\s*\(|#[ \t]*include\b)\s*[A-Za-z_]"
+_DEFINED = rb'(?m)^[ \t]*#[ \t]*define\b[^\n<"]*[<"]([^>"\n]+)[>"]'
 
 
 def header_names(opened: Iterable[str], unit: TranslationUnit, search_path: Sequence[Path]) -> frozenset[str]:
@@ -51,7 +52,7 @@ def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
     except OSError:
         content = b""
     # Quoted names are looked up beside the header first, and then on the search path, where they were found.
-    beside = (f"{os.path.dirname(path)}/{os.fsdecode(name)}" for name in _QUOTED.findall(content))
+    beside = (f"{os.path.dirname(path)}/{os.fsdecode(name)}" for name in re.findall(_QUOTED, content))
     tested = (f"?{_name(os.path.normpath(place), directories)}" for place in beside)
     return frozenset([_name(path, directories), *tested, *_tested(content)])
 
@@ -68,9 +69,9 @@ def _name(path: str, directories: tuple[str, ...]) -> str:
 
 @cache
 def _tested(content: bytes) -> frozenset[str]:
-    names = _HAS_INCLUDE.findall(content)
-    if _BY_MACRO.search(content):
-        names += _DEFINED.findall(content)
+    names = re.findall(_HAS_INCLUDE, content)
+    if re.search(_BY_MACRO, content):
+        names += re.findall(_DEFINED, content)
     return frozenset(f"?{os.fsdecode(name)}" for name in names)
 
 

@@ -70,42 +70,42 @@ def literal(embedded: Embedded) -> bytes:
 
     The bytes are members of one struct, in which arrays of characters have no padding.
     """
-    parts = list(_parts(embedded.content))
-    members = "".join(f"  {embedded.element} part_{i}[{part.size}];\n" for i, part in enumerate(parts))
+    members: list[str] = []
+    values: list[str] = []
+    for content, is_terminated in _parts(embedded.content):
+        size = len(content) + is_terminated
+        members.append(f"  {embedded.element} part_{len(members)}[{size}];\n")
+        values.append(_string(content) if is_terminated else _list(content, embedded.element))
     storage = f"{embedded.name}_storage"
-    head = f"alignas(64) const struct {{\n{members}}} {storage} = {{\n"
-    tail = (
-        "};\n"
-        f'static_assert(sizeof({storage}) == {len(embedded.content) + 1}, "the parts lie without gaps");\n'
-        f"constexpr const {embedded.element}* {embedded.name} = {storage}.part_0;\n"
-    )
-    return "".join([head, *(part.spell(embedded.element) for part in parts), tail]).encode("ascii")
+    return "".join(
+        [
+            f"alignas(64) const struct {{\n{''.join(members)}}} {storage} = {{\n",
+            *values,
+            "};\n",
+            f"static_assert(sizeof({storage}) == {len(embedded.content) + 1}, "
+            '"the parts lie without gaps");\n',
+            f"constexpr const {embedded.element}* {embedded.name} = {storage}.part_0;\n",
+        ]
+    ).encode("ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A range of the bytes; with ``terminated``, a zero byte follows them in the same array."""
-
-    content: bytes
-    terminated: bool
-
-    @property
-    def size(self) -> int:
-        return len(self.content) + self.terminated
-
-    def spell(self, element: str) -> str:
-        content = self.content
-        if self.terminated:
-            lines = [content[i : i + _LINE] for i in range(0, len(content), _LINE)] or [b""]
-            return "\n".join(f'"{_escaped(line)}"' for line in lines) + ",\n"
-        # Plain char may be signed or not; a number above 127 would not fit the signed one.
-        items = [str(b) for b in content] if element != "char" else [rf"'\{b:o}'" for b in content]
-        lines_of_items = (items[i : i + _LISTED] for i in range(0, len(items), _LISTED))
-        return "{" + ",\n".join(map(",".join, lines_of_items)) + "},\n"
+def _string(content: bytes) -> str:
+    lines = [content[i : i + _LINE] for i in range(0, len(content), _LINE)] or [b""]
+    return "\n".join(f'"{_escaped(line)}"' for line in lines) + ",\n"
 
 
-def _parts(content: bytes) -> Iterator[_Part]:
-    """Divide `content` and the zero byte after it so that as much as possible is in literals."""
+def _list(content: bytes, element: str) -> str:
+    # Plain char may be signed or not; a number above 127 would not fit the signed one.
+    items = [str(b) for b in content] if element != "char" else [rf"'\{b:o}'" for b in content]
+    lines = (items[i : i + _LISTED] for i in range(0, len(items), _LISTED))
+    return "{" + ",\n".join(map(",".join, lines)) + "},\n"
+
+
+def _parts(content: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Divide `content` and the zero byte after it: literals, which that byte follows, and lists.
+
+    As much as possible is in literals.
+    """
     start = 0
     while start <= len(content):
         if len(content) - start < _LITERAL:
@@ -114,9 +114,9 @@ def _parts(content: bytes) -> Iterator[_Part]:
             zero = content.find(0, start)
             zero = zero if zero >= 0 else len(content)
             listed = zero - _LITERAL + 1
-            yield _Part(content[start:listed], terminated=False)
+            yield content[start:listed], False
             start = listed
-        yield _Part(content[start:zero], terminated=True)
+        yield content[start:zero], True
         start = zero + 1
 
 
