@@ -46,8 +46,17 @@ _COMPLEX = {
     "complex<double>": "complex128",
 }
 _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
-_VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)([1-4])(?:_(16|32)a)?")
-_LONGLONG = {"longlong": "long long"}
+_VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?")
+# The types of the items of vectors whose names differ from them.
+_ITEMS = {
+    "char": "signed char",
+    "uchar": "unsigned char",
+    "ushort": "unsigned short",
+    "uint": "unsigned int",
+    "ulong": "unsigned long",
+    "longlong": "long long",
+    "ulonglong": "unsigned long long",
+}
 _ARRAY = re.compile(r"(.*[^])])((?:\[\d+\])+)")  # ``float(*)[3]`` is a pointer
 _BITS = re.compile(r"\d+$")
 _FORMATS = {**dict.fromkeys("bhilq", "int"), **dict.fromkeys("HILQ", "uint"), **dict.fromkeys("efd", "float")}
@@ -74,12 +83,8 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
     element, _ = element_and_shape(element)
     if element.endswith("*"):
         return ("uint64", "int64")
-    if vector := _VECTOR.fullmatch(element):
-        scalar = _LONGLONG.get(vector[2], vector[2])
-        signed = "signed char" if scalar == "char" else scalar
-        dtypes = _SCALARS[f"unsigned {scalar}" if vector[1] else signed]
-    else:
-        dtypes = _SCALARS.get(_HALF_VECTORS.get(element, element), ())
+    item, _, _ = _split_vector(element)
+    dtypes = _SCALARS.get(item, ())
     return (_COMPLEX[element], *dtypes) if element in _COMPLEX else dtypes
 
 
@@ -89,10 +94,9 @@ def item_dtype(element: str) -> str:
     >>> item_dtype("float"), item_dtype("float4"), item_dtype("complex<float>"), item_dtype("Particle")
     ('float32', 'float32', 'complex64', '')
     """
-    accepted = accepted_dtypes(element)
-    if _VECTOR.fullmatch(element):
-        return accepted[-1]  # ``float2`` is two floats first, though it may hold a complex number
-    return accepted[0] if accepted else ""
+    # ``float2`` is two floats first, though it may hold a complex number.
+    item, _, _ = _split_vector(element_and_shape(element)[0])
+    return next(iter(_SCALARS.get(item) or accepted_dtypes(element)), "")
 
 
 def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
@@ -115,15 +119,24 @@ def alignment(element: str) -> int:
     (4, 4, 16, 1)
     """
     element, _ = element_and_shape(element)
-    dtype = item_dtype(element)
-    bits = _BITS.search(dtype)
-    item = int(bits[0]) // 8 if bits else 1
-    vector = _VECTOR.fullmatch(element)
-    if vector is None:
-        return 2 * item if element in _HALF_VECTORS else min(16, item)
+    _, count, most = _split_vector(element)
+    bits = _BITS.search(item_dtype(element))
     # Vectors of three have the alignment of one element.
-    count = 1 if vector[3] == "3" else int(vector[3])
-    return min(int(vector[4] or 16), item * count)
+    return min(most, (int(bits[0]) // 8 if bits else 1) * (1 if count == 3 else count))
+
+
+def _split_vector(element: str) -> tuple[str, int, int]:
+    """The type of the items of a vector type, their number, and the most that vectors are aligned to.
+
+    >>> _split_vector("float3"), _split_vector("ulonglong4_32a"), _split_vector("ufloat3")
+    (('float', 3, 16), ('unsigned long long', 4, 32), ('ufloat3', 1, 16))
+    """
+    if element in _HALF_VECTORS:
+        return _HALF_VECTORS[element], 2, 16
+    match = _VECTOR.fullmatch(element)
+    if match is None:
+        return element, 1, 16
+    return _ITEMS.get(match[1], match[1]), int(match[2]), int(match[3] or 16)
 
 
 def dtype_of_format(letter: str) -> str:
