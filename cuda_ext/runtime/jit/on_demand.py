@@ -79,16 +79,16 @@ class OnDemand:
         Raises :class:`KernelNotFoundError` if there are several.
         """
         name = plain_name(expression)
-        built = {k.unit for k in self.manifest.kernels if plain_name(k.expression) == name}
+        built = self._units_of.get(name)
         # With split instantiations, one source makes several units.
         owners = {
             source.name: Owner(index, source.name)
             for index, unit in reversed(list(enumerate(self.manifest.units)))
             for source in unit.sources
-            if source.name.endswith(".cu") and _has_options(source) and (not built or index in built)
+            if source.name.endswith(".cu") and _has_options(source) and (built is None or index in built)
         }
         sources = list(owners)
-        if not built or len(sources) > 1:
+        if built is None or len(sources) > 1:
             plain = name.rpartition("::")[2]
             sources = [source for source in owners if plain in self._kernels_in(source)]
             sources = sources or [source for source in owners if self._reaches(source, plain)]
@@ -179,6 +179,14 @@ class OnDemand:
                 f"{self.manifest.module}: compiled {request} in {seconds:.3f} s"
             )
         return entry
+
+    @cached_property
+    def _units_of(self) -> dict[str, set[int]]:
+        """The units with kernels that were built, by the plain name of these."""
+        units: dict[str, set[int]] = {}
+        for kernel in self.manifest.kernels:
+            units.setdefault(plain_name(kernel.expression), set()).add(kernel.unit)
+        return units
 
     @cached_property
     def _texts(self) -> dict[str, bytes]:
