@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from cuda_ext.builder.config.instantiations import INSTANTIATIONS
-from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, Schema, choice, strings
+from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.manifest import Compression, Variants
@@ -23,22 +23,18 @@ TABLE = "tool.cuda_ext"
 
 
 class Key(NamedTuple):
-    """The kind of a key's values, its default and its documentation."""
+    """The kind of a key's values, and its default. The documentation is in the schema."""
 
     kind: Kind
     default: Any
-    doc: str
-
-    @property
-    def schema(self) -> Schema:
-        schema = {**self.kind.schema, "description": self.doc}
-        if self.default is not None:
-            schema["default"] = list(self.default) if isinstance(self.default, tuple) else self.default
-        return schema
 
 
 def _key(kind: Kind, default: Any, doc: str) -> Any:
-    return field(default_factory=lambda: default, metadata={"key": Key(kind, default, doc)})
+    schema = {**kind.schema, "description": doc}
+    if default is not None:
+        schema["default"] = list(default) if isinstance(default, tuple) else default
+    key = Key(Kind(kind.check, schema), default)
+    return field(default_factory=lambda: default, metadata={"key": key})
 
 
 _ARCHITECTURE = r"^(?:all|all-major|native|(?:sm|compute|lto)_\d{2,4}[af]?)$"

@@ -25,9 +25,8 @@ from cuda_ext.builder.config.kinds import NAME, Kind, Schema, expect, key_path, 
 from cuda_ext.errors import ConfigError
 
 __all__ = [
-    "MODULE",
-    "OVERRIDE",
-    "WHOLE",
+    "DEFINITIONS",
+    "PROJECT_TABLE",
     "ModuleConfig",
     "Override",
     "parse_module",
@@ -91,7 +90,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
     `default_name` names the module of a table without ``modules``, if it is known. Raises
     :class:`ConfigError`.
     """
-    values = WHOLE.check(table, TABLE)
+    values = PROJECT_TABLE.check(table, TABLE)
     modules = values.get("modules", {})
     if not modules:
         if default_name is None:
@@ -117,7 +116,7 @@ def parse_module(
     Raises :class:`ConfigError`.
     """
     _check_name(name, expect(table, dict, where, "a table"), where)
-    values = MODULE.check(table, where)
+    values = _MODULE.check(table, where)
     module = _extend(replace(common, name=name, where=where), values)
     if module.settings.emit == "ltoir" and module.settings.link:
         raise ConfigError(
@@ -157,16 +156,21 @@ def _check_overrides(value: object, where: str) -> tuple[Override, ...]:
 
 
 def _check_override(value: object, where: str) -> Override:
-    settings = _by_attribute(OVERRIDE.check(value, where))
+    settings = _by_attribute(_OVERRIDE.check(value, where))
     return Override(where, settings.pop("sources"), settings)
 
 
-def _reference(name: str) -> Schema:
-    return {"$ref": f"#/definitions/{name}"}
+# Schemas that others refer to by name.
+DEFINITIONS: dict[str, Schema] = {}
 
 
-# The tables. Their schemas refer to the keys of modules, which may be in any of them, by name.
-_KEYS = {name: Kind(key.kind.check, _reference(name)) for name, key in KEYS.items()}
+def _define(name: str, kind: Kind) -> Kind:
+    """Return `kind` with a reference to its schema."""
+    DEFINITIONS[name] = kind.schema
+    return Kind(kind.check, {"$ref": f"#/definitions/{name}"})
+
+
+_KEYS = {name: _define(name, key.kind) for name, key in KEYS.items()}
 _KEYS_OF_MODULE = dict.fromkeys(
     KEYS, ("holds for a whole module, not for single sources", "move it into the module's table")
 )
@@ -175,23 +179,20 @@ _EXAMPLE = f'[{TABLE}.modules."your_package.kernels"]'
 _KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"
 _NAMES = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
 
-OVERRIDE = table(
+_OVERRIDE = table(
     {name: _KEYS[name] for name in ("sources", *OVERRIDABLE)},
     required={"sources": "name the sources that the override is for"},
     elsewhere={**_KEYS_OF_MODULE, **_KEYS_OF_BUILD},
 )
-_MODULE_KEYS = {**_KEYS, "overrides": Kind(_check_overrides, _reference("overrides"))}
-MODULE = table(_MODULE_KEYS, elsewhere=_KEYS_OF_BUILD)
-MODULES = Kind(
+_OVERRIDES: Schema = {"type": "array", "items": _OVERRIDE.schema, "description": TABLES["overrides"]}
+_MODULE_KEYS = {**_KEYS, "overrides": _define("overrides", Kind(_check_overrides, _OVERRIDES))}
+_MODULE = _define("module", table(_MODULE_KEYS, elsewhere=_KEYS_OF_BUILD))
+_MODULES = Kind(
     lambda value, where: expect(value, dict, where, f"a table for each module, such as {_EXAMPLE}"),
-    {**map_schema(_NAMES, _reference("module")), "description": TABLES["modules"]},
+    {**map_schema(_NAMES, _MODULE.schema), "description": TABLES["modules"]},
 )
-WHOLE = table(
-    {
-        **_MODULE_KEYS,
-        **{name: Kind(key.kind.check, key.schema) for name, key in BUILD_KEYS.items()},
-        "modules": MODULES,
-    }
+PROJECT_TABLE = table(
+    {**_MODULE_KEYS, **{name: key.kind for name, key in BUILD_KEYS.items()}, "modules": _MODULES}
 )
 
 

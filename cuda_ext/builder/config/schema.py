@@ -12,9 +12,9 @@ except for spellings of architectures that the compiler refuses later. It cannot
 
 from __future__ import annotations
 
-from cuda_ext.builder.config.keys import KEYS, TABLE, TABLES
+from cuda_ext.builder.config.keys import TABLE
 from cuda_ext.builder.config.kinds import Schema
-from cuda_ext.builder.config.modules import MODULE, OVERRIDE, WHOLE
+from cuda_ext.builder.config.modules import DEFINITIONS, PROJECT_TABLE
 
 __all__ = ["schema", "tool_schema"]
 
@@ -34,10 +34,6 @@ def schema() -> Schema:
         "$id": _ID,
         "title": f"[{TABLE}]",
         "description": "CUDA kernels of the project. Keys of modules are defaults for all of them here.",
-        **WHOLE.schema,
-        "definitions": {
-            **{name: key.schema for name, key in KEYS.items()},
-            "overrides": {"type": "array", "items": OVERRIDE.schema, "description": TABLES["overrides"]},
-            "module": MODULE.schema,
-        },
+        **PROJECT_TABLE.schema,
+        "definitions": DEFINITIONS,
     }
