@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.builder.config.modules import ModuleConfig
@@ -26,6 +26,7 @@ __all__ = [
     "check_overrides",
     "find_headers",
     "find_sources",
+    "fixed_directory",
     "find_include_directories",
     "kind_of",
 ]
@@ -46,6 +47,12 @@ def kind_of(name: str) -> SourceKind:
 
 def _suffix(name: str) -> str:
     return os.path.splitext(name)[1]
+
+
+def fixed_directory(pattern: str) -> str:
+    """Return the directory before the first wildcard of `pattern`."""
+    parents = PurePosixPath(pattern).parts[:-1]
+    return "/".join(takewhile(lambda part: not glob.has_magic(part), parents))
 
 
 def check_module(module: ModuleConfig, root: Path) -> list[str]:
@@ -194,9 +201,7 @@ class _Key:
             return self.error(
                 f"{pattern!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
             )
-        parts = PurePosixPath(pattern).parts[:-1]
-        wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-        fixed = "/".join(parts[:wild])
+        fixed = fixed_directory(pattern)
         if not (self.root / fixed).is_dir():
             return self.error(
                 f"nothing matches {pattern!r}: there is no directory {fixed!r}",

@@ -7,9 +7,10 @@ import json
 import os
 from collections.abc import Iterator
 from glob import has_magic
-from itertools import takewhile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cuda_ext.builder.sources.globs import fixed_directory
 
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
@@ -40,27 +41,26 @@ def searched_directories(project: Project) -> set[str]:
     Raises :class:`BuildError`.
     """
     files = [path.as_posix() for path in project.source_files()]
-    found = {name.rpartition("/")[0] for name in files}
+    directories = {name.rpartition("/")[0] for name in files}
     for module in project.modules:
         for pattern in (*module.settings.sources, *module.settings.headers):
-            found.update(_globbed(pattern, project.root))
+            directories.update(_directories_of(pattern, project.root))
         include_dirs = [os.path.normpath(name) for name in module.settings.include_dirs]
         # An include of detail/x.h looks into the directory detail of each of them.
-        inner = {os.path.relpath(p, d) for d in include_dirs for p in found if _within(p, d)}
-        found.update(os.path.normpath(f"{d}/{i}") for d in include_dirs for i in {".", *inner})
-    return {name or "." for name in found}
+        inner = {os.path.relpath(p, d) for d in include_dirs for p in directories if _within(p, d)}
+        directories.update(os.path.normpath(f"{d}/{i}") for d in include_dirs for i in {".", *inner})
+    return {name or "." for name in directories}
 
 
 def _within(path: str, directory: str) -> bool:
     return directory == "." or path == directory or path.startswith(f"{directory}{os.sep}")
 
 
-def _globbed(pattern: str, root: Path) -> Iterator[str]:
+def _directories_of(pattern: str, root: Path) -> Iterator[str]:
     """The directories whose files `pattern` may match."""
-    outer = PurePosixPath(pattern).parts[:-1]
-    fixed = "/".join(takewhile(lambda part: not has_magic(part), outer))
+    fixed = fixed_directory(pattern)
     yield fixed
-    if has_magic("/".join(outer)):
+    if has_magic(pattern.rpartition("/")[0]):
         for directory, names, _ in os.walk(root / fixed):
             names[:] = [name for name in names if not name.startswith(".")]
             yield os.path.relpath(directory, root)

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import Literal
 
@@ -75,7 +76,7 @@ def _configure(
     (config,) = call.project().modules
     sources = check_module(config, real)
     call = dataclasses.replace(call, files=(*sources, *find_headers(config, real)))
-    patterns = [p for p in (*config.settings.sources, *config.settings.headers) if set("*?[") & set(p)]
+    patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
     variables = {
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
