@@ -8,7 +8,6 @@ NVRTC (``include/cuda_ext/on_demand``).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,25 +15,17 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from cuda_ext.cache.dependencies import digest_file
 from cuda_ext.errors import ToolchainError
 from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 
-__all__ = ["InstalledNvrtc", "digest_file", "identity_of", "installed_nvrtc", "linker_files"]
+__all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc", "linker_files"]
 
 _SAMPLE = 1 << 16
 # Headers that hold the version of CUDA and of CCCL.
 _VERSION_HEADERS = ("cuda.h", "cuda/std/__cccl/version.h")
-
-
-def digest_file(path: str) -> str | None:
-    """Return the BLAKE2 digest of a file; ``None`` if it cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-    except OSError:
-        return None
 
 
 def identity_of(
@@ -45,7 +36,7 @@ def identity_of(
 ) -> str:
     """Return the identity of the tool `name`, which consists of `files`; without files, of its `version`.
 
-    `digest` returns the digest of a whole file, as :func:`digest_file` does; it may remember digests.
+    `digest` returns the digest of a whole file; it may remember digests.
     """
     fields = [field for file in files for field in _describe(file, digest)]
     return key_of(name, *(fields or [version]))
