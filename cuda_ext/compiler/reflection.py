@@ -20,7 +20,6 @@ from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
-from cuda_ext.formats.ptx import PtxParameter
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
@@ -69,8 +68,7 @@ def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
             cubin = read_cubin(data)
             return cubin.kernels, cubin.variables, cubin.code
         case "ptx":
-            kernels = {name: _parameters(slots, None) for name, slots in ptx_text.kernels(data).items()}
-            return kernels, ptx_text.variables(data), {}
+            return ptx_text.kernels(data), ptx_text.variables(data), {}
         case "ltoir":
             return {}, {}, {}
 
@@ -92,10 +90,11 @@ def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
         for die in top.iter_children():
             lowered = _text(die, "DW_AT_MIPS_linkage_name")
             if die.tag == "DW_TAG_subprogram" and lowered in declared:
-                parameters = [d for d in die.iter_children() if d.tag == "DW_TAG_formal_parameter"]
-                kernels[lowered] = Kernel(
-                    _qualified(die, lowered), lowered, 0, _parameters(declared[lowered], parameters)
-                )
+                parameters = declared[lowered]
+                described = [d for d in die.iter_children() if d.tag == "DW_TAG_formal_parameter"]
+                if len(described) == len(parameters):
+                    parameters = tuple(map(_describe, parameters, described))
+                kernels[lowered] = Kernel(_qualified(die, lowered), lowered, 0, parameters)
             elif die.tag == "DW_TAG_variable" and lowered in variables:
                 file = files.get(_number(die, "DW_AT_decl_file"), "").removeprefix(here)
                 if posixpath.normpath(file) in project_files and not _is_const(_target(die)):
@@ -104,67 +103,24 @@ def reflect_debug_ptx(ptx: bytes, project_files: Set[str]) -> Signatures:
     return Signatures(kernels, symbols, frozenset(variables))
 
 
-def _parameters(declared: tuple[PtxParameter, ...], described: list[Any] | None) -> tuple[Parameter, ...]:
-    """Combine sizes and alignment, as PTX declares them, with names and types, as DWARF describes them."""
-    parameters: list[Parameter] = []
-    offset = 0
-    for index, slot in enumerate(declared):
-        offset = -(-offset // slot.align) * slot.align
-        if described is None or len(described) != len(declared):
-            parameters.append(_untyped(slot, index, offset))
-        else:
-            parameters.append(_typed(slot, described[index], index, offset))
-        offset += slot.size
-    return tuple(parameters)
-
-
-def _typed(slot: PtxParameter, die: Any, index: int, offset: int) -> Parameter:
+def _describe(declared: Parameter, die: Any) -> Parameter:
+    """Give a parameter, as PTX declares it, the name and type that DWARF describes."""
     type_ = _resolved(_target(die))
-    name = _text(die, "DW_AT_name") or f"arg{index}"
-    spelling = _spelling(type_)
+    element, const = None, False
     match type_.tag if type_ is not None else None:
         case "DW_TAG_pointer_type" | "DW_TAG_reference_type":
-            element = _target(type_)
-            return Parameter(
-                name,
-                spelling,
-                "pointer",
-                slot.size,
-                offset,
-                element=_spelling(_resolved(element)),
-                const=_is_const(element),
-            )
+            kind: ParameterKind = "pointer"
+            element, const = _spelling(_resolved(_target(type_))), _is_const(_target(type_))
         case "DW_TAG_base_type":
             kind = _ENCODINGS.get(_number(type_, "DW_AT_encoding"), "opaque")
-            if kind == "float" and slot.size > 8:
+            if kind == "float" and declared.size > 8:
                 kind = "opaque"  # Python has no __float128
         case "DW_TAG_enumeration_type":
             kind = "enum"
         case _:
             kind = "struct"
-    return Parameter(name, spelling, kind, slot.size, offset)
-
-
-# The types that PTX states reliably. Compilers write u32 for signed integers too, and u64 for addresses.
-_PTX_KINDS: dict[str, tuple[ParameterKind, str]] = {
-    "f32": ("float", "float"),
-    "f64": ("float", "double"),
-    "s8": ("integer", "signed char"),
-    "s16": ("integer", "short"),
-    "s32": ("integer", "int"),
-    "s64": ("integer", "long long"),
-}
-
-
-def _untyped(slot: PtxParameter, index: int, offset: int) -> Parameter:
-    # Compilers number the parameters of a kernel; hand-written PTX names them.
-    name = f"arg{index}" if slot.name.endswith(f"_param_{index}") else slot.name
-    if slot.pointer:
-        return Parameter(name, "void*", "pointer", slot.size, offset, element="void")
-    kind, spelling = _PTX_KINDS.get(slot.type, ("opaque", f".{slot.type}"))
-    if slot.length is not None:
-        kind, spelling = "opaque", f".{slot.type}[{slot.length}]"
-    return Parameter(name, spelling, kind, slot.size, offset)
+    name = _text(die, "DW_AT_name") or declared.name
+    return Parameter(name, _spelling(type_), kind, declared.size, declared.offset, element, const)
 
 
 def _compilation_units(ptx: bytes) -> Iterator[Any]:

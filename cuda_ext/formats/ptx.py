@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Symbol
+from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 
 __all__ = [
-    "PtxParameter",
     "addresses",
     "debug_section",
     "files",
@@ -42,18 +41,15 @@ _DATA = rb"\.b(8|16|32|64)\s+([^\n]*)"
 _FILE = rb'(?m)^[ \t]*\.file\s+(\d+)\s+"([^"]*)"'
 
 
-class PtxParameter(NamedTuple):
-    """A ``.param`` of an entry. ``type`` is PTX's (``u64``, ``b8``), ``length`` that of an array.
-
-    ``size`` and ``align`` are in bytes.
-    """
-
-    name: str
-    type: str
-    length: int | None
-    size: int
-    align: int
-    pointer: bool
+# The types that PTX states reliably. Compilers write u32 for signed integers too, and u64 for addresses.
+_KINDS: dict[str, tuple[ParameterKind, str]] = {
+    "f32": ("float", "float"),
+    "f64": ("float", "double"),
+    "s8": ("integer", "signed char"),
+    "s16": ("integer", "short"),
+    "s32": ("integer", "int"),
+    "s64": ("integer", "long long"),
+}
 
 
 def target(ptx: bytes) -> Architecture | None:
@@ -62,12 +58,10 @@ def target(ptx: bytes) -> Architecture | None:
     return Architecture("ptx", int(match[1]), match[2].decode()) if match else None
 
 
-def kernels(ptx: bytes) -> dict[str, tuple[PtxParameter, ...]]:
-    """List the entries by lowered name, with their parameters in order."""
-    return {
-        name.decode(): tuple(map(_parameter, re.finditer(_PARAMETER, parameters.strip())))
-        for name, parameters in re.findall(_ENTRY, re.sub(_COMMENT, b"", ptx))
-    }
+def kernels(ptx: bytes) -> dict[str, tuple[Parameter, ...]]:
+    """List the entries by lowered name, with their parameters in order, in the types of PTX."""
+    entries = re.findall(_ENTRY, re.sub(_COMMENT, b"", ptx))
+    return {name.decode(): tuple(_parameters(declarations.strip())) for name, declarations in entries}
 
 
 def variables(ptx: bytes) -> dict[str, Symbol]:
@@ -111,16 +105,26 @@ def _unescaped(text: bytes) -> bytes:
     return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), text)
 
 
-def _parameter(match: re.Match[bytes]) -> PtxParameter:
-    width = _width(match["type"])
-    return PtxParameter(
-        name=match["name"].decode(),
-        type=match["type"].decode(),
-        length=int(match["count"]) if match["count"] else None,
-        size=width * int(match["count"] or 1),
-        align=int(match["align"] or width),
-        pointer=match["pointer"] is not None,
-    )
+def _parameters(declarations: bytes) -> Iterator[Parameter]:
+    offset = 0
+    for index, match in enumerate(re.finditer(_PARAMETER, declarations)):
+        width = _width(match["type"])
+        size, align = width * int(match["count"] or 1), int(match["align"] or width)
+        offset = -(-offset // align) * align
+        yield _parameter(match, index, size, offset)
+        offset += size
+
+
+def _parameter(match: re.Match[bytes], index: int, size: int, offset: int) -> Parameter:
+    # Compilers number the parameters of a kernel; hand-written PTX names them.
+    name, type_ = match["name"].decode(), match["type"].decode()
+    name = f"arg{index}" if name.endswith(f"_param_{index}") else name
+    if match["pointer"]:
+        return Parameter(name, "void*", "pointer", size, offset, element="void")
+    if match["count"]:
+        return Parameter(name, f".{type_}[{int(match['count'])}]", "opaque", size, offset)
+    kind, spelling = _KINDS.get(type_, ("opaque", f".{type_}"))
+    return Parameter(name, spelling, kind, size, offset)
 
 
 def _width(type_: bytes) -> int:

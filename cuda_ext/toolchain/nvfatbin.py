@@ -26,15 +26,10 @@ def write_fatbin(images: Iterable[tuple[Architecture, bytes]], compress: Compres
     handle = nvfatbin.create(options, len(options))
     try:
         for architecture, image in images:
-            code = (image, len(image), architecture.target, "")  # no identifier
+            add = getattr(nvfatbin, f"add_{architecture.kind}")
+            texts = [""] if architecture.kind == "cubin" else ["", ""]  # identifier, and options
             try:
-                match architecture.kind:
-                    case "cubin":
-                        nvfatbin.add_cubin(handle, *code)
-                    case "ptx":
-                        nvfatbin.add_ptx(handle, *code, "")
-                    case "ltoir":
-                        nvfatbin.add_ltoir(handle, *code, "")
+                add(handle, image, len(image), architecture.target, *texts)
             except nvfatbin.nvFatbinError as error:
                 reason = nvfatbin.get_error_string(error.status)
                 raise BuildError(

@@ -51,11 +51,6 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
         options.append("-lto")
     if architecture.kind == "ptx":
         options.append("-ptx")
-    input_types = {
-        "cubin": nvjitlink.InputType.CUBIN,
-        "ptx": nvjitlink.InputType.PTX,
-        "ltoir": nvjitlink.InputType.LTOIR,
-    }
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
@@ -65,19 +60,18 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
         ) from None
     try:
         for item in inputs:
-            nvjitlink.add_data(handle, input_types[item.kind], item.data, len(item.data), item.name)
+            input_type = getattr(nvjitlink.InputType, item.kind.upper())
+            nvjitlink.add_data(handle, input_type, item.data, len(item.data), item.name)
         for library in libraries:
             nvjitlink.add_file(handle, nvjitlink.InputType.LIBRARY, str(library))
         nvjitlink.complete(handle)
         what = "ptx" if architecture.kind == "ptx" else "cubin"
-        size = getattr(nvjitlink, f"get_linked_{what}_size")(handle)
-        image = bytearray(size)
+        image = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
         getattr(nvjitlink, f"get_linked_{what}")(handle, image)
         return bytes(image).rstrip(b"\0") if what == "ptx" else bytes(image)
     except nvjitlink.nvJitLinkError as error:
-        size = nvjitlink.get_error_log_size(handle)
-        log = bytearray(size)
-        if size:
+        log = bytearray(nvjitlink.get_error_log_size(handle))
+        if log:
             nvjitlink.get_error_log(handle, log)
         text = _STATUS.sub("", bytes(log).rstrip(b"\0").decode(errors="replace")).strip()
         if "Undefined reference" in text:
