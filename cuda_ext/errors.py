@@ -1,7 +1,7 @@
 """Every exception that a user can meet.
 
-Each has a problem, the place where it is (a key path or ``file:line``), and a remedy; its text is made here
-and nowhere else. Driver errors say what was found, what was needed, and what to do.
+Each has a problem, the place where it is (a key path or ``file:line``), and a remedy; this module alone
+formats its text. Driver errors say what was found, what was needed, and what to do.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class CudaExtError(Exception):
-    """Root of everything that this package raises on purpose.
+    """Base class of this package's exceptions.
 
     ``problem`` says what is wrong, ``where`` is a key path, a ``file:line`` or a name, and ``remedy`` says
     what to do; the latter two may be empty. The text is ``where: problem; remedy``, with a line of its own
@@ -62,7 +62,7 @@ class CudaExtError(Exception):
 
 
 class BuildError(CudaExtError):
-    """The build cannot go on."""
+    """The build failed."""
 
 
 class ConfigError(BuildError):

@@ -1,8 +1,8 @@
 """Locks between processes, on files and directories.
 
-A lock coordinates those who take it and keeps nobody else out. The system releases it when a process ends in
-any way. Processes on several machines share it as far as their file system supports that; on Windows, locks
-are those of one user on one machine.
+A lock coordinates the processes that take it, and prevents no other access. The system releases it when a
+process ends in any way. Processes on several machines share it as far as their file system supports that;
+on Windows, locks are those of one user on one machine.
 
 Written with the standard library: filelock adds 20 ms to the first launch of a program and leaves a file
 beside each path that it locks, and the C++ loader takes the same locks with flock (`on_demand/store.hpp`).

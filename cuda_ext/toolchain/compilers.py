@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain import cuda_packages
@@ -22,8 +21,7 @@ __all__ = ["CompilerChoice", "find_nvcc", "open_compiler", "try_nvccs"]
 _Check = Callable[["Nvcc"], object]
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerChoice:
+class CompilerChoice(NamedTuple):
     """Which compiler to use: ``nvrtc`` or ``nvcc``.
 
     ``executable`` is the configured nvcc; without it, the first that works is used. ``launcher`` is a program

@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, ClassVar, cast
+from typing import IO, ClassVar, NamedTuple, cast
 
 __all__ = [
     "Child",
@@ -35,8 +34,7 @@ __all__ = [
 _running: set[subprocess.Popen[str]] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """A program that has ended. ``output`` is what a terminal would have shown."""
 
     command: tuple[str, ...]

@@ -71,7 +71,7 @@ class RememberedCompiler:
     @property
     def spec(self) -> CompilerSpec:
         executable = getattr(self._compiler, "executable", None)
-        choice = replace(self._choice, executable=str(executable) if executable else None)
+        choice = self._choice._replace(executable=str(executable) if executable else None)
         return CompilerSpec(choice, self.identity, self.version)
 
     @property
