@@ -72,8 +72,8 @@ class Library:
         """What each name stands for: ``f`` and ``f<int>`` both stand for ``f<int>(int*)``."""
         entities: dict[str, list[_Entity]] = {}
         for name, entity in self.named:
-            without_parameters = name.partition("(")[0]
-            for each in {name, without_parameters, without_parameters.partition("<")[0]}:
+            template = _strip_parameters(name)
+            for each in {name, template, template.partition("<")[0]}:
                 entities.setdefault(each, []).append(entity)
         return entities
 
@@ -247,6 +247,19 @@ class Library:
                     raise _explain_jit(explained, self.on_demand.obstacle(unit, driver)) from None
             text = f"the driver refuses {rejected} on {device}: {error}"
             raise LoadError(text, where=manifest.module) from None
+
+
+def _strip_parameters(name: str) -> str:
+    """`name`, a normalised name expression, without the list of parameters at its end.
+
+    >>> _strip_parameters("f<(Mode)1>(int, void(*)(int))"), _strip_parameters("f<void(int)>")
+    ('f<(Mode)1>', 'f<void(int)>')
+    """
+    depth, start = 0, len(name)
+    while name.endswith(")") and (depth or start == len(name)):
+        start -= 1
+        depth += {")": 1, "(": -1}.get(name[start], 0)
+    return name[:start]
 
 
 def _explain_jit(error: DriverError, obstacle: str) -> DriverError:

@@ -64,6 +64,17 @@ def test_overloaded_templates_narrow_step_by_step() -> None:
     assert kernels["f<int>(int *)"].expression == "f<int>(int*)"
 
 
+def test_template_arguments_may_have_parentheses() -> None:
+    expressions = ("g<(Mode)1>(int)", "g<(Mode)1>(int*)", "g<void(int)>")
+    overloads = tuple(AXPY._replace(expression=expression) for expression in expressions)
+    kernels = module_from(SAMPLE._replace(kernels=overloads), FILES.__getitem__)
+    template = "<kernel template g<(Mode)1>: g<(Mode)1>(int), g<(Mode)1>(int*)>"
+    assert repr(kernels["g<(Mode)1>"]) == template
+    assert kernels["g<(Mode)1>"]["(int)"].expression == "g<(Mode)1>(int)"
+    assert kernels["g<void(int)>"].expression == "g<void(int)>"
+    assert dir(kernels) == ["g", "ns", "weights"]
+
+
 def test_template_arguments_may_be_numbers() -> None:
     expressions = ("scan<128, true>", "scan<128, false>")
     instances = tuple(AXPY._replace(expression=expression) for expression in expressions)
