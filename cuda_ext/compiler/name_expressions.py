@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["kernel_names", "normalise", "plain_name", "split_template"]
+__all__ = ["kernel_names", "normalise", "plain_name", "template_name"]
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
@@ -81,18 +81,13 @@ def _joined(tokens: Iterable[str]) -> str:
     return text
 
 
-def split_template(expression: str) -> tuple[str, str | None]:
-    """Split a normalised expression into its name and its template arguments.
+def template_name(expression: str) -> str:
+    """Return a normalised expression without its template arguments.
 
-    >>> split_template("ns::reduce<double, 256>")
-    ('ns::reduce', 'double, 256')
-    >>> split_template("histogram")
-    ('histogram', None)
+    >>> template_name("ns::reduce<double, 256>")
+    'ns::reduce'
     """
-    if not expression.endswith(">"):
-        return expression, None
-    name, _, rest = expression.partition("<")
-    return name, rest[:-1]
+    return expression.partition("<")[0] if expression.endswith(">") else expression
 
 
 def plain_name(expression: str) -> str:

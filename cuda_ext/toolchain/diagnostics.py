@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
+from cuda_ext.compiler.name_expressions import kernel_names, normalise, template_name
 from cuda_ext.compiler.products import CompiledImage, Span, Trace
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, closest_name
@@ -139,8 +139,7 @@ def explain(
 
 
 def _about_instantiation(expression: str, reason: str, source: bytes) -> str:
-    name, _ = split_template(expression)
-    plain = name.rpartition("::")[2]
+    plain = template_name(expression).rpartition("::")[2]
     kernels = sorted(kernel_names(source))
     close = closest_name(plain, kernels)
     text = f"instantiation {expression!r} does not exist"

@@ -23,7 +23,7 @@ from cuda_ext.builder.sources.globs import (
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
-from cuda_ext.compiler.name_expressions import kernel_names, normalise, split_template
+from cuda_ext.compiler.name_expressions import kernel_names, normalise, template_name
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.formats.architecture import Architecture
@@ -226,7 +226,7 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
 
 def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
     """The name of the unit that defines the kernel of `expression`."""
-    kernel = split_template(normalise(expression))[0].rpartition("::")[2]
+    kernel = template_name(normalise(expression)).rpartition("::")[2]
     found = owners.of(kernel)
     if len(found) > 1:
         raise ConfigError(
