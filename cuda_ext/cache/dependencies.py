@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
@@ -41,8 +40,7 @@ class CachedContent(NamedTuple, Generic[_T]):
     dependencies: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """What lies under a key: a content that depends on no file, or the names that contents depend on.
 
     ``names`` has a set of them for each of the latest contents, the most recent first.
@@ -99,11 +97,10 @@ def _key_with(key: str, names: Iterable[str], resolve: Resolve) -> str:
     return codec.key_of(__version__, key, *(field for name in names for field in (name, resolve(name))))
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownFiles:
+class _KnownFiles(NamedTuple):
     """For each path the size, inode and times of the file, and its digest, as one text."""
 
-    states: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, str] = {}
 
 
 def digest_file(path: str) -> str:

@@ -19,9 +19,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cuda_ext.cache.store import CONTENT_START, DIGEST, KEY, KEY_PATTERN, MAGIC, pack, unpack
 from cuda_ext.errors import StoreError
@@ -41,8 +40,7 @@ _GONE = {errno.ENOENT, errno.ESTALE}
 _READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_BINARY", "O_NOFOLLOW", "O_NONBLOCK"))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     """A file in a store's directory: an entry with its ``key``, an unfinished write, or a stray.
 
     Strays are files that no store creates, uses or removes.

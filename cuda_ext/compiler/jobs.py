@@ -5,8 +5,8 @@ A job is one pass of one tool. :mod:`cuda_ext.toolchain.compile_library` does th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -33,9 +33,12 @@ Product = _Images | Signatures
 Outcome = Product | CompilationError
 
 
-@dataclass(frozen=True, slots=True)
-class _UnitJob:
+class CompileJob(NamedTuple):
+    """Compile `unit` for one architecture, or for a cubin and the PTX of the same target."""
+
     unit: TranslationUnit
+    architectures: tuple[Architecture, ...]
+    action: Literal["compile"] = "compile"
 
     @property
     def name(self) -> str:
@@ -46,31 +49,31 @@ class _UnitJob:
         """The units whose headers the job reads."""
         return (self.unit,)
 
-
-@dataclass(frozen=True, slots=True)
-class CompileJob(_UnitJob):
-    """Compile `unit` for one architecture, or for a cubin and the PTX of the same target."""
-
-    architectures: tuple[Architecture, ...]
-    action: Literal["compile"] = "compile"
-
     def __str__(self) -> str:
         return f"{self.unit.name} {', '.join(map(str, self.architectures))}"
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureJob(_UnitJob):
+class SignatureJob(NamedTuple):
     """Read the signatures of `unit` as compiled for the one architecture."""
 
+    unit: TranslationUnit
     architectures: tuple[Architecture]
     action: Literal["reflect"] = "reflect"
+
+    @property
+    def name(self) -> str:
+        return self.unit.name
+
+    @property
+    def units(self) -> tuple[TranslationUnit, ...]:
+        """The units whose headers the job reads."""
+        return (self.unit,)
 
     def __str__(self) -> str:
         return f"{self.unit.name} names"
 
 
-@dataclass(frozen=True, slots=True)
-class LinkInput:
+class LinkInput(NamedTuple):
     """One object to link; ``name`` appears in errors."""
 
     name: str
@@ -78,8 +81,7 @@ class LinkInput:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LinkJob:
+class LinkJob(NamedTuple):
     """Link `inputs`, or assemble a single one, for the one architecture; ``name`` is for messages."""
 
     name: str

@@ -104,8 +104,7 @@ class Signatures:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """The part of a manifest that describes one library, and the files that it names.
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
@@ -116,7 +115,7 @@ class Library:
     unit: Unit
     kernels: tuple[Kernel, ...] = ()
     symbols: tuple[Symbol, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, bytes] = {}
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Resources], ...] = ()
     reads: frozenset[str] = frozenset()

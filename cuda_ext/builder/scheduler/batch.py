@@ -13,7 +13,7 @@ import queue
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.scheduler.job_cache import JobCache
@@ -156,7 +156,8 @@ class Batch:
         from cuda_ext.toolchain.compile_library import pack_library
 
         try:
-            packed = replace(pack_library(library.plan, library.products), reads=frozenset(library.reads))
+            packed = pack_library(library.plan, library.products)
+            packed = packed._replace(reads=frozenset(library.reads))
         except ToolchainError:
             raise
         except BuildError as error:

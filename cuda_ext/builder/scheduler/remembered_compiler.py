@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from cuda_ext import __version__
 from cuda_ext.cache.dependencies import FileDigests
@@ -23,8 +23,7 @@ from cuda_ext.toolchain.identity import identity_of
 __all__ = ["CompilerSpec", "RememberedCompiler"]
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerSpec:
+class CompilerSpec(NamedTuple):
     """What another process needs to open the same compiler, and to check that it is the same."""
 
     choice: CompilerChoice
@@ -32,13 +31,12 @@ class CompilerSpec:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
+class _Answers(NamedTuple):
     """What a compiler said of itself; ``supports`` has the architectures that were asked for, as text."""
 
     version: str
     capabilities: tuple[int, ...]
-    supports: Mapping[str, bool] = field(default_factory=dict)
+    supports: Mapping[str, bool] = {}
 
 
 class RememberedCompiler:
@@ -87,7 +85,7 @@ class RememberedCompiler:
         name = str(architecture)
         if name not in self._answers.supports:
             supports = {**self._answers.supports, name: self._compiler.supports(architecture)}
-            self._answers = replace(self._answers, supports=supports)
+            self._answers = self._answers._replace(supports=supports)
             self._store.put(self._key, encode(self._answers))
         return self._answers.supports[name]
 

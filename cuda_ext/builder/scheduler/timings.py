@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
@@ -18,9 +18,8 @@ __all__ = ["Timings"]
 _WITH_HEADERS, _SIGNATURES, _IMAGE = 2.0, 0.1, 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    seconds: Mapping[str, float] = field(default_factory=dict)
+class _Entry(NamedTuple):
+    seconds: Mapping[str, float] = {}
 
 
 class Timings:
