@@ -48,17 +48,15 @@ def header_directories(major: int, library: Path | None = None) -> list[Path]:
     return directories
 
 
-def library_directories(name: str, major: int) -> Iterator[Path]:
+def library_directories(name: str, major: int) -> list[Path]:
     """List the directories that may hold the library `name` (``nvrtc``, ``nvfatbin``...), in order."""
     package = f"cu{major}" if major >= 13 else {"nvrtc": "cuda_nvrtc"}.get(name, name)
+    places: list[Path] = []
     for nvidia in nvidia_packages():
-        yield from _directories(nvidia / package, "lib", "bin", "bin/x86_64", "bin/x64")
+        places += (nvidia / package / place for place in ("lib", "bin", "bin/x86_64", "bin/x64"))
     for root in _configured():
-        yield from _directories(root, "lib64", "lib", *root.glob("targets/*/lib"), "bin")
-
-
-def _directories(root: Path, *places: str | Path) -> Iterator[Path]:
-    return (root / place for place in places if (root / place).is_dir())
+        places += (root / "lib64", root / "lib", *root.glob("targets/*/lib"), root / "bin")
+    return [place for place in places if place.is_dir()]
 
 
 def cudadevrt(major: int) -> Path | None:
@@ -83,11 +81,9 @@ def _roots(major: int) -> Iterator[Path]:
     yield from _configured()
 
 
-def _configured() -> Iterator[Path]:
+def _configured() -> list[Path]:
     """The toolkits that the environment names."""
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        if value := os.environ.get(variable):
-            yield Path(value)
+    return [Path(root) for name in ("CUDA_PATH", "CUDA_HOME") if (root := os.environ.get(name))]
 
 
 def nvidia_packages() -> list[Path]:

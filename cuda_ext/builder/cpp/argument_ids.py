@@ -102,13 +102,11 @@ def _value(number: int, is_enumerator: bool = False) -> Argument:
 
 
 _NUMBER = re.compile(
-    r"(?P<minus>-?)(?:0[xX](?P<hex>[0-9a-fA-F']+)|0[bB](?P<binary>[01']+)|(?P<octal>0[0-7']*)|(?P<decimal>[1-9][0-9']*))"
-    r"(?:[uUlLzZ]{0,3})"
+    r"(?P<digits>-?(?:0[xX][0-9a-fA-F']+|0[bB][01']+|(?P<octal>0[0-7']*)|[1-9][0-9']*))[uUlLzZ]{0,3}"
 )
 _CHARACTER = re.compile(
     r"'(?:(?P<plain>[ -&(-\[\]-~])|\\(?P<octal>[0-7]{1,3})|\\(?P<named>[abfnrtv'\"?\\]))'"
 )
-_BASES = {"hex": 16, "binary": 2, "octal": 8, "decimal": 10}
 _NAMED_CHARACTERS = dict(zip("abfnrtv'\"?\\", map(ord, "\a\b\f\n\r\t\v'\"?\\"), strict=True))
 
 
@@ -117,8 +115,7 @@ def _number(text: str) -> int | None:
     if text in ("true", "false"):
         return int(text == "true")
     if match := _NUMBER.fullmatch(text):
-        kind = match.lastgroup or ""
-        return int(match["minus"] + match[kind].replace("'", ""), _BASES[kind])
+        return int(match["digits"].replace("'", ""), 8 if match["octal"] else 0)
     if match := _CHARACTER.fullmatch(text):
         plain, octal, named = match.group("plain", "octal", "named")
         code = ord(plain) if plain else int(octal, 8) if octal else _NAMED_CHARACTERS[named]
