@@ -146,23 +146,21 @@ class Library:
         """
         unit = self.manifest.units[entity.unit]
         image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        return image, self._check_lowered(self.manifest.lowered_name(entity, image), entity, device, image)
+        return image, self._lowered_name(entity, image, device)
 
     def _resolve(self, entity: Kernel | Symbol, device: Device) -> tuple[_Code, str]:
         """The code of `entity` for `device`, compiled if it was not built, and its lowered name there."""
         unit = self.manifest.units[entity.unit]
+        code: _Code
         if isinstance(entity, Kernel) and (owner := self._owners.get(entity.expression)):
             request = self.on_demand.request_kernel(owner, entity.expression, device.capability)
-            entry = self.on_demand.compile(request)
+            code = self.on_demand.compile(request)
         else:
             try:
-                image = image_for(self.manifest, unit, device.capability, device.driver.version)
+                code = image_for(self.manifest, unit, device.capability, device.driver.version)
             except DriverError as error:
-                entry = self._compile_unit(unit, device, error)
-            else:
-                lowered = self.manifest.lowered_name(entity, image)
-                return image, self._check_lowered(lowered, entity, device, image)
-        return entry, self._check_lowered(entry.lowered_name(entity), entity, device, entry)
+                code = self._compile_unit(unit, device, error)
+        return code, self._lowered_name(entity, code, device)
 
     def _compile_unit(self, unit: Unit, device: Device, error: DriverError) -> Entry:
         """Compile `unit` for `device`. Raises `error`, with the reason, if that is not possible."""
@@ -174,19 +172,17 @@ class Library:
                 obstacle = str(reason)
         raise _explain_jit(error, obstacle) from None
 
-    def _check_lowered(
-        self, lowered: str | None, entity: Kernel | Symbol, device: Device, code: _Code
-    ) -> str:
-        """Return `lowered`, the lowered name of `entity` in `code`, which `device` loads.
-
-        Raises :class:`NoImageError` if `code` lacks it.
-        """
+    def _lowered_name(self, entity: Kernel | Symbol, code: _Code, device: Device) -> str:
+        """The lowered name of `entity` in `code`. Raises :class:`NoImageError` if `code` lacks it."""
+        if isinstance(code, Image):
+            image, lowered = code.architecture, self.manifest.lowered_name(entity, code)
+        else:
+            image, lowered = f"{code.architecture}, compiled on demand", code.lowered_name(entity)
         if lowered is not None:
             return lowered
         name = entity.expression if isinstance(entity, Kernel) else entity.name
         images = self.manifest.units[entity.unit].images
         built = [i.architecture for i in images if self.manifest.lowered_name(entity, i) is not None]
-        image = code.architecture if isinstance(code, Image) else f"{code.architecture}, compiled on demand"
         raise NoImageError(
             f"{name} is not built for this GPU: device is {device}, whose image, {image}, lacks it; "
             f"built for {', '.join(built) or 'none'}",
