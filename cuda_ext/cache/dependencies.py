@@ -8,20 +8,19 @@ undone, on another machine, and after all files were touched. What read no heade
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
 from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.file_digest import digest_file
 from cuda_ext.formats import codec
 
-__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve", "digest_file"]
+__all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve"]
 
 # How many sets of names are kept under one key.
 _MOST_SETS = 8
@@ -101,13 +100,6 @@ class _KnownFiles(NamedTuple):
     """For each path the size, inode and times of the file, and its digest, as one text."""
 
     states: Mapping[str, str] = {}
-
-
-def digest_file(path: str) -> str:
-    """The BLAKE2 digest of a file. Raises :class:`OSError`."""
-    # One and a half times as fast as SHA-256, for programs of 100 MB.
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=32)).hexdigest()
 
 
 class FileDigests:

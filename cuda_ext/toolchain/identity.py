@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from cuda_ext.cache.dependencies import digest_file
 from cuda_ext.errors import ToolchainError
+from cuda_ext.filesystem.file_digest import digest_file
 from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
