@@ -261,7 +261,7 @@ def test_a_task_that_kills_its_workers_is_a_compilation_that_failed(cluster, tas
 
 
 def test_a_worker_with_another_compiler_is_named(dask, task):
-    other = replace(task, compiler=replace(task.compiler, identity="other"))
+    other = replace(task, compiler=task.compiler._replace(identity="other"))
     with dask_executor(os.environ) as executor:
         error = executor.submit(other).exception(30)
     assert isinstance(error, ToolchainError)
