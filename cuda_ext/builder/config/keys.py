@@ -33,8 +33,10 @@ def _key(kind: Kind, default: Any, doc: str) -> Any:
     schema = {**kind.schema, "description": doc}
     if default is not None:
         schema["default"] = list(default) if isinstance(default, tuple) else default
-    key = Key(Kind(kind.check, schema), default)
-    return field(default_factory=lambda: default, metadata={"key": key})
+    metadata = {"key": Key(Kind(kind.check, schema), default)}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 _ARCHITECTURE = r"^(?:all|all-major|native|(?:sm|compute|lto)_\d{2,4}[af]?)$"
