@@ -7,7 +7,6 @@ variables commonly contain. Nothing beyond that is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 __all__ = [
@@ -68,17 +67,13 @@ def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
     """
     try:
         return _Reader(lowered).arguments_of_kernel()
-    except _UnsupportedError:
+    except ValueError:
         return None
 
 
 def _is_internal(name: str) -> bool:
     """Whether `name` stands for an anonymous namespace, or for a translation unit."""
     return name.startswith(("_GLOBAL__N_", "_INTERNAL_"))
-
-
-class _UnsupportedError(Exception):
-    pass
 
 
 _BUILTIN: dict[str, str | None] = {
@@ -125,42 +120,35 @@ class _Reader:
         """Read the parts of a nested name up to the first that is more than a name."""
         names = []
         while _NAME.match(self._text, self._at):
-            if self.take("St"):
-                names.append("std")
-            names.append(self._name())
+            names += [*(["std"] if self.take("St") else []), self._name()]
         return names
 
     def arguments_of_kernel(self) -> tuple[LoweredArgument, ...] | None:
-        self._expect("_Z")
+        self._match("_Z")
         if not self.take("N"):
             self.take("St")
             self._name()
             return self._arguments() if self.peek("I") else None
         arguments = None
         while not self.take("E"):
-            arguments = None
             if not self.take("St"):
                 self._name()
-            if self.peek("I"):
-                arguments = self._arguments()
+            arguments = self._arguments() if self.peek("I") else None
         return arguments
 
     def _arguments(self) -> tuple[LoweredArgument, ...]:
-        self._expect("I")
-        return tuple(self._until_end())
-
-    def _until_end(self) -> Iterator[LoweredArgument]:
+        self._match("[IJ]")  # J begins a pack
+        arguments: list[LoweredArgument] = []
         while not self.take("E"):
-            if self.take("J"):
-                yield from self._until_end()
-            elif self.take("L"):
-                yield self._literal()
+            if self.peek("J"):
+                arguments += self._arguments()
             else:
-                yield self._type() or ""
+                arguments.append(self._literal() if self.take("L") else self._type() or "")
+        return tuple(arguments)
 
     def _literal(self) -> LoweredValue:
         if self.peek("_Z"):
-            raise _UnsupportedError  # an address
+            raise ValueError("an address")
         start = self._at
         self._type()
         code = self._text[start : self._at]
@@ -227,13 +215,9 @@ class _Reader:
         self._at += len(text) * is_next
         return is_next
 
-    def _expect(self, text: str) -> None:
-        if not self.take(text):
-            raise _UnsupportedError
-
     def _match(self, pattern: str) -> re.Match[str]:
         match = re.compile(pattern).match(self._text, self._at)
         if match is None:
-            raise _UnsupportedError
+            raise ValueError(self.rest)
         self._at = match.end()
         return match
