@@ -1,1 +1,1 @@
-"""Directories that appear at once, whose they are, and locks."""
+"""Directories that appear at once, their owners, digests of files, and locks."""
