@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +32,8 @@ from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from cuda_ext.builder.config.modules import ModuleConfig
     from cuda_ext.builder.scheduler.task import Task
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from cuda_ext.compiler.compile_options import NOT_WITH_DEBUG, include_directories, nvrtc_options
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.reflection import read_image, reflect_debug_ptx
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -90,6 +89,9 @@ class Nvrtc:
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
+        # A build without changes opens the compiler for its files alone.
+        from cuda_ext.compiler.reflection import read_image
+
         # On the way to a cubin comes the PTX of its virtual architecture.
         last = min(architectures)
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
@@ -99,6 +101,8 @@ class Nvrtc:
         return tuple(attach_log(image, program.log, trace) for image in images)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
+        from cuda_ext.compiler.reflection import reflect_debug_ptx
+
         # pyelftools, which reads DWARF, takes as long to import as NVRTC takes for a small source.
         with suppress(RuntimeError):  # the system may refuse another thread
             threading.Thread(target=_import_dwarf, daemon=True).start()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import queue
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,8 @@ from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats import codec
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from cuda_ext.builder.report.build_log import BuildLog
     from cuda_ext.builder.scheduler.progress import Ending, Progress
     from cuda_ext.builder.scheduler.task import Task, TaskResult
