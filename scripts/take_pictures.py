@@ -163,6 +163,7 @@ def take_report(directory: Path) -> None:
     run_in_terminal(
         f"cd {project} && cuda-ext build --report {page}", CUDA_EXT_CACHE=str(directory / "cache")
     )
+    page.write_bytes(replace_paths(page.read_bytes()))
     options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=3000"]
     size, output = "--window-size=1280,1500", f"--screenshot={IMAGES / 'report.png'}"
     subprocess.run([chromium, *options, size, output, page.as_uri()], check=True, capture_output=True)
