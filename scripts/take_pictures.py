@@ -74,7 +74,9 @@ def replace_paths(data: bytes) -> bytes:
     replacements = {PYTHON.parents[1]: "~/.venv", ROOT: "~/cuda_ext", Path.home(): "~"}
     for path, replacement in replacements.items():
         data = data.replace(str(path).encode(), replacement.encode())
-    return re.sub(rf"{tempfile.gettempdir()}/tmp\w+".encode(), b"~", data)
+    # The report allows a line break after each slash.
+    temporary = f"{tempfile.gettempdir()}/tmp".replace("/", "/(?:<wbr>)?")
+    return re.sub(rf"{temporary}\w+".encode(), b"~", data)
 
 
 def read_line(screen: pyte.Screen, number: int) -> Text:
