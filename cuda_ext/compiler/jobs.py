@@ -5,6 +5,7 @@ A job is one pass of one tool. :mod:`cuda_ext.toolchain.compile_library` does th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -27,9 +28,8 @@ __all__ = [
     "encode_product",
 ]
 
-_Images = tuple[CompiledImage, ...]
 # An image for each architecture of a job, or the signatures of a unit.
-Product = _Images | Signatures
+Product = tuple[CompiledImage, ...] | Signatures
 Outcome = Product | CompilationError
 
 
@@ -101,15 +101,14 @@ class LinkJob(NamedTuple):
 Job = CompileJob | SignatureJob | LinkJob
 
 
-def encode_product(product: Product) -> bytes:
-    """Encode `product` without its trace."""
-    if isinstance(product, Signatures):
-        return codec.encode(replace(product, trace=NO_TRACE))
-    return codec.encode(tuple(replace(image, trace=NO_TRACE) for image in product), _Images)
+def encode_product(product: Product) -> tuple[bytes, ...]:
+    """Encode each image, or the signatures, without their trace."""
+    parts = (product,) if isinstance(product, Signatures) else product
+    return tuple(codec.encode(replace(part, trace=NO_TRACE)) for part in parts)
 
 
-def decode_product(job: Job, content: bytes) -> Product:
+def decode_product(job: Job, contents: Sequence[bytes]) -> Product:
     """Decode the product of `job`. Raises :class:`~cuda_ext.formats.codec.DecodingError`."""
     if isinstance(job, SignatureJob):
-        return codec.decode(Signatures, content)
-    return codec.decode(_Images, content)
+        return codec.decode(Signatures, contents[0])
+    return tuple(codec.decode(CompiledImage, content) for content in contents)

@@ -49,14 +49,14 @@ class DecodingError(ValueError):
     """Bytes that :func:`encode` did not write for that type."""
 
 
-def encode(value: object, kind: Any = None) -> bytes:
-    """Encode a dataclass or named tuple, or a tuple of them whose type is `kind`.
+def encode(value: object) -> bytes:
+    """Encode a dataclass or named tuple.
 
     Its fields may hold ``str``, ``bytes``, ``int``, ``float``, ``bool``, literals, tuples, frozen sets,
     mappings, further dataclasses, and ``None`` where the annotation says so.
     """
     fields: list[Field] = []
-    schema: Any = kind or type(value)
+    schema: Any = type(value)
     write, _ = _codec(schema)
     write(value, fields)
     return encode_fields(fields)

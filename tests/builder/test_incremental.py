@@ -186,6 +186,16 @@ def test_a_key_compiles_the_units_that_it_affects(
     assert compiled(project) == expected
 
 
+def test_one_of_two_images_of_a_pass_is_known_by_itself(project: Path) -> None:
+    both, cubin, ptx = ('["sm_90", "compute_90"]', '["sm_90"]', '["compute_90"]')
+    old = '["sm_80", "sm_90"]'
+    (project / "pyproject.toml").write_text(TABLE.replace(old, both))
+    assert compiled(project) == {f"device/{unit}.cu sm_90, compute_90" for unit in UNITS}
+    for one in (cubin, ptx):
+        (project / "pyproject.toml").write_text(TABLE.replace(old, one))
+        assert compiled(project) <= everything_of(*UNITS, architectures="names")
+
+
 def test_an_override_compiles_the_units_that_it_affects(project: Path) -> None:
     override = '[[tool.cuda_ext.modules."p.kernels".overrides]]\nsources = ["device/b.cu"]\n'
     (project / "pyproject.toml").write_text(f'{TABLE}{override}define = {{ NEW = "1" }}\n')

@@ -52,8 +52,10 @@ class _Pending:
 
 # A library that waits for a product, and its own job for it.
 _Waiting = tuple[_Pending, Job]
-# A task, and the key of its job.
-_Planned = tuple["Task", str]
+# By which the same job of several libraries is recognised.
+_Keys = tuple[str, ...]
+# A task, and the keys of its job.
+_Planned = tuple["Task", _Keys]
 
 
 class Batch:
@@ -68,9 +70,9 @@ class Batch:
         self._progress = progress
         self._log = log
         self._results: dict[int, Library | BuildError] = {}
-        # By key, so that a product that several libraries need is made once.
-        self._waiting: dict[str, list[_Waiting]] = {}
-        self._new: list[str] = []
+        # By keys, so that a product that several libraries need is made once.
+        self._waiting: dict[_Keys, list[_Waiting]] = {}
+        self._new: list[_Keys] = []
         self._cached: list[tuple[str, Job]] = []
         self._ended: queue.SimpleQueue[tuple[_Planned, Future[TaskResult]]] = queue.SimpleQueue()
 
@@ -126,31 +128,31 @@ class Batch:
                 for job, known in found:
                     self._take(library, job, known)
 
-    def _look_up(self, library: _Pending, job: Job) -> CachedContent[bytes] | None:
+    def _look_up(self, library: _Pending, job: Job) -> CachedContent[tuple[bytes, ...]] | None:
         """The encoded product of `job`; if the cache lacks it, `library` waits for it."""
-        key = library.cache.key(job)
-        known = None if key in self._waiting else library.cache.find(job, key)
+        known = None if library.cache.keys(job) in self._waiting else library.cache.find(job)
         if known is None:
-            self._wait_for(library, job, key)
+            self._wait_for(library, job)
         elif job not in library.cached:
             library.cached.add(job)
             self._cached.append((library.plan.module, job))
         return known
 
-    def _take(self, library: _Pending, job: Job, known: CachedContent[bytes]) -> None:
+    def _take(self, library: _Pending, job: Job, known: CachedContent[tuple[bytes, ...]]) -> None:
         """Give a product of the cache to `library`, which waits for a new one if it is damaged."""
         try:
             library.products[job] = decode_product(job, known.content)
         except (BuildError, codec.DecodingError):
-            self._wait_for(library, job, library.cache.key(job))
+            self._wait_for(library, job)
         else:
             library.reads |= known.dependencies
 
-    def _wait_for(self, library: _Pending, job: Job, key: str) -> None:
-        if key not in self._waiting:
-            self._waiting[key] = []
-            self._new.append(key)
-        self._waiting[key].append((library, job))
+    def _wait_for(self, library: _Pending, job: Job) -> None:
+        keys = library.cache.keys(job)
+        if keys not in self._waiting:
+            self._waiting[keys] = []
+            self._new.append(keys)
+        self._waiting[keys].append((library, job))
         library.open_jobs += 1
 
     def _finish(self, library: _Pending) -> None:
@@ -185,19 +187,20 @@ class Batch:
             return []
         from cuda_ext.builder.scheduler.task import Task
 
-        by_library: dict[_Pending, dict[str, Job]] = {}
-        for key in self._new:
-            library, job = self._waiting[key][0]
-            by_library.setdefault(library, {})[key] = job
+        by_library: dict[_Pending, dict[_Keys, Job]] = {}
+        for keys in self._new:
+            library, job = self._waiting[keys][0]
+            by_library.setdefault(library, {})[keys] = job
         self._new.clear()
         ordered = []
         for library, jobs in by_library.items():
             spec = library.cache.compiler.spec
-            expected = {key: self._timings.expected(library.plan.module, jobs[key]) for key in jobs}
+            module = library.plan.module
+            expected = {keys: self._timings.expected(module, job) for keys, job in jobs.items()}
             longest = max(expected.values())
             ordered += [
-                (Task(jobs[key], spec, longest, self._log is not None), key)
-                for key in sorted(expected, key=lambda key: -expected[key])
+                (Task(jobs[keys], spec, longest, self._log is not None), keys)
+                for keys in sorted(expected, key=lambda keys: -expected[keys])
             ]
         return sorted(ordered, key=lambda item: -item[0].priority)
 
@@ -212,17 +215,17 @@ class Batch:
                 future = executor.submit(planned[0])
                 future.add_done_callback(lambda f, planned=planned: self._ended.put((planned, f)))  # type: ignore[misc]
                 running += 1
-            (task, key), future = self._ended.get()
+            (task, keys), future = self._ended.get()
             running -= 1
-            for library in self._receive(task.job, key, future):
+            for library in self._receive(task.job, keys, future):
                 self._advance(library)
             more = self._tasks()
             self._show_planned(more)
             unsubmitted.extendleft(reversed(more))
 
-    def _receive(self, job: Job, key: str, future: Future[TaskResult]) -> list[_Pending]:
+    def _receive(self, job: Job, keys: _Keys, future: Future[TaskResult]) -> list[_Pending]:
         """Give the product of `job` to the libraries that wait for it; return those that can go on now."""
-        waiting = self._waiting.pop(key)
+        waiting = self._waiting.pop(keys)
         first = waiting[0][0]
         reads: frozenset[str] = frozenset()
         outcome: Outcome
@@ -233,7 +236,7 @@ class Batch:
             self._show_ended(first.plan.module, job, "failed")
         else:
             outcome, reads = decode_product(job, result.product), result.reads
-            first.cache.keep(job, key, reads, result.product)
+            first.cache.keep(job, reads, result.product)
             self._timings.measured(first.plan.module, job, result.seconds)
             self._show_ended(first.plan.module, job, "compiled", result)
         for library, own_job in waiting:

@@ -6,7 +6,7 @@ Their keys are all that determines them, but the headers that the compiler reads
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 
@@ -36,13 +36,25 @@ class JobCache:
         self._resolvers: dict[tuple[Path, ...], Resolver] = {}
         self._headers: dict[int, tuple[Mapping[str, bytes], str]] = {}
 
-    def find(self, job: Job, key: str) -> CachedContent[bytes] | None:
-        """Find the encoded product of `job`, and the headers that it depends on."""
-        return self._contents.find(key, self._resolver(job.units), bytes)
+    def find(self, job: Job) -> CachedContent[tuple[bytes, ...]] | None:
+        """Find the encoded product of `job`, and the headers that it depends on.
 
-    def keep(self, job: Job, key: str, reads: Iterable[str], product: bytes) -> None:
+        The images of a job are kept one by one: another job may need one of them without the others.
+        """
+        resolve = self._resolver(job.units)
+        contents: list[bytes] = []
+        reads: set[str] = set()
+        for key in self.keys(job):
+            if (known := self._contents.find(key, resolve, bytes)) is None:
+                return None
+            contents.append(known.content)
+            reads |= known.dependencies
+        return CachedContent(tuple(contents), frozenset(reads))
+
+    def keep(self, job: Job, reads: Collection[str], product: Sequence[bytes]) -> None:
         """Keep the encoded `product` of `job`, which depends on the headers `reads`."""
-        self._contents.keep(key, reads, self._resolver(job.units), product)
+        for key, content in zip(self.keys(job), product, strict=True):
+            self._contents.keep(key, reads, self._resolver(job.units), content)
 
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
@@ -55,12 +67,13 @@ class JobCache:
         resolve = self._resolver(plan.compiled_units)
         self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
 
-    def key(self, job: Job) -> str:
-        """Return the key of `job`; jobs with the same key have the same product."""
+    def keys(self, job: Job) -> tuple[str, ...]:
+        """Return a key for each part of the product of `job`, by which equal jobs are recognised."""
         if isinstance(job, LinkJob):
             inputs = (f for i in job.inputs for f in (i.name, i.kind, hashlib.sha256(i.data).digest()))
-            return key_of(job.action, self._linker, str(job.architectures[0]), *inputs)
-        return key_of(job.action, self._key_of_source(job.unit), *map(str, job.architectures))
+            return (key_of(job.action, self._linker, str(job.architectures[0]), *inputs),)
+        source = self._key_of_source(job.unit)
+        return tuple(key_of(job.action, source, str(architecture)) for architecture in job.architectures)
 
     def _library_key(self, plan: LibraryPlan) -> str:
         """The key of the library of `plan`, which includes the headers of its units."""

@@ -33,7 +33,7 @@ class TaskResult:
     how long it took there.
     """
 
-    product: bytes
+    product: tuple[bytes, ...]
     reads: frozenset[str]
     spans: tuple[Span, ...]
     worker: str

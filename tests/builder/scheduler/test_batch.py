@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -107,9 +107,9 @@ def test_a_library_that_waits_for_a_product_holds_none_of_the_cache(
     """After an architecture was added, all libraries wait."""
     decoded: list[tuple[str, str]] = []
 
-    def decode(job: Job, content: bytes) -> Product:
+    def decode(job: Job, contents: Sequence[bytes]) -> Product:
         decoded.append((job.name, str(job).removeprefix(f"{job.name} ")))
-        return decode_product(job, content)
+        return decode_product(job, contents)
 
     table = TABLE.replace(', "compute_90"', "")
     root = write_project(tmp_path / "project", table, FILES)
