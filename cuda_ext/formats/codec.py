@@ -1,4 +1,6 @@
-"""Dataclasses as bytes, and back: what goes between processes, into the cache, and beside images.
+"""Records (dataclasses and named tuples) as bytes, and back.
+
+They go between processes, into the cache, and beside images.
 
 A value becomes a flat list of fields, in the order of its own: a number in decimal, ``1`` or ``0`` for a
 truth value, a sequence or mapping after its length. What may be ``None`` is absent, or one field that holds

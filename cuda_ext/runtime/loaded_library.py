@@ -8,7 +8,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cuda_ext.compiler.name_expressions import normalise
+from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import (
     DriverCallError,
     DriverError,
@@ -69,11 +69,14 @@ class Library:
 
     @cached_property
     def entities(self) -> dict[str, list[_Entity]]:
-        """What each name stands for: ``f`` and ``f<int>`` both stand for ``f<int>(int*)``."""
+        """What each name stands for: ``f`` and ``f<int>`` both stand for the kernel ``f<int>(int*)``."""
         entities: dict[str, list[_Entity]] = {}
         for name, entity in self.named:
-            template = _strip_parameters(name)
-            for each in {name, template, template.partition("<")[0]}:
+            names = {name}
+            if isinstance(entity, Kernel):
+                template = _strip_parameters(name)
+                names |= {template, template.partition("<")[0]}
+            for each in names:
                 entities.setdefault(each, []).append(entity)
         return entities
 
@@ -81,9 +84,9 @@ class Library:
     def members(self) -> dict[str, set[str]]:
         """The names in each namespace; ``""`` is the global one."""
         members: dict[str, set[str]] = {"": set()}
-        for name in self.entities:
+        for name, _ in self.named:
             namespace = ""
-            for part in name.split("::") if "<" not in name and "(" not in name else ():
+            for part in plain_name(name).split("::"):
                 members.setdefault(namespace, set()).add(part)
                 namespace = f"{namespace}::{part}" if namespace else part
         return members

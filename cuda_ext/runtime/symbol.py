@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Symbol"]
 
-# The kinds of the parameters that convert a number to each dtype.
+# The kinds of the parameters that convert a number to each dtype. C++ has structures for floats of 16 bits.
 _KINDS: dict[str, ParameterKind] = {
     "bool": "bool",
     "int": "integer",
     "uint": "unsigned",
     "float": "float",
-    "bfloat": "float",
+    "float16": "struct",
+    "bfloat": "struct",
     "complex": "struct",
 }
 
@@ -193,9 +194,10 @@ class Symbol:
             return None
         name = self.dtype.rstrip("0123456789")
         bits = int(self.dtype.removeprefix(name) or 8)
-        if name not in _KINDS or bits != 8 * self.size:  # vectors are larger than their items
+        kind = _KINDS.get(self.dtype) or _KINDS.get(name)
+        if kind is None or bits != 8 * self.size:  # vectors are larger than their items
             return None
-        (field,) = make_fields([Parameter(self.name, self.type, _KINDS[name], self.size, 0)])
+        (field,) = make_fields([Parameter(self.name, self.type, kind, self.size, 0)])
         return struct.pack(f"<{field.format}", field.convert(value))
 
     def _memory_of(self, value: Any, *, writable: bool = False) -> DeviceMemory | memoryview:

@@ -44,6 +44,32 @@ def test_symbols_are_looked_up_like_kernels(kernels: Any) -> None:
     assert repr(kernels.ns.table) == "<device symbol unsigned char[4] ns::table, 4 bytes>"
 
 
+def test_an_instantiated_variable_is_looked_up_with_its_template_arguments() -> None:
+    names = ("table<float>", "table<int>", "ns::row<3>")
+    symbols = tuple(SAMPLE.symbols[0]._replace(name=name, lowered=name) for name in names)
+    kernels = module_from(SAMPLE._replace(kernels=(), symbols=symbols), FILES.__getitem__)
+    assert kernels["table< int >"].name == "table<int>"
+    assert kernels.ns["row<3>"].name == "ns::row<3>"
+    assert (dir(kernels), dir(kernels.ns)) == (["ns", "table"], ["row"])
+    with pytest.raises(KernelNotFoundError) as raised:
+        kernels.table  # noqa: B018
+    assert str(raised.value) == (
+        "sample.kernels has no kernel or symbol 'table'; did you mean 'table<int>'?; "
+        "it has: table<float>, table<int>, ns::row<3>"
+    )
+
+
+def test_variables_of_the_same_name_in_several_units_are_ambiguous() -> None:
+    symbols = tuple(SAMPLE.symbols[0]._replace(name="weights", unit=unit) for unit in (0, 1))
+    kernels = module_from(SAMPLE._replace(symbols=symbols), FILES.__getitem__)
+    with pytest.raises(KernelNotFoundError) as raised:
+        kernels.weights  # noqa: B018
+    assert str(raised.value) == (
+        "sample.kernels: device/axpy.cu and device/gemm.cu each have a variable weights of their own; "
+        "rename them, or link the units into one library with link = true"
+    )
+
+
 def test_a_kernel_and_a_namespace_may_share_a_name() -> None:
     blur, sobel = (AXPY._replace(expression=e, lowered=e) for e in ("blur", "blur::sobel"))
     kernels = module_from(SAMPLE._replace(kernels=(blur, sobel)), FILES.__getitem__)

@@ -21,6 +21,7 @@ TYPES = {
     "byte": ("unsigned char", 1),
     "flag": ("bool", 1),
     "half": ("__half", 2),
+    "brain": ("__nv_bfloat16", 2),
     "brains": ("__nv_bfloat16[2]", 4),
     "wave": ("complex<float>", 8),
     "quads": ("float4[2]", 32),
@@ -125,11 +126,14 @@ def test_numbers_fill_variables_that_are_one(variables: WithDriver) -> None:
             symbol.copy_from(value)
             assert symbol.numpy() == value, symbol
             assert symbol.numpy().shape == ()
+        v.brain.copy_from(1.5)
+        assert v.brain.tobytes() == b"\\xc0\\x3f"
         caught(v.count.copy_from, 1 << 31)
         caught(v.count.copy_from, 1.5)
         caught(v.byte.copy_from, -1)
         caught(v.half.copy_from, 1e6)
         caught(v.half.copy_from, 1j)
+        caught(v.brain.copy_from, 1j)
         caught(v.level.copy_from, 1)
         caught(v.p.copy_from, 1)
         caught(v.matrix.copy_from, 1)
@@ -143,7 +147,14 @@ def test_numbers_fill_variables_that_are_one(variables: WithDriver) -> None:
         wrong("count", "expected int, found 1.5"),
         wrong("byte", "expected unsigned char from 0 to 255, found -1"),
         wrong("half", "1000000.0 is out of the range of __half"),
-        wrong("half", "expected __half, found 1j"),
+        wrong(
+            "half",
+            "expected the 2 bytes of __half (bytes, a ctypes.Structure or a numpy scalar), found 1j",
+        ),
+        wrong(
+            "brain",
+            "expected the 2 bytes of __nv_bfloat16 (bytes, a ctypes.Structure or a numpy scalar), found 1j",
+        ),
         wrong("level", "expected memory, of the host or of a GPU, found 1"),
         wrong("p", "expected memory, of the host or of a GPU, found 1"),
         wrong("matrix", "expected memory, of the host or of a GPU, found 1"),

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 
 from cuda_ext.builder.config.kinds import (
     C_NAME,
-    SCALAR,
     Kind,
     Schema,
     array,
     expect,
     key_path,
     map_schema,
+    scalar,
     show,
     string,
 )
@@ -74,7 +74,7 @@ _PATTERN = string(
     'a string such as "reduce<{T}>"',
     description="A C++ name expression with placeholders, such as `reduce<{T}>`.",
 )
-_VALUES = array(SCALAR, "an array of values", "add values")
+_VALUES = array(scalar(), "an array of values", "add values")
 _PRODUCT: Schema = {
     **map_schema(rf"^{C_NAME}$", _VALUES.schema),
     "properties": {"kernel": _PATTERN.schema},

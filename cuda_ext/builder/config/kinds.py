@@ -25,7 +25,6 @@ __all__ = [
     "MACROS",
     "NAME",
     "OPTIONS",
-    "SCALAR",
     "STANDARD",
     "TEXT",
     "Kind",
@@ -36,6 +35,7 @@ __all__ = [
     "key_path",
     "map_schema",
     "mapping",
+    "scalar",
     "show",
     "string",
     "strings",
@@ -103,6 +103,17 @@ def string(what: str = "a string", empty: str = "", **schema: object) -> Kind:
         return text
 
     return Kind(check, {"type": "string", **schema})
+
+
+def scalar(what: str = "a string or an integer") -> Kind:
+    """A string or an integer, as a string."""
+
+    def check(value: object, where: str) -> str:
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ConfigError(f"expected {what}, found {show(value)}", where=where)
+        return str(value)
+
+    return Kind(check, {"type": ["string", "integer"]})
 
 
 def array(items: Kind, what: str, empty: str = "") -> Kind:
@@ -207,16 +218,9 @@ def _check_standard(text: str, where: str) -> str:
     return text
 
 
-def _check_scalar(value: object, where: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ConfigError(f"expected a string or an integer, found {show(value)}", where=where)
-    return str(value)
-
-
 _STANDARD = r"^c\+\+\d[\da-z]$"
 
 FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
-SCALAR = Kind(_check_scalar, {"type": ["string", "integer"]})
 STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_standard)
 TEXT = string(empty="give it a value or leave it out", minLength=1)
 
@@ -265,4 +269,5 @@ def _check_macro(name: str, where: str) -> None:
         )
 
 
-MACROS = mapping(rf"^{C_NAME}$", _check_macro, SCALAR, "a table of macros and their values")
+_VALUE = scalar('a string or an integer, such as "1"')
+MACROS = mapping(rf"^{C_NAME}$", _check_macro, _VALUE, "a table of macros and their values")

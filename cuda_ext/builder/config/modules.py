@@ -91,11 +91,13 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
     :class:`ConfigError`.
     """
     values = PROJECT_TABLE.check(table, TABLE)
-    modules = values.get("modules", {})
+    example = f'[{TABLE}.modules."{default_name or "your_package.kernels"}"]'
+    what = f"a table for each module, such as {example}"
+    modules = expect(values.get("modules", {}), dict, f"{TABLE}.modules", what)
     if not modules:
         if default_name is None:
             raise ConfigError(
-                "cannot tell which package the module belongs to", where=TABLE, remedy=f"name it: {_EXAMPLE}"
+                "cannot tell which package the module belongs to", where=TABLE, remedy=f"name it: {example}"
             )
         modules = {default_name: {}}
     common = _extend(ModuleConfig("", TABLE), values)
@@ -175,7 +177,6 @@ _KEYS_OF_MODULE = dict.fromkeys(
     KEYS, ("holds for a whole module, not for single sources", "move it into the module's table")
 )
 _KEYS_OF_BUILD = dict.fromkeys(BUILD_KEYS, ("holds for the build as a whole", f"move it to [{TABLE}]"))
-_EXAMPLE = f'[{TABLE}.modules."your_package.kernels"]'
 _KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"
 _NAMES = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
 
@@ -187,9 +188,9 @@ _OVERRIDE = table(
 _OVERRIDES: Schema = {"type": "array", "items": _OVERRIDE.schema, "description": TABLES["overrides"]}
 _MODULE_KEYS = {**_KEYS, "overrides": _define("overrides", Kind(_check_overrides, _OVERRIDES))}
 _MODULE = _define("module", table(_MODULE_KEYS, elsewhere=_KEYS_OF_BUILD))
+# parse_table checks the modules, since their errors depend on the project.
 _MODULES = Kind(
-    lambda value, where: expect(value, dict, where, f"a table for each module, such as {_EXAMPLE}"),
-    {**map_schema(_NAMES, _MODULE.schema), "description": TABLES["modules"]},
+    lambda value, _: value, {**map_schema(_NAMES, _MODULE.schema), "description": TABLES["modules"]}
 )
 PROJECT_TABLE = table(
     {**_MODULE_KEYS, **{name: key.kind for name, key in BUILD_KEYS.items()}, "modules": _MODULES}

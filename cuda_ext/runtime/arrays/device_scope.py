@@ -14,7 +14,7 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray, is_host_array, place_
 from cuda_ext.runtime.arrays.staging import Copy, Staging, staging_of
 from cuda_ext.runtime.driver.driver import Device
 
-__all__ = ["DeviceScope", "device_scope", "innermost_scope"]
+__all__ = ["DeviceCopies", "DeviceScope", "device_scope", "innermost_scope"]
 
 
 @dataclass(slots=True, eq=False)
@@ -59,13 +59,13 @@ class _Block:
             self.staging.device.driver.call("cuStreamSynchronize", self.stream)
 
 
-class DeviceScope:
-    """An open :func:`device_scope`, or the scope of a single launch."""
+class DeviceCopies:
+    """Copies of host memory on GPUs, for any thread. Arrays that overlap share one copy.
 
-    # It holds copies of host memory on GPUs, for any thread. Arrays that overlap share one copy. Memory that
-    # `outer` has a copy of is used there instead of being copied again.
+    Memory that `outer` has a copy of is used there instead of being copied again.
+    """
 
-    def __init__(self, outer: DeviceScope | None = None) -> None:
+    def __init__(self, outer: DeviceCopies | None = None) -> None:
         self.released = False
         self.outer = outer
         self._blocks: list[_Block] = []
@@ -138,14 +138,8 @@ class DeviceScope:
                 with staging.device.current():
                     staging.copy_out(copies)
 
-    def fetch(self, array: Any) -> None:
-        """Wait for the kernels that write to `array`, and copy their results back before the scope ends.
-
-        Raises :class:`ArgumentError` for objects that are no numpy array.
-        """
-        if not is_host_array(array):
-            raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="fetch")
-        place = place_of(array)
+    def fetch(self, place: range) -> None:
+        """Wait for the kernels that write to `place`, and copy their results back."""
         with self._lock:
             for block in self._overlapping_blocks(place):
                 parts = [common for part in block.written if (common := _intersect(part, place))]
@@ -200,7 +194,25 @@ class DeviceScope:
                     )
 
 
-_innermost: ContextVar[DeviceScope | None] = ContextVar("_innermost", default=None)
+_innermost: ContextVar[DeviceCopies | None] = ContextVar("_innermost", default=None)
+
+
+class DeviceScope:
+    """An open :func:`device_scope`."""
+
+    __slots__ = ("_copies",)
+
+    def __init__(self, copies: DeviceCopies) -> None:
+        self._copies = copies
+
+    def fetch(self, array: Any) -> None:
+        """Wait for the kernels that write to `array`, and copy their results back before the scope ends.
+
+        Raises :class:`ArgumentError` for objects that are no numpy array.
+        """
+        if not is_host_array(array):
+            raise ArgumentError(f"expected a numpy array, found {type(array).__qualname__}", where="fetch")
+        self._copies.fetch(place_of(array))
 
 
 @contextmanager
@@ -215,27 +227,27 @@ def device_scope() -> Iterator[DeviceScope]:
     A scope belongs to the thread or task that opens it. In nested scopes, the arrays of the outer one stay on
     the GPU until the outer one ends. A stream that is passed as a handle must outlive the scope.
     """
-    scope = DeviceScope(innermost_scope())
-    _innermost.set(scope)
+    copies = DeviceCopies(innermost_scope())
+    _innermost.set(copies)
     try:
-        yield scope
+        yield DeviceScope(copies)
     except BaseException:
         with suppress(DriverCallError):  # it may have the same cause as the exception
-            scope.copy_back()
+            copies.copy_back()
         raise
     else:
-        scope.copy_back()
+        copies.copy_back()
     finally:
-        scope.release()
+        copies.release()
 
 
-def innermost_scope() -> DeviceScope | None:
-    """The innermost open scope of this thread or task, or ``None``."""
-    scope = _innermost.get()
+def innermost_scope() -> DeviceCopies | None:
+    """The copies of the innermost open scope of this thread or task, or ``None``."""
+    copies = _innermost.get()
     # A scope may have ended in another thread or task, whose context this one inherited.
-    while scope is not None and scope.released:
-        scope = scope.outer
-    return scope
+    while copies is not None and copies.released:
+        copies = copies.outer
+    return copies
 
 
 def _intersect(one: range, other: range) -> range:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from cuda_ext.errors import ArgumentError, DriverCallError
-from cuda_ext.runtime.arrays.device_scope import DeviceScope, innermost_scope
+from cuda_ext.runtime.arrays.device_scope import DeviceCopies, innermost_scope
 from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 
@@ -29,7 +29,7 @@ class Pending:
         self,
         device: Device,
         stream: int,
-        copies: DeviceScope,
+        copies: DeviceCopies,
         raise_error: Callable[[DriverCallError], NoReturn],
     ) -> None:
         driver = device.driver
@@ -92,17 +92,17 @@ def launch_with_copies(
     `keep` keeps `stream` alive. `raise_error` raises the errors of a :class:`Pending` launch. Raises
     :class:`DriverCallError`, and :class:`ArgumentError` if `stream` is being captured into a graph.
     """
-    own = DeviceScope()
-    scope = innermost_scope()
+    own = DeviceCopies()
+    shared = innermost_scope()
     pending = None
     with device.current():
         _check_not_captured(device, stream)
         try:
-            with (scope or own).place(device, stream, keep, arrays) as addresses:
+            with (shared or own).place(device, stream, keep, arrays) as addresses:
                 submit(addresses)
             if not wait:
                 pending = Pending(device, stream, own, raise_error)
-            elif scope is None:
+            elif shared is None:
                 own.copy_back()
         finally:
             if pending is None:
@@ -127,7 +127,7 @@ def _check_not_captured(device: Device, stream: int) -> None:
     )
 
 
-def _release(device: Device, copies: DeviceScope, event: Any) -> None:
+def _release(device: Device, copies: DeviceCopies, event: Any) -> None:
     with suppress(DriverCallError):
         device.driver.call("cuEventDestroy", event)
     copies.release()

@@ -343,7 +343,7 @@ def test_a_macro_with_parameters_belongs_into_a_header() -> None:
 @pytest.mark.parametrize(("toml", "found"), [("true", "true"), ("1.5", "1.5"), ("[1]", "an array")])
 def test_a_macro_is_a_string_or_an_integer(toml: str, found: str) -> None:
     assert refused_key(f"define = {{ A = {toml} }}") == (
-        f"define.A: expected a string or an integer, found {found}"
+        f'define.A: expected a string or an integer, such as "1", found {found}'
     )
 
 
@@ -616,6 +616,18 @@ def test_module_names_differ_in_more_than_case() -> None:
 )
 def test_modules_are_tables(toml: str, answer: str) -> None:
     assert refused(toml).startswith(f"tool.cuda_ext.{answer}")
+
+
+@pytest.mark.parametrize(
+    ("default_name", "name"), [("p.kernels", "p.kernels"), (None, "your_package.kernels")]
+)
+def test_the_example_of_a_table_of_modules_names_that_of_the_project(
+    default_name: str | None, name: str
+) -> None:
+    assert refused("modules = 3", default_name) == (
+        "tool.cuda_ext.modules: expected a table for each module, such as "
+        f'[tool.cuda_ext.modules."{name}"], found 3'
+    )
 
 
 def test_the_table_is_a_table() -> None:

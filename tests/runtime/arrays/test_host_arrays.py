@@ -592,6 +592,16 @@ def test_arrays_in_a_scope_can_be_fetched(run: Script) -> None:
     ]
 
 
+def test_a_scope_offers_only_fetch(run: Script) -> None:
+    done = run(
+        """
+        with cuda_ext.device_scope() as scope:
+            print([name for name in dir(scope) if not name.startswith("_")])
+        """
+    )
+    assert done.output == ["['fetch']"]
+
+
 def test_fetched_arrays_are_not_copied_again(run: Script) -> None:
     done = run(
         """
@@ -771,10 +781,10 @@ def test_an_ended_scope_accepts_no_arrays(run: Script) -> None:
     """Another thread may have ended it."""
     done = run(
         """
-        from cuda_ext.runtime.arrays.device_scope import DeviceScope
-        scope = DeviceScope()
-        scope.release()
-        caught(scope.place(None, 0, None, []).__enter__)
+        from cuda_ext.runtime.arrays.device_scope import DeviceCopies
+        copies = DeviceCopies()
+        copies.release()
+        caught(copies.place(None, 0, None, []).__enter__)
         """
     )
     assert done.output == [
