@@ -163,7 +163,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def closest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> str:
-    """The known name that is most similar, or nothing where none has that `similarity`, at most 1."""
+    """The known name that is most similar, or an empty string; `similarity` is from 0 to 1."""
     import difflib  # slow to import
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=similarity)

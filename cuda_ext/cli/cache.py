@@ -105,7 +105,7 @@ def info(as_json: bool) -> None:
         return
     for label, value in _describe(facts):
         click.echo(f"{label:<15}{value}")
-    if entries := facts["on_demand"]["entries"]:
+    if entries := facts["on_demand"]["records"]:
         _show_entries(entries)
 
 
@@ -139,7 +139,7 @@ def _examine(store: LocalStore) -> dict[str, Any]:
         "strays": counts["stray"],
         "on_demand": {
             "references": references,
-            "entries": [
+            "records": [
                 {
                     "key": file.key,
                     "architecture": entry.architecture,
@@ -178,7 +178,7 @@ def _describe(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "unfinished", f"{format_count(facts['unfinished'], 'file')} in tmp, removed after an hour"
     if facts["strays"]:
         yield "strays", f"{facts['strays']:,}; cuda-ext cache verify lists them"
-    on_demand, references = facts["on_demand"]["entries"], facts["on_demand"]["references"]
+    on_demand, references = facts["on_demand"]["records"], facts["on_demand"]["references"]
     size = format_size(sum(entry["size"] for entry in on_demand))
     suffix = f", and {format_count(references, 'reference')} to them" if references else ""
     yield "on demand", f"{format_count(len(on_demand), 'entry', 'entries')}, {size}{suffix}"

@@ -43,19 +43,24 @@ class InstalledModule:
 
     def read(self, file: str) -> bytes:
         """The content of a file. Raises :class:`Failure`."""
-        self.check_exists(file)
         try:
             return self.package.read(file)
         except OSError as error:
-            remedy = f"check the permissions of {self.place}"
-            raise Failure(f"{file} cannot be read: {error.strerror or error}", remedy=remedy) from None
+            raise self._explain(file, error) from None
 
     def check_exists(self, file: str) -> None:
-        """Raise :class:`Failure` if the module lacks that file."""
+        """Raise :class:`Failure` if that file is missing, or if its status cannot be read."""
         try:
             self.package.size(file)
-        except OSError:
-            raise Failure(f"{file} is missing", remedy="reinstall its package") from None
+        except OSError as error:
+            raise self._explain(file, error) from None
+
+    def _explain(self, file: str, error: OSError) -> Failure:
+        """Return the failure for an `error` of `file`, which is missing or cannot be read."""
+        if isinstance(error, FileNotFoundError):
+            return Failure(f"{file} is missing", remedy="reinstall its package")
+        remedy = f"check the permissions of {self.place}"
+        return Failure(f"{file} cannot be read: {error.strerror or error}", remedy=remedy)
 
 
 def installed_modules() -> list[InstalledModule]:

@@ -58,7 +58,10 @@ def object_of(unit: TranslationUnit, architecture: Architecture) -> CompiledImag
 
 
 def signatures_of(images: Iterable[CompiledImage]) -> Signatures:
-    """Read signatures from images; those of PTX count, which have types."""
+    """Read signatures from images.
+
+    Where PTX and a cubin describe one kernel, PTX's signature counts, since it has types.
+    """
     in_order = sorted(images, key=lambda image: image.architecture.kind == "ptx")
     return merge_signatures(reflect_image(i.architecture.kind, i.data) for i in in_order)
 

@@ -127,7 +127,7 @@ def test_entries_are_listed_by_their_last_use(tmp_path: Path) -> None:
     assert "…" in rows[1]
     assert "axpy<float>, axpy<[red]>" in rows[2]
     assert rows[2].rstrip().endswith("5 KiB   2 days ago")
-    entries = cache_json(tmp_path, "info")["on_demand"]["entries"]
+    entries = cache_json(tmp_path, "info")["on_demand"]["records"]
     assert [each["key"] for each in entries] == [key("c"), key("b"), key("a")]
     assert entries[2]["kernels"] == ["axpy<float>", "axpy<[red]>"]
     assert entries[2]["last_used"].endswith("+00:00")
@@ -140,7 +140,7 @@ def test_the_last_of_many_entries_are_shown(tmp_path: Path) -> None:
     assert output.endswith("and 5 more, which --json lists\n")
     assert "k<19>" in output
     assert "k<20>" not in output
-    assert len(cache_json(tmp_path, "info")["on_demand"]["entries"]) == 25
+    assert len(cache_json(tmp_path, "info")["on_demand"]["records"]) == 25
 
 
 def test_a_terminal_without_unicode_is_enough(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,8 +21,10 @@ from cuda_ext.cli.doctor import examine, gpus, installation
 from cuda_ext.cli.doctor.findings import LEVELS, show
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
+from cuda_ext.errors import NoDriverError
 from cuda_ext.manifest import Candidate as Choice
 from cuda_ext.manifest import Manifest, Source, Unit, Variants
+from cuda_ext.toolchain.bindings import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 from tests.fixtures.command_line import MODULE, ROOT, run
 from tests.fixtures.loader import FILES, SAMPLE, unit, write_package
@@ -160,6 +162,22 @@ def test_a_failed_examination_hides_no_other(
     assert "the examination failed" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_section_without_findings_is_only_in_the_json(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    titles = ["Installation", "Tool chain", "Driver and GPUs", "Cache", "Modules"]
+    monkeypatch.chdir(tmp_path)
+    for name in (*VARIABLES, "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    sections = json.loads(run("doctor", "--json")[1])["sections"]
+    assert [section["title"] for section in sections if section["findings"]] == titles
+    assert sections[-2] == {"title": "Environment", "findings": []}
+    assert len(sections) == len(titles) + 1
+    lines = run("doctor")[1].splitlines()
+    assert [line for line in lines if line in (*titles, "Environment")] == titles
+
+
 def test_every_variable_in_the_sources_is_listed() -> None:
     text = "\n".join(path.read_text() for path in (ROOT / "cuda_ext").rglob("*.py"))
     read = set(re.findall(r'"(CUDA_EXT_[A-Z_]+)"', text))
@@ -241,11 +259,42 @@ def test_a_prohibited_compute_mode_is_a_problem(on: Doctor, site: Path) -> None:
 
 
 @host_compiler
-@pytest.mark.parametrize(("function", "text"), [("cuDeviceGetName", ""), ("cuDeviceTotalMem", "Fake GPU, ")])
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        ("cuDeviceGetName", "compute capability 9.0, 80 GiB"),
+        ("cuDeviceTotalMem", "Fake GPU, compute capability 9.0"),
+    ],
+)
 def test_a_gpu_may_have_an_unknown_name_or_size(on: Doctor, site: Path, function: str, text: str) -> None:
     write(site, SAMPLE)
     (gpu,) = of(on("sample", fail=f"{function}=999"), "GPU 0")
-    assert (gpu["level"], gpu["text"]) == ("ok", f"{text}compute capability 9.0")
+    assert (gpu["level"], gpu["text"]) == ("ok", text)
+    (gpu,) = of(on("sample", fail=f"{function}=999", compute_mode=2), "GPU 0")
+    assert (gpu["level"], gpu["text"].partition(": ")[0]) == ("problem", text)
+
+
+def test_an_unreadable_device_does_not_end_the_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, files in (
+        ("0", {}),
+        ("1", {"vendor": "0x10de\n", "class": "0x030200\n"}),
+        ("2", {"vendor": "0x10de\n"}),
+        ("3", {"vendor": "0x10de\n", "class": "0x030000\n"}),
+        ("4", {"vendor": "0x10de\n", "class": "0x040300\n"}),  # its sound
+        ("5", {"vendor": "0x8086\n", "class": "0x030000\n"}),
+        ("6", {}),
+    ):
+        (tmp_path / name).mkdir()
+        for file, text in files.items():
+            (tmp_path / name / file).write_text(text)
+
+    def no_driver() -> NoReturn:
+        raise NoDriverError("there is none")
+
+    monkeypatch.setattr(gpus, "open_driver", no_driver)
+    monkeypatch.setattr(gpus, "_DRIVER_GPUS", tmp_path / "none")
+    monkeypatch.setattr(gpus, "_PCI_DEVICES", tmp_path)
+    assert gpus.find_gpus().hidden == 2
 
 
 def test_accepted_images_follow_from_the_capability() -> None:
@@ -440,6 +489,28 @@ def test_unreadable_files_are_found(site: Path) -> None:
     assert finding["text"] == "manifest.json cannot be read: Permission denied"
 
 
+@unix
+def test_only_an_absent_file_is_missing(site: Path) -> None:
+    image = write(site, module("looping", "sm_90")) / "axpy.fatbin"
+    image.unlink()
+    image.symlink_to(image.name)
+    (finding,) = of(findings("looping", status=1), "looping")
+    assert finding["text"] == "axpy.fatbin cannot be read: Too many levels of symbolic links"
+    assert finding["remedy"] == f"check the permissions of {os.path.realpath(site / 'looping')}"
+
+
+def test_a_file_missing_in_an_archive_is_found(site: Path) -> None:
+    (write(site / "inner", module("zipped", "sm_90")) / "axpy.fatbin").unlink()
+    archive = site / "site.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in (site / "inner").rglob("*.*"):
+            opened.write(path, path.relative_to(site))
+    # Only the import system reads a directory in an archive.
+    path = os.pathsep.join((str(archive / "inner"), str(ROOT)))
+    (finding,) = of(findings("zipped", PYTHONPATH=path, status=1), "zipped")
+    assert finding["text"] == "axpy.fatbin is missing"
+
+
 def test_an_unknown_name_gets_a_suggestion(site: Path) -> None:
     write(site, SAMPLE)
     (finding,) = of(findings("sample.kernel", status=1), "sample.kernel")
@@ -597,6 +668,25 @@ def test_an_invalid_cudaarchs_is_a_problem(
     assert found.level == level
     assert text in found.text
     assert level == "ok" or found.remedy
+
+
+@pytest.mark.skipif(bool(gpu_capabilities()), reason="there is a GPU")
+def test_native_without_a_gpu_is_a_problem_only_in_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = '[tool.cuda_ext.modules."p.kernels"]\n'
+    for value, project, level, text in (
+        ("native", "", "note", "=native: this machine has no GPU that native could mean"),
+        ("native;sm-80", "", "problem", "=native;sm-80: unknown architecture 'sm-80'"),
+        ("native", table, "problem", '=native: "native" means the GPUs of this machine, and it has none'),
+        ("all-major", table, "ok", "=all-major: "),
+    ):
+        (tmp_path / "pyproject.toml").write_text(project)
+        monkeypatch.setenv("CUDAARCHS", value)
+        (found,) = [each for each in installation.examine_environment() if each.subject == "CUDAARCHS"]
+        assert (found.level, found.text[: len(text)]) == (level, text)
+        assert level == "ok" or found.remedy
 
 
 def test_ascii_output() -> None:

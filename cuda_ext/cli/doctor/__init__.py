@@ -57,11 +57,12 @@ def examine(names: Sequence[str]) -> list[Section]:
     }
     chosen = ("Driver and GPUs", "Modules") if names else examinations
     sections = [Section(title, _collect(title, examinations[title])) for title in chosen]
-    return [section for section in sections if section.findings]
+    # Each project has a finding: about its modules, or an error.
+    return [section for section in sections if section.findings or section.title != "This project"]
 
 
 def _collect(title: str, examination: Iterable[Finding]) -> list[Finding]:
-    """The findings up to an error, which is the last one and hides none of another examination."""
+    """Collect findings; an error becomes the last finding of its section."""
     findings: list[Finding] = []
     try:
         findings.extend(examination)

@@ -71,6 +71,8 @@ def _show_sections(sections: Sequence[Section], counts: Mapping[Level, int]) -> 
 
     console = Console(highlight=False, markup=False, emoji=False)
     for section in sections:
+        if not section.findings:
+            continue
         console.print(Text(section.title, "bold"))
         for finding in section.findings:
             _show_finding(console, finding)

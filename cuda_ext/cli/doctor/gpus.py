@@ -73,10 +73,13 @@ def find_gpus() -> Gpus:
 
 def _read_gpu(driver: Driver, ordinal: int) -> Gpu:
     capability = driver.device(ordinal).capability
+    # Kernels run without each of these.
     name, memory, mode = "", 0, 0
-    with suppress(DriverError):  # kernels run without them
+    with suppress(DriverError):
         name = driver.call("cuDeviceGetName", 128, ordinal).split(b"\0")[0].decode(errors="replace")
+    with suppress(DriverError):
         memory = int(driver.call("cuDeviceTotalMem", ordinal))
+    with suppress(DriverError):
         attribute = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
         mode = int(driver.call("cuDeviceGetAttribute", attribute, ordinal))
     return Gpu(ordinal, capability, name, memory, mode == _PROHIBITED)
@@ -96,15 +99,21 @@ def _read_version() -> tuple[int, int] | None:
 
 def _count_gpus() -> int:
     """The number of GPUs that the operating system knows; 0 if it does not say."""
-    gpus = 0
     with suppress(OSError):
-        gpus = len(list(_DRIVER_GPUS.iterdir()))
-    if not gpus:
-        with suppress(OSError):
-            for device in _PCI_DEVICES.iterdir():
-                is_nvidia = (device / "vendor").read_text().startswith(_NVIDIA)
-                gpus += is_nvidia and (device / "class").read_text().startswith(_DISPLAY)
-    return gpus
+        if count := len(list(_DRIVER_GPUS.iterdir())):
+            return count
+    with suppress(OSError):
+        return sum(map(_is_gpu, _PCI_DEVICES.iterdir()))
+    return 0
+
+
+def _is_gpu(device: Path) -> bool:
+    """Whether a PCI device is an NVIDIA GPU; one that cannot be read is not."""
+    try:
+        vendor, device_class = ((device / name).read_text() for name in ("vendor", "class"))
+    except OSError:
+        return False
+    return vendor.startswith(_NVIDIA) and device_class.startswith(_DISPLAY)
 
 
 def examine_gpus(gpus: Gpus) -> Iterator[Finding]:

@@ -97,6 +97,9 @@ def _examine_variable(name: str, value: str) -> Finding:
             return Finding("note", name, f"{shown}: every launch is checked, and slow", remedy)
         case "CUDA_PATH" | "CUDA_HOME" if value and not Path(value).is_dir():
             return Finding("warning", name, f"{shown}: there is no such directory", "correct it, or unset it")
+        case "CUDAARCHS" if "native" in from_cmake(value) and not gpu_capabilities():
+            remedy = 'to build here, name architectures instead, such as "all-major" or "sm_90"'
+            return Finding("note", name, f"{shown}: this machine has no GPU that native could mean", remedy)
     return Finding("ok", name, f"{shown}: {VARIABLES[name]}")
 
 
@@ -109,9 +112,12 @@ def _read_variable(name: str, value: str) -> None:
             worker_count(os.environ)
         case "CUDAARCHS":
             project = Project.load(Path())
-            native = gpu_capabilities() if "native" in value else []
+            names = from_cmake(value)
+            native = gpu_capabilities() if "native" in names else []
+            if project is None and not native:  # no build here needs a GPU
+                names = [architecture for architecture in names if architecture != "native"]
             for choice in compiler_choices(project) if project else [CompilerChoice()]:
-                expand(from_cmake(value), open_compiler(choice, os.environ), name, native)
+                expand(names, open_compiler(choice, os.environ), name, native)
 
 
 def examine_cache() -> Iterator[Finding]:

@@ -185,7 +185,7 @@ class _Support:
         return [kernel for kernel, state in self._states.items() if state.kind in kinds]
 
     def _needed(self) -> dict[_State, list[Kernel]]:
-        """The kernels that do not run, but for candidates of variants with another candidate that runs."""
+        """The kernels that do not run, except candidates of variants that another candidate replaces."""
         usable = {kernel.expression for kernel in self._with("ahead", "kept", "on_demand")}
         replaced = {
             candidate.kernel

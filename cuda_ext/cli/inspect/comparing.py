@@ -115,7 +115,7 @@ def _describe_build(modules: Sequence[Module], files: Mapping[str, int], ship: b
 
 
 def shipped_size(value: object) -> int:
-    """Return the bytes that ship of an image, a variable or a file; of all else, only the place counts."""
+    """Return the bytes that ship of an image, a variable or a file; 0 for everything else."""
     match value:
         case Image():
             return value.stored

@@ -123,7 +123,12 @@ def packages_of_module(name: str) -> Iterator[Package]:
         directory = os.path.dirname(spec.origin)  # noqa: PTH120 - it may be within an archive
 
         def read(file: str) -> bytes:
-            content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118 - as above
+            try:
+                content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118 - as above
+            except OSError as error:
+                if not error.errno:  # of zipimport
+                    raise FileNotFoundError(errno.ENOENT, "is not in the archive", file) from None
+                raise
             return content
 
         with suppress(AttributeError, OSError):  # another kind of module, or an ordinary package
