@@ -106,8 +106,6 @@ class FileDigests:
     """The BLAKE2 digests of files, kept together with what the file system reports about them.
 
     A file counts as unchanged while its size, its inode, and its times of modification and of change are.
-    A file that changes after :meth:`begin` gets a digest that equals no other: it is unknown which of its
-    states a compiler reads.
     """
 
     def __init__(self, store: Store) -> None:
@@ -123,8 +121,18 @@ class FileDigests:
         self.begin()
 
     def begin(self) -> None:
-        """Note the time: files that are older have not been read in another state."""
+        """Note the time, for :meth:`is_settled`."""
         self._began = time.time_ns()
+
+    def is_settled(self, path: str) -> bool:
+        """Whether the file at `path` has not changed since :meth:`begin`.
+
+        Of one that has, it is unknown which of its states a compiler read, or whether it found it.
+        """
+        try:
+            return _last_change(os.stat(path)) <= self._began
+        except OSError:
+            return False
 
     def __call__(self, path: str) -> str | None:
         """Return the digest of the file at `path`; ``None`` if it cannot be read."""
@@ -142,10 +150,7 @@ class FileDigests:
             digest = digest_file(path)
         except OSError:
             return None
-        changed = max(status.st_mtime_ns, status.st_ctime_ns)
-        if changed > self._began:
-            return os.urandom(32).hex()
-        if changed < self._began - _TICK:
+        if _last_change(status) < self._began - _TICK:
             self._known[path] = f"{state} {digest}"
             self._is_changed = True
         return digest
@@ -157,3 +162,7 @@ class FileDigests:
             states = {p: s for p, s in self._known.items() if p in self._digests or os.path.exists(p)}
             self._store.put(self._key, codec.encode(_KnownFiles(states)))
             self._is_changed = False
+
+
+def _last_change(status: os.stat_result) -> int:
+    return max(status.st_mtime_ns, status.st_ctime_ns)

@@ -53,8 +53,11 @@ def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
         content = b""
     # Quoted names are looked up beside the header first, and then on the search path, where they were found.
     beside = (f"{os.path.dirname(path)}/{os.fsdecode(name)}" for name in re.findall(_QUOTED, content))
-    tested = (f"?{_name(os.path.normpath(place), directories)}" for place in beside)
-    return frozenset([_name(path, directories), *tested, *_tested(content)])
+    tested = [f"?{_name(os.path.normpath(place), directories)}" for place in beside]
+    name = _name(path, directories)
+    if name == path:  # others of that name come first on the search path
+        tested += (f"?{path.removeprefix(d)}" for d in directories if path.startswith(d))
+    return frozenset([name, *tested, *_tested(content)])
 
 
 def _name(path: str, directories: tuple[str, ...]) -> str:
@@ -62,7 +65,7 @@ def _name(path: str, directories: tuple[str, ...]) -> str:
     holding = sorted((d for d in directories if path.startswith(d)), key=len, reverse=True)
     for directory in holding:
         name = path.removeprefix(directory)
-        if next((d for d in directories if d == directory or os.path.exists(d + name)), None) == directory:
+        if next((d for d in directories if d == directory or os.path.isfile(d + name)), None) == directory:
             return name.replace(os.sep, "/")
     return path
 
@@ -113,7 +116,7 @@ class Resolver:
         return next(filter(None, map(self._digest, self._places(name))), None)
 
     def _place(self, name: str) -> str | None:
-        return next((str(i) for i, path in enumerate(self._places(name)) if os.path.exists(path)), None)
+        return next((str(i) for i, path in enumerate(self._places(name)) if os.path.isfile(path)), None)
 
     def _places(self, name: str) -> Sequence[str]:
         return [name] if os.path.isabs(name) else [directory + name for directory in self._search_path]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.session import build_project
 from tests.fixtures.caches import create_empty_cache
-from tests.fixtures.projects import build, write_project
+from tests.fixtures.projects import build, load, write_project
 
 pytestmark = pytest.mark.xdist_group("incremental")
 
@@ -436,3 +437,40 @@ def test_nvcc_compiles_the_units_that_read_a_change(own_cache: None, tmp_path: P
         assert compiled(root) == ALL, directory
     (root / "pyproject.toml").write_text(table.replace('"sm_90"', '"sm_90", "sm_100"'))
     assert compiled(root) == everything_of("u", "alone", architectures="sm_100 names")
+
+
+OUTSIDE = """
+[tool.cuda_ext]
+architectures = ["sm_90"]
+[tool.cuda_ext.modules."p.kernels"]
+options = ["-I{first}", "-I{second}"]
+"""
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_what_was_compiled_while_a_header_changed_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Which state of the header the compiler read is unknown."""
+    monkeypatch.setenv("MAX_JOBS", "1")
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        directory.mkdir()
+    (second / "outside.h").write_text("#define VALUE 2")
+    source = '#include <outside.h>\nextern "C" __global__ void k{0}(int* x) {{ *x = VALUE; }}\n'
+    files = {f"device/u{i}.cu": source.format(i) for i in range(4)}
+    root = write_project(tmp_path / "p", OUTSIDE.format(first=first, second=second), files)
+    header = tmp_path / name / "outside.h"
+
+    def change(line: str) -> None:
+        if line.startswith("[1/"):
+            header.write_text("#define VALUE 3")
+
+    build_project(load(root), change)
+    header.unlink()
+    (second / "outside.h").write_text("#define VALUE 2")
+    after = build(root)
+    create_empty_cache(tmp_path / "other cache")
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "other cache"))
+    assert build(root) == after

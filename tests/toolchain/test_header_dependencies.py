@@ -33,7 +33,14 @@ def test_a_header_that_its_name_does_not_lead_to_has_another(tmp_path: Path) -> 
     written(tmp_path / "lib/x.h")
     assert names([found], tmp_path / "lib", tmp_path / "lib/detail") == {"detail/x.h"}
     written(tmp_path / "first/detail/x.h")
-    assert names([found], tmp_path / "first", tmp_path / "lib", tmp_path / "lib/detail") == {found}
+    directories = tmp_path / "first", tmp_path / "lib", tmp_path / "lib/detail"
+    assert names([found], *directories) == {found, "?detail/x.h", "?x.h"}
+
+
+def test_a_directory_is_no_header(tmp_path: Path) -> None:
+    (tmp_path / "one/x.h").mkdir(parents=True)
+    found = written(tmp_path / "two/x.h")
+    assert names([found], tmp_path / "one", tmp_path / "two") == {"x.h"}
 
 
 def test_a_header_of_the_project_has_its_canonical_name() -> None:

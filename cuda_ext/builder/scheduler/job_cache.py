@@ -6,7 +6,7 @@ Their keys are all that determines them, but the headers that the compiler reads
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 
@@ -52,9 +52,13 @@ class JobCache:
         return CachedContent(tuple(contents), frozenset(reads))
 
     def keep(self, job: Job, reads: Collection[str], product: Sequence[bytes]) -> None:
-        """Keep the encoded `product` of `job`, which depends on the headers `reads`."""
-        for key, content in zip(self.keys(job), product, strict=True):
-            self._contents.keep(key, reads, self._resolver(job.units), content)
+        """Keep the encoded `product` of `job`, which depends on the headers `reads`.
+
+        It is not kept if one of them has changed since the build began.
+        """
+        if self._are_settled(job.units, reads):
+            for key, content in zip(self.keys(job), product, strict=True):
+                self._contents.keep(key, reads, self._resolver(job.units), content)
 
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
@@ -63,9 +67,10 @@ class JobCache:
         return known.content if known else None
 
     def keep_library(self, plan: LibraryPlan, library: Library) -> None:
-        """Keep the `library` of `plan`."""
-        resolve = self._resolver(plan.compiled_units)
-        self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
+        """Keep the `library` of `plan`, unless a header that it depends on has changed meanwhile."""
+        if self._are_settled(plan.compiled_units, library.reads):
+            resolve = self._resolver(plan.compiled_units)
+            self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
 
     def keys(self, job: Job) -> tuple[str, ...]:
         """Return a key for each part of the product of `job`, by which equal jobs are recognised."""
@@ -110,10 +115,18 @@ class JobCache:
 
     def files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> set[str]:
         """The compiler's own files, and the files of the tool chain that `names` lead `units` to."""
+        return {*map(str, self.compiler.files()), *self._outside_files(units, names)}
+
+    def _are_settled(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> bool:
+        return all(map(self._digests.is_settled, self._outside_files(units, names)))
+
+    def _outside_files(self, units: Sequence[TranslationUnit], names: Iterable[str]) -> Iterator[str]:
+        """The files outside of the project that `names` lead `units` to now."""
         own = {name for unit in units for name in unit.headers}
-        outside = [name for name in names if name not in own]
-        paths = [resolver.file(name) for name in outside for resolver in self._resolvers_of(units)]
-        return {*map(str, self.compiler.files()), *filter(None, paths)}
+        for name in set(names) - own:
+            for resolver in self._resolvers_of(units):
+                if file := resolver.file(name):
+                    yield file
 
     def _resolvers_of(self, units: Sequence[TranslationUnit]) -> list[Resolver]:
         """One resolver for each search path of `units`."""
