@@ -65,7 +65,7 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
             remedy="a source needs at least one __global__ function (templates only count when instantiated: "
             "list them under instantiate), or set link = true if other sources call it",
         )
-    return (images if plan.part is None else _part(plan.part, unit, images, signatures)), signatures
+    return (images, signatures) if plan.part is None else _part(plan.part, unit, images, signatures)
 
 
 def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def _objects(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _C
 
 def _part(
     number: int, unit: TranslationUnit, images: Sequence[CompiledImage], signatures: Signatures
-) -> list[CompiledImage]:
+) -> tuple[Sequence[CompiledImage], Signatures]:
     """Reduce `images` to one instantiation; kernels that need none stay in the first part alone.
 
     Raises :class:`CompilationError` for variables, of which each part would have its own copy.
@@ -223,11 +223,14 @@ def _part(
             remedy="take split-instantiations away, or the variable",
         )
     if not number:
-        return list(images)
-    return [
+        return images, signatures
+    reduced = [
         replace(image, entries=tuple(e for e in image.entries if e in image.names.values()))
         for image in images
     ]
+    lowered = {name for image in images for name in image.names.values()}
+    kernels = {name: kernel for name, kernel in signatures.kernels.items() if name in lowered}
+    return reduced, replace(signatures, kernels=kernels)
 
 
 def _images(jobs: Sequence[Job], products: Products) -> list[CompiledImage]:

@@ -95,8 +95,8 @@ class Nvrtc:
         # On the way to a cubin comes the PTX of its virtual architecture.
         last = min(architectures)
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
-        has_lines = _WITH_LINES.intersection(options)
-        program, trace = self._run(unit, options, _nameless_directory() if has_lines else nullcontext())
+        names_directory = last.kind == "ltoir" or _WITH_LINES.intersection(options)
+        program, trace = self._run(unit, options, _nameless_directory() if names_directory else nullcontext())
         images = [read_image(a, program.image(a.kind)) for a in architectures]
         return tuple(attach_log(image, program.log, trace) for image in images)
 

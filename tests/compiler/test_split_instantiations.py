@@ -27,6 +27,19 @@ def test_each_instantiation_has_a_fatbin(tmp_path: Path) -> None:
     ]
 
 
+def test_instantiations_are_split_in_lto_ir_too(tmp_path: Path) -> None:
+    """LTO-IR shows no names: the signatures alone tell what is in a part."""
+    table = TABLE.replace("sm_90", "lto_90")
+    files = build(write_project(tmp_path, table, {"device/scale.cu": SCALE + PLAIN}))["p.kernels"].files
+    kernels = json.loads(files["manifest.json"])["kernels"]
+    assert [(k["expression"], k["unit"]) for k in kernels] == [
+        ("fill", 0),
+        ("scale<float>", 0),
+        ("scale<double>", 1),
+        ("scale<int>", 2),
+    ]
+
+
 def test_a_source_whose_kernels_share_a_variable_is_refused(tmp_path: Path) -> None:
     text = "__device__ int count;\n" + SCALE.replace("x[threadIdx.x] *=", "++count; x[threadIdx.x] *=")
     message = refusal(write_project(tmp_path, TABLE, {"device/scale.cu": text}))

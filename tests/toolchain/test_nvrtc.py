@@ -487,3 +487,14 @@ def test_a_failed_compilation_leaves_no_trace_in_the_working_directory(tmp_path,
         compiler.compile(unit('#include "missing.h"\n'), [Architecture.parse("sm_90")])
     compiler.compile(unit("__global__ void kernel(int* x) { *x = 1; }"), [Architecture.parse("sm_90")])
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90", "lto_90"])
+def test_the_working_directory_has_no_influence(tmp_path, monkeypatch, architecture):
+    images = []
+    for name in ("short", "a longer name of a directory"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        monkeypatch.setenv("PWD", str(tmp_path / name))
+        images.append(image("__global__ void kernel(int* x) { *x = 1; }", architecture).data)
+    assert images[0] == images[1]
