@@ -27,11 +27,11 @@ __all__ = [
     "ConditionError",
     "Junction",
     "Leaf",
+    "branch",
     "list_arguments",
     "decide",
     "parse",
     "parse_conditions",
-    "write",
 ]
 
 SM = "sm"
@@ -265,9 +265,17 @@ def decide(condition: Condition, evaluate: Callable[[Leaf], tuple[bool, T]]) -> 
     return not decisive, [reason for _, reasons in results for reason in reasons]
 
 
-def write(condition: Condition, leaf: Callable[[Leaf], str] = str) -> str:
-    """Write `condition` as text, its leaves by `leaf`. Python and :func:`parse` agree on its meaning."""
+def branch(condition: Condition, then: int, otherwise: int, add: Callable[[Leaf, int, int], int]) -> int:
+    """Turn `condition` into branches: return the number of the first, which leads to `then` or `otherwise`.
+
+    `add` takes a leaf and where to go on if it holds, and if not, and returns the number of that branch. It
+    is called for the last leaf first.
+    """
     if not isinstance(condition, Junction):
-        return leaf(condition)
-    operands = [f"({write(operand, leaf)})" for operand in condition.operands]
-    return f"not {operands[0]}" if condition.word == "not" else f" {condition.word} ".join(operands)
+        return add(condition, then, otherwise)
+    if condition.word == "not":
+        return branch(condition.operands[0], otherwise, then, add)
+    for operand in reversed(condition.operands):
+        begin = branch(operand, then, otherwise, add)
+        then, otherwise = (begin, otherwise) if condition.word == "and" else (then, begin)
+    return begin

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import inspect
 import keyword
 import operator
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
-from cuda_ext import manifest
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import Attributes
-from cuda_ext.runtime.launch import debugging, specialised
+from cuda_ext.runtime.launch.bound_launch import BoundLaunch
 from cuda_ext.runtime.launch.configuration import Dim, LaunchOptions
-from cuda_ext.runtime.launch.launcher import Launcher
+from cuda_ext.runtime.launch.fast_launch import FastLaunch
+from cuda_ext.runtime.launch.launcher import OPTIONS, Launcher
 from cuda_ext.runtime.launch.streams import Stream
 from cuda_ext.runtime.loaded_library import Library
 
-__all__ = ["Kernel"]
+if TYPE_CHECKING:
+    from inspect import Signature
+
+__all__ = ["Documentation", "Kernel"]
 
 
-class Kernel(partial[Any]):
+class Documentation:
+    """The docstring of a class of kernels, and of each kernel its own, for ``help``."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text or ""
+
+    def __get__(self, kernel: Kernel | None, owner: object) -> str:
+        return self._text if kernel is None else kernel._help()
+
+
+class Kernel(FastLaunch):
     """A kernel, or one instantiation of a kernel template. Calling it launches it.
 
     Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
@@ -47,30 +58,20 @@ class Kernel(partial[Any]):
     driver, the GPU, the image or the launch.
     """
 
-    # A kernel is a partial application of the function that launches it: Python passes arguments to that
-    # faster than to a __call__ method.
+    __doc__ = Documentation(__doc__)
 
     _library: Library
-    _launcher: Launcher
-    # All functions that it has been an application of, since another thread may be about to call one of them.
-    _functions: list[Callable[..., Any]]
 
     @classmethod
-    def of(cls, library: Library, launcher: Launcher) -> Self:
-        """The kernel of `library` that `launcher` launches, with its own class for the text of ``help``."""
-        kernel: Self
-
-        def launch(*arguments: Any, **keywords: Any) -> Any:
-            result = launcher.call(arguments, keywords)
-            if not debugging.enabled():
-                kernel._specialise()
-            return result
-
-        kernel = type(cls.__name__, (cls,), {"__doc__": _help(launcher.kernel)})(launch)
+    def of(cls, library: Library, launcher: Launcher, candidates: tuple[Kernel, ...] = ()) -> Self:
+        """The kernel of `library` that `launcher` launches; with variants, by choosing among `candidates`."""
+        kernel = cls(launcher, candidates)
         kernel._library = library
-        kernel._launcher = launcher
-        kernel._functions = [launch]
         return kernel
+
+    def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
+        options = LaunchOptions(**{name: keywords.pop(name) for name in OPTIONS & keywords.keys()})
+        return self._launch(arguments, keywords, options, keywords.pop("stream", None))
 
     if TYPE_CHECKING:
 
@@ -139,7 +140,7 @@ class Kernel(partial[Any]):
         It is the fastest way to launch a kernel many times. Otherwise it does what calling the kernel does.
         """
         options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
-        return specialised.bound(self._launcher, options, stream)
+        return BoundLaunch.of(self._launcher, options, stream)
 
     def torch_op(self, name: str, **launch: Any) -> Any:
         """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.
@@ -158,14 +159,15 @@ class Kernel(partial[Any]):
 
         return register_operator(self, self.signature, self.parameters, name, launch)
 
-    def _specialise(self) -> None:
-        call = specialised.call(self._launcher, self._specialise)
-        self._functions.append(call)
-        self.__setstate__((call, (), {}, vars(self)))  # type: ignore[attr-defined]
-
     @property
-    def __signature__(self) -> inspect.Signature:
+    def __signature__(self) -> Signature:
         return _python_signature(self.parameters)
+
+    def _help(self) -> str:
+        from inspect import cleandoc  # a slow import
+
+        lines = [f"CUDA kernel {self.signature}", "", *(f"    {p.type} {p.name}" for p in self.parameters)]
+        return "\n".join([*lines, "", cleandoc(str(Kernel.__doc__))])
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By name, since the module may be rebuilt before the pickle is loaded.
@@ -180,13 +182,10 @@ def _device(ordinal: int | None) -> Device:
     return driver.current_device() if ordinal is None else driver.device(ordinal)
 
 
-def _help(kernel: manifest.Kernel) -> str:
-    lines = [f"CUDA kernel {kernel.signature}", "", *(f"    {p.type} {p.name}" for p in kernel.parameters)]
-    return "\n".join([*lines, "", inspect.cleandoc(Kernel.__doc__ or "")])
-
-
-def _python_signature(parameters: tuple[Parameter, ...]) -> inspect.Signature:
+def _python_signature(parameters: tuple[Parameter, ...]) -> Signature:
     """The signature for ``inspect``: parameters with names that Python or launches use are positional."""
+    import inspect  # a slow import
+
     launch = list(inspect.signature(Kernel.bind).parameters.values())[1:]
     used = {p.name for p in launch}
     by_position, by_name = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD

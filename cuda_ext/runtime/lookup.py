@@ -5,16 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError, ToolchainError, did_you_mean
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher
+from cuda_ext.runtime.launch.fast_launch import Overloads
+from cuda_ext.runtime.launch.launcher import Launcher
 from cuda_ext.runtime.loaded_library import Library
-from cuda_ext.runtime.overloads import choose_overload, dispatch_types
+from cuda_ext.runtime.overloads import choose_overload
 from cuda_ext.runtime.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ __all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
 TemplateArguments: TypeAlias = str | int | tuple[str | int, ...]
 Entity: TypeAlias = "Kernel | Symbol | Namespace"
 
-# The number of combinations of argument types for which a template caches the overload.
-_MOST_CHOSEN = 1000
-
 
 class Namespace:
     """A C++ namespace: its attributes are the kernels, symbols and namespaces in it.
@@ -35,10 +33,8 @@ class Namespace:
     The global namespace, whose name is empty, is a module.
     """
 
-    # C++ reserves names with two underscores, so these hide no kernel.
-    __slots__ = ("__library__", "__qualified__")
-
     def __init__(self, library: Library, name: str) -> None:
+        # C++ reserves names with two underscores, so these hide no kernel.
         self.__library__ = library
         self.__qualified__ = name
 
@@ -71,20 +67,25 @@ class Namespace:
         return f"<namespace {self.__qualified__}: {', '.join(dir(self))}>"
 
 
-class KernelTemplate(Namespace):
+class KernelTemplate(Overloads, Namespace):
     """A kernel template, or overloaded kernels; brackets select an instantiation or an overload.
 
     A call launches the kernel that fits the types of the arguments. Attributes are those of a namespace of
     the same name.
     """
 
-    __slots__ = ("__chosen__", "__items__", "__kernels__")
+    __kernels__: tuple[Kernel, ...]
+    __items__: dict[str, Any]
 
-    def __init__(self, library: Library, name: str, kernels: Iterable[manifest.Kernel]) -> None:
+    def __new__(cls, library: Library, name: str, kernels: Iterable[manifest.Kernel]) -> Self:  # noqa: ARG004
+        known = tuple(_kernel(library, kernel) for kernel in kernels)
+        template = super().__new__(cls, known)
+        template.__kernels__ = known
+        template.__items__ = {}
+        return template
+
+    def __init__(self, library: Library, name: str, kernels: Iterable[manifest.Kernel]) -> None:  # noqa: ARG002
         super().__init__(library, name)
-        self.__kernels__ = tuple(_kernel(library, kernel) for kernel in kernels)
-        self.__items__: dict[str, Any] = {}
-        self.__chosen__: dict[tuple[object, ...], Kernel] = {}
 
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
         """The instantiation with these template arguments, ``"double, 256"`` or ``"double", 256``.
@@ -115,26 +116,19 @@ class KernelTemplate(Namespace):
         expressions = [_expression(self, arguments) for arguments in instantiations]
         return prepare_entries(self.__library__.on_demand, expressions, architectures)
 
-    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
+    def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Launch the kernel of this name that fits the arguments.
 
         Raises :class:`~cuda_ext.errors.ArgumentError` if none or several fit.
         """
-        kernels = self.__kernels__
-        if len(kernels) == 1:
-            return kernels[0](*arguments, **keywords)
+        kernels, name = self.__kernels__, self.__qualified__
         if not kernels:
-            name = self.__qualified__
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
-        # Arguments by name select by the names of the parameters, too.
-        types = dispatch_types(arguments) if keywords.keys() <= LAUNCH_KEYWORDS else None
-        kernel = self.__chosen__.get(types) if types else None
-        if kernel is None or len(kernel.parameters) != len(arguments):
-            kernel = choose_overload(kernels, arguments, keywords)
-            if types and len(self.__chosen__) < _MOST_CHOSEN:
-                self.__chosen__[types] = kernel
+        kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
+        if len(kernel.parameters) == len(arguments):
+            self.__remember__(kernel, *arguments)
         return kernel(*arguments, **keywords)
 
     def __repr__(self) -> str:

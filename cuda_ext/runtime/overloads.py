@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
@@ -15,7 +15,7 @@ from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
 
-__all__ = ["choose_overload", "dispatch_types"]
+__all__ = ["choose_overload"]
 
 # How well an argument fits: exactly, or after a conversion.
 _EXACT, _CONVERTED = 0, 1
@@ -46,20 +46,6 @@ def choose_overload(
             remedy=f'choose one with brackets, as in kernels["{next(iter(fits)).expression}"]:{candidates}',
         )
     raise ArgumentError(f"({types}) fits none of:{candidates}")
-
-
-def dispatch_types(arguments: Iterable[object]) -> tuple[object, ...] | None:
-    """The types that :func:`choose_overload` decides on; ``None`` if it needs more than types."""
-    types: list[object] = []
-    for argument in arguments:
-        type_, dtype = type(argument), getattr(argument, "dtype", None)
-        if dtype is None and type_ not in _SCALARS:
-            return None
-        types += type_, dtype
-    return tuple(types)
-
-
-_SCALARS = frozenset({bool, int, float, complex, bytes, type(None)})
 
 
 def _fits_of(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:

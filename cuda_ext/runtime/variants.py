@@ -1,14 +1,14 @@
 """``Variants``: a name for several kernels, of which a launch takes the first whose condition holds.
 
-The parts of a condition about the GPU are evaluated once per compute capability. The remaining part, about
-arguments, is compiled into the launching function and costs one comparison.
+The parts of a condition about the GPU are evaluated once per compute capability. Launches in C compare the
+arguments with numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverError, NoImageError
@@ -18,15 +18,19 @@ from cuda_ext.formats.variant_conditions import (
     Comparison,
     Condition,
     Leaf,
+    branch,
     decide,
     parse_conditions,
-    write,
 )
-from cuda_ext.runtime.driver.driver import Device, open_driver
+from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
-from cuda_ext.runtime.kernel import Kernel
+from cuda_ext.runtime.kernel import Documentation, Kernel
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher
 from cuda_ext.runtime.loaded_library import Library
+
+if TYPE_CHECKING:
+    from cuda_ext.runtime.launch._launch import Choice
+    from cuda_ext.runtime.launch._launch import Comparison as CompiledComparison
 
 __all__ = ["Candidate", "Variants"]
 
@@ -44,23 +48,22 @@ class Variants(Kernel):
     Kernels without an image for the GPU are skipped. Otherwise it behaves like a single kernel.
     """
 
+    __doc__ = Documentation(__doc__)
+
     _launcher: _VariantsLauncher
-    _candidates: tuple[Candidate, ...]
+    _candidates: tuple[Kernel, ...]
 
     @classmethod
     def among(cls, library: Library, kernels: Sequence[Kernel], variants: manifest.Variants) -> Variants:
         """The `variants` of `library`, with `kernels` as the candidates."""
         launchers = [kernel._launcher for kernel in kernels]
-        created = cls.of(library, _VariantsLauncher(library, launchers, variants))
-        conditions = [candidate.when for candidate in variants.candidates]
-        created._candidates = tuple(map(Candidate, kernels, conditions))
-        type(created).__doc__ = f"{variants.name} is {variants}\n\n{type(created).__doc__}"
-        return created
+        return cls.of(library, _VariantsLauncher(library, launchers, variants), tuple(kernels))
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The kernels with their conditions, in the order in which they are tried."""
-        return self._candidates
+        conditions = (candidate.when for candidate in self._launcher.variants.candidates)
+        return tuple(map(Candidate, self._candidates, conditions))
 
     def explain(self, /, *arguments: Any, **launch: Any) -> None:
         """Print which kernel a launch with these arguments would take, and why it takes none of the others.
@@ -68,6 +71,10 @@ class Variants(Kernel):
         Nothing is launched. Raises what a launch raises for arguments that do not fit, and without a GPU.
         """
         print(self._launcher.explain(arguments, launch))
+
+    def _help(self) -> str:
+        variants = self._launcher.variants
+        return f"{variants.name} is {variants}\n\n{super()._help()}"
 
     def __repr__(self) -> str:
         return f"<variants {self.signature}: {self._launcher.variants}>"
@@ -110,19 +117,20 @@ class _CandidateOnGpu:
             return False, [self.obstacle]
         return decide(self.condition, lambda leaf: self._evaluate(leaf, numbers))
 
-    def code(self, capability: int, positions: Mapping[str, int]) -> str:
-        """The condition as Python code about ``v0``, ``v1``, ..., the arguments at `positions`.
+    def branch(
+        self, then: int, otherwise: int, capability: int, add: Callable[[Comparison, int, int], int]
+    ) -> int:
+        """Turn what the condition compares of arguments into branches, as for conditions."""
 
-        No text of a manifest becomes code. Python removes the constants, which the GPU decides.
-        """
-
-        def write_leaf(leaf: Leaf) -> str:
+        def add_leaf(leaf: Leaf, then: int, otherwise: int) -> int:
             if isinstance(leaf, Comparison) and leaf.name != SM:
-                return str(replace(leaf, name=f"v{positions[leaf.name]}"))
+                return add(leaf, then, otherwise)
             holds, _ = self._evaluate(leaf, {SM: capability})
-            return str(holds)
+            return then if holds else otherwise
 
-        return "True" if self.condition is None else write(self.condition, write_leaf)
+        if self.obstacle or self.condition is None:
+            return otherwise if self.obstacle else then
+        return branch(self.condition, then, otherwise, add_leaf)
 
     def _evaluate(self, leaf: Leaf, numbers: Mapping[str, int]) -> tuple[bool, str]:
         """Whether `leaf` holds, and the actual value of what it compares."""
@@ -159,16 +167,21 @@ class _VariantsLauncher(Launcher):
         numbers = self._numbers(device, values)
         return next(candidate.launcher for candidate in self._on(device) if candidate.decide(numbers)[0])
 
-    def choice(self, table: str) -> str:
-        driver = open_driver()
-        devices: dict[str, list[int]] = {}
-        for ordinal in range(driver.count):
-            text = self._choice_on(driver.device(ordinal), table)
-            devices.setdefault(text, []).append(ordinal)
-        choice, *others = devices
-        for text in others:
-            choice = f"({text} if device in {devices[text]} else {choice})"
-        return choice
+    def choice(self, device: Device) -> Choice | None:
+        comparisons: list[CompiledComparison] = []
+
+        def add(leaf: Comparison, then: int, otherwise: int) -> int:
+            position = self._positions[leaf.name]
+            comparisons.append((position, leaf.modulus or 0, leaf.operator, leaf.number, then, otherwise))
+            return len(comparisons) - 1
+
+        *candidates, _ = enumerate(self._on(device))
+        begin = ~len(candidates)  # the default
+        for number, candidate in reversed(candidates):
+            begin = candidate.branch(~number, begin, device.capability, add)
+        if any(abs(number) >= 1 << 63 for each in comparisons for number in (each[1], each[3])):
+            return None  # C compares 64 bits
+        return begin, tuple(comparisons)
 
     def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
         """The text that :meth:`Variants.explain` prints."""
@@ -204,12 +217,3 @@ class _VariantsLauncher(Launcher):
                 for launcher, condition in zip(self._candidates, self._conditions, strict=True)
             ]
         return self._by_capability[device.capability]
-
-    def _choice_on(self, device: Device, table: str) -> str:
-        """The expression of :meth:`choice` for one GPU: ``(table0 if v0 >= 65536 else table2)``."""
-        *candidates, _ = enumerate(self._on(device))
-        text = f"{table}{len(candidates)}"
-        for number, candidate in reversed(candidates):
-            if not candidate.obstacle:
-                text = f"{table}{number} if {candidate.code(device.capability, self._positions)} else {text}"
-        return f"({text})"

@@ -16,10 +16,10 @@ from cuda_ext.formats.variant_conditions import (
     ConditionError,
     Junction,
     Leaf,
+    branch,
     decide,
     list_arguments,
     parse,
-    write,
 )
 
 
@@ -162,6 +162,13 @@ def any_condition(choose: random.Random, depth: int = 3) -> Condition:
             )
 
 
+def write(condition: Condition) -> str:
+    if not isinstance(condition, Junction):
+        return str(condition)
+    operands = [f"({write(operand)})" for operand in condition.operands]
+    return f"not {operands[0]}" if condition.word == "not" else f" {condition.word} ".join(operands)
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_the_deciding_leaves_alone_determine_the_value(seed: int) -> None:
     choose = random.Random(seed)
@@ -178,11 +185,22 @@ def test_the_deciding_leaves_alone_determine_the_value(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_conditions_are_written_as_python(seed: int) -> None:
+def test_branches_lead_to_the_value(seed: int) -> None:
     choose = random.Random(seed)
     condition = any_condition(choose)
     values = {name: choose.randrange(4) for name in ("sm", "n", "m")}
     evaluate = holding(values, "sm_80", "sm_90a")
-    code = write(condition, lambda leaf: str(leaf if isinstance(leaf, Comparison) else evaluate(leaf)[0]))
-    assert bool(eval(code, values)) is decide(condition, evaluate)[0]
-    assert set(list_arguments(condition)) == {"n", "m"}.intersection(re.findall(r"\w+", code))
+    added: list[tuple[Leaf, int, int]] = []
+
+    def add(leaf: Leaf, then: int, otherwise: int) -> int:
+        assert max(then, otherwise) < len(added)
+        added.append((leaf, then, otherwise))
+        return len(added) - 1
+
+    at = branch(condition, -1, -2, add)
+    while at >= 0:
+        leaf, then, otherwise = added[at]
+        at = then if evaluate(leaf)[0] else otherwise
+    assert at == (-1 if decide(condition, evaluate)[0] else -2)
+    compared = {leaf.name for leaf, *_ in added if isinstance(leaf, Comparison)}
+    assert set(list_arguments(condition)) == {"n", "m"} & compared

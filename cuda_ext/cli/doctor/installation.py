@@ -32,8 +32,6 @@ from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 __all__ = ["examine_cache", "examine_environment", "examine_installation"]
 
 _LAUNCH = "cuda_ext.runtime.launch._launch"
-# A variable of cuda-bindings: with it, cuda-bindings calls other functions than the launches in C do.
-_PER_THREAD = "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"
 # Seconds to count entries, of which there may be hundreds of thousands.
 _PATIENCE = 0.3
 # Bytes that one build may need: NVRTC's headers and a few large images.
@@ -75,9 +73,6 @@ def examine_environment() -> Iterator[Finding]:
         elif name.startswith("CUDA_EXT_"):
             remedy = did_you_mean(name, VARIABLES) or "unset it: there is no variable of that name"
             yield Finding("warning", name, "is set, but not used", remedy)  # its value may be a password
-    if os.environ.get(_PER_THREAD, "0") != "0":
-        text = f"={os.environ[_PER_THREAD]}: launches go through cuda-bindings, which is slower"
-        yield Finding("note", _PER_THREAD, text, "unset it, unless it is needed")
 
 
 def _examine_variable(name: str, value: str) -> Finding:

@@ -48,7 +48,9 @@ class LoadedKernel:
         self.most_blocks = device.largest_grid[0]
         # The dynamic shared memory that a launch may use at present, in bytes.
         self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
-        self.best_block = cache(self._best_block)
+        # The block size that was asked for last, and the shared memory for which it is the best.
+        self.latest_best_block = 0, 0
+        self._best_block = cache(self._find_best_block)
         self.blocks_at_once = cache(self._blocks_at_once)
 
     @property
@@ -97,8 +99,13 @@ class LoadedKernel:
         with self.device.current():
             return int(self.device.driver.call("cuOccupancyMaxPotentialClusterSize", self.function, config))
 
-    def _best_block(self, shared: int) -> int:
+    def best_block(self, shared: int) -> int:
         """The block size with the highest occupancy, for `shared` bytes of dynamic shared memory."""
+        threads = self._best_block(shared)
+        self.latest_best_block = threads, shared
+        return threads
+
+    def _find_best_block(self, shared: int) -> int:
         with self.device.current():
             _, threads = self.device.driver.call(
                 "cuOccupancyMaxPotentialBlockSize", self.function, None, shared, 0

@@ -30,6 +30,7 @@ from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out, is_host_
 from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
 __all__ = [
+    "COMPLEX_TYPES",
     "Field",
     "Pointer",
     "describe_value",
@@ -206,7 +207,7 @@ def _bfloat16(number: float) -> bytes:
 
 # Number types that are structures in C++.
 _HALVES = ("__half", "__nv_bfloat16")
-_COMPLEX = {
+COMPLEX_TYPES = {
     name: letters
     for letters, names in {
         "<ff": ("float2", "cuFloatComplex", "complex<float>"),
@@ -219,7 +220,7 @@ _COMPLEX = {
 def _struct(parameter: Parameter) -> _Conversion:
     # Converts the values that only this type takes.
     special: Callable[[Any], bytes | None] = _content
-    letters = _COMPLEX.get(parameter.type.rpartition("::")[2])
+    letters = COMPLEX_TYPES.get(parameter.type.rpartition("::")[2])
     if parameter.type in _HALVES:
         letter, half = _float(parameter)
         special = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731

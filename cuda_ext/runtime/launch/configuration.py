@@ -24,6 +24,8 @@ Extents: TypeAlias = tuple[int, int, int]
 
 # Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
 _PORTABLE_CLUSTER = 8
+# Launch attributes, as cuda.h numbers them.
+_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,16 @@ class LaunchConfiguration:
         return cls(grid, block, shared, cluster, bool(options.cooperative), bool(options.dependent))
 
     @property
-    def plain(self) -> bool:
-        """Whether ``cuLaunchKernel`` supports it."""
-        return self.cluster is None and not self.cooperative and not self.dependent
+    def attributes(self) -> tuple[tuple[int, ...], ...]:
+        """The launch attributes: the number of each, and its value, of one number or three."""
+        attributes: list[tuple[int, ...]] = []
+        if self.cooperative:
+            attributes.append((_COOPERATIVE, 1))
+        if self.dependent:
+            attributes.append((_PROGRAMMATIC_STREAM_SERIALIZATION, 1))
+        if self.cluster:
+            attributes.append((_CLUSTER_DIMENSION, *self.cluster))
+        return tuple(attributes)
 
     def build(self, api: Any, stream: int) -> Any:
         """Build the ``CUlaunchConfig`` for `stream`."""
@@ -92,33 +101,9 @@ class LaunchConfiguration:
         config.blockDimX, config.blockDimY, config.blockDimZ = self.block
         config.sharedMemBytes = self.shared
         config.hStream = stream
-        config.attrs = list(self._attributes(api))
+        config.attrs = [_build_attribute(api, *attribute) for attribute in self.attributes]
         config.numAttrs = len(config.attrs)
         return config
-
-    def _attributes(self, api: Any) -> list[Any]:
-        attributes = []
-        names = api.CUlaunchAttributeID
-        for wanted, name, field in (
-            (self.cooperative, names.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, "cooperative"),
-            (
-                self.dependent,
-                names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                "programmaticStreamSerializationAllowed",
-            ),
-        ):
-            if wanted:
-                attribute = api.CUlaunchAttribute()
-                attribute.id = name
-                setattr(attribute.value, field, 1)
-                attributes.append(attribute)
-        if self.cluster:
-            attribute = api.CUlaunchAttribute()
-            attribute.id = names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            dimension = attribute.value.clusterDim
-            dimension.x, dimension.y, dimension.z = self.cluster
-            attributes.append(attribute)
-        return attributes
 
     def __str__(self) -> str:
         parts = [f"grid {self.grid}", f"block {self.block}"]
@@ -127,6 +112,19 @@ class LaunchConfiguration:
         parts += ["cooperative"] if self.cooperative else []
         parts += ["dependent"] if self.dependent else []
         return ", ".join(parts)
+
+
+def _build_attribute(api: Any, number: int, *values: int) -> Any:
+    attribute = api.CUlaunchAttribute()
+    attribute.id = api.CUlaunchAttributeID(number)
+    if number == _COOPERATIVE:
+        (attribute.value.cooperative,) = values
+    elif number == _PROGRAMMATIC_STREAM_SERIALIZATION:
+        (attribute.value.programmaticStreamSerializationAllowed,) = values
+    else:
+        dimension = attribute.value.clusterDim
+        dimension.x, dimension.y, dimension.z = values
+    return attribute
 
 
 def check_extents(name: str, value: Dim, largest: Extents) -> Extents:

@@ -1,6 +1,6 @@
 """The launch that is right: any argument, any number of GPUs, every check.
 
-:mod:`~cuda_ext.runtime.launch.specialised` launches common arguments faster and leaves all others to this.
+:mod:`~cuda_ext.runtime.launch.fast_launch` launches common arguments faster and leaves all others to this.
 """
 
 from __future__ import annotations
@@ -8,31 +8,27 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
-from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache, open_driver
+from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
 from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
 from cuda_ext.runtime.launch.streams import stream_handle
 
-__all__ = ["LAUNCH_KEYWORDS", "Buffer", "Configs", "Launcher", "ResolvedArguments"]
+if TYPE_CHECKING:
+    from cuda_ext.runtime.launch._launch import Choice
 
-# The packed arguments of one launch, the address of the array of pointers to them, and that array.
-Buffer = tuple[bytearray, int, Any]
-# By device and stream: the function, its ``CUlaunchConfig``, the addresses of both, and the configuration.
-Configs = ProcessCache[tuple[int, int], tuple[Any, Any, int, int, LaunchConfiguration]]
+__all__ = ["LAUNCH_KEYWORDS", "OPTIONS", "Launched", "Launcher", "ResolvedArguments"]
 
-_OPTIONS = {field.name for field in dataclasses.fields(LaunchOptions)}
-# The number of streams for which a bound function keeps its configuration.
-_MOST_CONFIGS = 256
+OPTIONS = {field.name for field in dataclasses.fields(LaunchOptions)}
 # The keywords of a call that are not names of parameters.
-LAUNCH_KEYWORDS = _OPTIONS | {"stream"}
+LAUNCH_KEYWORDS = OPTIONS | {"stream"}
 
 
 class ResolvedArguments(NamedTuple):
@@ -47,39 +43,32 @@ class ResolvedArguments(NamedTuple):
     device: Device
 
 
-class Launcher:
-    """Launches `kernel`; `load` loads it on a device.
+class Launched(NamedTuple):
+    """A launch: the launcher that was chosen, what it launched and how.
 
-    ``ready`` holds, by device ordinal, the loaded kernels that have been launched before.
+    ``pending`` is the launch that the caller has to wait for, if there is one.
     """
+
+    launcher: Launcher
+    kernel: LoadedKernel
+    configuration: LaunchConfiguration
+    arguments: list[object]
+    pending: Any
+
+
+class Launcher:
+    """Launches `kernel`; `load` loads it on a device."""
 
     def __init__(self, kernel: manifest.Kernel, load: Callable[[Device], LoadedKernel]) -> None:
         self.kernel = kernel
         self.load = load
         self.fields = make_fields(kernel.parameters)
-        self.packing, self._offsets = pack_layout(self.fields)
-        self.ready: ProcessCache[int, LoadedKernel] = ProcessCache()
-        # Buffers that no launch is using. Each launch takes one for itself, since other threads, and signal
-        # handlers in this thread, may launch the kernel while the driver call runs.
-        self.buffers: list[Buffer] = []
-
-    def call(self, arguments: Sequence[object], keywords: dict[str, Any]) -> Any:
-        """Launch with the `keywords` of a call: launch options, ``stream``, and parameters by name."""
-        options = LaunchOptions(**{name: keywords.pop(name) for name in _OPTIONS & keywords.keys()})
-        return self.launch(arguments, keywords, options, keywords.pop("stream", None))
+        self._packing, self._offsets = pack_layout(self.fields)
 
     def launch(
-        self,
-        arguments: Sequence[object],
-        named: Mapping[str, object],
-        options: LaunchOptions,
-        stream: object,
-        configs: Mapping[Launcher, Configs] | None = None,
-    ) -> Any:
-        """Launch as :class:`~cuda_ext.runtime.kernel.Kernel` documents; store the configuration in `configs`.
-
-        Return the pending launch if the caller has to wait for it, else ``None``.
-        """
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
+    ) -> Launched:
+        """Launch as :class:`~cuda_ext.runtime.kernel.Kernel` documents."""
         try:
             resolved = self.resolve(arguments, named, stream)
             device = resolved.device
@@ -93,15 +82,7 @@ class Launcher:
         except ArgumentError as error:
             error.signature = self.kernel.signature
             raise
-        chosen.ready[device.ordinal] = loaded
-        if configs is not None:
-            config = configuration.build(device.driver.api, handle)
-            known = configs[chosen]
-            if len(known) >= _MOST_CONFIGS:
-                known.clear()
-            addresses = loaded.address, config.getPtr()
-            known[device.ordinal, handle] = loaded.function, config, *addresses, configuration
-        return pending
+        return Launched(chosen, loaded, configuration, resolved.ordered, pending)
 
     def resolve(
         self, arguments: Sequence[object], named: Mapping[str, object], stream: object
@@ -120,19 +101,16 @@ class Launcher:
 
     @property
     def candidates(self) -> Sequence[Launcher]:
-        """The launchers that a launch chooses from: several where a name has variants."""
-        return (self,)
+        """The launchers that a launch chooses from where a name has variants; empty otherwise."""
+        return ()
 
     def choose(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is only one
         """The candidate that a launch on `device` with `values` takes."""
         return self
 
-    def choice(self, table: str) -> str:
-        """A Python expression for the entry of the chosen candidate in ``table0``, ``table1``, ...
-
-        It may use ``device``, the ordinal of the GPU, and the argument values ``v0``, ``v1``, ...
-        """
-        return f"{table}0"
+    def choice(self, device: Device) -> Choice | None:  # noqa: ARG002 - there is only one
+        """What :meth:`choose` decides on `device`, for launches in C; ``None`` without candidates."""
+        return None
 
     def raise_launch_error(
         self, error: DriverCallError, driver: Driver, configuration: LaunchConfiguration, details: str = ""
@@ -196,22 +174,18 @@ class Launcher:
         self, loaded: LoadedKernel, configuration: LaunchConfiguration, stream: int, values: Sequence[Any]
     ) -> None:
         driver = loaded.device.driver
-        try:
-            buffer = self.buffers.pop()
-        except IndexError:
-            buffer = self._allocate_buffer()
-        memory, addresses, _ = buffer
-        self.packing.pack_into(memory, 0, *(v.address if isinstance(v, DeviceMemory) else v for v in values))
-        try:
-            with loaded.device.current():
-                if configuration.plain:
-                    shape = *configuration.grid, *configuration.block, configuration.shared
-                    driver.call("cuLaunchKernel", loaded.function, *shape, stream, addresses, 0)
-                else:
-                    config = configuration.build(driver.api, stream)
-                    driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
-        finally:
-            self.buffers.append(buffer)
+        packed = self._packing.pack(*(v.address if isinstance(v, DeviceMemory) else v for v in values))
+        memory = ctypes.create_string_buffer(packed, len(packed))
+        start = ctypes.addressof(memory)
+        pointers = (ctypes.c_void_p * len(self._offsets))(*(start + offset for offset in self._offsets))
+        addresses = ctypes.addressof(pointers)
+        with loaded.device.current():
+            if configuration.attributes:
+                config = configuration.build(driver.api, stream)
+                driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
+            else:
+                shape = *configuration.grid, *configuration.block, configuration.shared
+                driver.call("cuLaunchKernel", loaded.function, *shape, stream, addresses, 0)
 
     def _submit_with_copies(
         self,
@@ -243,12 +217,6 @@ class Launcher:
             submit,
             lambda error: self.raise_launch_error(error, driver, configuration),
         )
-
-    def _allocate_buffer(self) -> Buffer:
-        memory = bytearray(self.packing.size)
-        start = ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
-        addresses = (ctypes.c_void_p * len(self._offsets))(*(start + offset for offset in self._offsets))
-        return memory, ctypes.addressof(addresses), addresses
 
 
 def _device_of(driver: Driver, value: object) -> int | None:

@@ -22,7 +22,6 @@ from cuda_ext.builder.config.kinds import KEY_OF_OPTION
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.schema import schema, tool_schema
 from cuda_ext.errors import ConfigError
-from cuda_ext.formats.variant_conditions import write
 from docs.make_configuration import reference
 from tests.builder.config import test_config, test_variants
 from tests.formats import test_variant_conditions
@@ -264,7 +263,7 @@ def test_conditions_are_taken() -> None:
     choose = random.Random(0)
     texts = [
         *test_variant_conditions.RIGHT,
-        *(write(test_variant_conditions.any_condition(choose)) for _ in range(500)),
+        *(test_variant_conditions.write(test_variant_conditions.any_condition(choose)) for _ in range(500)),
     ]
     assert [text for text in texts if not is_taken_as_condition(text)] == []
 

@@ -359,7 +359,7 @@ def test_representations_of_variants_are_readable(kernels: Any) -> None:
     shown = "large if n >= 100 and sm_90, else simple"
     assert repr(kernels.fit) == f"<variants fit(int n, float* x): {shown}>"
     assert f"\n  fit: {shown}\n" in str(cuda_ext.describe(kernels))
-    assert type(kernels.fit).__doc__.startswith(f"fit is {shown}\n\nCUDA kernel fit(int n, float* x)\n")
+    assert kernels.fit.__doc__.startswith(f"fit is {shown}\n\nCUDA kernel fit(int n, float* x)\n")
     assert kernels.fit.signature == "fit(int n, float* x)"
 
 

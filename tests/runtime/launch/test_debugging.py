@@ -306,7 +306,7 @@ def test_a_fault_of_earlier_work_can_appear_when_checking_arrays(debugged: WithD
 FIRST = {
     "a launch": ("axpy(3, 2.5, 0, 0, **launch)", "cuLaunchKernel", "axpy<float>: "),
     "a warm launch": ("k.floats(0, **launch)", "cuLaunchKernel", "floats: "),
-    "a bound launch": ("bound(0)", "cuLaunchKernelEx", "floats: "),
+    "a bound launch": ("bound(0)", "cuLaunchKernel", "floats: "),
     "a copy": ("sample.weights.copy_from(bytes(36))", "cuMemcpyHtoDAsync", ""),
     "waiting": ("sample.weights.tobytes()", "cuStreamSynchronize", ""),
 }

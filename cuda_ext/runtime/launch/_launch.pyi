@@ -1,0 +1,68 @@
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+# A parameter: its name, its kind, a letter of native/arguments.h, its size, and the dtypes of arrays.
+Description = tuple[str, str, int, tuple[str, ...]]
+# A parameter, a modulus or 0, an operator, a number, and where to go on if the comparison holds or not.
+Comparison = tuple[int, int, str, int, int, int]
+# Where to begin, and the comparisons: see native/choice.h.
+Choice = tuple[int, tuple[Comparison, ...]]
+Extents = tuple[int, int, int]
+
+# The dtypes of arrays that are known by name.
+DTYPES: tuple[str, ...]
+
+class Launch:
+    def __new__(
+        cls,
+        parameters: tuple[Description, ...] | None,
+        candidates: tuple[Launch, ...] = (),
+        is_bound: bool = False,
+        stream: int | None = None,
+    ) -> Self: ...
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
+    def _set_loaded(
+        self,
+        device: int,
+        function: int,
+        context: int,
+        largest_grid: Extents,
+        largest_block: Extents,
+        most_threads: int,
+        allowed_shared: int,
+        best_block: int,
+        best_shared: int,
+        /,
+    ) -> None: ...
+    def _set_prepared(
+        self,
+        device: int,
+        grid: Extents,
+        block: Extents,
+        shared: int,
+        attributes: tuple[tuple[int, ...], ...],
+        /,
+    ) -> None: ...
+    def _set_choice(self, device: int, choice: Choice, /) -> None: ...
+
+class Overloads:
+    def __new__(cls, kernels: tuple[Launch, ...]) -> Self: ...
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
+    def __remember__(self, kernel: Launch, /, *arguments: object) -> None: ...
+
+def connect(gpu_count: int, /, *functions: int) -> None: ...
+def disconnect() -> None: ...
+def register_exchange(kind: type, capsule: object, is_neg: Callable[[Any], bool] | None, /) -> bool: ...
+def register_torch(
+    kind: type,
+    is_neg: Callable[[Any], bool],
+    data_ptr: Callable[[Any], int],
+    get_device: Callable[[Any], int],
+    current_stream: Callable[[int], int],
+    dtypes: Mapping[str, object],
+    /,
+) -> None: ...
+def register_cupy(
+    kind: type, current_stream: Callable[[int], Any], dtypes: Mapping[str, object], /
+) -> None: ...
+def register_value(kind: type, /) -> None: ...

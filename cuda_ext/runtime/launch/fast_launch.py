@@ -1,0 +1,157 @@
+"""Launches in C, by ``_launch``, and what they have to know.
+
+An uncommon launch, as the first one is, takes the careful launcher. What that finds out is passed to C, and
+launches like it run no Python from then on. Where ``_launch`` was not compiled, all launches are careful.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from cuda_ext.manifest import Parameter
+from cuda_ext.runtime.arrays.dtypes import accepted_dtypes
+from cuda_ext.runtime.driver.driver import Driver
+from cuda_ext.runtime.launch import debugging
+from cuda_ext.runtime.launch.arguments import COMPLEX_TYPES
+from cuda_ext.runtime.launch.configuration import LaunchOptions
+from cuda_ext.runtime.launch.launcher import Launched, Launcher
+
+if TYPE_CHECKING:
+    from cuda_ext.runtime.launch import _launch as compiled
+    from cuda_ext.runtime.launch._launch import Description, Launch, Overloads
+else:
+    try:
+        from cuda_ext.runtime.launch import _launch as compiled
+        from cuda_ext.runtime.launch._launch import Launch, Overloads
+    except ImportError:
+        from cuda_ext.runtime.launch.uncompiled import Launch, Overloads
+
+        compiled = None
+
+__all__ = ["FastLaunch", "Overloads"]
+
+# What parameters of a kind take, as native/arguments.h spells it, and in which sizes.
+_KINDS = {
+    "pointer": "p",
+    "integer": "i",
+    "unsigned": "u",
+    "enum": "e",
+    "bool": "b",
+    "float": "f",
+    "struct": "s",
+    "opaque": "s",
+}
+_WHOLE = (1, 2, 4, 8)
+_SIZES = {"p": (8,), "i": _WHOLE, "u": _WHOLE, "e": _WHOLE}
+# In the order in which `connect` takes them.
+_FUNCTIONS = (
+    b"cuLaunchKernel",
+    b"cuLaunchKernelEx",
+    b"cuCtxGetDevice",
+    b"cuStreamGetCtx",
+    b"cuCtxPushCurrent",
+    b"cuCtxPopCurrent",
+)
+_VERSION = 12000  # of CUDA, in which all of them are there
+_PER_THREAD_DEFAULT_STREAM = 2  # CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+
+_connected = False
+
+
+class FastLaunch(Launch):
+    """A launch in C, or by `launcher` where anything is uncommon.
+
+    Where a name has variants, `candidates` are the launches of the launcher's candidates. With `is_bound`,
+    all launches on a device have the configuration of the first one; `stream` is the handle of the stream if
+    that is bound, too.
+    """
+
+    _launcher: Launcher
+    _candidates: tuple[FastLaunch, ...]
+    _is_bound: bool
+
+    def __new__(
+        cls,
+        launcher: Launcher,
+        candidates: tuple[FastLaunch, ...] = (),
+        is_bound: bool = False,
+        stream: int | None = None,
+    ) -> Self:
+        launch = super().__new__(cls, _describe(launcher.kernel.parameters), candidates, is_bound, stream)
+        launch._launcher = launcher
+        launch._candidates = candidates
+        launch._is_bound = is_bound
+        return launch
+
+    def _launch(
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
+    ) -> Any:
+        """Launch carefully, and let launches like this one be fast from now on."""
+        launched = self._launcher.launch(arguments, named, options, stream)
+        if compiled is not None and options.wait and not debugging.enabled():
+            self._learn(launched)
+        return launched.pending
+
+    def _learn(self, launched: Launched) -> None:
+        from cuda_ext.runtime.launch import known_types  # it needs C
+
+        kernel, configuration = launched.kernel, launched.configuration
+        device = kernel.device
+        launch: FastLaunch = self
+        if self._candidates:
+            launch = self._candidates[self._launcher.candidates.index(launched.launcher)]
+            if choice := self._launcher.choice(device):
+                self._set_choice(device.ordinal, choice)
+        _connect(device.driver)
+        launch._set_loaded(
+            device.ordinal,
+            kernel.address,
+            int(device.context),
+            device.largest_grid,
+            device.largest_block,
+            kernel.most_threads,
+            kernel.allowed,
+            *kernel.latest_best_block,
+        )
+        if self._is_bound:
+            shape = configuration.grid, configuration.block, configuration.shared
+            launch._set_prepared(device.ordinal, *shape, configuration.attributes)
+        known_types.register(launched.arguments)
+
+
+def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None:
+    """The description of `parameters` for C; ``None`` if one is of a size that C does not take."""
+    described = []
+    for parameter in parameters:
+        kind = _kind(parameter)
+        if parameter.size not in _SIZES.get(kind, (parameter.size,)):
+            return None
+        dtypes = accepted_dtypes(parameter.element) if parameter.element else ()
+        described.append((parameter.name, kind, parameter.size, dtypes))
+    return tuple(described)
+
+
+def _kind(parameter: Parameter) -> str:
+    if parameter.type == "__half":
+        return "f"
+    if parameter.type == "__nv_bfloat16":
+        return "g"
+    if parameter.type.rpartition("::")[2] in COMPLEX_TYPES:
+        return "c"
+    return _KINDS[parameter.kind]
+
+
+def _connect(driver: Driver) -> None:
+    """Pass the functions of `driver` to C, the same ones that cuda-bindings calls."""
+    global _connected
+    if _connected:
+        return
+    per_thread = int(os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0"))
+    flags = _PER_THREAD_DEFAULT_STREAM if per_thread else 0
+    addresses = [driver.call("cuGetProcAddress", name, _VERSION, flags)[0] for name in _FUNCTIONS]
+    compiled.connect(driver.count, *map(int, addresses))
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=compiled.disconnect)
+    _connected = True

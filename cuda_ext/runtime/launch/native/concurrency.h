@@ -1,0 +1,21 @@
+/* Locks and atomic accesses of free-threaded Python. With the interpreter's lock they cost nothing. */
+#ifndef CUDA_EXT_CONCURRENCY_H
+#define CUDA_EXT_CONCURRENCY_H
+
+#include <Python.h>
+
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
+
+/* A table that only grows: readers load the count, and a writer, alone in a critical section, stores it last. */
+#ifdef Py_GIL_DISABLED
+#define LOAD_COUNT(count) _Py_atomic_load_int_acquire(&(count))
+#define STORE_COUNT(count, value) _Py_atomic_store_int_release(&(count), (value))
+#else
+#define LOAD_COUNT(count) (count)
+#define STORE_COUNT(count, value) ((count) = (value))
+#endif
+
+#endif

@@ -1,0 +1,88 @@
+/* What a launch takes of the CUDA driver, as cuda.h declares it; and the functions, once they are connected. */
+#ifndef CUDA_EXT_DRIVER_H
+#define CUDA_EXT_DRIVER_H
+
+#include <Python.h>
+#include <stdint.h>
+
+#include "cold.h"
+
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_CONTEXT = 201, CUDA_ERROR_INVALID_HANDLE = 400 };
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef struct CUctx_st* CUcontext;
+typedef struct CUfunc_st* CUfunction;
+typedef struct CUstream_st* CUstream;
+
+typedef struct LaunchAttribute {
+  uint32_t id;
+  uint32_t padding;
+  uint32_t numbers[16]; /* of the attributes used here, one number or the three extents of a cluster */
+} LaunchAttribute;
+
+typedef struct LaunchConfig {
+  unsigned grid[3], block[3];
+  unsigned shared; /* dynamic shared memory, in bytes */
+  CUstream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+} LaunchConfig;
+
+typedef struct Driver {
+  CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, CUstream,
+                     void** parameters, void** extra);
+  CUresult (*launch_with_attributes)(const LaunchConfig*, CUfunction, void** parameters, void** extra);
+  CUresult (*current_device)(CUdevice*);
+  CUresult (*context_of_stream)(CUstream, CUcontext*);
+  CUresult (*push_context)(CUcontext);
+  CUresult (*pop_context)(CUcontext*);
+  int gpu_count;
+  int is_connected; /* set after all else, and reset in a forked child */
+} Driver;
+
+/* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD exist in every context. */
+static int is_default(CUstream stream) {
+  return (uintptr_t)stream <= 2;
+}
+
+/* The device of `stream`, or of the current context for a default stream. Returns 0, or -1. */
+COLD static int find_device_of_stream(const Driver* driver, CUstream stream, int* device) {
+  if (is_default(stream)) return driver->current_device(device) == CUDA_SUCCESS ? 0 : -1;
+  CUcontext context;
+  if (driver->context_of_stream(stream, &context) != CUDA_SUCCESS) return -1;
+  if (driver->push_context(context) != CUDA_SUCCESS) return -1;
+  const CUresult status = driver->current_device(device);
+  driver->pop_context(&context);
+  return status == CUDA_SUCCESS ? 0 : -1;
+}
+
+static CUresult call_driver(const Driver* driver, CUfunction function, const LaunchConfig* c, void** parameters) {
+  if (c->attribute_count) return driver->launch_with_attributes(c, function, parameters, NULL);
+  return driver->launch(function, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared,
+                        c->stream, parameters, NULL);
+}
+
+/* Launch again with `context` current, where that may help: a default stream is that of the current context, and there
+ * is none, or it is on another GPU than the kernel. */
+COLD static CUresult call_driver_in(CUcontext context, CUresult status, const Driver* driver, CUfunction function,
+                                    const LaunchConfig* config, void** parameters) {
+  if (status != CUDA_ERROR_INVALID_CONTEXT && status != CUDA_ERROR_INVALID_HANDLE) return status;
+  if (!is_default(config->stream) || driver->push_context(context) != CUDA_SUCCESS) return status;
+  status = call_driver(driver, function, config, parameters);
+  driver->pop_context(&context);
+  return status;
+}
+
+/* Launch `function` of `context`, and release the interpreter meanwhile. Returns 0, or -1 if nothing was launched. */
+static int launch_function(const Driver* driver, CUfunction function, CUcontext context, const LaunchConfig* config,
+                           void** parameters) {
+  CUresult status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = call_driver(driver, function, config, parameters);
+  if (status != CUDA_SUCCESS) status = call_driver_in(context, status, driver, function, config, parameters);
+  Py_END_ALLOW_THREADS;
+  return status == CUDA_SUCCESS ? 0 : -1;
+}
+
+#endif

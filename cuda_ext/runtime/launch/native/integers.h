@@ -1,0 +1,32 @@
+/* Python's integers as those of C. */
+#ifndef CUDA_EXT_INTEGERS_H
+#define CUDA_EXT_INTEGERS_H
+
+#include <Python.h>
+#include <stdint.h>
+
+/* The value of `number`, an int. Returns 0, or the sign of a number that does not fit. */
+static inline int take_long_long(PyObject* number, long long* value) {
+#if PY_VERSION_HEX >= 0x030C0000
+  if (PyUnstable_Long_IsCompact((PyLongObject*)number)) {
+    *value = PyUnstable_Long_CompactValue((PyLongObject*)number);
+    return 0;
+  }
+#endif
+  int overflow;
+  *value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  return overflow;
+}
+
+/* The value of `number`, an int from 0 to 2**64 - 1. Returns 0, or -1, perhaps with an exception. */
+static inline int take_unsigned_long_long(PyObject* number, uint64_t* value) {
+  long long small;
+  if (!take_long_long(number, &small)) {
+    *value = (uint64_t)small;
+    return small < 0 ? -1 : 0;
+  }
+  *value = PyLong_AsUnsignedLongLong(number);
+  return *value == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
+}
+
+#endif

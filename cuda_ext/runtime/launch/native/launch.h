@@ -1,0 +1,425 @@
+/* `Launch`: a kernel, or a bound launch of one, as a vectorcall object. */
+#ifndef CUDA_EXT_LAUNCH_H
+#define CUDA_EXT_LAUNCH_H
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "arguments.h"
+#include "choice.h"
+#include "concurrency.h"
+#include "configuration.h"
+#include "state.h"
+
+/* A configuration that is bound, for one device. It does not change. */
+typedef struct Prepared {
+  LaunchConfig config;
+  LaunchAttribute attributes[3];
+} Prepared;
+
+/* What is known of launches on one device. */
+typedef struct OnDevice {
+  LoadedKernel kernel;
+  Prepared* prepared; /* of a bound launch; NULL otherwise */
+  Choice* choice;     /* of variants; NULL otherwise */
+} OnDevice;
+
+typedef struct Launch {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  State* state;
+  Parameter* parameters; /* NULL if launches are always checked carefully */
+  PyObject** names;      /* of the parameters; interned */
+  int parameter_count;
+  PyObject* candidates; /* of variants: a tuple of launches with the same parameters; NULL otherwise */
+  int is_bound;         /* whether the configuration is fixed */
+  int has_stream;       /* whether the stream is fixed, too */
+  CUstream stream;
+  OnDevice* devices; /* by ordinal; to be used in a critical section of this object */
+  int device_count;
+} Launch;
+
+static void free_parameters(Launch* launch) {
+  for (int i = 0; i < launch->parameter_count; i++) Py_DECREF(launch->names[i]);
+  PyMem_Free(launch->names);
+  PyMem_Free(launch->parameters);
+  launch->names = NULL;
+  launch->parameters = NULL;
+  launch->parameter_count = 0;
+}
+
+/* Copy what `launch` knows of `device`. Returns 0, or -1. */
+static int find_device(Launch* launch, int device, OnDevice* copy) {
+  int outcome = -1;
+  Py_BEGIN_CRITICAL_SECTION(launch);
+  if (device >= 0 && device < launch->device_count) {
+    *copy = launch->devices[device];
+    outcome = 0;
+  }
+  Py_END_CRITICAL_SECTION();
+  return outcome;
+}
+
+/* Put the values of the keywords `names`, which lie behind the `count` arguments by position, into `options`, or into
+ * `ordered` at the positions of the parameters, where those of the others lie already. Returns 0, or -1. */
+static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names,
+                         PyObject** ordered, Options* options) {
+  const int parameter_count = launch->parameter_count;
+  Py_ssize_t missing = parameter_count - count;
+  for (Py_ssize_t j = 0; names && j < PyTuple_GET_SIZE(names); j++) {
+    PyObject* name = PyTuple_GET_ITEM(names, j);
+    PyObject** place = launch->is_bound ? NULL : find_option(&launch->state->names, options, name);
+    for (Py_ssize_t i = count; i < parameter_count && !place; i++) {
+      if (launch->names[i] == name) {
+        place = &ordered[i];
+        missing--;
+      }
+    }
+    if (!place || *place) return -1;
+    *place = arguments[count + j];
+  }
+  return missing ? -1 : 0;
+}
+
+/* The launch of `device` that the values in `memory` choose: `launch` itself, unless it has variants. */
+static int choose_candidate(Launch* launch, int device, const unsigned char* memory, OnDevice* chosen) {
+  if (find_device(launch, device, chosen)) return -1;
+  if (chosen->choice) {
+    const int number = choose(chosen->choice, launch->parameters, memory);
+    if (number < 0 || !launch->candidates) return -1;
+    if (find_device((Launch*)PyTuple_GET_ITEM(launch->candidates, number), device, chosen)) return -1;
+  }
+  return chosen->kernel.function ? 0 : -1;
+}
+
+/* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
+static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  const State* state = launch->state;
+  if (!launch->parameters || !LOAD_COUNT(state->driver.is_connected) || count > launch->parameter_count) return -1;
+  PyObject* const* ordered = arguments;
+  PyObject* by_name[MOST_PARAMETERS];
+  if (count < launch->parameter_count) {
+    for (int i = 0; i < launch->parameter_count; i++) by_name[i] = i < count ? arguments[i] : NULL;
+    ordered = by_name;
+  }
+  Options options = {NULL};
+  if (take_keywords(launch, arguments, count, names, by_name, &options)) return -1;
+
+  unsigned char memory[MOST_BYTES];
+  void* values[MOST_PARAMETERS];
+  Placement placement = {-1, NULL};
+  for (int i = 0; i < launch->parameter_count; i++) {
+    const Parameter* parameter = &launch->parameters[i];
+    values[i] = memory + parameter->offset;
+    if (take_argument(state, parameter, ordered[i], values[i], &placement)) return -1;
+  }
+
+  CUstream stream = launch->stream;
+  int has_stream = launch->has_stream;
+  if (options.stream && options.stream != Py_None) {
+    if (take_stream(state, options.stream, &stream)) return -1;
+    has_stream = 1;
+  }
+  int device = placement.device;
+  if (device < 0) {
+    device = 0;
+    if (state->driver.gpu_count > 1 && find_device_of_stream(&state->driver, stream, &device)) return -1;
+  }
+  if (!has_stream && placement.first) {
+    if (placement.first->current_stream(&state->names, placement.first, device, &stream)) return -1;
+  }
+
+  OnDevice chosen;
+  LaunchConfig config;
+  if (choose_candidate(launch, device, memory, &chosen)) return -1;
+  if (launch->is_bound) {
+    if (!chosen.prepared) return -1;
+    config = chosen.prepared->config;
+  } else if (configure(&options, &chosen.kernel, &config)) {
+    return -1;
+  }
+  config.stream = stream;
+  return launch_function(&state->driver, chosen.kernel.function, chosen.kernel.context, &config, values);
+}
+
+/* Drop the exception of a failed attempt, if there is one. Returns 0, or -1 for what interrupts all attempts, such as
+ * KeyboardInterrupt. */
+static int drop_exception(void) {
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+  PyErr_Clear();
+  return 0;
+}
+
+/* Call the method `__launch_carefully__` of `self` after a failed attempt. */
+COLD static PyObject* launch_carefully(const State* state, PyObject* self, PyObject* const* arguments, size_t flags,
+                                       PyObject* names) {
+  if (drop_exception()) return NULL;
+  PyObject* method = PyObject_GetAttr(self, state->names.carefully);
+  if (!method) return NULL;
+  PyObject* result = PyObject_Vectorcall(method, arguments, (size_t)PyVectorcall_NARGS(flags), names);
+  Py_DECREF(method);
+  return result;
+}
+
+static PyObject* call_launch(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  Launch* launch = (Launch*)self;
+  if (!launch_at_once(launch, arguments, PyVectorcall_NARGS(flags), names)) Py_RETURN_NONE;
+  return launch_carefully(launch->state, self, arguments, flags, names);
+}
+
+/* Methods, which the careful launcher calls with what it has found out. */
+
+/* Return the entry of `device`, which the caller may change in a critical section of `launch`; or NULL. */
+static OnDevice* reserve_device(Launch* launch, int device) {
+  if (device >= launch->device_count) {
+    OnDevice* devices = PyMem_Realloc(launch->devices, ((size_t)device + 1) * sizeof *devices);
+    if (!devices) return NULL;
+    launch->devices = devices;
+    while (launch->device_count <= device) devices[launch->device_count++] = (OnDevice){.choice = NULL};
+  }
+  return &launch->devices[device];
+}
+
+enum { MOST_DEVICES = 1024 };
+
+static int parse_device(PyObject* object, void* result) {
+  const long device = PyLong_AsLong(object);
+  if (device < 0 || device >= MOST_DEVICES) {
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "invalid device %ld", device);
+    return 0;
+  }
+  *(int*)result = (int)device;
+  return 1;
+}
+
+static int parse_handle(PyObject* object, void* result) {
+  void* address = PyLong_AsVoidPtr(object);
+  if (!address && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "invalid handle 0");
+  memcpy(result, &address, sizeof address);
+  return address != NULL;
+}
+
+static PyObject* set_loaded(PyObject* self, PyObject* arguments) {
+  Launch* launch = (Launch*)self;
+  int device;
+  LoadedKernel k;
+  if (!PyArg_ParseTuple(arguments, "O&O&O&(III)(III)IIII:_set_loaded", parse_device, &device, parse_handle, &k.function,
+                        parse_handle, &k.context, &k.largest_grid[0], &k.largest_grid[1], &k.largest_grid[2],
+                        &k.largest_block[0], &k.largest_block[1], &k.largest_block[2], &k.most_threads,
+                        &k.allowed_shared, &k.best_block, &k.best_shared)) {
+    return NULL;
+  }
+  OnDevice* entry;
+  Py_BEGIN_CRITICAL_SECTION(self);
+  entry = reserve_device(launch, device);
+  if (entry) entry->kernel = k;
+  Py_END_CRITICAL_SECTION();
+  if (!entry) return PyErr_NoMemory();
+  Py_RETURN_NONE;
+}
+
+static int parse_attributes(PyObject* source, Prepared* prepared) {
+  enum { MOST = sizeof prepared->attributes / sizeof *prepared->attributes };
+  const Py_ssize_t count = PyTuple_GET_SIZE(source);
+  if (count > MOST) {
+    PyErr_SetString(PyExc_ValueError, "too many launch attributes");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    LaunchAttribute* each = &prepared->attributes[i];
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(source, i), "II|II", &each->id, &each->numbers[0], &each->numbers[1],
+                          &each->numbers[2])) {
+      return -1;
+    }
+  }
+  prepared->config.attributes = prepared->attributes;
+  prepared->config.attribute_count = (unsigned)count;
+  return 0;
+}
+
+static PyObject* set_prepared(PyObject* self, PyObject* arguments) {
+  Launch* launch = (Launch*)self;
+  Prepared* prepared = PyMem_Calloc(1, sizeof *prepared);
+  if (!prepared) return PyErr_NoMemory();
+  LaunchConfig* c = &prepared->config;
+  int device;
+  PyObject* attributes;
+  if (!PyArg_ParseTuple(arguments, "O&(III)(III)IO!:_set_prepared", parse_device, &device, &c->grid[0], &c->grid[1],
+                        &c->grid[2], &c->block[0], &c->block[1], &c->block[2], &c->shared, &PyTuple_Type, &attributes) ||
+      parse_attributes(attributes, prepared)) {
+    PyMem_Free(prepared);
+    return NULL;
+  }
+  OnDevice* entry;
+  Prepared* superfluous = prepared;
+  Py_BEGIN_CRITICAL_SECTION(self);
+  entry = reserve_device(launch, device);
+  if (entry && !entry->prepared) {
+    entry->prepared = prepared;
+    superfluous = NULL;
+  }
+  Py_END_CRITICAL_SECTION();
+  PyMem_Free(superfluous);
+  if (!entry) return PyErr_NoMemory();
+  Py_RETURN_NONE;
+}
+
+static PyObject* set_choice(PyObject* self, PyObject* arguments) {
+  Launch* launch = (Launch*)self;
+  int device;
+  PyObject* source;
+  if (!launch->parameters) Py_RETURN_NONE; /* no choice without values */
+  if (!PyArg_ParseTuple(arguments, "O&O!:_set_choice", parse_device, &device, &PyTuple_Type, &source)) return NULL;
+  const Py_ssize_t candidate_count = launch->candidates ? PyTuple_GET_SIZE(launch->candidates) : 0;
+  Choice* choice = parse_choice(source, launch->parameters, launch->parameter_count, candidate_count);
+  if (!choice) return NULL;
+  OnDevice* entry;
+  Choice* superfluous = choice;
+  Py_BEGIN_CRITICAL_SECTION(self);
+  entry = reserve_device(launch, device);
+  if (entry && !entry->choice) {
+    entry->choice = choice;
+    superfluous = NULL;
+  }
+  Py_END_CRITICAL_SECTION();
+  PyMem_Free(superfluous);
+  if (!entry) return PyErr_NoMemory();
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef launch_methods[] = {
+    {"_set_loaded", set_loaded, METH_VARARGS,
+     "_set_loaded(device, function, context, largest_grid, largest_block, most_threads, allowed_shared, best_block, "
+     "best_shared)\n--\n\nLaunch this kernel, within these limits, on `device`."},
+    {"_set_prepared", set_prepared, METH_VARARGS,
+     "_set_prepared(device, grid, block, shared, attributes)\n--\n\nLaunch with this configuration on `device`."},
+    {"_set_choice", set_choice, METH_VARARGS,
+     "_set_choice(device, choice)\n--\n\nChoose among the candidates on `device`."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int set_parameters(Launch* launch, PyObject* source) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(source);
+  if (count > MOST_PARAMETERS) return 0;
+  launch->parameters = PyMem_Calloc((size_t)count + 1, sizeof *launch->parameters);
+  launch->names = PyMem_Calloc((size_t)count + 1, sizeof *launch->names);
+  if (!launch->parameters || !launch->names) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  unsigned end = 0;
+  while (launch->parameter_count < count) {
+    const int i = launch->parameter_count;
+    if (parse_parameter(PyTuple_GET_ITEM(source, i), &launch->parameters[i], &launch->names[i])) return -1;
+    launch->parameter_count++;
+    end = place_parameter(&launch->parameters[i], end);
+    if (end > MOST_BYTES) {
+      free_parameters(launch);
+      return 0;
+    }
+  }
+  return 0;
+}
+
+static int set_candidates(Launch* launch, PyObject* candidates) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(candidates); i++) {
+    PyObject* candidate = PyTuple_GET_ITEM(candidates, i);
+    if (!PyObject_TypeCheck(candidate, launch->state->launch_type)) {
+      PyErr_Format(PyExc_TypeError, "expected a launch as a candidate, found %R", candidate);
+      return -1;
+    }
+  }
+  launch->candidates = Py_NewRef(candidates);
+  return 0;
+}
+
+/* Let Python pass arguments to objects of `type` in an array, as to those of its base. Python 3.12 does that itself. */
+static void inherit_vectorcall(PyTypeObject* type) {
+#if PY_VERSION_HEX < 0x030C0000
+  if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+#else
+  (void)type;
+#endif
+}
+
+static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"parameters", "candidates", "is_bound", "stream", NULL};
+  PyObject *parameters, *candidates = NULL, *stream = Py_None;
+  int is_bound = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pO:Launch", names, &parameters, &PyTuple_Type, &candidates,
+                                   &is_bound, &stream)) {
+    return NULL;
+  }
+  PyObject* module = PyType_GetModuleByDef(type, &module_definition);
+  if (!module) return NULL;
+  inherit_vectorcall(type);
+  Launch* launch = (Launch*)type->tp_alloc(type, 0);
+  if (!launch) return NULL;
+  launch->vectorcall = call_launch;
+  launch->state = PyModule_GetState(module);
+  launch->is_bound = is_bound;
+  if (stream != Py_None) {
+    launch->stream = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(stream);
+    launch->has_stream = 1;
+  }
+  if (PyErr_Occurred() || (PyTuple_Check(parameters) && set_parameters(launch, parameters)) ||
+      (candidates && set_candidates(launch, candidates))) {
+    Py_DECREF(launch);
+    return NULL;
+  }
+  return (PyObject*)launch;
+}
+
+static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(((Launch*)self)->candidates);
+  return 0;
+}
+
+static int clear_launch(PyObject* self) {
+  Py_CLEAR(((Launch*)self)->candidates);
+  return 0;
+}
+
+static void deallocate_launch(PyObject* self) {
+  Launch* launch = (Launch*)self;
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear_launch(self);
+  free_parameters(launch);
+  for (int i = 0; i < launch->device_count; i++) {
+    PyMem_Free(launch->devices[i].prepared);
+    PyMem_Free(launch->devices[i].choice);
+  }
+  PyMem_Free(launch->devices);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef launch_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot launch_slots[] = {
+    {Py_tp_doc, "Launch(parameters, candidates=(), is_bound=False, stream=None)\n--\n\n"
+                "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
+    {Py_tp_new, new_launch},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, traverse_launch},
+    {Py_tp_clear, clear_launch},
+    {Py_tp_dealloc, deallocate_launch},
+    {Py_tp_methods, launch_methods},
+    {Py_tp_members, launch_members},
+    {0, NULL},
+};
+
+static PyType_Spec launch_spec = {
+    .name = "cuda_ext.runtime.launch._launch.Launch",
+    .basicsize = sizeof(Launch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = launch_slots,
+};
+
+#endif

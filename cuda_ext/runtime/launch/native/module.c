@@ -1,0 +1,136 @@
+/* `cuda_ext.runtime.launch._launch`: launches without running Python.
+ *
+ * Python calls a kernel as an array of arguments, which are checked, converted onto the stack and passed to the driver.
+ * Whatever is uncommon or wrong is left to the method `__launch_carefully__`, which knows everything and raises every
+ * message; so a function here only returns -1 where it does not know how to go on. Everything works without this module.
+ *
+ * All parts are one translation unit: the compiler inlines across them, and a launch finds its code close together.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <string.h>
+
+#include "concurrency.h"     /* locks of free-threaded Python */
+#include "integers.h"        /* Python's integers */
+#include "names.h"           /* keywords and attributes */
+#include "driver.h"          /* the driver: its functions and structures */
+#include "dlpack.h"          /* arrays as DLPack describes them */
+#include "arrays.h"          /* the arrays of all libraries */
+#include "state.h"           /* what all of these share */
+#include "registration.h"    /* how Python registers types of arrays and values */
+#include "arguments.h"       /* parameters, and the values of arguments */
+#include "configuration.h"   /* grid, block, threads, shared memory */
+#include "choice.h"          /* which of several variants */
+#include "launch.h"          /* Launch: a kernel, or a bound launch */
+#include "overloads.h"       /* Overloads: kernels of one name */
+
+static int parse_function(PyObject* object, void* result) {
+  void* address = PyLong_AsVoidPtr(object);
+  if (!address && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "invalid address 0");
+  memcpy(result, &address, sizeof address);
+  return address != NULL;
+}
+
+static PyObject* connect(PyObject* module, PyObject* arguments) {
+  Driver* driver = &((State*)PyModule_GetState(module))->driver;
+  Driver d = {.is_connected = 0};
+  if (!PyArg_ParseTuple(arguments, "iO&O&O&O&O&O&:connect", &d.gpu_count, parse_function, &d.launch, parse_function,
+                        &d.launch_with_attributes, parse_function, &d.current_device, parse_function,
+                        &d.context_of_stream, parse_function, &d.push_context, parse_function, &d.pop_context)) {
+    return NULL;
+  }
+  Py_BEGIN_CRITICAL_SECTION(module);
+  if (!driver->is_connected) {
+    *driver = d;
+    STORE_COUNT(driver->is_connected, 1);
+  }
+  Py_END_CRITICAL_SECTION();
+  Py_RETURN_NONE;
+}
+
+static PyObject* disconnect(PyObject* module, PyObject* unused) {
+  (void)unused;
+  STORE_COUNT(((State*)PyModule_GetState(module))->driver.is_connected, 0);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef driver_functions[] = {
+    {"connect", connect, METH_VARARGS,
+     "connect(gpu_count, cuLaunchKernel, cuLaunchKernelEx, cuCtxGetDevice, cuStreamGetCtx, cuCtxPushCurrent, "
+     "cuCtxPopCurrent)\n--\n\nLaunch through these functions, given by their addresses, from now on."},
+    {"disconnect", disconnect, METH_NOARGS,
+     "disconnect()\n--\n\nLaunch everything carefully from now on: the driver does not survive a fork."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_dtypes(PyObject* module) {
+  PyObject* names = PyTuple_New(DTYPE_COUNT);
+  for (int i = 0; names && i < DTYPE_COUNT; i++) {
+    PyObject* name = PyUnicode_FromString(dtype_names[i]);
+    if (!name) Py_CLEAR(names);
+    else PyTuple_SET_ITEM(names, i, name);
+  }
+  const int outcome = names ? PyModule_AddObjectRef(module, "DTYPES", names) : -1;
+  Py_XDECREF(names);
+  return outcome;
+}
+
+static int add_type(PyObject* module, PyType_Spec* spec, PyTypeObject** type) {
+  *type = (PyTypeObject*)PyType_FromModuleAndSpec(module, spec, NULL);
+  return *type ? PyModule_AddType(module, *type) : -1;
+}
+
+static int execute(PyObject* module) {
+  State* state = PyModule_GetState(module);
+  if (intern_names(&state->names) || add_dtypes(module)) return -1;
+  if (PyModule_AddFunctions(module, driver_functions)) return -1;
+  if (PyModule_AddFunctions(module, type_functions)) return -1;
+  if (add_type(module, &launch_spec, &state->launch_type)) return -1;
+  return add_type(module, &overloads_spec, &state->overloads_type);
+}
+
+static int traverse(PyObject* module, visitproc visit, void* arg) {
+  State* state = PyModule_GetState(module);
+  Py_VISIT(state->launch_type);
+  Py_VISIT(state->overloads_type);
+  return visit_types(&state->types, visit, arg);
+}
+
+static int clear(PyObject* module) {
+  State* state = PyModule_GetState(module);
+  clear_types(&state->types);
+  Py_CLEAR(state->launch_type);
+  Py_CLEAR(state->overloads_type);
+  clear_names(&state->names);
+  return 0;
+}
+
+static void release(void* module) {
+  clear(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, execute},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "cuda_ext.runtime.launch._launch",
+    .m_doc = "Launches without running Python.",
+    .m_size = sizeof(State),
+    .m_slots = slots,
+    .m_traverse = traverse,
+    .m_clear = clear,
+    .m_free = release,
+};
+
+PyMODINIT_FUNC PyInit__launch(void) {
+  return PyModuleDef_Init(&module_definition);
+}

@@ -1,0 +1,220 @@
+/* `Overloads`: kernels of one name as a vectorcall object, which calls the one that fits the types of the arguments. */
+#ifndef CUDA_EXT_OVERLOADS_H
+#define CUDA_EXT_OVERLOADS_H
+
+#include <stddef.h>
+#include <structmember.h>
+
+#include "concurrency.h"
+#include "configuration.h"
+#include "launch.h"
+#include "state.h"
+
+/* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python. */
+typedef struct Key {
+  PyTypeObject* type;
+  PyObject* dtype;
+} Key;
+
+/* The kernel that was chosen for these arguments. It does not change. */
+typedef struct Chosen {
+  PyObject* kernel;
+  Py_ssize_t count;
+  Key keys[];
+} Chosen;
+
+enum { MOST_CHOSEN = 64 };
+
+typedef struct Overloads {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  State* state;
+  PyObject* only; /* the kernel, if there is just one; NULL otherwise */
+  Chosen* chosen[MOST_CHOSEN];
+  int chosen_count;
+} Overloads;
+
+/* Set `key` to that of `argument`, with references. Returns 0, or -1 if more than types may choose. */
+static int find_key(const State* state, PyObject* argument, Key* key) {
+  PyTypeObject* type = Py_TYPE(argument);
+  PyObject* dtype = NULL;
+  if (type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type && type != &PyComplex_Type &&
+      argument != Py_None && type != &PyBytes_Type) {
+    dtype = optional_attribute(argument, state->names.dtype);
+    if (!dtype) return -1;
+  }
+  *key = (Key){(PyTypeObject*)Py_NewRef(type), dtype};
+  return 0;
+}
+
+static void release_keys(Key* keys, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++) {
+    Py_DECREF(keys[i].type);
+    Py_XDECREF(keys[i].dtype);
+  }
+}
+
+/* Fill `keys` with those of all arguments. Returns 0, or -1, perhaps with an exception, and no references. */
+static int find_keys(const State* state, PyObject* const* arguments, Py_ssize_t count, Key* keys) {
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (find_key(state, arguments[i], &keys[i])) {
+      release_keys(keys, i);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static int are_equal(const Key* keys, const Chosen* chosen, Py_ssize_t count) {
+  if (chosen->count != count) return 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (keys[i].type != chosen->keys[i].type || keys[i].dtype != chosen->keys[i].dtype) return 0;
+  }
+  return 1;
+}
+
+/* Parameters by name choose, too, and that is done carefully. */
+static int are_options(const Names* names, PyObject* given) {
+  Options options;
+  for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(given); i++) {
+    if (!find_option(names, &options, PyTuple_GET_ITEM(given, i))) return 0;
+  }
+  return 1;
+}
+
+/* The kernel that was chosen before for arguments of such types; NULL, perhaps with an exception, if none was. */
+static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  if (overloads->only) return overloads->only;
+  Key keys[MOST_PARAMETERS];
+  if (count > MOST_PARAMETERS || !are_options(&overloads->state->names, names)) return NULL;
+  if (find_keys(overloads->state, arguments, count, keys)) return NULL;
+  PyObject* kernel = NULL;
+  const int chosen_count = LOAD_COUNT(overloads->chosen_count);
+  for (int i = 0; i < chosen_count && !kernel; i++) {
+    if (are_equal(keys, overloads->chosen[i], count)) kernel = overloads->chosen[i]->kernel;
+  }
+  release_keys(keys, count);
+  return kernel;
+}
+
+static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  Overloads* overloads = (Overloads*)self;
+  PyObject* kernel = find_kernel(overloads, arguments, PyVectorcall_NARGS(flags), names);
+  if (!kernel) return launch_carefully(overloads->state, self, arguments, flags, names);
+  return PyObject_Vectorcall(kernel, arguments, flags, names);
+}
+
+static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count) {
+  Overloads* overloads = (Overloads*)self;
+  const Py_ssize_t count = given_count - 1;
+  if (count < 0) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
+  if (count > MOST_PARAMETERS) Py_RETURN_NONE;
+  Chosen* chosen = PyMem_Malloc(sizeof *chosen + (size_t)count * sizeof *chosen->keys);
+  if (!chosen) return PyErr_NoMemory();
+  if (find_keys(overloads->state, given + 1, count, chosen->keys)) {
+    PyMem_Free(chosen);
+    if (drop_exception()) return NULL;
+    Py_RETURN_NONE;
+  }
+  chosen->kernel = given[0];
+  chosen->count = count;
+  int is_new = 1;
+  Py_BEGIN_CRITICAL_SECTION(self);
+  const int known = overloads->chosen_count;
+  for (int i = 0; i < known && is_new; i++) is_new = !are_equal(chosen->keys, overloads->chosen[i], count);
+  if (known == MOST_CHOSEN) is_new = 0;
+  if (is_new) {
+    Py_INCREF(chosen->kernel);
+    overloads->chosen[known] = chosen;
+    STORE_COUNT(overloads->chosen_count, known + 1);
+  }
+  Py_END_CRITICAL_SECTION();
+  if (!is_new) {
+    release_keys(chosen->keys, count);
+    PyMem_Free(chosen);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef overloads_methods[] = {
+    {"__remember__", (PyCFunction)(void (*)(void))remember, METH_FASTCALL,
+     "__remember__(kernel, *arguments)\n--\n\nCall `kernel` for arguments of the types of these."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject* new_overloads(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"kernels", NULL};
+  PyObject* kernels;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!:Overloads", names, &PyTuple_Type, &kernels)) return NULL;
+  PyObject* module = PyType_GetModuleByDef(type, &module_definition);
+  if (!module) return NULL;
+  inherit_vectorcall(type);
+  Overloads* overloads = (Overloads*)type->tp_alloc(type, 0);
+  if (!overloads) return NULL;
+  overloads->vectorcall = call_overloads;
+  overloads->state = PyModule_GetState(module);
+  if (PyTuple_GET_SIZE(kernels) == 1) overloads->only = Py_NewRef(PyTuple_GET_ITEM(kernels, 0));
+  return (PyObject*)overloads;
+}
+
+static int traverse_overloads(PyObject* self, visitproc visit, void* arg) {
+  Overloads* overloads = (Overloads*)self;
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(overloads->only);
+  for (int i = 0; i < overloads->chosen_count; i++) {
+    const Chosen* chosen = overloads->chosen[i];
+    Py_VISIT(chosen->kernel);
+    for (Py_ssize_t j = 0; j < chosen->count; j++) {
+      Py_VISIT(chosen->keys[j].type);
+      Py_VISIT(chosen->keys[j].dtype);
+    }
+  }
+  return 0;
+}
+
+static int clear_overloads(PyObject* self) {
+  Overloads* overloads = (Overloads*)self;
+  Py_CLEAR(overloads->only);
+  while (overloads->chosen_count) {
+    Chosen* chosen = overloads->chosen[--overloads->chosen_count];
+    Py_DECREF(chosen->kernel);
+    release_keys(chosen->keys, chosen->count);
+    PyMem_Free(chosen);
+  }
+  return 0;
+}
+
+static void deallocate_overloads(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear_overloads(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef overloads_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Overloads, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot overloads_slots[] = {
+    {Py_tp_doc, "Overloads(kernels)\n--\n\n"
+                "Calls the kernel that ``__remember__`` has for the types of the arguments, else ``__launch_carefully__``."},
+    {Py_tp_new, new_overloads},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, traverse_overloads},
+    {Py_tp_clear, clear_overloads},
+    {Py_tp_dealloc, deallocate_overloads},
+    {Py_tp_methods, overloads_methods},
+    {Py_tp_members, overloads_members},
+    {0, NULL},
+};
+
+static PyType_Spec overloads_spec = {
+    .name = "cuda_ext.runtime.launch._launch.Overloads",
+    .basicsize = sizeof(Overloads),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = overloads_slots,
+};
+
+#endif

@@ -1,0 +1,463 @@
+"""The launches in C by themselves, compiled with the address and undefined-behaviour sanitizers.
+
+Their driver is a Python function that records what it gets. The careful launcher is the judge: what C
+launches has the values that it converts, and what it refuses is never launched. The method that launches
+carefully only tells here that it was called.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.loader import CHECKOUT, Run, run_script
+
+pytestmark = pytest.mark.host_compiler
+Script = Callable[[str], Run]
+
+# Exchange functions that may raise: they call the method ``behave`` of the array, and take its ``address``.
+HELPER = r"""
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "dlpack.h"
+
+static PyObject* latest;
+
+static int behave(PyObject* array) {
+  PyObject* result = PyObject_CallMethod(array, "behave", NULL);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
+static int tensor_from_object(void* array, DLTensor* tensor) {
+  latest = array;
+  if (behave(array)) return -1;
+  PyObject* address = PyObject_GetAttrString(array, "address");
+  if (!address) return -1;
+  memcpy(tensor, PyLong_AsVoidPtr(address), sizeof *tensor);
+  Py_DECREF(address);
+  return 0;
+}
+
+static int current_stream(int32_t type, int32_t device, void** stream) {
+  (void)type, (void)device;
+  *stream = (void*)7;
+  return behave(latest);
+}
+
+const DLExchange* table(void) {
+  static const DLExchange newer = {1, 3, NULL, NULL, NULL, NULL, tensor_from_object, current_stream};
+  static const DLExchange exchange = {2, 0, &newer, NULL, NULL, NULL, NULL, NULL};
+  return &exchange;
+}
+"""
+NATIVE = CHECKOUT / "cuda_ext" / "runtime" / "launch" / "native"
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-Wno-cast-function-type")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The module, compiled with sanitizers, and the library that has to be loaded before Python for that."""
+    compiler = shutil.which("gcc")
+    if not sys.platform.startswith("linux") or compiler is None:
+        pytest.skip("it takes Linux and gcc")
+    module = tmp_path_factory.mktemp("sanitized") / "_launch.so"
+    include = f"-I{sysconfig.get_path('include')}"
+    flags = ("-std=c11", "-g", "-O1", "-shared", "-fPIC", *WARNINGS, include, f"-I{NATIVE}")
+    subprocess.run([compiler, *flags, *SANITIZERS, NATIVE / "module.c", "-o", module], check=True)
+    helper = module.with_name("helper.c")
+    helper.write_text(HELPER)
+    subprocess.run([compiler, *flags, helper, "-o", helper.with_suffix(".so")], check=True)
+    found = subprocess.run(
+        [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    )
+    library = Path(found.stdout.strip())
+    if not library.is_absolute():
+        pytest.skip("gcc has no address sanitizer")
+    return module, library
+
+
+PRELUDE = """
+import ctypes, importlib.util
+import numpy as np
+specification = importlib.util.spec_from_file_location("cuda_ext.runtime.launch._launch", MODULE)
+_launch = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(_launch)
+sys.modules["cuda_ext.runtime.launch._launch"] = _launch
+
+launched = []
+sizes = [4]  # of the parameters of what is launched next
+status = 0
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p,
+                  ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+def launch(function, x, y, z, u, v, w, shared, stream, values, extra):
+    assert not extra
+    taken = [ctypes.string_at(values[i], size) for i, size in enumerate(sizes)]
+    launched.append((function, (x, y, z), (u, v, w), shared, stream or 0, taken))
+    return status
+
+@ctypes.CFUNCTYPE(ctypes.c_int)
+def other():
+    return 0
+
+other_address = ctypes.cast(other, ctypes.c_void_p).value
+_launch.connect(1, ctypes.cast(launch, ctypes.c_void_p).value, *[other_address] * 5)
+
+class Launch(_launch.Launch):
+    def __launch_carefully__(self, /, *arguments, **keywords):
+        return "carefully"
+
+LIMITS = 1 << 40, 1 << 41, (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024, 48 << 10, 256, 0
+
+def loaded(*parameters, **more):
+    sizes[:] = [size for _, _, size, _ in parameters]
+    made = Launch(parameters, **more)
+    made._set_loaded(0, *LIMITS)
+    return made
+
+INT, FLOATS = ("n", "i", 4, ()), ("x", "p", 8, ("float32",))
+"""
+
+
+@pytest.fixture
+def script(sanitized: tuple[Path, Path], tmp_path: Path) -> Script:
+    module, library = sanitized
+    prelude = f"MODULE, HELPER = {str(module)!r}, {str(module.with_name('helper.so'))!r}\n{PRELUDE}"
+
+    def run(text: str) -> Run:
+        return run_script(
+            prelude + text,
+            tmp_path,
+            LD_PRELOAD=str(library),
+            ASAN_OPTIONS="detect_leaks=0",
+            PYTHONMALLOC="malloc",
+        )
+
+    return run
+
+
+def test_what_is_launched_is_what_the_careful_launcher_converts(script: Script) -> None:
+    run = script(
+        """
+from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory
+from cuda_ext.runtime.launch import fast_launch, known_types
+from cuda_ext.runtime.launch.arguments import make_fields, pack_layout
+from tests.fixtures import device_arrays
+from tests.fixtures.wrong_arguments import KERNELS, TYPES
+device_arrays.import_torch(); device_arrays.import_cupy()
+
+pool = {}
+for case in TYPES.values():
+    pool |= {f"{what} of {case.kind}": made for what, made in (*case.right.items(), *case.wrong.items())}
+known_types.register([made() for made in pool.values()])
+tried = fast = 0
+for type_, kernel in KERNELS.items():
+    fields = make_fields(kernel.parameters)
+    packing, _ = pack_layout(fields)
+    description = fast_launch._describe(kernel.parameters)
+    if description is None:
+        continue
+    kernel = loaded(*description)
+    for what, made in pool.items():
+        launched.clear()
+        argument = made()
+        kernel(argument, grid=1, block=1)
+        tried += 1
+        if not launched:
+            continue
+        fast += 1
+        (*_, taken), = launched
+        value = fields[0].value(argument)  # or it raises
+        value = value.address if isinstance(value, DeviceMemory) else value
+        assert taken == [packing.pack(value)], (type_, what)
+print(tried, fast)
+        """
+    )
+    tried, fast = map(int, run.output[0].split())
+    assert tried > 10_000
+    assert fast > 500
+
+
+def test_configurations_are_those_of_the_careful_launcher(script: Script) -> None:
+    run = script(
+        """
+import itertools
+from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
+
+class Device:
+    largest_grid, largest_block, most_threads = LIMITS[2], LIMITS[3], 1024
+    shared_memory_limit = 48 << 10
+    def __str__(self): return "sm_90"
+
+class Kernel:
+    device, most_threads = Device(), 1024
+    def allow_shared(self, shared):
+        if shared > 48 << 10: raise ArgumentError("too much")
+    def best_block(self, shared): return 256
+
+class Five(int): pass
+
+kernel = loaded()
+numbers = [0, 1, 7, 64, 65, 1024, 1025, 65535, 65536, 2**31 - 1, 2**31, 2**32, 2**63, 2**64, -1, True, 1.0,
+           None, "1", np.int64(3), Five(5)]
+extents = [*numbers, (), (1,), (32, 2), (1024, 1), (8, 8, 8), (1, 1, 64), (1, 1, 65), (1, 1, 1, 1), (1, None),
+           (1, True), [1, 2], (1,) * 100_000, (2**70,), (1024, 1024, 64), (65536, 65536)]
+options = [{}, *({"grid": grid, "block": block} for grid, block in itertools.product(extents, repeat=2))]
+options += [{"threads": count, "block": block} for count, block in itertools.product(numbers, extents)]
+options += [{"threads": count} for count in numbers] + [{"grid": count} for count in extents]
+options += [{"grid": 1, "block": 1, "threads": count} for count in numbers]
+options += [{"grid": 1, "block": 1, "shared": shared} for shared in [*numbers, 48 << 10, (48 << 10) + 1]]
+fast = 0
+for each in options:
+    launched.clear()
+    kernel(**each)
+    if not launched:
+        continue
+    fast += 1
+    checked = LaunchConfiguration.check(LaunchOptions(**each), Kernel())
+    (_, grid, block, shared, stream, _), = launched
+    assert (grid, block, shared) == (checked.grid, checked.block, checked.shared), each
+print(len(options), fast)
+        """
+    )
+    tried, fast = map(int, run.output[0].split())
+    assert tried > 1500
+    assert fast > 200
+
+
+def test_choices_follow_their_comparisons(script: Script) -> None:
+    run = script(
+        """
+import operator, random
+names = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">=": operator.ge,
+         ">": operator.gt}
+parameters = ("n", "i", 8, ()), ("m", "u", 8, ())
+def other(function):
+    made = loaded(*parameters)
+    made._set_loaded(0, function, *LIMITS[1:])
+    return made
+random.seed(1)
+some = [-(2**63), -7, -1, 0, 1, 2, 5, 2**31, 2**63 - 1]
+for _ in range(3000):
+    kernels = tuple(map(other, (1, 2, 3)))
+    comparisons = []
+    for i in range(random.randrange(6)):
+        target = lambda: random.randrange(-3, i)
+        modulus, symbol = random.choice((0, 1, 2, 3, 2**62)), random.choice(list(names))
+        comparison = random.randrange(2), modulus, symbol, random.choice(some), target(), target()
+        comparisons.append(comparison)
+    begin = random.randrange(-3, len(comparisons))
+    variants = Launch(parameters, kernels)
+    variants._set_choice(0, (begin, tuple(comparisons)))
+    values = random.choice(some), random.choice([0, 1, 3, 2**63 - 1])
+    at = begin
+    while at >= 0:
+        position, modulus, symbol, number, then, otherwise = comparisons[at]
+        value = values[position] % modulus if modulus else values[position]
+        at = then if names[symbol](value, number) else otherwise
+    launched.clear()
+    variants(*values, grid=1, block=1)
+    assert launched[0][0] == -at, (values, comparisons)
+
+def invalid(choice):
+    try:
+        variants._set_choice(0, choice)
+    except (ValueError, TypeError, OverflowError, SystemError):
+        print("invalid")
+
+for choice in [(0, ()), (-4, ()), (0, ((0, 0, "<", 1, 0, -1),)), (1, ((0, 0, "<", 1, -1, -1),)),
+               (0, ((2, 0, "<", 1, -1, -1),)), (0, ((0, -1, "<", 1, -1, -1),)),
+               (0, ((0, 0, "~", 1, -1, -1),)),
+               (0, ((0, 0, "<", 2**64, -1, -1),)), (0, (1,)), (0, [1])]:
+    invalid(choice)
+        """
+    )
+    assert run.output == ["invalid"] * 10
+
+
+def test_hostile_arguments_are_left_to_the_careful_launcher(script: Script) -> None:
+    run = script(
+        """
+import gc, random
+from tests.fixtures import device_arrays
+from cuda_ext.runtime.launch import known_types
+
+class Interrupt(BaseException): pass
+class Name(str): pass
+class Tuple(tuple): pass
+
+kernel = loaded(INT, FLOATS)
+kernels = [kernel]
+def reenter(*_):
+    kernels[0](1, 16, grid=1, block=1)
+    kernels[0]._set_loaded(random.randrange(3), *LIMITS)
+    gc.collect()
+def fail(*_): raise RuntimeError("no")
+def forget(*_):
+    kernels[0] = loaded(INT, FLOATS)
+    gc.collect()
+def overflow(*_): raise RecursionError
+def interrupt(*_): raise Interrupt
+misbehaviours = [reenter, fail, forget, overflow, interrupt]
+
+class Hostile:
+    def __init__(self, device, behave):
+        self.behave = behave
+        self.info = device_arrays._info(np.zeros(4, "f4"), 2, device, {})
+        self.address = ctypes.addressof(self.info)
+
+tables = ctypes.CDLL(HELPER)
+tables.table.restype = ctypes.c_void_p
+capsule = device_arrays.exchange_capsule(tables.table())
+def hostile(device, behave):
+    made = type("Hostile", (Hostile,), {"__dlpack_c_exchange_api__": capsule})(device, behave)
+    known_types.register([made])
+    return made
+
+# Few types can be registered, so the behaviour is that of the object.
+kind = type(hostile(0, lambda: None))
+arrays = [kind(device, behave) for behave in (*misbehaviours, lambda: None) for device in (0, 1, -1)]
+
+def stream(**attributes):
+    properties = {name: property(each) if callable(each) else each for name, each in attributes.items()}
+    return type("Stream", (), properties)()
+streams = [stream(**{name: behave}) for name in ("__cuda_stream__", "cuda_stream", "ptr")
+           for behave in misbehaviours]
+class Protocol:
+    def __init__(self, answer): self.answer = answer
+    def __cuda_stream__(self): return self.answer() if callable(self.answer) else self.answer
+streams += [Protocol(answer) for answer in (
+    *misbehaviours, None, (), (0,), (0, -1), (1, 7), (0, 2**64), [0, 7], (0, True), (0, 7, 8), Tuple((0, 7)),
+    (Name("0"), 7), (0, None))]
+streams += [stream(cuda_stream=value) for value in (-1, 2**64, True, None, "7", 1.0)]
+streams += [True, False, -1, 2**64, 2**200, "7", b"7", 1.5, object(), ..., np.int64(7), kernel, Launch]
+
+class Lying:
+    def __getattr__(self, name): return random.choice(misbehaviours)()
+    __index__ = __float__ = __complex__ = __bool__ = __len__ = __iter__ = __eq__ = __hash__ = fail
+    dtype = property(lambda self: random.choice(misbehaviours)())
+values = [Lying(), Lying, 2**31, -2**31 - 1, 2**70, True, None, "1", b"1", [1], (), {}, kernel, 1j, 1.0,
+          np.float32(1), ctypes.c_int(1), memoryview(b"1"), *arrays]
+outcomes = {"carefully": 0, None: 0, Interrupt: 0}
+def call(*arguments, **keywords):
+    target = kernels[0]
+    try:
+        outcomes[target(*arguments, **keywords)] += 1
+    except Interrupt:
+        outcomes[Interrupt] += 1
+
+sizes[:] = [4, 8]
+for _ in range(3):
+    for value in values:
+        call(value, 16, grid=1, block=1)
+        call(1, value, grid=1, block=1)
+        call(value, value, grid=value, block=value, stream=value, shared=value, threads=value)
+    for each in streams:
+        call(1, 16, grid=1, block=1, stream=each)
+    call()
+    call(*range(1000))
+    call(1, 16, *range(100_000))
+    call(**{f"a{i}": i for i in range(5000)})
+    call(1, 16, **{Name("grid"): 1, Name("block"): 1})
+    call(n=1, x=16, grid=1, block=1)
+    call(1, n=1, x=16, grid=1, block=1)
+    call(1, 16, x=16, grid=1, block=1)
+    call(n=1, grid=1, block=1)
+    call(1, 16, grid=1, block=1, cluster=1)
+    call(1, 16, grid=1, block=1, wait=True)
+assert min(outcomes.values()) >= 12, outcomes
+print(sum(outcomes.values()))
+
+# Overloads that look at the dtypes of arguments.
+class Overloads(_launch.Overloads):
+    def __launch_carefully__(self, /, *arguments, **keywords):
+        self.__remember__(kernel, *arguments)
+        return "carefully"
+overloads = Overloads((kernel, kernel))
+for _ in range(3):
+    for value in values:
+        for arguments in ((value, 16), (1, value), (value,) * 200, ()):
+            try:
+                overloads(*arguments, grid=1, block=1)
+            except Interrupt:
+                pass
+known = [type(f"T{i}", (), {"dtype": i})() for i in range(200)]
+assert [overloads(*([each] * 2), grid=1, block=1) for each in known] == ["carefully"] * 200
+del overloads, known
+gc.collect()
+        """
+    )
+    assert int(run.output[0]) > 500
+
+
+def test_invalid_descriptions_are_refused(script: Script) -> None:
+    run = script(
+        """
+right = ("n", "i", 4, ())
+wrong = [None, (), ("n",), (1, "i", 4, ()), ("n", "", 4, ()), ("n", "ii", 4, ()), ("n", "z", 4, ()),
+         ("n", "i", 3, ()), ("n", "i", 0, ()), ("n", "i", -1, ()), ("n", "p", 4, ()), ("n", "s", 0, ()),
+         ("n", "s", 2**31, ()), ("n", "f", 4, None), ("n", "p", 8, (1,)), ("n", "p", 8, ("\\ud800",)),
+         ("n", "b", 4, ()), ("n", "c", 4, ())]
+refused = 0
+for each in wrong:
+    try:
+        Launch((right, each))
+    except (ValueError, TypeError, OverflowError, SystemError, UnicodeError):
+        refused += 1
+assert refused == len(wrong)
+for unsupported in ((right,) * 129, (("s", "s", 4096, ()), right), None):
+    assert Launch(unsupported)() == "carefully"
+for candidates in ((1,), (None,), (Launch,)):
+    try:
+        Launch((right,), candidates)
+    except TypeError:
+        refused += 1
+kernel = loaded(right)
+for arguments in ((-1, *LIMITS), (10**6, *LIMITS), (2**70, *LIMITS), (0, 0, *LIMITS[1:]),
+                  (0, -1, *LIMITS[1:]), (0,), (0, *LIMITS, 1), (0, *LIMITS[:2], (1, 2), *LIMITS[3:]),
+                  (None, *LIMITS)):
+    try:
+        kernel._set_loaded(*arguments)
+    except (ValueError, TypeError, OverflowError):
+        refused += 1
+for attributes in (((1,),), ((1, 2, 3, 4, 5),), ((2, 1),) * 4, (None,)):
+    try:
+        kernel._set_prepared(0, (1, 1, 1), (1, 1, 1), 0, attributes)
+    except (ValueError, TypeError, SystemError):
+        refused += 1
+print(refused - len(wrong))
+        """
+    )
+    assert run.output == ["15"]
+
+
+def test_objects_are_collected(script: Script) -> None:
+    run = script(
+        """
+import gc, weakref
+kernel = loaded(INT, FLOATS)
+cycle = Launch((INT, FLOATS), (kernel,))
+cycle.itself = cycle
+cycle._set_choice(0, (-1, ()))
+assert cycle(1, 16, grid=1, block=1) is None
+bound = Launch((INT, FLOATS), (), True, 7)
+bound._set_loaded(2, *LIMITS)
+for _ in range(3):
+    bound._set_prepared(2, (1, 1, 1), (1, 1, 1), 0, ((4, 1, 1, 1),))
+references = [weakref.ref(each) for each in (kernel, cycle, bound)]
+del kernel, cycle, bound
+gc.collect()
+print([reference() for reference in references])
+        """
+    )
+    assert run.output == ["[None, None, None]"]
