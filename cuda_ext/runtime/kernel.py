@@ -157,7 +157,7 @@ class Kernel(FastLaunch):
         """
         from cuda_ext.runtime.launch.torch_op import register_operator
 
-        return register_operator(self, self.signature, self.parameters, name, launch)
+        return register_operator(self, self.bind, self.signature, self.parameters, name, launch)
 
     @property
     def __signature__(self) -> Signature:

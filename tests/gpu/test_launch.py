@@ -187,6 +187,23 @@ def test_operators_of_torch(kernels: Any, torch: Any) -> None:
         return z + 1
 
     assert torch.equal(compiled(x, y), torch.full_like(x, 10.0))
+
+    constant = kernels.axpy["float"].torch_op("cuda_ext_tests::constant_axpy", grid=4, block=256)
+    computed = kernels.axpy["float"].torch_op(
+        "cuda_ext_tests::computed_axpy", block=256, grid=lambda n, *_: n // 250
+    )
+    for each in (op, constant, computed):
+        z = torch.ones(1000, device="cuda", requires_grad=True)
+        y = z * 1
+        saved, version = y * y, y._version
+        each(1000, 2.0, x, y)
+        assert torch.equal(y, 3 * x)
+        assert y._version == version + 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            saved.sum().backward()
+        each(0, 2.0, None, None)
+        with torch.inference_mode():
+            each(1000, 2.0, x, torch.ones(1000, device="cuda"))
     with pytest.raises(ArgumentError, match="operators take tensors, integers, bools and floats only"):
         kernels.wide.torch_op("cuda_ext_tests::wide", grid=1, block=1)
 

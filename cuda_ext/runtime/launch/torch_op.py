@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
@@ -22,12 +24,16 @@ _HALVES = ("__half", "__nv_bfloat16")
 
 def register_operator(
     launch: Callable[..., object],
+    bind: Callable[..., Callable[..., object]],
     signature: str,
     parameters: Sequence[Parameter],
     name: str,
     options: Mapping[str, Any],
 ) -> Any:
-    """Register `launch` as the operator `name`, ``namespace::operator``, for :meth:`Kernel.torch_op`."""
+    """Register `launch` as the operator `name`, ``namespace::operator``, for :meth:`Kernel.torch_op`.
+
+    `bind` binds constant options.
+    """
     import torch
 
     if unfit := [p.name for p in parameters if not p.name.isidentifier()]:
@@ -37,16 +43,33 @@ def register_operator(
             remedy="rename it",
         )
     positions = {parameter.name: number for number, parameter in enumerate(parameters)}
+    constant, varying = {}, {}
     for option, value in options.items():
-        if isinstance(value, str) and value not in positions:
-            raise ArgumentError(
-                f"expected the name of a parameter of {signature}, found {value!r}", where=option
-            )
+        if isinstance(value, str):
+            if value not in positions:
+                raise ArgumentError(
+                    f"expected the name of a parameter of {signature}, found {value!r}", where=option
+                )
+            varying[option] = itemgetter(positions[value])
+        elif callable(value):
+            varying[option] = partial(_call, value)
+        else:
+            constant[option] = value
     schema = ", ".join(_declare(number, parameter) for number, parameter in enumerate(parameters))
     torch.library.define(name, f"({schema}) -> ()")
+    bound = None if varying else bind(**constant)
+    mutated = [number for number, parameter in enumerate(parameters) if _is_mutated(parameter)]
+    # Autograd raises an error where a tensor that it needs has another version than before.
+    increment_version = torch.autograd.graph.increment_version
 
     def run(*arguments: Any) -> None:
-        launch(*arguments, **{key: _value(value, arguments, positions) for key, value in options.items()})
+        if bound:
+            bound(*arguments)
+        else:
+            launch(*arguments, **constant, **{option: of(arguments) for option, of in varying.items()})
+        for number in mutated:
+            if (tensor := arguments[number]) is not None:
+                increment_version(tensor)
 
     torch.library.impl(name, "cuda")(run)
     torch.library.register_fake(name)(lambda *_: None)
@@ -54,10 +77,18 @@ def register_operator(
     return getattr(getattr(torch.ops, namespace), operator).default
 
 
+def _call(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    return function(*arguments)
+
+
+def _is_mutated(parameter: Parameter) -> bool:
+    return parameter.kind == "pointer" and not parameter.const
+
+
 def _declare(number: int, parameter: Parameter) -> str:
     """The declaration of a parameter in a schema: arrays that are not ``const`` are mutated."""
     if parameter.kind == "pointer":
-        type_ = "Tensor?" if parameter.const else f"Tensor(a{number}!)?"
+        type_ = f"Tensor(a{number}!)?" if _is_mutated(parameter) else "Tensor?"
     elif parameter.type in _HALVES:
         type_ = "float"
     elif parameter.kind in _TYPES:
@@ -69,9 +100,3 @@ def _declare(number: int, parameter: Parameter) -> str:
             remedy="launch the kernel without one",
         )
     return f"{type_} {parameter.name}"
-
-
-def _value(value: Any, arguments: Sequence[Any], positions: Mapping[str, int]) -> Any:
-    if isinstance(value, str):
-        return arguments[positions[value]]
-    return value(*arguments) if callable(value) else value
