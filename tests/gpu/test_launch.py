@@ -201,7 +201,6 @@ def test_operators_of_torch(kernels: Any, torch: Any) -> None:
         assert y._version == version + 1
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             saved.sum().backward()
-        each(0, 2.0, None, None)
         with torch.inference_mode():
             each(1000, 2.0, x, torch.ones(1000, device="cuda"))
     with pytest.raises(ArgumentError, match="operators take tensors, integers, bools and floats only"):

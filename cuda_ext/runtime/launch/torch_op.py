@@ -43,7 +43,8 @@ def register_operator(
             remedy="rename it",
         )
     positions = {parameter.name: number for number, parameter in enumerate(parameters)}
-    constant, varying = {}, {}
+    constant: dict[str, Any] = {}
+    varying: dict[str, Callable[[Sequence[Any]], Any]] = {}
     for option, value in options.items():
         if isinstance(value, str):
             if value not in positions:
