@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import keyword
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
+from cuda_ext import manifest
+from cuda_ext.errors import CudaExtError
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
-from cuda_ext.runtime.driver.loaded_kernel import Attributes
-from cuda_ext.runtime.launch.bound_launch import BoundLaunch
-from cuda_ext.runtime.launch.configuration import Dim, LaunchOptions
-from cuda_ext.runtime.launch.fast_launch import FastLaunch
-from cuda_ext.runtime.launch.launcher import OPTIONS, Launcher
-from cuda_ext.runtime.launch.streams import Stream
-from cuda_ext.runtime.loaded_library import Library
+from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 
+# The careful launcher and what belongs to it are imported when they are needed.
 if TYPE_CHECKING:
     from inspect import Signature
+
+    from cuda_ext.runtime.driver.loaded_kernel import Attributes, LoadedKernel
+    from cuda_ext.runtime.launch.configuration import Dim
+    from cuda_ext.runtime.launch.launcher import Launcher
+    from cuda_ext.runtime.launch.streams import Stream
+    from cuda_ext.runtime.loaded_library import Library
 
 __all__ = ["Documentation", "Kernel"]
 
@@ -61,17 +65,52 @@ class Kernel(FastLaunch):
     __doc__ = Documentation(__doc__)
 
     _library: Library
+    _kernel: manifest.Kernel
+    _is_new: bool  # whether no launch was tried
 
     @classmethod
-    def of(cls, library: Library, launcher: Launcher, candidates: tuple[Kernel, ...] = ()) -> Self:
-        """The kernel of `library` that `launcher` launches; with variants, by choosing among `candidates`."""
-        kernel = cls(launcher, candidates)
-        kernel._library = library
-        return kernel
+    def of(cls, library: Library, kernel: manifest.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
+        """The `kernel` of `library`; with variants, a launch chooses among `candidates`."""
+        created = cls(kernel.parameters, candidates)
+        created._library = library
+        created._kernel = kernel
+        created._is_new = True
+        return created
+
+    @cached_property
+    def _launcher(self) -> Launcher:
+        from cuda_ext.runtime.launch.launcher import Launcher
+
+        return Launcher(self._kernel, self._load)
+
+    def _load(self, device: Device) -> LoadedKernel:
+        return self._library.kernel(self._kernel, device)
 
     def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
+        if self._is_new:
+            self._is_new = False
+            if self._prepare((*arguments, *keywords.values())):
+                return self(*arguments, **keywords)
+        from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
+
         options = LaunchOptions(**{name: keywords.pop(name) for name in OPTIONS & keywords.keys()})
         return self._launch(arguments, keywords, options, keywords.pop("stream", None))
+
+    def _prepare(self, arguments: Iterable[object]) -> bool:
+        """Load the kernel for a first launch in C, which saves the import of the careful launcher.
+
+        Return whether that may do. What goes wrong is for the careful launcher to report.
+        """
+        if not self._can_be_fast() or self._candidates:
+            return False
+        try:
+            driver = open_driver()
+            if driver.count > 1:
+                return False
+            self._set_kernel(self._load(driver.device(0)), arguments)
+        except CudaExtError:
+            return False
+        return True
 
     if TYPE_CHECKING:
 
@@ -94,24 +133,24 @@ class Kernel(FastLaunch):
     @property
     def expression(self) -> str:
         """Its C++ name expression, ``ns::axpy<float>``."""
-        return self._launcher.kernel.expression
+        return self._kernel.expression
 
     @property
     def signature(self) -> str:
         """Its declaration, ``ns::axpy<float>(int n, float a, const float* x, float* y)``."""
-        return self._launcher.kernel.signature
+        return self._kernel.signature
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Its parameters: names, C++ types, sizes and offsets in bytes."""
-        return self._launcher.kernel.parameters
+        return self._kernel.parameters
 
     def attributes(self, device: int | None = None) -> Attributes:
         """The registers, memory and threads that it uses on the GPU number `device`, or on the current one.
 
         Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
         """
-        return self._launcher.load(_device(device)).attributes
+        return self._load(_device(device)).attributes
 
     def occupancy(self, block: int, *, shared: int = 0, device: int | None = None) -> float:
         """The fraction of a multiprocessor's threads that are resident at once, between 0 and 1.
@@ -119,7 +158,7 @@ class Kernel(FastLaunch):
         `block` is the number of threads in a block, `shared` its dynamic shared memory in bytes.
         """
         gpu = _device(device)
-        blocks = self._launcher.load(gpu).blocks_per_multiprocessor(block, shared)
+        blocks = self._load(gpu).blocks_per_multiprocessor(block, shared)
         return blocks * block / gpu.threads_per_multiprocessor
 
     def bind(
@@ -139,8 +178,10 @@ class Kernel(FastLaunch):
 
         It is the fastest way to launch a kernel many times. Otherwise it does what calling the kernel does.
         """
+        from cuda_ext.runtime.launch.configuration import LaunchOptions
+
         options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
-        return BoundLaunch.of(self._launcher, options, stream)
+        return BoundLaunch.of(self, self.parameters, options, stream)
 
     def torch_op(self, name: str, **launch: Any) -> Any:
         """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cuda_ext import manifest
@@ -13,13 +12,11 @@ from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError, Too
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.fast_launch import Overloads
-from cuda_ext.runtime.launch.launcher import Launcher
 from cuda_ext.runtime.loaded_library import Library
-from cuda_ext.runtime.overloads import choose_overload
-from cuda_ext.runtime.symbol import Symbol
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.jit.preparation import Preparation
+    from cuda_ext.runtime.symbol import Symbol
 
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
 
@@ -126,6 +123,8 @@ class KernelTemplate(Overloads, Namespace):
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
+        from cuda_ext.runtime.overloads import choose_overload  # not needed for types that are known
+
         kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
         if len(kernel.parameters) == len(arguments):
             self.__remember__(kernel, *arguments)
@@ -171,8 +170,7 @@ def _look_up(library: Library, name: str) -> Entity:
 
 def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
     if kernel.expression not in library.kernels:
-        launcher = Launcher(kernel, partial(library.kernel, kernel))
-        library.kernels.setdefault(kernel.expression, Kernel.of(library, launcher))
+        library.kernels.setdefault(kernel.expression, Kernel.of(library, kernel))
     entity: Kernel = library.kernels[kernel.expression]
     return entity
 
@@ -186,6 +184,8 @@ def _create(library: Library, name: str) -> Entity:
         case [manifest.Variants() as variants, *_]:
             return _variants(library, variants)
         case [manifest.Symbol() as symbol]:
+            from cuda_ext.runtime.symbol import Symbol  # not needed for kernels
+
             return Symbol(library, symbol)
         case [manifest.Symbol(), *_] as entities:
             indices = (entity.unit for entity in entities if isinstance(entity, manifest.Symbol))

@@ -57,7 +57,10 @@ class Variants(Kernel):
     def among(cls, library: Library, kernels: Sequence[Kernel], variants: manifest.Variants) -> Variants:
         """The `variants` of `library`, with `kernels` as the candidates."""
         launchers = [kernel._launcher for kernel in kernels]
-        return cls.of(library, _VariantsLauncher(library, launchers, variants), tuple(kernels))
+        launcher = _VariantsLauncher(library, launchers, variants)
+        created = cls.of(library, launcher.kernel, tuple(kernels))
+        created._launcher = launcher
+        return created
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -159,15 +162,14 @@ class _VariantsLauncher(Launcher):
         self._positions = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
-    @property
-    def candidates(self) -> Sequence[Launcher]:
-        return self._candidates
-
     def choose(self, device: Device, values: Sequence[Any]) -> Launcher:
         numbers = self._numbers(device, values)
         return next(candidate.launcher for candidate in self._on(device) if candidate.decide(numbers)[0])
 
-    def choice(self, device: Device) -> Choice | None:
+    def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
+        return self._candidates.index(chosen), self._choice_on(device)
+
+    def _choice_on(self, device: Device) -> Choice | None:
         comparisons: list[CompiledComparison] = []
 
         def add(leaf: Comparison, then: int, otherwise: int) -> int:

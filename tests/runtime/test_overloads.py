@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pydoc
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
 from cuda_ext.runtime import kernel as kernels
-from cuda_ext.runtime.launch.launcher import Launcher
 from cuda_ext.runtime.loaded_library import Library
 from cuda_ext.runtime.overloads import choose_overload
 from tests.fixtures.device_arrays import Array
@@ -25,7 +23,7 @@ from tests.fixtures.loader import AXPY, AXPY_DOUBLE, SAMPLE, run_script, signatu
 def kernel(expression: str, *parameters: str) -> kernels.Kernel:
     library = Library(ModuleType("sample"), SAMPLE, lambda _: b"")
     described = Kernel(expression, expression, 0, signature(*parameters))
-    return kernels.Kernel.of(library, Launcher(described, partial(library.kernel, described)))
+    return kernels.Kernel.of(library, described)
 
 
 INT, LONG = kernel("k(int)", "integer 4 int n"), kernel("k(long long)", "integer 8 long long n")

@@ -15,6 +15,7 @@ __all__ = [
     "dtype_of_format",
     "dtype_of_typestr",
     "element_and_shape",
+    "is_complex",
     "item_dtype",
 ]
 
@@ -45,6 +46,7 @@ _COMPLEX = {
     "complex<float>": "complex64",
     "complex<double>": "complex128",
 }
+_COMPLEX_STRUCTURES = {*_COMPLEX, "cuFloatComplex", "cuDoubleComplex"}
 _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?")
 # The types of the items of vectors whose names differ from them.
@@ -86,6 +88,15 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
     item, _, _ = _split_vector(element)
     dtypes = _SCALARS.get(item, ())
     return (_COMPLEX[element], *dtypes) if element in _COMPLEX else dtypes
+
+
+def is_complex(type_: str) -> bool:
+    """Whether the C++ type is a structure that complex numbers are passed for.
+
+    >>> is_complex("float2"), is_complex("cuda::std::complex<double>"), is_complex("float4")
+    (True, True, False)
+    """
+    return type_.rpartition("::")[2] in _COMPLEX_STRUCTURES
 
 
 def item_dtype(element: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver import driver as cuda
@@ -16,8 +15,7 @@ __all__ = ["Attributes", "LoadedKernel"]
 _DEFAULT_SHARED_MEMORY = 48 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """The resources that a kernel uses on one GPU.
 
     ``registers`` and ``local`` memory are per thread, static ``shared`` memory is per block; memory sizes,

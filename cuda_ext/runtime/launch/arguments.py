@@ -25,12 +25,11 @@ from cuda_ext.runtime.arrays.device_memory import (
     HasDataPtr,
     device_memory,
 )
-from cuda_ext.runtime.arrays.dtypes import check_dtype
+from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex
 from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out, is_host_array
 from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
 __all__ = [
-    "COMPLEX_TYPES",
     "Field",
     "Pointer",
     "describe_value",
@@ -207,24 +206,16 @@ def _bfloat16(number: float) -> bytes:
 
 # Number types that are structures in C++.
 _HALVES = ("__half", "__nv_bfloat16")
-COMPLEX_TYPES = {
-    name: letters
-    for letters, names in {
-        "<ff": ("float2", "cuFloatComplex", "complex<float>"),
-        "<dd": ("double2", "cuDoubleComplex", "complex<double>"),
-    }.items()
-    for name in names
-}
 
 
 def _struct(parameter: Parameter) -> _Conversion:
     # Converts the values that only this type takes.
     special: Callable[[Any], bytes | None] = _content
-    letters = COMPLEX_TYPES.get(parameter.type.rpartition("::")[2])
+    letters = "<dd" if parameter.size == 16 else "<ff"
     if parameter.type in _HALVES:
         letter, half = _float(parameter)
         special = lambda value: struct.pack(f"<{letter}", half(value)) if _real(value) is not None else None  # noqa: E731
-    elif letters:
+    elif is_complex(parameter.type):
         special = lambda value: _complex(letters, parameter, value)  # noqa: E731
     elif parameter.type in TENSOR_MAPS:
         special = read_tensor_map

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
-__all__ = ["Dim", "Extents", "LaunchConfiguration", "LaunchOptions", "check_extents"]
+__all__ = ["OPTIONS", "Dim", "Extents", "LaunchConfiguration", "LaunchOptions", "check_extents"]
 
 Dim: TypeAlias = (
     SupportsIndex
@@ -28,8 +27,7 @@ _PORTABLE_CLUSTER = 8
 _COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchOptions:
+class LaunchOptions(NamedTuple):
     """The launch keywords of a call, not checked yet; see :class:`~cuda_ext.runtime.kernel.Kernel`."""
 
     grid: Dim | None = None
@@ -42,8 +40,10 @@ class LaunchOptions:
     wait: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchConfiguration:
+OPTIONS = frozenset(LaunchOptions._fields)
+
+
+class LaunchConfiguration(NamedTuple):
     """A valid launch configuration. ``shared`` is in bytes, ``cluster`` in blocks."""
 
     grid: Extents

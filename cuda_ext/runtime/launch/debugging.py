@@ -6,10 +6,8 @@ names the kernel, its arguments and its launch configuration.
 
 from __future__ import annotations
 
-import os
 import reprlib
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from cuda_ext.errors import ArgumentError, DriverCallError
@@ -20,15 +18,9 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device, Driver
 from cuda_ext.runtime.launch.arguments import Field
 
-__all__ = ["check_arguments", "enabled", "synchronize"]
+__all__ = ["check_arguments", "synchronize"]
 
 _ON_THE_HOST = 1  # CU_MEMORYTYPE_HOST: page-locked host memory, which every GPU can access
-
-
-@cache
-def enabled() -> bool:
-    """Whether debug mode is on. The environment is read once, at the first launch of the process."""
-    return os.environ.get("CUDA_EXT_DEBUG", "") not in ("", "0")
 
 
 def check_arguments(

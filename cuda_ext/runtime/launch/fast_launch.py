@@ -7,20 +7,20 @@ launches like it run no Python from then on. Where ``_launch`` was not compiled,
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from cuda_ext.manifest import Parameter
-from cuda_ext.runtime.arrays.dtypes import accepted_dtypes
+from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
 from cuda_ext.runtime.driver.driver import Driver
-from cuda_ext.runtime.launch import debugging
-from cuda_ext.runtime.launch.arguments import COMPLEX_TYPES
-from cuda_ext.runtime.launch.configuration import LaunchOptions
-from cuda_ext.runtime.launch.launcher import Launched, Launcher
+from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
+from cuda_ext.runtime.launch.debug_mode import is_debugging
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch import _launch as compiled
     from cuda_ext.runtime.launch._launch import Description, Launch, Overloads
+    from cuda_ext.runtime.launch.configuration import LaunchOptions
+    from cuda_ext.runtime.launch.launcher import Launched, Launcher
 else:
     try:
         from cuda_ext.runtime.launch import _launch as compiled
@@ -30,7 +30,7 @@ else:
 
         compiled = None
 
-__all__ = ["FastLaunch", "Overloads"]
+__all__ = ["BoundLaunch", "FastLaunch", "Overloads"]
 
 # What parameters of a kind take, as native/arguments.h spells it, and in which sizes.
 _KINDS = {
@@ -44,7 +44,7 @@ _KINDS = {
     "opaque": "s",
 }
 _WHOLE = (1, 2, 4, 8)
-_SIZES = {"p": (8,), "i": _WHOLE, "u": _WHOLE, "e": _WHOLE}
+_SIZES = {"p": (8,), "i": _WHOLE, "u": _WHOLE, "e": _WHOLE, "c": (8, 16)}
 # In the order in which `connect` takes them.
 _FUNCTIONS = (
     b"cuLaunchKernel",
@@ -61,51 +61,66 @@ _connected = False
 
 
 class FastLaunch(Launch):
-    """A launch in C, or by `launcher` where anything is uncommon.
+    """A launch in C, or by the launcher where anything is uncommon.
 
-    Where a name has variants, `candidates` are the launches of the launcher's candidates. With `is_bound`,
-    all launches on a device have the configuration of the first one; `stream` is the handle of the stream if
-    that is bound, too.
+    Where a name has variants, `candidates` are launches of the launcher's candidates, in their order. With
+    `is_bound`, all launches on a device have the configuration of the first one; `stream` is the handle of
+    the stream if that is bound, too.
     """
 
-    _launcher: Launcher
     _candidates: tuple[FastLaunch, ...]
     _is_bound: bool
 
     def __new__(
         cls,
-        launcher: Launcher,
+        parameters: Sequence[Parameter],
         candidates: tuple[FastLaunch, ...] = (),
         is_bound: bool = False,
         stream: int | None = None,
     ) -> Self:
-        launch = super().__new__(cls, _describe(launcher.kernel.parameters), candidates, is_bound, stream)
-        launch._launcher = launcher
+        launch = super().__new__(cls, _describe(parameters), candidates, is_bound, stream)
         launch._candidates = candidates
         launch._is_bound = is_bound
         return launch
+
+    @property
+    def _launcher(self) -> Launcher:
+        raise NotImplementedError
 
     def _launch(
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
     ) -> Any:
         """Launch carefully, and let launches like this one be fast from now on."""
         launched = self._launcher.launch(arguments, named, options, stream)
-        if compiled is not None and options.wait and not debugging.enabled():
+        if options.wait and self._can_be_fast():
             self._learn(launched)
         return launched.pending
 
-    def _learn(self, launched: Launched) -> None:
-        from cuda_ext.runtime.launch import known_types  # it needs C
+    @staticmethod
+    def _can_be_fast() -> bool:
+        return compiled is not None and not is_debugging()
 
+    def _learn(self, launched: Launched) -> None:
         kernel, configuration = launched.kernel, launched.configuration
         device = kernel.device
         launch: FastLaunch = self
         if self._candidates:
-            launch = self._candidates[self._launcher.candidates.index(launched.launcher)]
-            if choice := self._launcher.choice(device):
+            number, choice = self._launcher.find_choice(launched.launcher, device)
+            launch = self._candidates[number]
+            if choice:
                 self._set_choice(device.ordinal, choice)
+        launch._set_kernel(kernel, launched.arguments)
+        if self._is_bound:
+            shape = configuration.grid, configuration.block, configuration.shared
+            launch._set_prepared(device.ordinal, *shape, configuration.attributes)
+
+    def _set_kernel(self, kernel: LoadedKernel, arguments: Iterable[object]) -> None:
+        """Launch `kernel` on its device from now on, with arguments of the types of these."""
+        from cuda_ext.runtime.launch import known_types  # it needs C
+
+        device = kernel.device
         _connect(device.driver)
-        launch._set_loaded(
+        self._set_loaded(
             device.ordinal,
             kernel.address,
             int(device.context),
@@ -115,10 +130,39 @@ class FastLaunch(Launch):
             kernel.allowed,
             *kernel.latest_best_block,
         )
-        if self._is_bound:
-            shape = configuration.grid, configuration.block, configuration.shared
-            launch._set_prepared(device.ordinal, *shape, configuration.attributes)
-        known_types.register(launched.arguments)
+        known_types.register(arguments)
+
+
+class BoundLaunch(FastLaunch):
+    """What ``Kernel.bind`` returns: launches of a kernel with a fixed configuration."""
+
+    _bound: FastLaunch
+    _options: LaunchOptions
+    _stream: object
+
+    @classmethod
+    def of(
+        cls, bound: FastLaunch, parameters: Sequence[Parameter], options: LaunchOptions, stream: object
+    ) -> Self:
+        """Bind the launch `bound` to `options` and `stream`."""
+        from cuda_ext.runtime.launch.streams import stream_handle  # not needed to look up a kernel
+
+        candidates = tuple(cls.of(each, parameters, options, stream) for each in bound._candidates)
+        launch = cls(parameters, candidates, True, None if stream is None else stream_handle(stream))
+        launch._bound = bound
+        launch._options = options
+        launch._stream = stream  # which keeps it alive
+        return launch
+
+    @property
+    def _launcher(self) -> Launcher:
+        return self._bound._launcher
+
+    def __launch_carefully__(self, /, *arguments: Any, **named: Any) -> Any:
+        return self._launch(arguments, named, self._options, self._stream)
+
+    def __repr__(self) -> str:
+        return f"<bound launch of {self._bound!r}>"
 
 
 def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None:
@@ -138,7 +182,7 @@ def _kind(parameter: Parameter) -> str:
         return "f"
     if parameter.type == "__nv_bfloat16":
         return "g"
-    if parameter.type.rpartition("::")[2] in COMPLEX_TYPES:
+    if is_complex(parameter.type):
         return "c"
     return _KINDS[parameter.kind]
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -18,15 +17,15 @@ from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
-from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
+from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchConfiguration, LaunchOptions
+from cuda_ext.runtime.launch.debug_mode import is_debugging
 from cuda_ext.runtime.launch.streams import stream_handle
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Choice
 
-__all__ = ["LAUNCH_KEYWORDS", "OPTIONS", "Launched", "Launcher", "ResolvedArguments"]
+__all__ = ["LAUNCH_KEYWORDS", "Launched", "Launcher", "ResolvedArguments"]
 
-OPTIONS = {field.name for field in dataclasses.fields(LaunchOptions)}
 # The keywords of a call that are not names of parameters.
 LAUNCH_KEYWORDS = OPTIONS | {"stream"}
 
@@ -99,18 +98,16 @@ class Launcher:
         handle = None if stream is None else stream_handle(stream)
         return ResolvedArguments(ordered, values, handle, self._find_device(open_driver(), values, handle))
 
-    @property
-    def candidates(self) -> Sequence[Launcher]:
-        """The launchers that a launch chooses from where a name has variants; empty otherwise."""
-        return ()
-
     def choose(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is only one
         """The candidate that a launch on `device` with `values` takes."""
         return self
 
-    def choice(self, device: Device) -> Choice | None:  # noqa: ARG002 - there is only one
-        """What :meth:`choose` decides on `device`, for launches in C; ``None`` without candidates."""
-        return None
+    def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
+        """For launches in C: the number of the candidate `chosen`, and how it is chosen on `device`.
+
+        The latter is ``None`` if C cannot choose.
+        """
+        raise NotImplementedError  # without candidates
 
     def raise_launch_error(
         self, error: DriverCallError, driver: Driver, configuration: LaunchConfiguration, details: str = ""
@@ -156,7 +153,7 @@ class Launcher:
         ordered, values, _, device = resolved
         details = ""
         try:
-            if debugging.enabled():
+            if is_debugging():
                 details = debugging.check_arguments(self.kernel, self.fields, ordered, values, device)
                 details = f" in stream {handle:#x}{details}"
             pending = None
