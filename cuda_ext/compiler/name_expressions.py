@@ -95,11 +95,10 @@ def plain_name(expression: str) -> str:
     return re.split("[<(]", normalise(expression), maxsplit=1)[0]
 
 
-_KERNEL = re.compile(rb"__global__[^;{}]*?\b(\w+)\s*\(", re.DOTALL)
-_LAUNCH_BOUNDS = re.compile(
-    rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
-)
-_COMMENT = re.compile(rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
+# Compiled when they are needed: looking up a kernel does not.
+_KERNEL = rb"__global__[^;{}]*?\b(\w+)\s*\("
+_LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+_COMMENT = rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")'
 
 
 def kernel_names(text: bytes) -> set[str]:
@@ -108,5 +107,5 @@ def kernel_names(text: bytes) -> set[str]:
     >>> kernel_names(b"__global__ void __launch_bounds__(256) k(int* x) {} // __global__ void no()")
     {'k'}
     """
-    plain = _LAUNCH_BOUNDS.sub(b"", _COMMENT.sub(rb"\1", text))
-    return {name.decode() for name in _KERNEL.findall(plain)}
+    plain = re.sub(_LAUNCH_BOUNDS, b"", re.sub(_COMMENT, rb"\1", text, flags=re.DOTALL))
+    return {name.decode() for name in re.findall(_KERNEL, plain, re.DOTALL)}

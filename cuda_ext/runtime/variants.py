@@ -75,6 +75,9 @@ class Variants(Kernel):
         """
         print(self._launcher.explain(arguments, launch))
 
+    def _load(self, device: Device) -> LoadedKernel:
+        return self._launcher.load(device)
+
     def _help(self) -> str:
         variants = self._launcher.variants
         return f"{variants.name} is {variants}\n\n{super()._help()}"

@@ -48,7 +48,9 @@ _COMPLEX = {
 }
 _COMPLEX_STRUCTURES = {*_COMPLEX, "cuFloatComplex", "cuDoubleComplex"}
 _HALF_VECTORS = {"__half2": "__half", "__nv_bfloat162": "__nv_bfloat16"}
-_VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?")
+# Compiled when they are needed: looking up a kernel of scalars and their arrays does not.
+_VECTOR = r"(u?(?:char|short|int|long|longlong)|float|double)([1-4])(?:_(16|32)a)?"
+_ARRAY = r"(.*[^])])((?:\[\d+\])+)"  # ``float(*)[3]`` is a pointer
 # The types of the items of vectors whose names differ from them.
 _ITEMS = {
     "char": "signed char",
@@ -59,8 +61,6 @@ _ITEMS = {
     "longlong": "long long",
     "ulonglong": "unsigned long long",
 }
-_ARRAY = re.compile(r"(.*[^])])((?:\[\d+\])+)")  # ``float(*)[3]`` is a pointer
-_BITS = re.compile(r"\d+$")
 _FORMATS = {**dict.fromkeys("bhilq", "int"), **dict.fromkeys("HILQ", "uint"), **dict.fromkeys("efd", "float")}
 _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
@@ -116,7 +116,7 @@ def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
     >>> element_and_shape("float[3][4]"), element_and_shape("float*")
     (('float', (3, 4)), ('float*', ()))
     """
-    match = _ARRAY.fullmatch(type_)
+    match = re.fullmatch(_ARRAY, type_) if type_.endswith("]") else None
     if match is None:
         return type_, ()
     return match[1], tuple(map(int, re.findall(r"\d+", match[2])))
@@ -131,7 +131,7 @@ def alignment(element: str) -> int:
     """
     element, _ = element_and_shape(element)
     _, count, most = _split_vector(element)
-    bits = _BITS.search(item_dtype(element))
+    bits = re.search(r"\d+$", item_dtype(element))
     # Vectors of three have the alignment of one element.
     return min(most, (int(bits[0]) // 8 if bits else 1) * (1 if count == 3 else count))
 
@@ -144,7 +144,7 @@ def _split_vector(element: str) -> tuple[str, int, int]:
     """
     if element in _HALF_VECTORS:
         return _HALF_VECTORS[element], 2, 16
-    match = _VECTOR.fullmatch(element)
+    match = None if element in _SCALARS else re.fullmatch(_VECTOR, element)
     if match is None:
         return element, 1, 16
     return _ITEMS.get(match[1], match[1]), int(match[2]), int(match[3] or 16)
