@@ -48,7 +48,7 @@ def main() -> int:
             results["import"] = imports.measure(package, work / "empty")
             print(format_pairs(results["import"], "Import, milliseconds"), flush=True)
         if "cold" in parts:
-            results["cold"] = cold_start.measure(package)
+            results["cold"] = cold_start.measure(package, work)
             print(format_pairs(results["cold"], "Cold start, milliseconds"), flush=True)
         if "launch" in parts:
             results["launch"] = repeated_launches.measure(package, work, arguments.rounds, arguments.batch)

@@ -12,6 +12,7 @@ from pathlib import Path
 from _environment import ROOT
 from bench.tables import format_spread
 
+from cuda_ext.manifest import FILE_NAME, loads
 from launching.kernels import NAME
 
 __all__ = ["measure"]
@@ -49,17 +50,83 @@ print(json.dumps(steps))
 _TIMES = 7
 
 
-def measure(package: Path) -> dict[str, str]:
+# What a process has to do in any language. It takes a fatbin and the lowered name of a kernel.
+_C_PROGRAM = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void* library;
+
+static void call(const char* name, void* a, void* b, void* c, void* d, void* e, void* f, void* g, void* h) {
+  int (*function)(void*, void*, void*, void*, void*, void*, void*, void*) = dlsym(library, name);
+  const int status = function ? function(a, b, c, d, e, f, g, h) : -1;
+  if (!status) return;
+  fprintf(stderr, "%s: %d\n", name, status);
+  exit(1);
+}
+
+int main(int count, char** arguments) {
+  static char image[1 << 24];
+  FILE* file = fopen(arguments[count - 2], "rb");
+  if (!file || !fread(image, 1, sizeof image, file)) return 1;
+  library = dlopen("libcuda.so.1", RTLD_NOW);
+  void *context, *module, *kernel, *function, *x, *y;
+  call("cuInit", 0, 0, 0, 0, 0, 0, 0, 0);
+  call("cuDevicePrimaryCtxRetain", &context, 0, 0, 0, 0, 0, 0, 0);
+  call("cuCtxSetCurrent", context, 0, 0, 0, 0, 0, 0, 0);
+  call("cuMemAlloc_v2", &x, (void*)128, 0, 0, 0, 0, 0, 0);
+  call("cuMemAlloc_v2", &y, (void*)128, 0, 0, 0, 0, 0, 0);
+  call("cuLibraryLoadData", &module, image, 0, 0, 0, 0, 0, 0);
+  call("cuLibraryGetKernel", &kernel, module, arguments[count - 1], 0, 0, 0, 0, 0);
+  call("cuKernelGetFunction", &function, kernel, 0, 0, 0, 0, 0, 0);
+  int n = 32;
+  float factor = 2;
+  void* parameters[] = {&n, &factor, &x, &y};
+  int (*launch)(void*, int, int, int, int, int, int, int, void*, void**, void**);
+  launch = dlsym(library, "cuLaunchKernel");
+  if (launch(function, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL)) return 1;
+  call("cuCtxSynchronize", 0, 0, 0, 0, 0, 0, 0, 0);
+  quick_exit(0);
+}
+"""
+
+
+def measure(package: Path, directory: Path) -> dict[str, str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (package, ROOT)))}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    program = _compile_c_program(package, directory)
     taken: dict[str, list[float]] = {}
     for _ in range(_TIMES):
         before = time.time()
+        subprocess.run(program, check=True)
+        c_program = 1e3 * (time.time() - before)
+        start = before = time.time()
         command = [sys.executable, "-c", _SCRIPT]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         steps = json.loads(done.stdout)
+        each: dict[str, float] = {}
         for name, at in steps:
-            taken.setdefault(name, []).append(1e3 * (at - before))
+            each[name] = 1e3 * (at - before)
             before = at
-        taken.setdefault("all", []).append(1e3 * (steps[-1][1] - steps[0][1]))
+        result = 1e3 * (dict(steps)["result"] - start)
+        ours = ("import of the module", "manifest and look-up", "first launch: image, kernel, launch")
+        each["import, look-up, image and kernel"] = sum(each[name] for name in ours)
+        each["from the start to the result"] = result
+        each["C program"] = c_program
+        each["/ interpreter and C program"] = result / (each["interpreter"] + c_program)
+        for name, figure in each.items():
+            taken.setdefault(name, []).append(figure)
     return {name: format_spread(samples, 2) for name, samples in taken.items()}
+
+
+def _compile_c_program(package: Path, directory: Path) -> list[str]:
+    """The command of the program, with the image of the package and its kernel."""
+    module = package.joinpath(*NAME.split("."))
+    described = loads((module / FILE_NAME).read_bytes(), NAME)
+    kernel = next(kernel for kernel in described.kernels if kernel.expression == "axpy<float>")
+    image = described.units[kernel.unit].images[0]
+    source, program = directory / "first.c", directory / "first"
+    source.write_text(_C_PROGRAM)
+    subprocess.run(["cc", "-O2", "-w", "-o", program, source, "-ldl"], check=True)
+    return [str(program), str(module / image.file), described.lowered_name(kernel, image) or kernel.lowered]

@@ -119,6 +119,10 @@ def _cuda_ext(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     )
     yield "cuda_ext, threads=", _timed("axpy(N, 2.0, x, y, threads=N)", **vars())
     yield (
+        "cuda_ext, parameters by name",
+        _timed("axpy(N, 2.0, x=x, y=y, grid=1, block=32)", **vars()),
+    )
+    yield (
         "cuda_ext, grid and block as tuples",
         _timed("axpy(N, 2.0, x, y, grid=(1, 1), block=(32, 1))", **vars()),
     )
