@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
@@ -44,30 +42,36 @@ def register_operator(
         )
     positions = {parameter.name: number for number, parameter in enumerate(parameters)}
     constant: dict[str, Any] = {}
-    varying: dict[str, Callable[[Sequence[Any]], Any]] = {}
+    named: list[tuple[str, int]] = []
+    computed: list[tuple[str, Callable[..., Any]]] = []
     for option, value in options.items():
         if isinstance(value, str):
             if value not in positions:
                 raise ArgumentError(
                     f"expected the name of a parameter of {signature}, found {value!r}", where=option
                 )
-            varying[option] = itemgetter(positions[value])
+            named.append((option, positions[value]))
         elif callable(value):
-            varying[option] = partial(_call, value)
+            computed.append((option, value))
         else:
             constant[option] = value
     schema = ", ".join(_declare(number, parameter) for number, parameter in enumerate(parameters))
     torch.library.define(name, f"({schema}) -> ()")
-    bound = None if varying else bind(**constant)
+    bound = None if named or computed else bind(**constant)
     mutated = [number for number, parameter in enumerate(parameters) if _is_mutated(parameter)]
     # Autograd raises an error where a tensor that it needs has another version than before.
     increment_version = torch.autograd.graph.increment_version
 
     def run(*arguments: Any) -> None:
-        if bound:
+        if bound is not None:
             bound(*arguments)
         else:
-            launch(*arguments, **constant, **{option: of(arguments) for option, of in varying.items()})
+            keywords = constant.copy()
+            for option, position in named:
+                keywords[option] = arguments[position]
+            for option, function in computed:
+                keywords[option] = function(*arguments)
+            launch(*arguments, **keywords)
         for number in mutated:
             if (tensor := arguments[number]) is not None:
                 increment_version(tensor)
@@ -76,10 +80,6 @@ def register_operator(
     torch.library.register_fake(name)(lambda *_: None)
     namespace, _, operator = name.partition("::")
     return getattr(getattr(torch.ops, namespace), operator).default
-
-
-def _call(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    return function(*arguments)
 
 
 def _is_mutated(parameter: Parameter) -> bool:
