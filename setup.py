@@ -1,7 +1,7 @@
 """The launches in C, the only part of the package that is compiled.
 
-Everything works without them: they are left out where there is no C compiler, and with ``PURE_PYTHON=1``. Wheels for
-the registry have to have them.
+Everything works without them: they are left out where there is no C compiler, and with ``PURE_PYTHON=1``. In
+the wheels of cibuildwheel they must not be missing.
 """
 
 import os

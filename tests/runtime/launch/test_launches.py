@@ -135,6 +135,41 @@ def test_a_launch_reaches_the_driver_unchanged(with_driver: WithDriver) -> None:
 
 
 @host_compiler
+def test_a_common_first_launch_imports_no_careful_launcher(with_driver: WithDriver) -> None:
+    pytest.importorskip("cuda_ext.runtime.launch._launch")
+    run = with_driver(
+        """
+        from sample import kernels
+        slow = ("dataclasses", "inspect", "cuda_ext.runtime.launch.launcher", "cuda_ext.runtime.launch.configuration")
+        before = set(sys.modules)
+        axpy = kernels.axpy["float"]
+        axpy(3, 2.5, 0x10, None, grid=4, block=32)
+        print([name for name in slow if name in sys.modules.keys() - before])
+        axpy(3, 2.5, 0x10, None, grid=4, block=32, dependent=True)
+        print("cuda_ext.runtime.launch.launcher" in sys.modules)
+        """
+    )
+    assert run.output == ["[]", "True"]
+    assert len(run.launches) == 2
+
+
+@host_compiler
+def test_a_first_launch_with_wrong_arguments_is_refused_before_a_missing_image(
+    with_driver: WithDriver,
+) -> None:
+    run = with_driver(
+        """
+        from sample import kernels
+        caught(kernels.plain, 1, grid=1, block=1)
+        caught(kernels.plain, grid=1, block=1)
+        """,
+        capability=75,
+    )
+    assert run.output[0].startswith("ArgumentError: expected no arguments, found 1")
+    assert run.output[1].startswith("NoImageError: ")
+
+
+@host_compiler
 def test_parameters_may_have_any_names(with_driver: WithDriver, tmp_path: Path) -> None:
     names = ("a1", "a0", "self", "absent", "shared")
     kernel = Kernel("odd", "odd", 0, signature(*(f"integer 4 int {name}" for name in names)))
