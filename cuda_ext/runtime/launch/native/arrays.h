@@ -15,11 +15,17 @@
 #include "names.h"
 
 /* Dtypes of memory, as bits of a set. Complex arrays are read carefully, since they may be conjugated views. */
-enum { BOOL, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, DTYPE_COUNT };
+enum {
+  DTYPE_BOOL, DTYPE_INT8, DTYPE_UINT8, DTYPE_INT16, DTYPE_UINT16, DTYPE_INT32, DTYPE_UINT32, DTYPE_INT64, DTYPE_UINT64,
+  DTYPE_FLOAT16, DTYPE_BFLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_COUNT,
+};
 enum { OTHER_DTYPE = 1 << DTYPE_COUNT, ANY_DTYPE = (1 << (DTYPE_COUNT + 1)) - 1 };
-static const char* const dtype_names[DTYPE_COUNT] = {"bool",   "int8",    "uint8",    "int16",   "uint16",
-                                                     "int32",  "uint32",  "int64",    "uint64",  "float16",
-                                                     "bfloat16", "float32", "float64"};
+static const char* const dtype_names[DTYPE_COUNT] = {
+    [DTYPE_BOOL] = "bool",       [DTYPE_INT8] = "int8",       [DTYPE_UINT8] = "uint8",         [DTYPE_INT16] = "int16",
+    [DTYPE_UINT16] = "uint16",   [DTYPE_INT32] = "int32",     [DTYPE_UINT32] = "uint32",       [DTYPE_INT64] = "int64",
+    [DTYPE_UINT64] = "uint64",   [DTYPE_FLOAT16] = "float16", [DTYPE_BFLOAT16] = "bfloat16",
+    [DTYPE_FLOAT32] = "float32", [DTYPE_FLOAT64] = "float64",
+};
 
 typedef struct ArrayType ArrayType;
 
@@ -53,7 +59,7 @@ typedef struct KnownTypes {
 
 /* The type of `array`, or NULL if it is not registered. */
 static const ArrayType* find_array_type(const KnownTypes* types, PyObject* array) {
-  const int count = LOAD_COUNT(types->array_count);
+  const int count = LOAD(types->array_count);
   for (int i = 0; i < count; i++) {
     if (types->arrays[i].type == Py_TYPE(array)) return &types->arrays[i];
   }
@@ -62,7 +68,7 @@ static const ArrayType* find_array_type(const KnownTypes* types, PyObject* array
 
 /* Whether the type of `object` is registered as one of values: its conversions run no code that is unknown. */
 static int is_known_value(const KnownTypes* types, PyObject* object) {
-  const int count = LOAD_COUNT(types->value_count);
+  const int count = LOAD(types->value_count);
   for (int i = 0; i < count; i++) {
     if (types->values[i] == Py_TYPE(object)) return 1;
   }
@@ -70,20 +76,24 @@ static int is_known_value(const KnownTypes* types, PyObject* object) {
 }
 
 static uint32_t dtype_of_dlpack(DLDataType dtype) {
-  enum { NONE = DTYPE_COUNT }; /* makes the bit of others */
-  static const uint8_t of_size[][4] = {
-      [kDLInt] = {INT8, INT16, INT32, INT64},     [kDLUInt] = {UINT8, UINT16, UINT32, UINT64},
-      [kDLFloat] = {NONE, FLOAT16, FLOAT32, FLOAT64}, [3] = {NONE, NONE, NONE, NONE},
-      [kDLBfloat] = {NONE, BFLOAT16, NONE, NONE}, [kDLComplex] = {NONE, NONE, NONE, NONE},
-      [kDLBool] = {BOOL, NONE, NONE, NONE},
+  enum { OTHER = DTYPE_COUNT };
+  /* By code, and by size: 8, 16, 32 and 64 bits. */
+  static const uint8_t dtypes[][4] = {
+      [kDLInt] = {DTYPE_INT8, DTYPE_INT16, DTYPE_INT32, DTYPE_INT64},
+      [kDLUInt] = {DTYPE_UINT8, DTYPE_UINT16, DTYPE_UINT32, DTYPE_UINT64},
+      [kDLFloat] = {OTHER, DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64},
+      [kDLOpaqueHandle] = {OTHER, OTHER, OTHER, OTHER},
+      [kDLBfloat] = {OTHER, DTYPE_BFLOAT16, OTHER, OTHER},
+      [kDLComplex] = {OTHER, OTHER, OTHER, OTHER},
+      [kDLBool] = {DTYPE_BOOL, OTHER, OTHER, OTHER},
   };
   if (dtype.code == kDLComplex) return 0;
   if (dtype.code > kDLBool || dtype.lanes != 1) return OTHER_DTYPE;
   switch (dtype.bits) {
-    case 8: return 1u << of_size[dtype.code][0];
-    case 16: return 1u << of_size[dtype.code][1];
-    case 32: return 1u << of_size[dtype.code][2];
-    case 64: return 1u << of_size[dtype.code][3];
+    case 8: return 1u << dtypes[dtype.code][0];
+    case 16: return 1u << dtypes[dtype.code][1];
+    case 32: return 1u << dtypes[dtype.code][2];
+    case 64: return 1u << dtypes[dtype.code][3];
     default: return OTHER_DTYPE;
   }
 }

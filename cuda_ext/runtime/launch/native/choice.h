@@ -40,7 +40,8 @@ static int is_integer(const Parameter* parameter) {
 
 /* Read (start, ((parameter, modulus, operator, number, then, otherwise), ...)), the symbol as Python writes it.
  * NULL with an exception if it is invalid. To be freed with PyMem_Free. */
-static Choice* parse_choice(PyObject* source, const Parameter* parameters, int parameter_count, Py_ssize_t candidate_count) {
+static Choice* parse_choice(PyObject* source, const Parameter* parameters, int parameter_count,
+                            Py_ssize_t candidate_count) {
   int start;
   PyObject* comparisons;
   if (!PyArg_ParseTuple(source, "iO!", &start, &PyTuple_Type, &comparisons)) return NULL;

@@ -9,13 +9,13 @@
 #define Py_END_CRITICAL_SECTION() }
 #endif
 
-/* A table that only grows: readers load the count, and a writer, alone in a critical section, stores it last. */
+/* A table that only grows: readers load its count, and a writer, alone in a critical section, stores that last. */
 #ifdef Py_GIL_DISABLED
-#define LOAD_COUNT(count) _Py_atomic_load_int_acquire(&(count))
-#define STORE_COUNT(count, value) _Py_atomic_store_int_release(&(count), (value))
+#define LOAD(count) _Py_atomic_load_int_acquire(&(count))
+#define STORE(count, value) _Py_atomic_store_int_release(&(count), (value))
 #else
-#define LOAD_COUNT(count) (count)
-#define STORE_COUNT(count, value) ((count) = (value))
+#define LOAD(count) (count)
+#define STORE(count, value) ((count) = (value))
 #endif
 
 #endif

@@ -38,7 +38,6 @@ typedef struct Driver {
   CUresult (*push_context)(CUcontext);
   CUresult (*pop_context)(CUcontext*);
   int gpu_count;
-  int is_connected; /* set after all else, and reset in a forked child */
 } Driver;
 
 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD exist in every context. */

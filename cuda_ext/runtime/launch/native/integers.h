@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The value of `number`, an int. Returns 0, or the sign of a number that does not fit. */
 static inline int take_long_long(PyObject* number, long long* value) {
@@ -27,6 +28,14 @@ static inline int take_unsigned_long_long(PyObject* number, uint64_t* value) {
   }
   *value = PyLong_AsUnsignedLongLong(number);
   return *value == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
+}
+
+/* A converter for PyArg_ParseTuple: an int to a pointer, to data or to a function, that is not NULL. */
+static int parse_pointer(PyObject* object, void* result) {
+  void* address = PyLong_AsVoidPtr(object);
+  if (!address && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "invalid address 0");
+  memcpy(result, &address, sizeof address);
+  return address != NULL;
 }
 
 #endif

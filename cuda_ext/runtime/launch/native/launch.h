@@ -3,7 +3,6 @@
 #define CUDA_EXT_LAUNCH_H
 
 #include <stddef.h>
-#include <string.h>
 #include <structmember.h>
 
 #include "arguments.h"
@@ -96,7 +95,7 @@ static int choose_candidate(Launch* launch, int device, const unsigned char* mem
 /* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
 static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   const State* state = launch->state;
-  if (!launch->parameters || !LOAD_COUNT(state->driver.is_connected) || count > launch->parameter_count) return -1;
+  if (!launch->parameters || !LOAD(state->is_connected) || count > launch->parameter_count) return -1;
   PyObject* const* ordered = arguments;
   PyObject* by_name[MOST_PARAMETERS];
   if (count < launch->parameter_count) {
@@ -193,19 +192,12 @@ static int parse_device(PyObject* object, void* result) {
   return 1;
 }
 
-static int parse_handle(PyObject* object, void* result) {
-  void* address = PyLong_AsVoidPtr(object);
-  if (!address && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "invalid handle 0");
-  memcpy(result, &address, sizeof address);
-  return address != NULL;
-}
-
 static PyObject* set_loaded(PyObject* self, PyObject* arguments) {
   Launch* launch = (Launch*)self;
   int device;
   LoadedKernel k;
-  if (!PyArg_ParseTuple(arguments, "O&O&O&(III)(III)IIII:_set_loaded", parse_device, &device, parse_handle, &k.function,
-                        parse_handle, &k.context, &k.largest_grid[0], &k.largest_grid[1], &k.largest_grid[2],
+  if (!PyArg_ParseTuple(arguments, "O&O&O&(III)(III)IIII:_set_loaded", parse_device, &device, parse_pointer, &k.function,
+                        parse_pointer, &k.context, &k.largest_grid[0], &k.largest_grid[1], &k.largest_grid[2],
                         &k.largest_block[0], &k.largest_block[1], &k.largest_block[2], &k.most_threads,
                         &k.allowed_shared, &k.best_block, &k.best_shared)) {
     return NULL;
@@ -246,7 +238,8 @@ static PyObject* set_prepared(PyObject* self, PyObject* arguments) {
   int device;
   PyObject* attributes;
   if (!PyArg_ParseTuple(arguments, "O&(III)(III)IO!:_set_prepared", parse_device, &device, &c->grid[0], &c->grid[1],
-                        &c->grid[2], &c->block[0], &c->block[1], &c->block[2], &c->shared, &PyTuple_Type, &attributes) ||
+                        &c->grid[2], &c->block[0], &c->block[1], &c->block[2], &c->shared, &PyTuple_Type,
+                        &attributes) ||
       parse_attributes(attributes, prepared)) {
     PyMem_Free(prepared);
     return NULL;
@@ -403,8 +396,9 @@ static PyMemberDef launch_members[] = {
 };
 
 static PyType_Slot launch_slots[] = {
-    {Py_tp_doc, "Launch(parameters, candidates=(), is_bound=False, stream=None)\n--\n\n"
-                "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
+    {Py_tp_doc,
+     "Launch(parameters, candidates=(), is_bound=False, stream=None)\n--\n\n"
+     "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
     {Py_tp_new, new_launch},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, traverse_launch},

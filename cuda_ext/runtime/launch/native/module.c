@@ -2,13 +2,13 @@
  *
  * Python calls a kernel as an array of arguments, which are checked, converted onto the stack and passed to the driver.
  * Whatever is uncommon or wrong is left to the method `__launch_carefully__`, which knows everything and raises every
- * message; so a function here only returns -1 where it does not know how to go on. Everything works without this module.
+ * message; so a function here only returns -1 where it does not know how to go on. Everything works without this
+ * module.
  *
  * All parts are one translation unit: the compiler inlines across them, and a launch finds its code close together.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <string.h>
 
 #include "concurrency.h"     /* locks of free-threaded Python */
 #include "integers.h"        /* Python's integers */
@@ -24,25 +24,18 @@
 #include "launch.h"          /* Launch: a kernel, or a bound launch */
 #include "overloads.h"       /* Overloads: kernels of one name */
 
-static int parse_function(PyObject* object, void* result) {
-  void* address = PyLong_AsVoidPtr(object);
-  if (!address && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "invalid address 0");
-  memcpy(result, &address, sizeof address);
-  return address != NULL;
-}
-
 static PyObject* connect(PyObject* module, PyObject* arguments) {
-  Driver* driver = &((State*)PyModule_GetState(module))->driver;
-  Driver d = {.is_connected = 0};
-  if (!PyArg_ParseTuple(arguments, "iO&O&O&O&O&O&:connect", &d.gpu_count, parse_function, &d.launch, parse_function,
-                        &d.launch_with_attributes, parse_function, &d.current_device, parse_function,
-                        &d.context_of_stream, parse_function, &d.push_context, parse_function, &d.pop_context)) {
+  State* state = PyModule_GetState(module);
+  Driver d;
+  if (!PyArg_ParseTuple(arguments, "iO&O&O&O&O&O&:connect", &d.gpu_count, parse_pointer, &d.launch, parse_pointer,
+                        &d.launch_with_attributes, parse_pointer, &d.current_device, parse_pointer,
+                        &d.context_of_stream, parse_pointer, &d.push_context, parse_pointer, &d.pop_context)) {
     return NULL;
   }
   Py_BEGIN_CRITICAL_SECTION(module);
-  if (!driver->is_connected) {
-    *driver = d;
-    STORE_COUNT(driver->is_connected, 1);
+  if (!state->is_connected) {
+    state->driver = d;
+    STORE(state->is_connected, 1);
   }
   Py_END_CRITICAL_SECTION();
   Py_RETURN_NONE;
@@ -50,7 +43,7 @@ static PyObject* connect(PyObject* module, PyObject* arguments) {
 
 static PyObject* disconnect(PyObject* module, PyObject* unused) {
   (void)unused;
-  STORE_COUNT(((State*)PyModule_GetState(module))->driver.is_connected, 0);
+  STORE(((State*)PyModule_GetState(module))->is_connected, 0);
   Py_RETURN_NONE;
 }
 
@@ -65,13 +58,15 @@ static PyMethodDef driver_functions[] = {
 
 static int add_dtypes(PyObject* module) {
   PyObject* names = PyTuple_New(DTYPE_COUNT);
-  for (int i = 0; names && i < DTYPE_COUNT; i++) {
+  if (!names) return -1;
+  int outcome = 0;
+  for (int i = 0; i < DTYPE_COUNT && !outcome; i++) {
     PyObject* name = PyUnicode_FromString(dtype_names[i]);
-    if (!name) Py_CLEAR(names);
-    else PyTuple_SET_ITEM(names, i, name);
+    if (name) PyTuple_SET_ITEM(names, i, name);
+    outcome = name ? 0 : -1;
   }
-  const int outcome = names ? PyModule_AddObjectRef(module, "DTYPES", names) : -1;
-  Py_XDECREF(names);
+  if (!outcome) outcome = PyModule_AddObjectRef(module, "DTYPES", names);
+  Py_DECREF(names);
   return outcome;
 }
 

@@ -5,18 +5,18 @@
 #include <Python.h>
 
 /* Interned, so that a keyword of a call is usually one of these very objects. */
-#define FOR_EACH_NAME(NAME)                                                     \
-  NAME(grid, "grid")                                                            \
-  NAME(block, "block")                                                          \
-  NAME(threads, "threads")                                                      \
-  NAME(shared, "shared")                                                        \
-  NAME(stream, "stream")                                                        \
-  NAME(dtype, "dtype")                                                          \
-  NAME(data, "data")                                                            \
-  NAME(ptr, "ptr")                                                              \
-  NAME(device_id, "device_id")                                                  \
-  NAME(cuda_stream, "cuda_stream")                                              \
-  NAME(stream_protocol, "__cuda_stream__")                                      \
+#define FOR_EACH_NAME(NAME)                \
+  NAME(grid, "grid")                       \
+  NAME(block, "block")                     \
+  NAME(threads, "threads")                 \
+  NAME(shared, "shared")                   \
+  NAME(stream, "stream")                   \
+  NAME(dtype, "dtype")                     \
+  NAME(data, "data")                       \
+  NAME(ptr, "ptr")                         \
+  NAME(device_id, "device_id")             \
+  NAME(cuda_stream, "cuda_stream")         \
+  NAME(stream_protocol, "__cuda_stream__") \
   NAME(carefully, "__launch_carefully__")
 
 typedef struct Names {

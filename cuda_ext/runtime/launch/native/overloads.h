@@ -89,7 +89,7 @@ static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, P
   if (count > MOST_PARAMETERS || !are_options(&overloads->state->names, names)) return NULL;
   if (find_keys(overloads->state, arguments, count, keys)) return NULL;
   PyObject* kernel = NULL;
-  const int chosen_count = LOAD_COUNT(overloads->chosen_count);
+  const int chosen_count = LOAD(overloads->chosen_count);
   for (int i = 0; i < chosen_count && !kernel; i++) {
     if (are_equal(keys, overloads->chosen[i], count)) kernel = overloads->chosen[i]->kernel;
   }
@@ -126,7 +126,7 @@ static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t giv
   if (is_new) {
     Py_INCREF(chosen->kernel);
     overloads->chosen[known] = chosen;
-    STORE_COUNT(overloads->chosen_count, known + 1);
+    STORE(overloads->chosen_count, known + 1);
   }
   Py_END_CRITICAL_SECTION();
   if (!is_new) {
@@ -198,8 +198,9 @@ static PyMemberDef overloads_members[] = {
 };
 
 static PyType_Slot overloads_slots[] = {
-    {Py_tp_doc, "Overloads(kernels)\n--\n\n"
-                "Calls the kernel that ``__remember__`` has for the types of the arguments, else ``__launch_carefully__``."},
+    {Py_tp_doc,
+     "Overloads(kernels)\n--\n\n"
+     "Calls the kernel that ``__remember__`` has for the types of the arguments, else ``__launch_carefully__``."},
     {Py_tp_new, new_overloads},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, traverse_overloads},

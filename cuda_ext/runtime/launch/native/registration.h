@@ -20,7 +20,7 @@ static void add_array_type(PyObject* module, const ArrayType* added) {
     Py_XINCREF(added->get_device);
     Py_XINCREF(added->stream_of_device);
     for (int j = 0; j < DTYPE_COUNT; j++) Py_XINCREF(added->dtypes[j]);
-    STORE_COUNT(types->array_count, count + 1);
+    STORE(types->array_count, count + 1);
   }
   Py_END_CRITICAL_SECTION();
 }
@@ -84,7 +84,7 @@ static PyObject* register_value(PyObject* module, PyObject* type) {
   while (i < count && types->values[i] != (PyTypeObject*)type) i++;
   if (i == count && count < MOST_VALUE_TYPES) {
     types->values[count] = (PyTypeObject*)Py_NewRef(type);
-    STORE_COUNT(types->value_count, count + 1);
+    STORE(types->value_count, count + 1);
   }
   Py_END_CRITICAL_SECTION();
   Py_RETURN_NONE;

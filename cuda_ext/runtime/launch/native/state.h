@@ -8,6 +8,7 @@
 
 typedef struct State {
   Driver driver;
+  int is_connected; /* to the driver; stored after its functions, and reset in a forked child */
   KnownTypes types;
   Names names;
   PyTypeObject *launch_type, *overloads_type;
