@@ -171,6 +171,20 @@ def test_launches_can_be_captured_by_cuda_core(kernels: Any, torch: Any) -> None
     assert torch.equal(y, 5 * x)
 
 
+def test_negated_and_conjugated_views_are_refused(kernels: Any, torch: Any) -> None:
+    x, y = (torch.ones(64, device="cuda") for _ in range(2))
+    for array in (x, x[::2], x[1:], x.reshape(8, 8).T, x[:1]):
+        kernels.axpy["float"](1, 1.0, array, y, grid=1, block=1)
+        kernels.axpy["float"](1, 1.0, array, y, grid=1, block=1)
+    imaginary = torch.ones(8, 8, dtype=torch.complex64, device="cuda").conj().imag
+    views = [imaginary, imaginary[0], imaginary[:, 1], imaginary.T, imaginary[::2, ::3], imaginary[0, :1]]
+    views += [imaginary.unsqueeze(-1), imaginary.expand(2, 8, 8), imaginary.as_strided((2,), (1,))]
+    for view in views:
+        assert view.is_neg()
+        with pytest.raises(ArgumentError, match=r"argument 'x': .*negated view"):
+            kernels.axpy["float"](1, 1.0, view, y, grid=1, block=1)
+
+
 def test_operators_of_torch(kernels: Any, torch: Any) -> None:
     op = kernels.axpy["float"].torch_op("cuda_ext_tests::axpy", threads="n")
     x, y = (torch.ones(1000, device="cuda") for _ in range(2))
@@ -418,6 +432,7 @@ def test_arrays_of_two_gpus_are_refused(kernels: Any, torch: Any) -> None:
 def test_without_arrays_the_stream_or_the_context_decides(kernels: Any, torch: Any) -> None:
     for number in (1, 0, 1):
         counter = torch.zeros(1, dtype=torch.int32, device=f"cuda:{number}")
+        torch.cuda.synchronize(number)  # the stream below does not wait for that
         address = counter.data_ptr()
         with torch.cuda.device(number):
             kernels.increment(address, grid=1, block=1)

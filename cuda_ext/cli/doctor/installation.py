@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
 import shutil
@@ -53,7 +52,8 @@ def examine_installation() -> Iterator[Finding]:
     else:
         yield Finding("ok", "cuda-bindings", str(bindings), facts={"version": str(bindings)})
     try:
-        importlib.import_module(_LAUNCH)
+        from cuda_ext.runtime.launch._launch import Launch  # noqa: F401 - that of another version has none
+
         yield Finding("ok", "launches", "in C", facts={"in_c": True})
     except ImportError as error:
         reason = str(error) if find_spec(_LAUNCH) else "there was no C compiler at installation"

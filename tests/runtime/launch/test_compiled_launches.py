@@ -285,6 +285,39 @@ for choice in [(0, ()), (-4, ()), (0, ((0, 0, "<", 1, 0, -1),)), (1, ((0, 0, "<"
     assert run.output == ["invalid"] * 10
 
 
+def test_negated_views_are_found_by_asking_where_they_may_be(script: Script) -> None:
+    run = script(
+        """
+from tests.fixtures import device_arrays
+asked = []
+class Tensor(device_arrays.Exchanged):
+    def is_neg(self):
+        asked.append(self)
+        return self.array.base is not None and self.array.base.dtype.kind == "c"
+_launch.register_exchange(Tensor, Tensor.__dlpack_c_exchange_api__, Tensor.is_neg)
+kernel = loaded(FLOATS)
+
+strided = np.lib.stride_tricks.as_strided
+square = np.zeros((8, 8), "c8").imag
+views = [square, square[0], square[:, 1], square[1:, 2:], square.T, square[::2, ::3], square[..., None],
+         square[0, :1], square[None, 3], np.zeros((1, 1), "c8").imag, np.broadcast_to(square[0], (3, 8)),
+         strided(square, (7,), (4,)), strided(square, (5,), (12,))]
+for view in views:
+    assert kernel(Tensor(view), grid=1, block=1) == "carefully", (view.shape, view.strides)
+assert len(asked) == len(views) and not launched
+real = np.zeros((8, 7), "f4")
+asked.clear()
+for array in (real, real[0], real.T, real[:, 2], real[2:], np.zeros((64, 64), "f4"), np.zeros(1000, "f4")):
+    assert kernel(Tensor(array), grid=1, block=1) is None
+assert not asked
+for array in (real[0, 1:], real[:, ::2], real[0, :1], real[:1, :1]):
+    assert kernel(Tensor(array), grid=1, block=1) is None
+print(len(asked))
+        """
+    )
+    assert run.output == ["3"]
+
+
 def test_hostile_arguments_are_left_to_the_careful_launcher(script: Script) -> None:
     run = script(
         """
