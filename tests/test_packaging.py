@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 import cuda_ext
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
@@ -44,8 +46,8 @@ def shipped() -> set[str]:
     """The files of this checkout that an installation must have."""
 
     def files(folder: Path) -> set[str]:
-        ignored = ("__pycache__", ".so", ".pyd", ".c")
-        found = (path for path in folder.rglob("*") if path.is_file())
+        ignored = ("__pycache__", ".so", ".pyd")
+        found = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "native")
         return {path.relative_to(folder).as_posix() for path in found if not str(path).endswith(ignored)} - {
             path.relative_to(folder).as_posix() for path in folder.rglob("__pycache__/*")
         }
@@ -55,7 +57,7 @@ def shipped() -> set[str]:
 
 def test_a_wheel_has_every_file(cuda_ext_wheel: Path) -> None:
     names = set(ZipFile(cuda_ext_wheel).namelist())
-    assert {n for n in names if ".dist-info/" not in n and not n.endswith((".so", ".pyd", ".c"))} == shipped()
+    assert {n for n in names if ".dist-info/" not in n and not n.endswith((".so", ".pyd"))} == shipped()
 
 
 def test_a_source_distribution_gives_the_same_wheel(cuda_ext_wheel: Path, tmp_path: Path) -> None:
@@ -69,6 +71,19 @@ def test_a_source_distribution_gives_the_same_wheel(cuda_ext_wheel: Path, tmp_pa
     uv("build", "--wheel", "--out-dir", tmp_path, tmp_path / sdist.name.removesuffix(".tar.gz"))
     (wheel,) = tmp_path.glob("*.whl")
     assert sorted(ZipFile(wheel).namelist()) == sorted(ZipFile(cuda_ext_wheel).namelist())
+
+
+def test_a_pure_wheel_lacks_the_launches_in_c_alone(
+    cuda_ext_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "*.egg-info", "*.so")
+    shutil.copytree(CHECKOUT, copy, ignore=ignored)
+    monkeypatch.setenv("PURE_PYTHON", "1")
+    uv("build", "--wheel", "--out-dir", tmp_path, copy)
+    (wheel,) = tmp_path.glob("*-py3-none-any.whl")
+    lacking = set(ZipFile(cuda_ext_wheel).namelist()) - set(ZipFile(wheel).namelist())
+    assert {name.partition(".")[0] for name in lacking} <= {"cuda_ext/runtime/launch/_launch"}
 
 
 def test_an_editable_install_finds_the_files_of_cmake(tmp_path: Path) -> None:
