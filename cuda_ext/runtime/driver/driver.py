@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
 
-__all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "is_open", "lock", "open_driver"]
+__all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "lock", "open_driver"]
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -257,11 +257,6 @@ def open_driver() -> Driver:
     if isinstance(_outcome, DriverError):
         raise copy(_outcome)
     return _outcome
-
-
-def is_open() -> bool:
-    """Whether the driver has been opened successfully."""
-    return isinstance(_outcome, Driver)
 
 
 def gpu_available() -> bool:

@@ -43,7 +43,6 @@ class LoadedKernel:
         self.address = int(self.function)
         self._static = self._get("SHARED_SIZE_BYTES")
         self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
-        self.most_blocks = device.largest_grid[0]
         # The dynamic shared memory that a launch may use at present, in bytes.
         self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
         # The block size that was asked for last, and the shared memory for which it is the best.
