@@ -8,19 +8,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakSet
 
 from cuda_ext.runtime.launch import _launch
 
 __all__ = ["register"]
 
-_examined: set[type] = set()
+_examined: WeakSet[type] = WeakSet()
 
 
 def register(arguments: Iterable[object]) -> None:
-    """Let launches in C take arguments of the types of these, which a careful launch has taken."""
-    for kind in set(map(type, arguments)) - _examined:
-        _register(kind)
-        _examined.add(kind)
+    """Let launches in C take arguments of the types of these, where they are known."""
+    for kind in map(type, arguments):
+        if kind not in _examined:
+            _examined.add(kind)
+            _register(kind)
 
 
 def _register(kind: type) -> None:
