@@ -6,7 +6,7 @@ All others, such as subclasses of tensors, are read carefully at each launch.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -26,34 +26,43 @@ def register(arguments: Iterable[object]) -> None:
 
 
 def _register(kind: type) -> None:
-    torch, cupy = map(sys.modules.get, ("torch", "cupy"))
-    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
-    if torch is not None and issubclass(kind, torch.Tensor):
-        _register_tensor(torch, kind, capsule)
+    tensor, cupy_array = _loaded("torch", "Tensor"), _loaded("cupy", "ndarray")
+    try:
+        capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    except Exception:  # the class of the type may do anything
+        return
+    if tensor is not None and issubclass(kind, tensor):
+        if kind is tensor or kind is _loaded("torch", "nn.Parameter"):  # other subclasses may be anything
+            _register_tensor(tensor, kind, capsule)
     elif capsule is not None:
         _launch.register_exchange(kind, capsule, None)
-    elif cupy is not None and kind is cupy.ndarray:
-        dtypes = {name: cupy.dtype(name) for name in _launch.DTYPES if name != "bfloat16"}
-        _launch.register_cupy(kind, cupy.cuda.get_current_stream, dtypes)
-    elif issubclass(kind, _value_types()):
+    elif kind is cupy_array:
+        dtype = sys.modules["cupy"].dtype
+        dtypes = {name: dtype(name) for name in _launch.DTYPES if name != "bfloat16"}
+        _launch.register_cupy(kind, sys.modules["cupy"].cuda.get_current_stream, dtypes)
+    elif any(base in kind.__mro__ for base in _value_types()):
         _launch.register_value(kind)
 
 
-def _value_types() -> tuple[type, ...]:
-    """The types of numbers and structures that C converts."""
-    names = {"numpy": ("integer", "floating", "void"), "ctypes": ("Structure", "Union", "Array")}
-    return tuple(
-        getattr(sys.modules[library], name)
-        for library in sys.modules.keys() & names.keys()
-        for name in names[library]
-    )
-
-
-def _register_tensor(torch: Any, kind: type, capsule: object) -> None:
-    tensor = torch.Tensor
-    if kind is not tensor and kind is not getattr(torch.nn, "Parameter", None):
-        return  # other subclasses may be anything
+def _register_tensor(tensor: Any, kind: type, capsule: object) -> None:
+    torch: Any = sys.modules["torch"]
     if capsule is None or not _launch.register_exchange(kind, capsule, tensor.is_neg):
         dtypes = {name: getattr(torch, name) for name in _launch.DTYPES if hasattr(torch, name)}
         stream = torch._C._cuda_getCurrentRawStream
         _launch.register_torch(kind, tensor.is_neg, tensor.data_ptr, tensor.get_device, stream, dtypes)
+
+
+def _value_types() -> Iterator[type]:
+    """The types of numbers and structures that C converts."""
+    for name in ("integer", "floating", "void"):
+        yield _loaded("numpy", name)
+    for name in ("Structure", "Union", "Array"):
+        yield _loaded("ctypes", name)
+
+
+def _loaded(library: str, names: str) -> Any:
+    """An attribute of `library`; ``None`` if that is not loaded, or another thread is still importing it."""
+    value: Any = sys.modules.get(library)
+    for name in names.split("."):
+        value = getattr(value, name, None)
+    return value

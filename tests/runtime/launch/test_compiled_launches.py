@@ -474,6 +474,22 @@ print(refused - len(wrong))
     assert run.output == ["15"]
 
 
+def test_exchanges_of_other_kinds_are_not_registered(script: Script) -> None:
+    run = script(
+        """
+from tests.fixtures import device_arrays
+other = device_arrays._new_capsule(1 << 20, b"other", device_arrays._FREE())
+capsules = [None, 7, "dlpack_exchange_api", other,
+            *(device_arrays.exchange_capsule(device_arrays.exchange_table(**more))
+              for more in ({"major": 2}, {"lend": None}, {"stream": None}))]
+print(*(_launch.register_exchange(int, capsule, None) for capsule in capsules))
+newer = device_arrays.exchange_table(2, device_arrays.exchange_table())
+print(_launch.register_exchange(int, device_arrays.exchange_capsule(newer), None))
+        """
+    )
+    assert run.output == [" ".join(["False"] * 7), "True"]
+
+
 def test_objects_are_collected(script: Script) -> None:
     run = script(
         """

@@ -33,9 +33,10 @@ static int take_dtypes(ArrayType* type, PyObject* dtypes) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The table of version 1 in `capsule`; NULL, perhaps with an exception, if there is none. */
+/* The table of version 1 in `capsule`; NULL if there is none. */
 static const DLExchange* find_exchange(PyObject* capsule) {
-  const DLExchange* exchange = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  static const char name[] = "dlpack_exchange_api";
+  const DLExchange* exchange = PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
   while (exchange && exchange->major != 1) exchange = exchange->previous;
   return exchange && exchange->tensor_from_object && exchange->current_stream ? exchange : NULL;
 }
@@ -46,7 +47,6 @@ static PyObject* register_exchange(PyObject* module, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "O!OO", &PyType_Type, &added.type, &capsule, &is_neg)) return NULL;
   added.is_neg = is_neg == Py_None ? NULL : is_neg;
   added.exchange = find_exchange(capsule);
-  if (!added.exchange && PyErr_Occurred()) return NULL;
   if (added.exchange) add_array_type(module, &added);
   return PyBool_FromLong(added.exchange != NULL);
 }
