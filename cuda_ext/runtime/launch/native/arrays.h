@@ -123,15 +123,16 @@ static int take_device(PyObject* number, int* device) {
 /* Whether `predicate` says False of `array`. */
 static int is_not(PyObject* predicate, PyObject* array) {
   PyObject* answer = PyObject_CallOneArg(predicate, array);
-  Py_XDECREF(answer); /* False is immortal */
-  return answer == Py_False;
+  const int is_false = answer == Py_False;
+  Py_XDECREF(answer);
+  return is_false;
 }
 
 /* Arrays of a type with `__dlpack_c_exchange_api__`. */
 
-/* Whether `tensor` may be a negated view, such as the imaginary part of a conjugated tensor: the elements of one are at
- * odd multiples of their size, and all of its strides are even. (as_strided() can make another one of that; nothing but
- * is_neg(), which takes longer than all else here, tells that.) */
+/* Whether `tensor` may be a negated view. Such a view is the imaginary part of a conjugated tensor: it begins at an odd
+ * multiple of its elements' size, and all of its strides are even. Only as_strided() with an offset of its own makes
+ * another one of that. Asking is_neg() of every tensor would take longer than all else here. */
 static int may_be_negated(const DLTensor* tensor, uint64_t address) {
   const uint64_t two_elements = tensor->dtype.bits / 4; /* of a size that is a power of two */
   if (!tensor->strides || (address & (two_elements - 1)) != 0) return 1;
