@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
@@ -26,7 +27,9 @@ _MARK = '<meta name="generator" content="cuda-ext">'
 # Changed whenever BuildRecord changes: a record of another version is ignored.
 _SCHEMA = 3
 # Rows that a page holds: the most expensive headers, and the largest changes.
-_LIMITS = {"headers": 60, "changes": 300, "jobs": 12}
+_LIMITS = {"headers": 60, "changes": 300, "changed_jobs": 12}
+# Rows of which a page holds elements: there may be thousands, and its script draws the others from data.
+_FIRST_ROWS = {"matrix": 25, "jobs": 20}
 # Phases in the tooltip of a job.
 _TOP_PHASES = 5
 # Two compilations never take the same time: below this, in seconds and as a share, there is no difference.
@@ -62,9 +65,11 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "whole": "{:,}".format,
     }
     environment.tests["cubin"] = is_cubin
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.globals |= {
         "duration": format_duration,
         "growth": growth,
+        "first_rows": _FIRST_ROWS,
         "limits": _LIMITS,
         "size": format_size,
     }
@@ -85,6 +90,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         failed=sorted((job for job in record.jobs if job.ending == "failed"), key=_job_order),
         end=max(record.duration, 1e-3, *(job.start + job.duration for job in record.jobs)),
         lanes=assign_lanes(record.jobs),
+        job_data={"rows": _job_rows(record.jobs)},
         cache=CACHE,
         shades=_shades(record),
         traced=sum(job.duration for job in record.jobs if job.spans),
@@ -145,6 +151,26 @@ def _describe_job(job: JobRecord) -> str:
         *(f"{phase.name}: {format_duration(phase.exclusive)}" for phase in phases),
     ]
     return "\n".join(lines)
+
+
+def _job_rows(jobs: Sequence[JobRecord]) -> list[list[Any]]:
+    """Return the cells of the table of jobs, the longest first. A duration comes with its text."""
+
+    def cells(job: JobRecord) -> list[Any]:
+        return [
+            job.unit,
+            job.architecture,
+            job.action,
+            "\N{MULTIPLICATION X} failed" if job.ending == "failed" else job.ending,
+            job.worker or (CACHE if job.ending == "cached" else ""),
+            round(job.start, 6),
+            (
+                round(job.duration, 6),
+                "\N{EN DASH}" if job.ending == "cached" else format_duration(job.duration),
+            ),
+        ]
+
+    return [cells(job) for job in sorted(jobs, key=lambda job: -job.duration)]
 
 
 def _shades(record: BuildRecord) -> dict[str, float]:

@@ -41,6 +41,13 @@ class Metric:
         """Format a number without its unit."""
         return "\N{EN DASH}" if number is None else f"{number / self.scale:,.{self.digits}f}"
 
+    def spill_text(self, thing: Any) -> str:
+        """Format the number of a kernel that spills registers; empty for all others."""
+        value = self.of(thing)
+        if not (value and self.marks_spills and thing.spilled):
+            return ""
+        return f"\N{BLACK UP-POINTING TRIANGLE} {self.spell(thing) if self.spell else self.text(value)}"
+
     def fit(self, rows: Iterable[Mapping[str, Any]]) -> Metric:
         """Return this metric with what fills a bar in `rows`, and the unit that suits them."""
         rows = list(rows)
@@ -93,6 +100,31 @@ class Matrix:
     metrics: Sequence[Metric]
     columns: Sequence[str]
     rows: Sequence[Row]
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What the script of the page needs to draw the rows.
+
+        A row is a name with its place, then the numbers for each architecture (``None`` if there is nothing),
+        then the totals. The number of a kernel that spills comes with its text.
+        """
+
+        def numbers(thing: Any) -> list[Any]:
+            return [
+                (metric.of(thing), text) if (text := metric.spill_text(thing)) else metric.of(thing)
+                for metric in self.metrics
+            ]
+
+        def cells(row: Row) -> list[Any]:
+            things = (row.things.get(column) for column in self.columns)
+            totals = [metric.total_of(row.things) for metric in self.metrics]
+            return [(row.name, row.where), *(thing and numbers(thing) for thing in things), totals]
+
+        fields = ("scale", "digits", "most", "widest")
+        return {
+            "metrics": [{field: getattr(metric, field) for field in fields} for metric in self.metrics],
+            "rows": [cells(row) for row in self.rows],
+        }
 
     def sum_of(self, column: str) -> int:
         """Return the size of all images for an architecture."""

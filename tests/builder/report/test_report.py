@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from cuda_ext.builder.report import html_page as pages
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.difference import Change, Place, compare
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
@@ -296,7 +297,7 @@ def attacked() -> tuple[BuildRecord, BuildRecord]:
             kernels=dict(
                 kernel(text + extra, text, unit=text, code=size, spill_loads=size)
                 for text in ATTACKS
-                for extra in ("", str(size))
+                for extra in ("", str(size), *"abcdef")
             ),
             fatbins={(text,): size for text in ATTACKS},
         )
@@ -309,7 +310,7 @@ def test_records_contain_no_markup():
     text = html_page(record, previous)
     ours = Page(html_page(build(), build())).elements
     found = Page(text).elements
-    assert [tag for tag, _ in found].count("script") == [tag for tag, _ in ours].count("script") == 2
+    assert [tag for tag, _ in found].count("script") == [tag for tag, _ in ours].count("script") == 5
     assert not {"img", "svg"} & {tag for tag, _ in found}
     assert not any(name.startswith("on") for _, attributes in found for name in attributes)
     assert "49" not in Page(text).sections["changes"]
@@ -465,6 +466,11 @@ def test_large_builds_make_small_pages():
     record = large(units=200, headers=700)
     assert len(record.jobs) == 1400
     assert len(html_page(record, record).encode()) < 3_000_000
+    record = large(units=200, headers=100, kernels=20)
+    assert len(record.kernels) == 4000 * 6
+    text = html_page(record, record)
+    assert len(text.encode()) < 2_500_000
+    assert len(Page(text).elements) < 10_000
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -500,8 +506,8 @@ def test_images_and_kernels_are_shown_by_architecture():
 
 def test_bars_of_the_timeline_have_their_share_of_the_time():
     found = page(AFTER)
-    bars = [a for t, a in found.elements if t == "div" and "data-ending" in a]
-    assert [(a["style"] or "").split(";")[:2] for a in bars] == [
+    bars = [a for t, a in found.elements if t == "div" and (a.get("class") or "").startswith("job ")]
+    assert [(a["style"] or "").split(";") for a in bars] == [
         ["left:10.0000%", "width:60.0000%"],
         ["left:10.0000%", "width:40.4000%"],
     ]
@@ -524,8 +530,10 @@ def test_a_browser_draws_the_axis(tmp_path):
 @needs_browser
 def test_a_browser_runs_no_text_of_a_record(tmp_path):
     previous, record = attacked()
-    found = Page(rendered(html_page(record, previous), tmp_path))
+    show_all = "for (const button of document.querySelectorAll('.more')) button.click();"
+    found = Page(rendered(html_page(record, previous), tmp_path, show_all))
     assert not {"img", "svg"} & {tag for tag, _ in found.elements}
+    assert found.section_of_row.count("kernels") == 1 + 40
     assert "<img src=x" in found.sections["kernels"]
 
 
@@ -583,12 +591,97 @@ def test_the_timeline_is_zoomed_by_buttons_keys_and_dragging(tmp_path):
     assert [round(float(width.rstrip("%"))) for width in title[1].split()] == [200, 100, 800, 100]
 
 
+def with_forty_rows() -> BuildRecord:
+    """A build with more of everything than the page holds elements of, and with numbers of every kind."""
+    rows = range(40)
+    return build(
+        jobs=tuple(
+            job(f"device/op_{n}.cu", start=n / 500, duration=1 / (n + 1), worker="12"[n % 2])
+            if n % 3
+            else job(f"device/op_{n}.cu", start=n * 100.0, ending=("failed", "cached")[n % 2], worker="")
+            for n in rows
+        ),
+        images={
+            (MODULE, f"device/op_{n}.cu", architecture): 20_000 - 128 * n
+            for n in rows
+            for architecture in ("sm_90", "compute_120")[: 1 + n % 4]
+        },
+        kernels=dict(
+            kernel(
+                f"ns::op<float, {n}>",
+                architecture,
+                code=20_000 - 128 * n,
+                registers=n or None,
+                spill_stores=n % 3 if architecture == "sm_80" else 0,
+                constant=n * 100,
+            )
+            for n in rows
+            for architecture in ("sm_80", "sm_90", "sm_120")[: 1 + n % 4]
+        ),
+    )
+
+
+@needs_browser
+def test_the_script_draws_the_rows_that_the_page_would_write(tmp_path, monkeypatch):
+    script = """
+    for (const button of document.querySelectorAll(".more")) button.click();
+    for (const cell of document.querySelectorAll("[style]")) cell.setAttribute("style", cell.style.cssText);
+    """
+
+    def drawn() -> tuple[list[list[str]], list[tuple[str, dict[str, str | None]]]]:
+        found = Page(rendered(html_page(with_forty_rows(), None), tmp_path, script))
+        elements = [(tag, {key: value for key, value in a.items() if value}) for tag, a in found.elements]
+        rows = {"tr", "th", "td", "b", "i", "code", "wbr", "small", "details", "summary", "span"}
+        return found.rows, [(tag, attributes) for tag, attributes in elements if tag in rows]
+
+    few = drawn()
+    assert len(few[0]) > 120
+    monkeypatch.setattr(pages, "_FIRST_ROWS", {"matrix": 1000, "jobs": 1000})
+    assert few == drawn()
+
+
+@needs_browser
+def test_rows_that_are_not_yet_shown_are_sorted_and_filtered(tmp_path):
+    script = """
+    const click = (selector) => document.querySelector(selector).click();
+    const shown = (table) => document.querySelectorAll(`#${table} tbody tr`);
+    const name = (row) => row.querySelector("code").textContent;
+    const names = (table) => [...shown(table)].slice(0, 3).map(name);
+    const found = [];
+    click("#kernels .tabs label:nth-child(2)");
+    found.push(...names("kernel-table"));
+    click("#kernel-table th:last-child button");
+    found.push(...names("kernel-table"));
+    const field = document.querySelector("[data-filter=kernel-table]");
+    field.value = "device/axpy.cu";
+    click("#kernels [data-spilling]");
+    found.push(document.querySelector("#kernels .more").textContent);
+    field.value = "FLOAT, 38";
+    field.dispatchEvent(new Event("input"));
+    found.push(shown("kernel-table").length, ...names("kernel-table"));
+    click("#image-table th:last-child button");
+    found.push(...names("image-table"));
+    click("#job-table th:nth-child(6) button");
+    found.push(...names("job-table"));
+    document.title = found.join(" | ");
+    """
+    text = rendered(html_page(with_forty_rows(), None), tmp_path, script)
+    title = re.search("<title>(.*)</title>", text)
+    assert title
+    ops = [f"ns::op&lt;float, {n}&gt;" for n in (39, 38, 37, 1, 2, 3)]
+    units = [f"device/op_{n}.cu" for n in (36, 32, 28, 39, 36, 33)]
+    assert title[1].split(" | ") == [*ops, "Show all 26 kernels", "1", ops[1], *units]
+
+
 @needs_browser
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_a_large_build_opens(tmp_path, scheme):
     found = Page(rendered(html_page(large(units=200, headers=20), None), tmp_path, scheme=scheme))
     assert "Show all 200 units" in found.sections["images"]
     assert "Show all 600 kernels" in found.sections["kernels"]
+    found = Page(rendered(html_page(large(units=400, headers=20, kernels=30), None), tmp_path, scheme=scheme))
+    assert "Show all 12,000 kernels" in found.sections["kernels"]
+    assert found.section_of_row.count("kernels") == 1 + 25
 
 
 @needs_browser

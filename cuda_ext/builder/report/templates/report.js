@@ -5,18 +5,73 @@
   const whole = (number) => number.toLocaleString("en");
   const fixed = (number, digits) =>
     number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const seconds = (number) => number && number < 0.005 ? "<0.01 s" : `${fixed(number, 2)} s`;
+  /** The text of a cell with a name, perhaps with its place. */
+  const nameIn = (cell) => [cell].flat().join(" ");
   const byName = new Intl.Collator("en", { numeric: true }).compare;
-  function make(tag, attributes = {}, text = "") {
+  function make(tag, attributes = {}, ...children) {
     const element = Object.assign(document.createElement(tag), attributes);
-    element.append(text);
+    element.append(...children);
     return element;
   }
+  /** A long name, with line breaks where the page allows them. */
+  const breakable = (name) =>
+    make("code", {}, ...name.split(/(?<=[/,:<])/).flatMap((part) => [make("wbr"), part]).slice(1));
 
   for (const element of all("[data-needs-script]")) element.hidden = false;
 
+  /** A row of a matrix, as the page writes the first ones. */
+  function makeMatrixRow(metrics, [[name, where], ...columns]) {
+    const spills = columns.flat().some(Array.isArray), totals = columns.pop();
+    const names = [breakable(name), ...(spills ? [" ", make("span", { className: "spill", title: "spills registers" }, "▲")] : []),
+      " ", make("small", {}, where)];
+    const text = (metric, value) => value === null ? "–" : metric.format(value);
+    function cell(metric, number) {
+      if (Array.isArray(number)) return make("b", { className: "spills" }, number[1]);
+      const style = number ? `--share:${(number / metric.most).toFixed(3)}` : "";
+      const title = number && metric.scale > 1 ? `${whole(number)} bytes` : "";
+      return make("b", { style, title }, text(metric, number));
+    }
+    function total(metric, number) {
+      const style = `--share:${((number ?? 0) / metric.widest).toFixed(3)}`;
+      return make("b", {}, make("i", { className: "bar", style }), " ", text(metric, number));
+    }
+    const unknown = () => [make("span", { className: "quiet", title: "not known" }, "–")];
+    return make("tr", {},
+      make("th", { scope: "row" }, ...(metrics.length > 1 ? [make("details", {}, make("summary", {}, ...names))] : names)),
+      ...columns.map((numbers) => make("td", { className: "cell" },
+        ...(numbers ? metrics.map((metric, i) => cell(metric, numbers[i])) : unknown()))),
+      make("td", { className: "total" }, ...metrics.map((metric, i) => total(metric, totals[i]))));
+  }
+  /** A row of the table of compilations, as the page writes the first ones. */
+  function makeJobRow([unit, architecture, action, outcome, worker, start, [, time]]) {
+    const cell = (text, className = "") => make("td", { className }, text);
+    return make("tr", {}, make("th", { scope: "row" }, breakable(unit)), cell(architecture), cell(action),
+      cell(outcome, outcome.startsWith("✕") ? "change bad" : ""), cell(worker),
+      cell(seconds(start), "number"), cell(time, "number"));
+  }
+  /** The rows of a table: the values of its cells, and what returns its element. */
+  function rowsOf(table) {
+    const elements = [...table.tBodies[0].rows], data = $(`[data-rows="${table.id}"]`);
+    if (!data) {
+      const value = (cell) => cell.dataset.value ?? cell.textContent.trim();
+      return elements.map((element) => ({ element, cells: [...element.cells].map(value) }));
+    }
+    const { metrics, rows } = JSON.parse(data.textContent);
+    for (const metric of metrics ?? []) {
+      const digits = { minimumFractionDigits: metric.digits, maximumFractionDigits: metric.digits };
+      const { format } = new Intl.NumberFormat("en", { ...digits, roundingMode: "halfEven" });
+      metric.format = (number) => format(number / metric.scale);
+    }
+    return rows.map((cells, i) => ({
+      cells,
+      get element() { return elements[i] ??= metrics ? makeMatrixRow(metrics, cells) : makeJobRow(cells); },
+    }));
+  }
+
   /** Sort a table by its heads, filter it by its field, and cut it short. */
   function enhance(table) {
-    const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], rows = [...body.rows];
+    const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], rows = rowsOf(table);
     const limit = Number(table.dataset.limit ?? Infinity), foot = make("div");
     const field = $(`[data-filter="${table.id}"]`), spilling = $(`[data-spilling="${table.id}"]`);
     const metrics = table.id === "kernel-table" ? all("[name=metric]") : [];
@@ -25,10 +80,10 @@
 
     function show() {
       const words = (field?.value ?? "").toLowerCase();
-      const fitting = rows.filter((row) => row.cells[0].textContent.toLowerCase().includes(words)
-        && (!spilling?.checked || "spills" in row.dataset));
+      const fitting = rows.filter(({ cells: [name, ...numbers] }) => nameIn(name).toLowerCase().includes(words)
+        && (!spilling?.checked || numbers.flat().some(Array.isArray)));
       const shown = open ? fitting : fitting.slice(0, limit);
-      body.replaceChildren(...shown);
+      body.replaceChildren(...shown.map((row) => row.element));
       if (!fitting.length) {
         const text = words ? `Nothing matches “${field.value}”.` : table.dataset.empty ?? "";
         body.insertRow().append(make("td", { colSpan: heads.length, className: "quiet" }, text));
@@ -41,9 +96,9 @@
     }
     /** The value of a cell; one with a number for each metric has that of the chosen one. */
     function value(row, column) {
-      const cell = row.cells[column], numbers = all(":scope > b", cell);
-      const shown = numbers[metrics.findIndex((metric) => metric.checked)] ?? numbers[0] ?? cell;
-      return shown.dataset.value ?? shown.textContent.trim();
+      const cell = row.cells[column];
+      if (!column) return nameIn(cell);
+      return Array.isArray(cell) ? [cell[Math.max(0, metrics.findIndex((metric) => metric.checked))]].flat()[0] : cell;
     }
     function sort(column, order) {
       const isNumber = heads[column].dataset.sort === "number", sign = order === "ascending" ? 1 : -1;
@@ -51,7 +106,7 @@
       heads[column].setAttribute("aria-sort", order);
       rows.sort((a, b) => {
         const [x, y] = [value(a, column), value(b, column)];
-        const [lacksX, lacksY] = [x, y].map((each) => each === "" || each === "–");  // these come last
+        const [lacksX, lacksY] = [x, y].map((each) => [null, "", "–"].includes(each));  // these come last
         if (lacksX || lacksY) return lacksX - lacksY;
         return sign * (isNumber ? x - y : byName(x, y));
       });
@@ -77,8 +132,7 @@
   function highlight(button) {
     const chosen = button?.getAttribute("aria-pressed") === "false" ? button : null;
     for (const other of all(".legend button")) other.setAttribute("aria-pressed", String(other === chosen));
-    const [key, name] = Object.entries(chosen?.dataset ?? {})[0] ?? [];
-    for (const job of all(".job", host)) job.classList.toggle("faded", job.dataset[key] !== name);
+    for (const job of all(".job", host)) job.classList.toggle("faded", chosen && !job.classList.contains(chosen.value));
   }
   for (const button of all(".legend button")) button.onclick = () => highlight(button);
   for (const input of all("[name=colour]")) input.onchange = () => highlight(null);
