@@ -76,7 +76,7 @@ def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
     _, output, _ = run("cache", "info", "--json")
     on_demand = json.loads(output)["on_demand"]
     assert on_demand["references"] == 2
-    (entry,) = on_demand["entries"]
+    (entry,) = on_demand["records"]
     assert entry["architecture"] == "sm_90"
     assert {"axpy<float>", "axpy<int>"} <= set(entry["kernels"])
     _, output, _ = run("cache", "verify")

@@ -61,9 +61,12 @@ def _read(requests: IO[bytes], arrived: queue.SimpleQueue[bytes], input_ended: t
         arrived.put(message)
     input_ended.set()
     process.end_all()
+    # A compiler may still be writing, and must not complain about files that are removed now.
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     own = tempfile.gettempdir()
     for _ in range(100):
-        shutil.rmtree(own, ignore_errors=True)  # a compiler may still be writing
+        shutil.rmtree(own, ignore_errors=True)
         if not os.path.exists(own):
             break
     with suppress(OSError):
