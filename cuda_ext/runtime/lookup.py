@@ -126,9 +126,11 @@ class KernelTemplate(Overloads, Namespace):
         from cuda_ext.runtime.overloads import choose_overload  # not needed for types that are known
 
         kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
+        result = kernel(*arguments, **keywords)
+        # Types whose values were refused must not choose a kernel for the next call.
         if len(kernel.parameters) == len(arguments):
             self.__remember__(kernel, *arguments)
-        return kernel(*arguments, **keywords)
+        return result
 
     def __repr__(self) -> str:
         return f"<kernel template {self.__qualified__}: {_join(k.expression for k in self.__kernels__)}>"

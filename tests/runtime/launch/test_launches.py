@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from cuda_ext.errors import ArgumentError
-from cuda_ext.manifest import Kernel, Source, Unit
+from cuda_ext.manifest import Kernel, Parameter, Source, Unit
 from cuda_ext.runtime.launch.configuration import check_extents
 from cuda_ext.runtime.launch.streams import stream_handle
 from tests.fixtures.loader import (
     AXPY,
     SAMPLE,
     Run,
+    run_script,
     signature,
     single_image,
     write_module,
@@ -446,3 +447,60 @@ def test_a_refused_launch_names_its_configuration(
         f"{code}; launched "
         f"with grid (4, 2, 1), block (128, 1, 1), 16 bytes of dynamic shared memory{note}"
     ]
+
+
+def launch_typed(fake_driver: Path, tmp_path: Path, kernels: list[Kernel], script: str) -> Run:
+    """Run `script` with a module ``typed.kernels`` of these `kernels`."""
+    write_module(tmp_path, "typed.kernels", kernels)
+    return run_script(f"from typed import kernels\n{script}", tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+
+
+@host_compiler
+def test_an_option_is_no_parameter_of_the_same_name(fake_driver: Path, tmp_path: Path) -> None:
+    kernel = Kernel("k", "k", 0, signature("pointer 8 float* x", "integer 4 int wait"))
+    script = "for _ in range(2):\n    caught(kernels.k, 4096, wait=False, grid=1, block=1)"
+    run = launch_typed(fake_driver, tmp_path, [kernel], script)
+    assert all(line.startswith("ArgumentError: ") for line in run.output)
+    assert run.launches == []
+
+
+@host_compiler
+def test_a_parameter_may_be_larger_than_launches_in_c_take(fake_driver: Path, tmp_path: Path) -> None:
+    large = Parameter("s", "Large", "struct", 8192, 0, None, False)
+    run = launch_typed(fake_driver, tmp_path, [Kernel("k", "k", 0, (large,))], "print(kernels.k.expression)")
+    assert run.output == ["k"]
+
+
+@host_compiler
+def test_a_refused_call_does_not_choose_the_kernel_of_the_next(fake_driver: Path, tmp_path: Path) -> None:
+    kernels = [
+        Kernel("ov(float*, int)", "first", 0, signature("pointer 8 float* x", "integer 4 int n")),
+        Kernel("ov(double*, float)", "second", 0, signature("pointer 8 double* x", "float 4 float a")),
+    ]
+    script = """
+import numpy as np
+from tests.fixtures.device_arrays import Tensor
+caught(kernels.ov, Tensor(np.zeros(4), device=-1), 1, grid=1, block=1)
+kernels.ov(Tensor(np.zeros(4)), 1, grid=1, block=1)
+"""
+    run = launch_typed(fake_driver, tmp_path, kernels, script)
+    assert run.output[0].startswith("ArgumentError: ")
+    assert [line.split()[1] for line in run.launches] == ["second"]
+
+
+@host_compiler
+def test_structures_that_convert_themselves_are_read_carefully(fake_driver: Path, tmp_path: Path) -> None:
+    kernels = [Kernel("k", "k", 0, signature("float 4 float a"))]
+    script = """
+import ctypes
+class Number(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_int),)
+    def __index__(self):
+        return 3
+kernels.k(1.0, grid=1, block=1)
+for _ in range(2):
+    caught(kernels.k, Number(3), grid=1, block=1)
+"""
+    run = launch_typed(fake_driver, tmp_path, kernels, script)
+    assert all("expected float, found" in line for line in run.output)
+    assert len(run.launches) == 1

@@ -20,6 +20,11 @@ typedef struct LoadedKernel {
   unsigned best_block, best_shared;  /* the block with the best occupancy for that much of it; 0 if not known */
 } LoadedKernel;
 
+/* Whether `name` is an option that only the careful launcher takes, even if a parameter has that name. */
+static int is_careful_option(const Names* names, PyObject* name) {
+  return name == names->cluster || name == names->cooperative || name == names->dependent || name == names->wait;
+}
+
 /* Where to store the value of the option `name`; NULL if that is none, or one that is taken carefully. */
 static PyObject** find_option(const Names* names, Options* options, PyObject* name) {
   if (name == names->grid) return &options->grid;

@@ -68,6 +68,7 @@ static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ss
   Py_ssize_t missing = parameter_count - count;
   for (Py_ssize_t j = 0; names && j < PyTuple_GET_SIZE(names); j++) {
     PyObject* name = PyTuple_GET_ITEM(names, j);
+    if (!launch->is_bound && is_careful_option(&launch->state->names, name)) return -1;
     PyObject** place = launch->is_bound ? NULL : find_option(&launch->state->names, options, name);
     for (Py_ssize_t i = count; i < parameter_count && !place; i++) {
       if (launch->names[i] == name) {

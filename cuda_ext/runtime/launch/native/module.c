@@ -96,12 +96,13 @@ static int clear(PyObject* module) {
   clear_types(&state->types);
   Py_CLEAR(state->launch_type);
   Py_CLEAR(state->overloads_type);
-  clear_names(&state->names);
   return 0;
 }
 
 static void release(void* module) {
+  State* state = PyModule_GetState(module);
   clear(module);
+  clear_names(&state->names); /* not before: what the collector destroys may still be called */
 }
 
 static PyModuleDef_Slot slots[] = {

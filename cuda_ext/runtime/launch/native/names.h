@@ -11,6 +11,10 @@
   NAME(threads, "threads")                 \
   NAME(shared, "shared")                   \
   NAME(stream, "stream")                   \
+  NAME(cluster, "cluster")                 \
+  NAME(cooperative, "cooperative")         \
+  NAME(dependent, "dependent")             \
+  NAME(wait, "wait")                       \
   NAME(dtype, "dtype")                     \
   NAME(data, "data")                       \
   NAME(ptr, "ptr")                         \

@@ -36,14 +36,17 @@ typedef struct Overloads {
 
 /* Set `key` to that of `argument`, with references. Returns 0, or -1 if more than types may choose. */
 static int find_key(const State* state, PyObject* argument, Key* key) {
-  PyTypeObject* type = Py_TYPE(argument);
+  PyTypeObject* type = (PyTypeObject*)Py_NewRef(Py_TYPE(argument)); /* the look-up may change the class */
   PyObject* dtype = NULL;
   if (type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type && type != &PyComplex_Type &&
       argument != Py_None && type != &PyBytes_Type) {
     dtype = optional_attribute(argument, state->names.dtype);
-    if (!dtype) return -1;
+    if (!dtype) {
+      Py_DECREF(type);
+      return -1;
+    }
   }
-  *key = (Key){(PyTypeObject*)Py_NewRef(type), dtype};
+  *key = (Key){type, dtype};
   return 0;
 }
 
