@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.fixtures.projects import SCALE, SM_90, build, refusal, write_project
 
 TABLE = f"""{SM_90}[tool.cuda_ext.modules."p.kernels"]
@@ -14,24 +16,14 @@ split-instantiations = true
 PLAIN = 'extern "C" __global__ void fill(float* x) { x[threadIdx.x] = 1.0f; }\n'
 
 
-def test_each_instantiation_has_a_fatbin(tmp_path: Path) -> None:
-    files = build(write_project(tmp_path, TABLE, {"device/scale.cu": SCALE + PLAIN}))["p.kernels"].files
+# LTO-IR shows no names: the signatures alone tell what is in a part.
+@pytest.mark.parametrize("architecture", ["sm_90", "lto_90"])
+def test_each_instantiation_has_a_fatbin(tmp_path: Path, architecture: str) -> None:
+    table = TABLE.replace("sm_90", architecture)
+    files = build(write_project(tmp_path, table, {"device/scale.cu": SCALE + PLAIN}))["p.kernels"].files
     assert {f"scale-{i}.fatbin" for i in range(3)} <= files.keys()
     kernels = json.loads(files["manifest.json"])["kernels"]
     # What is no template is in the first.
-    assert [(k["expression"], k["unit"]) for k in kernels] == [
-        ("fill", 0),
-        ("scale<float>", 0),
-        ("scale<double>", 1),
-        ("scale<int>", 2),
-    ]
-
-
-def test_instantiations_are_split_in_lto_ir_too(tmp_path: Path) -> None:
-    """LTO-IR shows no names: the signatures alone tell what is in a part."""
-    table = TABLE.replace("sm_90", "lto_90")
-    files = build(write_project(tmp_path, table, {"device/scale.cu": SCALE + PLAIN}))["p.kernels"].files
-    kernels = json.loads(files["manifest.json"])["kernels"]
     assert [(k["expression"], k["unit"]) for k in kernels] == [
         ("fill", 0),
         ("scale<float>", 0),

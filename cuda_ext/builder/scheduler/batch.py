@@ -130,9 +130,10 @@ class Batch:
 
     def _look_up(self, library: _Pending, job: Job) -> CachedContent[tuple[bytes, ...]] | None:
         """The encoded product of `job`; if the cache lacks it, `library` waits for it."""
-        known = None if library.cache.keys(job) in self._waiting else library.cache.find(job)
+        keys = library.cache.keys(job)
+        known = None if keys in self._waiting else library.cache.find(job, keys)
         if known is None:
-            self._wait_for(library, job)
+            self._wait_for(library, job, keys)
         elif job not in library.cached:
             library.cached.add(job)
             self._cached.append((library.plan.module, job))
@@ -143,12 +144,11 @@ class Batch:
         try:
             library.products[job] = decode_product(job, known.content)
         except (BuildError, codec.DecodingError):
-            self._wait_for(library, job)
+            self._wait_for(library, job, library.cache.keys(job))
         else:
             library.reads |= known.dependencies
 
-    def _wait_for(self, library: _Pending, job: Job) -> None:
-        keys = library.cache.keys(job)
+    def _wait_for(self, library: _Pending, job: Job, keys: _Keys) -> None:
         if keys not in self._waiting:
             self._waiting[keys] = []
             self._new.append(keys)
@@ -236,7 +236,7 @@ class Batch:
             self._show_ended(first.plan.module, job, "failed")
         else:
             outcome, reads = decode_product(job, result.product), result.reads
-            first.cache.keep(job, reads, result.product)
+            first.cache.keep(job, keys, reads, result.product)
             self._timings.measured(first.plan.module, job, result.seconds)
             self._show_ended(first.plan.module, job, "compiled", result)
         for library, own_job in waiting:

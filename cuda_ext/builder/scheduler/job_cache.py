@@ -36,29 +36,30 @@ class JobCache:
         self._resolvers: dict[tuple[Path, ...], Resolver] = {}
         self._headers: dict[int, tuple[Mapping[str, bytes], str]] = {}
 
-    def find(self, job: Job) -> CachedContent[tuple[bytes, ...]] | None:
-        """Find the encoded product of `job`, and the headers that it depends on.
+    def find(self, job: Job, keys: Sequence[str]) -> CachedContent[tuple[bytes, ...]] | None:
+        """Find the encoded product of `job`, which has these `keys`, and the headers that it depends on.
 
         The images of a job are kept one by one: another job may need one of them without the others.
         """
         resolve = self._resolver(job.units)
         contents: list[bytes] = []
         reads: set[str] = set()
-        for key in self.keys(job):
+        for key in keys:
             if (known := self._contents.find(key, resolve, bytes)) is None:
                 return None
             contents.append(known.content)
             reads |= known.dependencies
         return CachedContent(tuple(contents), frozenset(reads))
 
-    def keep(self, job: Job, reads: Collection[str], product: Sequence[bytes]) -> None:
-        """Keep the encoded `product` of `job`, which depends on the headers `reads`.
+    def keep(self, job: Job, keys: Sequence[str], reads: Collection[str], product: Sequence[bytes]) -> None:
+        """Keep the encoded `product` of `job`, which has these `keys` and depends on the headers `reads`.
 
         It is not kept if one of them has changed since the build began.
         """
         if self._are_settled(job.units, reads):
-            for key, content in zip(self.keys(job), product, strict=True):
-                self._contents.keep(key, reads, self._resolver(job.units), content)
+            resolve = self._resolver(job.units)
+            for key, content in zip(keys, product, strict=True):
+                self._contents.keep(key, reads, resolve, content)
 
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
