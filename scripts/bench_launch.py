@@ -1,4 +1,4 @@
-"""Compare launches with cuda_ext, C, cuda.core, CuPy, Triton, Numba and PyTorch on a GPU.
+"""Compare launches with cuda_ext, C, cuda.core, CuPy, Triton, tvm-ffi, Numba and PyTorch on a GPU.
 
 In each round all contenders take turns, with a batch of launches between two synchronisations. Prints
 medians with the 10th and 90th percentile, and ratios to C, which is compiled here. Contenders that are not

@@ -15,6 +15,7 @@ from cuda_ext.runtime.driver.driver import open_driver
 from launching.c_launch import CLaunch
 from launching.cpp_launch import CppLaunch
 from launching.kernels import NAME, SOURCE
+from launching.tvm_ffi_launch import load_axpy
 
 __all__ = ["measure"]
 
@@ -30,7 +31,7 @@ def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str
     kernels: Any = importlib.import_module(NAME)
     contenders: dict[str, Batch] = {}
     left_out: dict[str, str] = {}
-    for group in (_c, _cpp, _cuda_ext, _cuda_ext_with_cupy, _cuda_core, _cupy, _triton, _numba, _torch):
+    for group in _GROUPS:
         try:
             for name, launch in group(kernels, directory):
                 contenders[name] = launch
@@ -219,8 +220,17 @@ def _numba(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     yield "Numba, its own arrays", _timed("configured(N, 2.0, x, y)", **vars())
 
 
+def _tvm_ffi(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
+    axpy = load_axpy(Path(kernels.__file__).parents[2], directory)
+    x, y = _tensors(2)
+    yield "tvm-ffi, torch tensors", _timed("axpy(N, 2.0, x, y)", **vars())
+
+
 def _torch(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     x, y = _tensors(2)
     yield "torch, y.add_(x)", _timed("y.add_(x)", **vars())
     op = kernels.axpy["float"].torch_op("bench::axpy", block=32, threads="n")
     yield "torch custom op, from cuda_ext", _timed("op(N, 2.0, x, y)", **vars())
+
+
+_GROUPS = (_c, _cpp, _cuda_ext, _cuda_ext_with_cupy, _cuda_core, _cupy, _triton, _tvm_ffi, _numba, _torch)
