@@ -42,36 +42,35 @@ def register_operator(
         )
     positions = {parameter.name: number for number, parameter in enumerate(parameters)}
     constant: dict[str, Any] = {}
-    named: list[tuple[str, int]] = []
-    computed: list[tuple[str, Callable[..., Any]]] = []
+    named: dict[str, int] = {}
+    computed: dict[str, Callable[..., Any]] = {}
     for option, value in options.items():
         if isinstance(value, str):
             if value not in positions:
                 raise ArgumentError(
                     f"expected the name of a parameter of {signature}, found {value!r}", where=option
                 )
-            named.append((option, positions[value]))
+            named[option] = positions[value]
         elif callable(value):
-            computed.append((option, value))
+            computed[option] = value
         else:
             constant[option] = value
     schema = ", ".join(_declare(number, parameter) for number, parameter in enumerate(parameters))
     torch.library.define(name, f"({schema}) -> ()")
-    bound = None if named or computed else bind(**constant)
     mutated = [number for number, parameter in enumerate(parameters) if _is_mutated(parameter)]
     # Autograd raises an error where a tensor that it needs has another version than before.
     increment_version = torch.autograd.graph.increment_version
 
+    def configure_and_launch(*arguments: Any) -> None:
+        from_arguments = {option: arguments[position] for option, position in named.items()}
+        for option, function in computed.items():
+            from_arguments[option] = function(*arguments)
+        launch(*arguments, **constant, **from_arguments)
+
+    launch_all = configure_and_launch if named or computed else bind(**constant)
+
     def run(*arguments: Any) -> None:
-        if bound is not None:
-            bound(*arguments)
-        else:
-            keywords = constant.copy()
-            for option, position in named:
-                keywords[option] = arguments[position]
-            for option, function in computed:
-                keywords[option] = function(*arguments)
-            launch(*arguments, **keywords)
+        launch_all(*arguments)
         for number in mutated:
             if (tensor := arguments[number]) is not None:
                 increment_version(tensor)
