@@ -17,7 +17,9 @@ _HEADER = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_WITHOUT_DATA = 8
+# Types of sections without data in the file: SHT_NOBITS, and CUDA's in relocatable cubins. The latter are
+# .nv.global and .nv.shared; the third is by analogy with them.
+_WITHOUT_DATA = {8, 0x70000007, 0x70000009, 0x7000000A}
 
 
 class Section(NamedTuple):
@@ -78,7 +80,7 @@ def _read(data: bytes) -> Elf:
     if (magic, bits, order, size) != (b"\x7fELF", 2, 1, _SECTION.size):
         raise ValueError("it does not begin as one")
     headers = [_SECTION.unpack_from(data, sections + index * size) for index in range(count)]
-    ends = [offset + length for _, kind, _, _, offset, length, *_ in headers if kind != _WITHOUT_DATA]
+    ends = [offset + length for _, kind, _, _, offset, length, *_ in headers if kind not in _WITHOUT_DATA]
     for index in range(segment_count):
         _, _, offset, _, _, length, *_ = _SEGMENT.unpack_from(data, segments + index * _SEGMENT.size)
         ends.append(offset + length)
@@ -92,7 +94,7 @@ def _read(data: bytes) -> Elf:
         abi,
         flags,
         [
-            Section(_text(texts, name), length, view[offset : offset + (kind != _WITHOUT_DATA) * length])
+            Section(_text(texts, name), length, view[offset : offset + (kind not in _WITHOUT_DATA) * length])
             for name, kind, _, _, offset, length, *_ in headers
         ],
     )
