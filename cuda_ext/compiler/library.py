@@ -8,6 +8,7 @@ them together; :mod:`~cuda_ext.compiler.fatbin_packing` describes them as they s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -179,6 +180,14 @@ def _linked(plan: LibraryPlan, products: Products) -> _Contents:
             remedy="templates only count when instantiated: list them under instantiate",
         )
     signatures = merge_signatures(each for _, each in objects)
+    # A static variable of several units has further copies, which the linker numbers.
+    copies = {
+        name: symbol._replace(lowered=name)
+        for image in images
+        for name in image.variables
+        if (symbol := signatures.symbols.get(re.sub(r"\$\d+$", "", name)))
+    }
+    signatures = replace(signatures, symbols={**signatures.symbols, **copies})
     if new := [image for image in images if not signatures.kernels.keys() >= set(image.entries)]:
         # Kernels out of LTO-IR show only after the link. The variables may be the tool chain's, so leave
         # them out.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -51,7 +52,8 @@ class Cubin(NamedTuple):
     """The contents of a cubin by lowered name. The types of variables are unknown.
 
     ``kernels`` maps to parameters, of which only offset and size are known, ``code`` to the size of the
-    instructions, and ``defined`` all functions and variables to their binding: local, global or weak.
+    instructions, and ``defined`` all functions and variables to their binding: local, global or weak. Of
+    several local variables of one name, the further ones are numbered, ``name$2``, as the linker does in PTX.
     """
 
     target: Architecture | None
@@ -81,13 +83,18 @@ def _read_contents(elf: Elf) -> Cubin:
     by_name = {section.name: section for section in elf.sections}
     names = _kernel_names(elf)
     variables: dict[str, Symbol] = {}
+    counts: defaultdict[str, int] = defaultdict(lambda: 1)
     defined: dict[str, str] = {}
     for symbol in elf.symbols():
         if symbol.section and symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
             section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
             if symbol.type in _VARIABLE_TYPES and (space := _space(section)):
-                variables[symbol.name] = Symbol(symbol.name, symbol.name, 0, space, "char", symbol.size)
+                name = symbol.name
+                while name in variables:
+                    counts[symbol.name] += 1
+                    name = f"{symbol.name}${counts[symbol.name]}"
+                variables[name] = Symbol(name, name, 0, space, "char", symbol.size)
     return Cubin(
         target=_target(elf),
         kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},

@@ -44,6 +44,11 @@ _NAME_MAP = (
     r"(?ms)^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?"
     r"(?=^\S+\(\d+\): |^\d+ errors? detected|\Z)"
 )
+# As nvcc and NVRTC answer a launch in code that is not relocatable.
+_LAUNCHES_KERNELS = (
+    r"kernel launch from __device__ or __global__ functions requires separate compilation mode"
+    r"|device-side kernel launch could not be processed as the required runtime APIs are not declared"
+)
 # Lines that are not about the failure: what ptxas reports about each kernel, and hints about warnings.
 _ASIDES = r"(?m)^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?)\n?"
 
@@ -135,6 +140,10 @@ def explain(
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
         missing = ", ".join(dict.fromkeys(unresolved))
         notes.append(f"this source does not define {missing}; if another one does, set link = true")
+    if re.search(_LAUNCHES_KERNELS, log):
+        notes.append(
+            "kernels that launch kernels are linked with the device runtime library: set link = true"
+        )
     return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from cuda_ext.compiler.jobs import LinkInput
@@ -20,6 +22,9 @@ _STATUS = re.compile(
     r"^ERROR (?:\d+: (?:complete|finish)|NVJITLINK_ERROR_PTX_COMPILE: .*|NVVM_ERROR_COMPILATION .*"
     r"|in nvvmCompileProgram: .*)$\n?",
     re.MULTILINE,
+)
+_MULTIPLY_DEFINED = re.compile(
+    r"(?m)^(?P<name>.+): link error: error: Linking globals named '(?P<symbol>.+)': symbol multiply defined!"
 )
 
 
@@ -39,7 +44,8 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     if library is None:
         raise CompilationError(
             "the code launches kernels from the device, which needs the device runtime library (cudadevrt)",
-            remedy="install nvidia-cuda-runtime",
+            remedy='add "cuda-ext[cu13]" (or "cuda-ext[cu12]") to requires in [build-system], which brings '
+            "it, or set CUDA_PATH to a CUDA toolkit",
         )
     return _link(inputs, architecture, [library])
 
@@ -58,10 +64,13 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
             f"nvJitLink refuses {architecture}: {error}",
             remedy='install nvJitLink and the compiler of one CUDA, as "cuda-ext[cu13]" does',
         ) from None
+    # The linker refers to names until its end.
+    names = {item.name: item.name.encode() for item in inputs}
     try:
         for item in inputs:
             input_type = getattr(nvjitlink.InputType, item.kind.upper())
-            nvjitlink.add_data(handle, input_type, item.data, len(item.data), item.name)
+            if status := _add_data()(handle, input_type, item.data, len(item.data), names[item.name]):
+                raise nvjitlink.nvJitLinkError(status)
         for library in libraries:
             nvjitlink.add_file(handle, nvjitlink.InputType.LIBRARY, str(library))
         nvjitlink.complete(handle)
@@ -74,11 +83,46 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
         if log:
             nvjitlink.get_error_log(handle, log)
         text = _STATUS.sub("", bytes(log).rstrip(b"\0").decode(errors="replace")).strip()
-        if "Undefined reference" in text:
+        if twice := _MULTIPLY_DEFINED.search(text):
+            raise _defined_twice(inputs, architecture, twice["name"], twice["symbol"]) from None
+        if "Undefined reference" in text or "Unresolved extern" in text:
             text += "\nname the source that defines it in sources, or leave out what refers to it"
         raise CompilationError(text or str(error)) from None
     finally:
         nvjitlink.destroy(handle)
+
+
+@cache
+def _add_data() -> Callable[..., int]:
+    """nvJitLinkAddData itself: that of cuda-bindings frees the name of the input before the link."""
+    import ctypes  # slow to import
+
+    functions = importlib.import_module("cuda.bindings._internal.nvjitlink")
+    address = functions._inspect_function_pointer("__nvJitLinkAddData")
+    arguments = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p)
+    return ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(address)
+
+
+def _defined_twice(
+    inputs: Sequence[LinkInput], architecture: Architecture, name: str, symbol: str
+) -> CompilationError:
+    """The error for `symbol`, which the input `name` and another one, which the linker omits, define."""
+    others = [item for item in inputs if item.name != name]
+    if len(others) > 1:
+        (one,) = (item for item in inputs if item.name == name)
+        others = [item for item in others if _are_in_conflict([item, one], architecture, symbol)]
+    first = others[0].name if others else "another one"
+    return CompilationError(
+        f"{first} and {name} both define {symbol}", remedy="rename one of them or put it into a namespace"
+    )
+
+
+def _are_in_conflict(inputs: Sequence[LinkInput], architecture: Architecture, symbol: str) -> bool:
+    try:
+        _link(inputs, architecture)
+    except CompilationError as error:
+        return error.problem.endswith(f" both define {symbol}")
+    return False
 
 
 def _check_defined_once(inputs: Sequence[LinkInput]) -> None:

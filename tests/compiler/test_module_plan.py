@@ -477,7 +477,7 @@ def linked(*sources: str | TranslationUnit, **options) -> CompiledModule:
     """The units ``device/a.cu``, ``device/b.cu`` and so on, linked."""
     units = [
         source if isinstance(source, TranslationUnit) else relocatable(source, name=f"device/{letter}.cu")
-        for letter, source in zip("abc", sources, strict=False)
+        for letter, source in zip("abcd", sources, strict=False)
     ]
     return module(*units, link=True, **options)
 
@@ -510,6 +510,7 @@ def test_an_undefined_function_is_refused(architecture):
         )
 
 
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
 @pytest.mark.parametrize(
     ("source", "lowered"),
     [
@@ -520,24 +521,29 @@ def test_an_undefined_function_is_refused(architecture):
         ),
         ("__constant__ int twice;\n__global__ void NAME(int* p) { *p = twice; }", "twice"),
         ("__device__ int twice;\n__global__ void NAME(int* p) { *p = twice; }", "twice"),
-        ("static __global__ void twice() {}\n__global__ void NAME() {}", "_Z5twicev"),
     ],
 )
-def test_a_definition_in_two_units_is_refused(source, lowered, capfd):
-    with pytest.raises(CompilationError, match=rf"device/a\.cu and device/b\.cu both define {lowered};"):
-        linked(source.replace("NAME", "a"), source.replace("NAME", "b"))
+def test_a_definition_in_two_units_is_refused(source, lowered, architecture, capfd):
+    others = ("__global__ void x() {}", "__global__ void y() {}")
+    with pytest.raises(CompilationError, match=rf"device/b\.cu and device/d\.cu both define {lowered};"):
+        linked(
+            others[0],
+            source.replace("NAME", "b"),
+            others[1],
+            source.replace("NAME", "d"),
+            architectures=[architecture],
+        )
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_definition_in_two_units_of_ptx_is_refused():
-    with pytest.raises(CompilationError, match=r"linking for compute_90: .*twice"):
-        linked(*["__global__ void twice() {}"] * 2, architectures=["compute_90"])
-
-
-def test_kernels_that_hide_each_other_are_refused_in_ptx_too():
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [("sm_90", "a.cu and device/b.cu both define"), ("compute_90", "two sources define")],
+)
+def test_kernels_that_hide_each_other_are_refused(architecture, message):
     source = "static __global__ void twice() {}\n__global__ void NAME() {}"
-    with pytest.raises(CompilationError, match=r"two sources define _Z5twicev"):
-        linked(source.replace("NAME", "a"), source.replace("NAME", "b"), architectures=["compute_90"])
+    with pytest.raises(CompilationError, match=rf"{message} _Z5twicev"):
+        linked(source.replace("NAME", "a"), source.replace("NAME", "b"), architectures=[architecture])
 
 
 def test_helpers_of_one_name_may_be_static_in_each_unit():
@@ -545,12 +551,17 @@ def test_helpers_of_one_name_may_be_static_in_each_unit():
     assert names(linked(source.replace("NAME", "a"), source.replace("NAME", "b"))) == ["a", "b"]
 
 
-def test_static_variables_of_one_name_in_several_units_are_no_symbols():
-    source = "namespace n { static __device__ int v; }\n__global__ void NAME(int* p) { *p = n::v; }"
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
+@pytest.mark.parametrize("name", ["v", "n::v"])
+def test_static_variables_of_one_name_in_several_units_are_no_symbols(name, architecture):
+    variable = "static __device__ int v;"
+    variable = variable if name == "v" else f"namespace n {{ {variable} }}"
+    source = f"{variable}\n__global__ void NAME(int* p) {{ *p = atomicAdd(&{name}, 1); }}"
+    sources = [source.replace("NAME", kernel) for kernel in "abc"]
     reports: list[str] = []
-    compiled = linked(source.replace("NAME", "a"), source.replace("NAME", "b"), reports=reports)
+    compiled = linked(*sources, architectures=[architecture], reports=reports)
     assert symbols(compiled) == []
-    assert "several units define a 'n::v' of their own" in reports[-1]
+    assert f"several units define a {name!r} of their own" in reports[-1]
 
 
 @pytest.mark.parametrize(
@@ -615,7 +626,7 @@ def test_kernels_in_lto_ir_may_launch_kernels():
 @pytest.mark.skipif(device_runtime() is not None, reason="the device runtime library is installed")
 def test_a_missing_device_runtime_is_reported_with_the_remedy():
     with pytest.raises(
-        CompilationError, match=r"linking for sm_90: .* \(cudadevrt\); install nvidia-cuda-runtime$"
+        CompilationError, match=r'linking for sm_90: .* \(cudadevrt\); add "cuda-ext\[cu13\]"'
     ):
         linked(LAUNCHES)
 

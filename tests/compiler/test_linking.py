@@ -1,0 +1,37 @@
+"""Device linking under both compilers: each program links, with all of its kernels and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cuda_ext.compiler.translation_unit import Compiler
+from cuda_ext.errors import CompilationError
+from cuda_ext.toolchain import cuda_packages
+from tests.fixtures.device_code import module, nvcc, nvrtc, unit
+from tests.fixtures.linked_programs import PROGRAMS, link_program
+
+
+@pytest.mark.parametrize("compiler", [nvrtc, nvcc])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_linked(name: str, compiler: Callable[[], Compiler]) -> None:
+    program = PROGRAMS[name]
+    if program.launches and cuda_packages.cudadevrt(int(compiler().version.partition(".")[0])) is None:
+        pytest.skip("the device runtime library is not installed")
+    architectures = ("sm_90",) if program.launches else ("sm_90", "compute_90")
+    compiled = link_program(program, architectures, compiler())
+    assert tuple(kernel.expression for kernel in compiled.manifest.kernels) == program.kernels
+    # Static variables of functions have no name outside; the compilers differ in whether they list them.
+    variables = [s.name for s in compiled.manifest.symbols if not s.name.startswith("local_")]
+    assert tuple(variables) == program.variables
+    (images,) = [unit.images for unit in compiled.manifest.units]
+    assert tuple(image.architecture for image in images) == architectures
+    assert not any(image.names for image in images)
+
+
+@pytest.mark.parametrize("compiler", [nvrtc, nvcc])
+def test_a_launch_without_a_link_is_answered_with_the_key(compiler: Callable[[], Compiler]) -> None:
+    text = "__global__ void child() {}\n__global__ void parent() { child<<<1, 1>>>(); }"
+    with pytest.raises(CompilationError, match=r"linked with the device runtime library: set link = true"):
+        module(unit(text), compiler=compiler())

@@ -1,0 +1,34 @@
+"""Linked programs on a real GPU: each writes the numbers that C++ says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import cuda_ext
+from cuda_ext.compiler.translation_unit import Compiler
+from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.module import module_from
+from cuda_ext.toolchain import cuda_packages
+from tests.fixtures.device_code import nvcc, nvrtc
+from tests.fixtures.linked_programs import PROGRAMS, link_program
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not cuda_ext.gpu_available(), reason="there is no GPU that can be used"),
+]
+
+
+@pytest.mark.parametrize("compiler", [nvrtc, nvcc])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_linked_program_computes(name: str, compiler: Callable[[], Compiler], device: Device) -> None:
+    program = PROGRAMS[name]
+    if program.launches and cuda_packages.cudadevrt(int(compiler().version.partition(".")[0])) is None:
+        pytest.skip("the device runtime library is not installed")
+    compiled = link_program(program, (f"sm_{device.capability}",), compiler())
+    kernels = module_from(compiled.manifest, compiled.files.__getitem__)
+    out = np.zeros(len(program.out), "i4")
+    kernels.run(out, grid=1, block=len(out), shared=program.shared)
+    assert out.tolist() == list(program.out)
