@@ -98,7 +98,7 @@ class DriverError(CudaExtError):
 
 
 class DriverCallError(DriverError):
-    """A function of the driver failed; ``code`` is its ``CUresult``, 0 if cuda-bindings does not know it."""
+    """A function of the driver failed; ``code`` is its ``CUresult``."""
 
     def __init__(self, problem: str, code: int = 0, *, where: str | Path = "", remedy: str = "") -> None:
         super().__init__(problem, where=where, remedy=remedy)

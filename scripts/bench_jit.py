@@ -69,11 +69,12 @@ print(json.dumps(steps))
 """
 _CUDA_EXT = """
 from cuda_ext.runtime.driver.driver import open_driver
+from cuda_ext.runtime.driver.functions import OUT
 driver = open_driver()
 device = driver.device(0)
 device.context
 with device.current():
-    x = int(driver.call("cuMemAlloc", 1024))
+    x = driver.query("cuMemAlloc", OUT, 1024)
 def launch(kernel):
     kernel(32, 2, x, x, grid=1, block=32)
     with device.current():

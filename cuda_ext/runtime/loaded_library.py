@@ -19,8 +19,10 @@ from cuda_ext.errors import (
     ToolchainError,
 )
 from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
+from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
@@ -33,6 +35,8 @@ __all__ = ["Library"]
 _Entity: TypeAlias = Kernel | Symbol | Variants
 # What the driver loads: an image that was built, or one that was compiled on demand.
 _Code: TypeAlias = "Image | Entry"
+# Of the compiler of PTX and of the library: names, values, and their number.
+_NO_OPTIONS = (0, 0, 0, 0, 0, 0)
 
 
 class Library:
@@ -49,8 +53,8 @@ class Library:
         # What was looked up: kernels by their expression, so that each is a single object, and all by name.
         self.kernels: dict[str, Any] = {}
         self.objects: dict[str, Any] = {}
-        self._loaded: dict[object, Any] = {}
-        self._loaded_kernels: ProcessCache[tuple[str, int], LoadedKernel] = ProcessCache()
+        self._loaded: dict[object, int] = {}
+        self._loaded_kernels = ProcessCache()
         # The owners of kernels that were instantiated on demand, by expression.
         self._owners: dict[str, Owner] = {}
 
@@ -120,7 +124,8 @@ class Library:
         Raises :class:`LoadError` or :class:`~cuda_ext.errors.DriverTooOldError`.
         """
         key = kernel.expression, device.ordinal
-        if loaded := self._loaded_kernels.get(key):
+        loaded: LoadedKernel | None = self._loaded_kernels.get(key)
+        if loaded:
             return loaded
         # This may compile, outside of the lock that other launches and loads need.
         code, lowered = self._resolve(kernel, device)
@@ -128,28 +133,29 @@ class Library:
         def load() -> LoadedKernel:
             with device.current(), self._explain_errors(kernel, code, device):
                 library = self._load(code, device.driver)
-                return LoadedKernel(
-                    device, device.driver.call("cuLibraryGetKernel", library, lowered.encode())
-                )
+                handle = device.driver.query("cuLibraryGetKernel", OUT, library, lowered.encode())
+                return LoadedKernel(device, handle)
 
-        return self._loaded_kernels.get_or_create(key, load)
+        kernel_on_device: LoadedKernel = self._loaded_kernels.get_or_create(key, load)
+        return kernel_on_device
 
     def address(self, symbol: Symbol, device: Device) -> int:
         """The address of `symbol` on `device`, whose context must be current. Raises as :meth:`kernel`."""
         code, lowered = self._resolve(symbol, device)
         with self._explain_errors(symbol, code, device):
             library = self._load(code, device.driver)
-            address, _ = device.driver.call("cuLibraryGetGlobal", library, lowered.encode())
-        return int(address)
+            address, _ = device.driver.call("cuLibraryGetGlobal", OUT, OUT, library, lowered.encode())
+        return address
 
-    def image(self, entity: Kernel | Symbol, device: Device) -> tuple[Image, str]:
-        """The image that was built for `device` of the unit of `entity`, and its lowered name there.
+    def image(self, entity: Kernel | Symbol, device: Device) -> Image:
+        """The image that was built for `device` of the unit of `entity`.
 
         Raises :class:`NoImageError`, or another :class:`~cuda_ext.errors.DriverError`.
         """
         unit = self.manifest.units[entity.unit]
         image = image_for(self.manifest, unit, device.capability, device.driver.version)
-        return image, self._lowered_name(entity, image, device)
+        self._lowered_name(entity, image, device)
+        return image
 
     def _resolve(self, entity: Kernel | Symbol, device: Device) -> tuple[_Code, str]:
         """The code of `entity` for `device`, compiled if it was not built, and its lowered name there."""
@@ -192,14 +198,14 @@ class Library:
             where=self.manifest.module,
         )
 
-    def _load(self, code: _Code, driver: Driver) -> Any:
+    def _load(self, code: _Code, driver: Driver) -> int:
         key = code.file if isinstance(code, Image) else code
         with cuda.lock:
             if key not in self._loaded:
                 content = self._read_image(code) if isinstance(code, Image) else code.image
                 if code.architecture.startswith("compute"):
                     content += b"\0"  # PTX is text, which must end with a zero
-                self._loaded[key] = driver.call("cuLibraryLoadData", content, [], [], 0, [], [], 0)
+                self._loaded[key] = driver.query("cuLibraryLoadData", OUT, content, *_NO_OPTIONS)
             return self._loaded[key]
 
     def _read_image(self, image: Image) -> bytes:
@@ -238,9 +244,9 @@ class Library:
             if isinstance(code, Image):
                 rejected = f"{code.file} ({code.architecture})"
                 explained: LoadError | None = None
-                if error.code == 209:  # CUDA_ERROR_NO_BINARY_FOR_GPU
+                if error.code == cuda_h.CUDA_ERROR_NO_BINARY_FOR_GPU:
                     explained = no_image(manifest, unit, device.capability)
-                if error.code == 222:  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                if error.code == cuda_h.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
                     explained = ptx_too_new(manifest, unit, code, driver)
                 if explained:
                     raise _explain_jit(explained, self.on_demand.obstacle(unit, driver)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import numbers
 import operator
@@ -22,7 +23,9 @@ from cuda_ext.runtime.arrays.dtypes import (
     element_and_shape,
     item_dtype,
 )
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
+from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.launch.arguments import describe_value, make_fields
 from cuda_ext.runtime.launch.streams import Stream, stream_handle
 from cuda_ext.runtime.loaded_library import Library
@@ -172,17 +175,18 @@ class Symbol:
         with gpu.current():
             address = self._library.address(self._symbol, gpu)
             handle = given or 0
-            other: Any = memory
             if isinstance(memory, DeviceMemory):
                 if given is None and memory.stream is not None:
                     handle = memory.stream(gpu.ordinal)
-                copy, other = "cuMemcpyAsync", memory.address
+                copy = "cuMemcpyAsync"
+                other = memory.address
             else:
                 if given is None:
                     # Kernels that use the variable may run in streams that do not wait for the default one.
                     driver.call("cuCtxSynchronize")
                 copy = "cuMemcpyDtoHAsync" if out else "cuMemcpyHtoDAsync"
-            if is_number and int(driver.call("cuStreamIsCapturing", handle)):
+                other = _host_address(memory)
+            if is_number and driver.query("cuStreamIsCapturing", handle, OUT):
                 raise ArgumentError("a graph reads its source when it runs; expected memory, found a number")
             driver.call(copy, *((other, address) if out else (address, other)), self.size, handle)
             if given is None:
@@ -248,7 +252,7 @@ def _find_device(
     if isinstance(memory, DeviceMemory) and driver.count > 1:
         holder = memory.device
         if holder is None:
-            holder = driver.pointer_attribute("DEVICE_ORDINAL", memory.address)
+            holder = driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory.address)
     if device is None:
         if holder is not None:
             return driver.device(holder)
@@ -273,6 +277,28 @@ def _view(value: Any) -> memoryview:
             problem = f"expected memory, of the host or of a GPU, found {describe_value(value)}"
             raise ArgumentError(problem) from None
         return memoryview(value.view(f"V{value.dtype.itemsize}"))
+
+
+class _Buffer(ctypes.Structure):
+    """``Py_buffer``: ctypes gives the address of memory that may be written only."""
+
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("owner", ctypes.py_object),
+        ("size", ctypes.c_ssize_t),
+        ("item", ctypes.c_ssize_t),
+        ("is_read_only", ctypes.c_int),
+        ("dimensions", ctypes.c_int),
+        ("others", ctypes.c_void_p * 5),
+    )
+
+
+def _host_address(view: memoryview) -> int:
+    buffer = _Buffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(buffer), 0)
+    address: int = buffer.address or 0
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    return address
 
 
 def _dtype(value: Any, view: memoryview) -> str:

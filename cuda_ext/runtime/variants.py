@@ -104,7 +104,7 @@ class _CandidateOnGpu:
     ) -> _CandidateOnGpu:
         kernel, module = launcher.kernel, library.manifest
         try:
-            image, _ = library.image(kernel, device)
+            image = library.image(kernel, device)
         except NoImageError:
             images = module.units[kernel.unit].images
             built = [image.architecture for image in images if module.lowered_name(kernel, image) is not None]

@@ -25,13 +25,14 @@ def step(name):
 import {NAME} as kernels
 step("import of the module")
 from cuda_ext.runtime.driver.driver import open_driver
+from cuda_ext.runtime.driver.functions import OUT
 driver = open_driver()
-step("driver: cuda-bindings and cuInit")
+step("driver: its library and cuInit")
 device = driver.device(0)
 device.context
 step("primary context")
 with device.current():
-    x, y = (int(driver.call("cuMemAlloc", 128)) for _ in range(2))
+    x, y = (driver.query("cuMemAlloc", OUT, 128) for _ in range(2))
     driver.call("cuMemsetD8", x, 0, 128)
     driver.call("cuMemsetD8", y, 0, 128)
 step("memory, by hand")

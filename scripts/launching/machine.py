@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from importlib import metadata
 
@@ -14,9 +15,10 @@ __all__ = ["describe_gpu_machine"]
 
 def describe_gpu_machine() -> dict[str, str]:
     driver = open_driver()
-    name = driver.call("cuDeviceGetName", 100, 0).decode().strip("\0 ")
+    name = ctypes.create_string_buffer(100)
+    driver.call("cuDeviceGetName", ctypes.addressof(name), len(name), 0)
     machine = {
-        "GPU": f"{driver.count} x {name}",
+        "GPU": f"{driver.count} x {name.value.decode()}",
         "driver": "CUDA {}.{}".format(*driver.version),
         "CPU": read_processor(),
         "load before": read_load(),

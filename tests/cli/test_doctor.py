@@ -192,8 +192,8 @@ def test_every_variable_in_the_sources_is_listed() -> None:
     ("settings", "level", "text", "remedy"),
     [
         ({"version": 11080}, "problem", "supports CUDA up to 11.8", "upgrade the driver"),
-        ({"fail": "cuInit=999"}, "problem", "cuInit failed: CUDA_ERROR_UNKNOWN (999)", "nvidia-smi works"),
-        ({"fail": "cuInit=803"}, "problem", "SYSTEM_DRIVER_MISMATCH", "reboot"),
+        ({"fail": "cuInit=999"}, "problem", "cuInit failed: FAKE_ERROR_999 (999)", "nvidia-smi works"),
+        ({"fail": "cuInit=803"}, "problem", "cuInit failed: FAKE_ERROR_803 (803)", "reboot"),
         ({"fail": "cuInit=34"}, "problem", "is a stub for linking", "LD_LIBRARY_PATH"),
         ({"fail": "cuInit=100"}, "note", "finds no GPU", "nvidia-smi"),
         ({"devices": 0}, "note", "finds no GPU", "nvidia-smi"),

@@ -17,6 +17,7 @@ import pytest
 import cuda_ext
 from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.driver.functions import OUT
 from tests.fixtures.projects import build, write_project
 
 pytestmark = [
@@ -197,7 +198,7 @@ class OnDevice:
 
     def __init__(self, device: Device, array: np.ndarray[Any, Any]) -> None:
         self.call, self.like = device.driver.call, array
-        self.address = int(self.call("cuMemAlloc", array.nbytes))
+        (self.address,) = self.call("cuMemAlloc", OUT, array.nbytes)
         self.call("cuMemcpyHtoD", self.address, array.ctypes.data, array.nbytes)
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -296,9 +297,9 @@ def test_variables_and_kernels_by_name(program: Compiled, kernels: Any, device: 
 
 
 def test_streams(program: Compiled, device: Device) -> None:
-    stream = device.driver.call("cuStreamCreate", 1)
+    stream = device.driver.query("cuStreamCreate", OUT, 1)
     x, y = OnDevice(device, X), OnDevice(device, Y)
-    program.axpy(N, 2.0, x.address, y.address, int(stream))
+    program.axpy(N, 2.0, x.address, y.address, stream)
     device.driver.call("cuStreamSynchronize", stream)
     np.testing.assert_allclose(y.numpy(), Y + 2 * X, rtol=1e-5)
 

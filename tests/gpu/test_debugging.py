@@ -21,6 +21,7 @@ import warnings
 warnings.simplefilter("default")  # libraries are imported below
 import cuda_ext
 from cuda_ext.runtime.driver.driver import open_driver
+from cuda_ext.runtime.driver.functions import OUT
 
 kernels = cuda_ext.compile("""
     extern "C" __global__ void scale(int n, float a, float* x) {
@@ -100,7 +101,7 @@ def test_invalid_arrays_are_reported(tmp_path: Path) -> None:
         caught(kernels.scale, 1, 2.0, x.data_ptr() + 2, grid=1, block=1)
         caught(kernels.scale, 1, 2.0, 0x10, grid=1, block=1)
         driver = open_driver()
-        address = int(driver.call("cuMemAlloc", 1024))
+        address = driver.query("cuMemAlloc", OUT, 1024)
         kernels.scale(1, 2.0, address + 1020, grid=1, block=1)
 
         class Beyond:
@@ -134,7 +135,7 @@ def test_a_fault_is_reported_at_once_and_in_every_later_error(tmp_path: Path) ->
         """
         driver = open_driver()
         driver.call("cuCtxSetCurrent", driver.device(0).context)
-        address = int(driver.call("cuMemAlloc", 1024))
+        address = driver.query("cuMemAlloc", OUT, 1024)
         kernels.count(grid=1, block=1)
         try:
             kernels.wild(address, 1 << 44, grid=(2, 1), block=(32, 1))

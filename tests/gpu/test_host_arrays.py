@@ -14,6 +14,7 @@ import cuda_ext
 from cuda_ext.errors import ArgumentError, LaunchError
 from cuda_ext.runtime.arrays.staging import staging_of
 from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.driver.functions import OUT
 from tests.fixtures.loader import run_script
 
 pytestmark = [
@@ -63,8 +64,8 @@ def kernels() -> Any:
 @pytest.fixture
 def streams(device: Device) -> Iterator[list[int]]:
     """Three streams that do not synchronize with others, and the default stream."""
-    made = [device.driver.call("cuStreamCreate", 1) for _ in range(3)]
-    yield [0, *map(int, made)]
+    made = [device.driver.query("cuStreamCreate", OUT, 1) for _ in range(3)]
+    yield [0, *made]
     for stream in made:
         device.driver.call("cuStreamDestroy", stream)
 
@@ -229,13 +230,13 @@ def test_arrays_are_refused_while_a_stream_is_captured(
 ) -> None:
     call = device.driver.call
     x = np.zeros(10, "f4")
-    relaxed = device.driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    relaxed = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
     call("cuStreamBeginCapture", streams[1], relaxed)
     try:
         with pytest.raises(ArgumentError, match="stream: is being captured into a graph"):
             kernels.add["float"](x.size, x, x, **SHAPE, stream=streams[1])
     finally:
-        call("cuGraphDestroy", call("cuStreamEndCapture", streams[1]))
+        call("cuGraphDestroy", *call("cuStreamEndCapture", streams[1], OUT))
 
 
 def test_too_large_an_array_is_one_error(kernels: Any) -> None:
@@ -260,8 +261,8 @@ def test_memory_use_is_bounded(kernels: Any, device: Device) -> None:
 
 def reserved(device: Device) -> int:
     """The size of cuda_ext's memory pool in bytes."""
-    attribute = device.driver.api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-    return int(device.driver.call("cuMemPoolGetAttribute", staging_of(device).pool, attribute))
+    attribute = 5  # CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+    return device.driver.query("cuMemPoolGetAttribute", staging_of(device).pool, attribute, OUT)
 
 
 def test_a_fault_of_the_kernel_leaves_arrays_unchanged(tmp_path: Any) -> None:

@@ -14,6 +14,7 @@ import pytest
 import cuda_ext
 from cuda_ext.errors import ArgumentError, NoImageError, PtxTooNewError
 from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.driver.functions import OUT
 from tests.fixtures.loader import run_script
 
 pytestmark = [
@@ -217,9 +218,9 @@ def test_without_a_context_the_first_gpu_is_used(kernels: Any, device: Device) -
 
     def launch() -> None:  # in a thread, where no context is current
         try:
-            assert int(device.driver.call("cuCtxGetCurrent")) == 0
+            assert device.driver.query("cuCtxGetCurrent", OUT) == 0
             kernels.nothing(grid=1, block=1)
-            assert int(device.driver.call("cuCtxGetCurrent")) == 0
+            assert device.driver.query("cuCtxGetCurrent", OUT) == 0
         except BaseException as error:
             failures.append(error)
 

@@ -13,7 +13,9 @@ import pytest
 
 import cuda_ext
 from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, open_driver
+from cuda_ext.runtime.driver.functions import OUT
 
 pytestmark = [
     pytest.mark.gpu,
@@ -89,7 +91,7 @@ def of_cuda_core(array: np.ndarray[Any, Any]) -> Any:
     buffer = place.allocate(array.nbytes, stream=place.create_stream())
     place.sync()
     driver = open_driver()
-    driver.call("cuMemcpyHtoD", int(buffer.handle), array, array.nbytes)
+    driver.call("cuMemcpyHtoD", int(buffer.handle), array.ctypes.data, array.nbytes)
     return buffer
 
 
@@ -186,11 +188,11 @@ def test_scalars_vectors_and_structures(kernels: Any, device: Device) -> None:
 
 def test_the_host_sees_the_work_of_every_stream(kernels: Any, device: Device) -> None:
     # A stream that does not wait for the default one, as PyTorch's are.
-    stream = device.driver.call("cuStreamCreate", device.driver.api.CUstream_flags.CU_STREAM_NON_BLOCKING)
+    stream = device.driver.query("cuStreamCreate", OUT, cuda_h.CU_STREAM_NON_BLOCKING)
     kernels.counter.copy_from(0)
-    kernels.count_late(LATE, grid=1, block=1, stream=int(stream))
+    kernels.count_late(LATE, grid=1, block=1, stream=stream)
     assert kernels.counter.numpy() == 1
-    kernels.count_late(LATE, grid=1, block=1, stream=int(stream))
+    kernels.count_late(LATE, grid=1, block=1, stream=stream)
     kernels.counter.copy_from(10)  # not before the kernel has counted
     assert kernels.counter.numpy() == 10
     device.driver.call("cuStreamDestroy", stream)

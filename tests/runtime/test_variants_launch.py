@@ -212,7 +212,7 @@ def test_a_refused_launch_is_reported(with_variants: WithVariants, function: str
     caught(launch["{function}"])
     """
     first = with_variants(script, fail=f"{function}=701").output
-    assert first[0].startswith(f"LaunchError: large: {function} failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+    assert first[0].startswith(f"LaunchError: large: {function} failed: FAKE_ERROR_701")
     after_another = with_variants(script, fail=f"{function}=701@2").output
     assert after_another == ["nothing raised", first[0]]
     assert "launched with grid (1, 1, 1), block (32, 1, 1)" in first[0]

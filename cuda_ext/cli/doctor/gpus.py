@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.manifest import Image
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Driver, open_driver
+from cuda_ext.runtime.driver.functions import OUT, Functions
 from cuda_ext.runtime.driver.images import select_image
 
 __all__ = ["Gpu", "Gpus", "accepted_images", "examine_gpus", "find_gpus"]
@@ -29,7 +29,6 @@ _DRIVER_GPUS = Path("/proc/driver/nvidia/gpus")
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
 # The version of the driver's kernel module, such as 580.65.06.
 _RELEASE = Path("/sys/module/nvidia/version")
-_PROHIBITED = 2  # CU_COMPUTEMODE_PROHIBITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,6 @@ def find_gpus() -> Gpus:
         devices = tuple(_read_gpu(driver, ordinal) for ordinal in range(driver.count))
     except DriverError as raised:
         error = raised
-    except Exception as raised:  # of cuda-bindings
-        error = DriverError(f"the query failed: {raised!r}", remedy="reinstall cuda-bindings")
     return Gpus(_read_version(), devices, max(0, _count_gpus() - len(devices)), error)
 
 
@@ -76,25 +73,22 @@ def _read_gpu(driver: Driver, ordinal: int) -> Gpu:
     # Kernels run without each of these.
     name, memory, mode = "", 0, 0
     with suppress(DriverError):
-        name = driver.call("cuDeviceGetName", 128, ordinal).split(b"\0")[0].decode(errors="replace")
+        buffer = ctypes.create_string_buffer(128)
+        driver.call("cuDeviceGetName", ctypes.addressof(buffer), len(buffer), ordinal)
+        name = buffer.value.decode(errors="replace")
     with suppress(DriverError):
-        memory = int(driver.call("cuDeviceTotalMem", ordinal))
+        memory = driver.query("cuDeviceTotalMem", OUT, ordinal)
     with suppress(DriverError):
-        attribute = driver.api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
-        mode = int(driver.call("cuDeviceGetAttribute", attribute, ordinal))
-    return Gpu(ordinal, capability, name, memory, mode == _PROHIBITED)
+        attribute = cuda_h.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+        mode = driver.query("cuDeviceGetAttribute", OUT, attribute, ordinal)
+    return Gpu(ordinal, capability, name, memory, mode == cuda_h.CU_COMPUTEMODE_PROHIBITED)
 
 
 def _read_version() -> tuple[int, int] | None:
     """The CUDA version of the driver, even of one that cannot be used."""
-    try:
-        from cuda.bindings import driver
-
-        api: Any = driver
-        status, version = api.cuDriverGetVersion()
-    except (ImportError, OSError, RuntimeError, ValueError):
-        return None
-    return divmod(int(version) // 10, 100) if int(status) == 0 else None
+    with suppress(OSError, DriverError):
+        return Driver(Functions()).version
+    return None
 
 
 def _count_gpus() -> int:
@@ -161,8 +155,6 @@ def _explain(error: DriverError, hidden: int) -> tuple[Level, str, str, str]:
         return "problem", text, remedy, ""
     if sys.platform == "darwin":
         return "note", text, "launch under Linux or Windows", ""
-    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
-        return "problem", text, remedy, 'pip install "cuda-bindings>=12.9"'
     if hidden:
         count = format_count(hidden, "NVIDIA GPU")
         text = f"there is {count} in this machine, and no driver library ({_NAME})"

@@ -48,7 +48,7 @@ def examine_installation() -> Iterator[Finding]:
     try:
         from cuda.bindings import __version__ as bindings
     except ImportError:
-        pass  # the finding about the driver says so
+        pass  # compiling takes it, launching does not
     else:
         yield Finding("ok", "cuda-bindings", str(bindings), facts={"version": str(bindings)})
     try:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import concurrent.futures
 import ctypes
 import os
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cuda_ext.errors import DriverCallError
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, ProcessCache
+from cuda_ext.runtime.driver.functions import OUT
 
 __all__ = ["Copy", "Staging", "staging_of"]
 
@@ -45,7 +48,7 @@ class _Buffer:
     """Page-locked memory and the event after which it can be reused; both are created at the first use."""
 
     address: int = 0
-    event: Any = None
+    event: int = 0
 
 
 class Staging:
@@ -58,11 +61,10 @@ class Staging:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._call = device.driver.call
+        self._query = device.driver.query
         self.pool = _create_pool(device) if device.has_memory_pools else None
         # Copies to the host have a stream of their own, so that they wait for no other work.
-        self._out_stream = self._call(
-            "cuStreamCreate", device.driver.api.CUstream_flags.CU_STREAM_NON_BLOCKING
-        )
+        self._out_stream = self._query("cuStreamCreate", OUT, cuda_h.CU_STREAM_NON_BLOCKING)
         # The buffers that no thread uses. The GPU may still be using them.
         self._buffers: SimpleQueue[_Buffer] = SimpleQueue()
         for _ in range(_BUFFERS):
@@ -71,8 +73,8 @@ class Staging:
     def allocate(self, size: int, stream: int) -> int:
         """Allocate `size` bytes of device memory for later work in `stream`."""
         if self.pool is None:
-            return int(self._call("cuMemAlloc", size))
-        return int(self._call("cuMemAllocFromPoolAsync", size, self.pool, stream))
+            return self._query("cuMemAlloc", OUT, size)
+        return self._query("cuMemAllocFromPoolAsync", OUT, size, self.pool, stream)
 
     def free(self, address: int, stream: int) -> None:
         """Free device memory after all earlier work in `stream`."""
@@ -90,7 +92,7 @@ class Staging:
         """Copy to the host memory that no kernel is writing. When this returns, the copy is complete."""
         self._copy(copies, self._out_stream, to_host=True)
 
-    def _copy(self, copies: Iterable[Copy], stream: Any, *, to_host: bool) -> None:
+    def _copy(self, copies: Iterable[Copy], stream: int, *, to_host: bool) -> None:
         chunks: list[Copy] = []
         has_page_locked = False
         for copy in copies:
@@ -104,7 +106,7 @@ class Staging:
         if has_page_locked:  # only these copies are asynchronous for the host
             self._call("cuStreamSynchronize", stream)
 
-    def _copy_chunk(self, chunk: Copy, stream: Any, to_host: bool) -> None:
+    def _copy_chunk(self, chunk: Copy, stream: int, to_host: bool) -> None:
         with self.device.current(), self._buffer(stream) as buffer:
             self._call("cuEventSynchronize", buffer.event)
             if not to_host:
@@ -115,19 +117,19 @@ class Staging:
                 self._call("cuEventSynchronize", buffer.event)
                 ctypes.memmove(chunk.host, buffer.address, chunk.size)
 
-    def _submit(self, copy: Copy, stream: Any, to_host: bool) -> None:
+    def _submit(self, copy: Copy, stream: int, to_host: bool) -> None:
         if to_host:
             self._call("cuMemcpyDtoHAsync", copy.host, copy.device, copy.size, stream)
         else:
             self._call("cuMemcpyHtoDAsync", copy.device, copy.host, copy.size, stream)
 
     @contextmanager
-    def _buffer(self, stream: Any) -> Iterator[_Buffer]:
+    def _buffer(self, stream: int) -> Iterator[_Buffer]:
         """A staging buffer for exclusive use in `stream`."""
         buffer = self._buffers.get()
         try:
             buffer.event = buffer.event or self.device.create_event()
-            buffer.address = buffer.address or int(self._call("cuMemHostAlloc", _CHUNK, 0))
+            buffer.address = buffer.address or self._query("cuMemHostAlloc", OUT, _CHUNK, 0)
             yield buffer
         except BaseException:
             # Finish the transfers from or to the buffer before it is used again.
@@ -139,25 +141,22 @@ class Staging:
 
     def _is_page_locked(self, copy: Copy) -> bool:
         """Whether the GPU can access the host memory directly."""
-        api = self.device.driver.api
-        attribute = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        call, attribute = self.device.driver.functions.call, cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         for address in (copy.host, copy.host + copy.size - 1):
             # The function returns an error for pageable memory, which is no failure of the driver.
-            status, kind = api.cuPointerGetAttribute(attribute, address)
-            if int(status) or kind != api.CUmemorytype.CU_MEMORYTYPE_HOST:
+            status, kind = call("cuPointerGetAttribute", OUT, attribute, address)
+            if status or kind != cuda_h.CU_MEMORYTYPE_HOST:
                 return False
         return True
 
 
-def _create_pool(device: Device) -> Any:
-    driver, api = device.driver, device.driver.api
-    properties = api.CUmemPoolProps()
-    properties.allocType = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    properties.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    properties.location.id = device.ordinal
-    pool = driver.call("cuMemPoolCreate", properties)
-    threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-    driver.call("cuMemPoolSetAttribute", pool, threshold, api.cuuint64_t(_POOL_SIZE))
+def _create_pool(device: Device) -> int:
+    location = cuda_h.CU_MEM_LOCATION_TYPE_DEVICE, device.ordinal
+    properties = struct.pack(cuda_h.MEM_POOL_PROPS, cuda_h.CU_MEM_ALLOCATION_TYPE_PINNED, 0, *location)
+    pool = device.driver.query("cuMemPoolCreate", OUT, properties)
+    threshold = struct.pack("Q", _POOL_SIZE)
+    attribute = cuda_h.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    device.driver.call("cuMemPoolSetAttribute", pool, attribute, threshold)
     return pool
 
 
@@ -192,9 +191,10 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(_THREADS, "cuda_ext staging")
 
 
-_stagings: ProcessCache[int, Staging] = ProcessCache()
+_stagings = ProcessCache()
 
 
 def staging_of(device: Device) -> Staging:
     """The staging of `device`, whose context must be current."""
-    return _stagings.get_or_create(device.ordinal, lambda: Staging(device))
+    staging: Staging = _stagings.get_or_create(device.ordinal, lambda: Staging(device))
+    return staging

@@ -8,53 +8,55 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from copy import copy
+from _thread import RLock
 from functools import cached_property
-from typing import Any, TypeVar
 
 from cuda_ext.errors import DriverCallError, DriverError, DriverTooOldError, NoDeviceError, NoDriverError
+from cuda_ext.runtime.driver import cuda_h
+from cuda_ext.runtime.driver.functions import OUT, Functions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "lock", "open_driver"]
 
-_K = TypeVar("_K")
-_T = TypeVar("_T")
-
 # Held while the driver is opened and while images are loaded. A single lock for both, so that a forked child
 # can tell whether another thread was doing either.
-lock = threading.RLock()
+lock = RLock()
 
 _OLDEST = (12, 0)  # the first driver with cuLibraryLoadData
 
-# Errors of an earlier kernel that leave the context unusable: CUDA_ERROR_CONTAINED, _ILLEGAL_ADDRESS,
-# _LAUNCH_TIMEOUT, _ASSERT, _HARDWARE_STACK_ERROR to _LAUNCH_FAILED, and _TENSOR_MEMORY_LEAK.
-_STICKY = {226, 700, 702, 710, *range(714, 720), 721}
+# Errors of an earlier kernel that leave the context unusable.
+_STICKY = {
+    cuda_h.CUDA_ERROR_CONTAINED,
+    cuda_h.CUDA_ERROR_ILLEGAL_ADDRESS,
+    cuda_h.CUDA_ERROR_LAUNCH_TIMEOUT,
+    cuda_h.CUDA_ERROR_ASSERT,
+    *range(cuda_h.CUDA_ERROR_HARDWARE_STACK_ERROR, cuda_h.CUDA_ERROR_LAUNCH_FAILED + 1),
+    cuda_h.CUDA_ERROR_TENSOR_MEMORY_LEAK,
+}
 
 # The handles of the default streams, which exist in every context.
 _DEFAULT_STREAMS = {0, 1, 2}
 
-_FORKED = DriverError(
-    "CUDA was used before this process was forked, and the driver does not survive that",
-    remedy='use CUDA in child processes only, or start them with multiprocessing.get_context("spawn")',
-)
-
-
 # What to do about errors of cuInit.
 _INIT_REMEDIES = {
-    # CUDA_ERROR_SYSTEM_NOT_READY
-    802: "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down",
-    # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
-    803: "the driver's library and its kernel module have different versions; reboot",
-    # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
-    804: "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver",
+    cuda_h.CUDA_ERROR_SYSTEM_NOT_READY: (
+        "the machine is still starting, or a service that the GPUs need (Fabric Manager) is down"
+    ),
+    cuda_h.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: (
+        "the driver's library and its kernel module have different versions; reboot"
+    ),
+    cuda_h.CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: (
+        "this GPU does not take CUDA's compatibility package; remove it, or upgrade the driver"
+    ),
 }
 
 
-def _attribute(name: str) -> cached_property[int]:
-    return cached_property(lambda device: device.attribute(name))
+def _attribute(number: int) -> cached_property[int]:
+    return cached_property(lambda device: device.attribute(number))
 
 
 class Device:
@@ -68,99 +70,109 @@ class Device:
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
         self.ordinal = ordinal
-        major, minor = (self.attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-        self.capability = 10 * major + minor
+        major = self.attribute(cuda_h.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        self.capability = 10 * major + self.attribute(cuda_h.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
 
-    shared_memory_limit = _attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-    most_threads = _attribute("MAX_THREADS_PER_BLOCK")
-    multiprocessors = _attribute("MULTIPROCESSOR_COUNT")
-    threads_per_multiprocessor = _attribute("MAX_THREADS_PER_MULTIPROCESSOR")
-    supports_cooperative_launches = _attribute("COOPERATIVE_LAUNCH")
-    supports_clusters = _attribute("CLUSTER_LAUNCH")
-    has_memory_pools = _attribute("MEMORY_POOLS_SUPPORTED")
+    shared_memory_limit = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+    most_threads = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+    multiprocessors = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    threads_per_multiprocessor = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)
+    supports_cooperative_launches = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
+    supports_clusters = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
+    has_memory_pools = _attribute(cuda_h.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
 
     @cached_property
     def largest_block(self) -> tuple[int, int, int]:
-        return self._extents("BLOCK")
+        return self._extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)
 
     @cached_property
     def largest_grid(self) -> tuple[int, int, int]:
-        return self._extents("GRID")
+        return self._extents(cuda_h.CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
 
-    def attribute(self, name: str) -> int:
-        """A device attribute, such as ``MULTIPROCESSOR_COUNT``."""
-        attribute = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self.driver.call("cuDeviceGetAttribute", attribute, self.ordinal))
+    def attribute(self, number: int) -> int:
+        """A device attribute by its number in ``cuda.h``."""
+        return self.driver.query("cuDeviceGetAttribute", OUT, number, self.ordinal)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Make the primary context current within the block, and restore the previous one after it."""
-        if int(self.driver.call("cuCtxGetCurrent")) == int(self.context):
-            yield
-            return
-        self.driver.call("cuCtxPushCurrent", self.context)
-        try:
-            yield
-        finally:
-            self.driver.call("cuCtxPopCurrent")
+    def current(self) -> _Current:
+        """Make the primary context current within a ``with`` block, and restore the previous one after it."""
+        return _Current(self)
 
     @cached_property
-    def context(self) -> Any:
+    def context(self) -> int:
         """The primary context, which all libraries in this process share."""
         with lock:
-            return self.driver.call("cuDevicePrimaryCtxRetain", self.driver.call("cuDeviceGet", self.ordinal))
+            device = self.driver.query("cuDeviceGet", OUT, self.ordinal)
+            return self.driver.query("cuDevicePrimaryCtxRetain", OUT, device)
 
-    def create_event(self) -> Any:
+    def create_event(self) -> int:
         """Create an event without timing. The context must be current."""
-        return self.driver.call("cuEventCreate", self.driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        return self.driver.query("cuEventCreate", OUT, cuda_h.CU_EVENT_DISABLE_TIMING)
 
-    def _extents(self, name: str) -> tuple[int, int, int]:
-        x, y, z = (self.attribute(f"MAX_{name}_DIM_{axis}") for axis in "XYZ")
+    def _extents(self, of_x: int) -> tuple[int, int, int]:
+        x, y, z = (self.attribute(of_x + axis) for axis in range(3))
         return x, y, z
 
     def __str__(self) -> str:
         return f"sm_{self.capability}"
 
 
-class Driver:
-    """The opened driver. ``version`` is the newest CUDA version that it supports, ``(13, 0)``.
+class _Current:
+    """The ``with`` block in which the primary context of `device` is current."""
 
-    ``fault`` is the error, if there was one, after which all driver calls in this process fail.
+    __slots__ = ("_device", "_is_pushed")
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        driver, context = self._device.driver, self._device.context
+        self._is_pushed = driver.query("cuCtxGetCurrent", OUT) != context
+        if self._is_pushed:
+            driver.call("cuCtxPushCurrent", context)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_pushed:
+            self._device.driver.call("cuCtxPopCurrent", OUT)
+
+
+class Driver:
+    """The opened driver, which has these `functions`.
+
+    ``version`` is the newest CUDA version that it supports, ``(13, 0)``. ``fault`` is the error, if there was
+    one, after which all driver calls in this process fail.
     """
 
-    def __init__(self, api: Any) -> None:
-        self.api = api
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
         self.fault: DriverCallError | None = None
         self._devices: dict[int, Device] = {}
 
-    def call(self, function: str, *arguments: Any) -> Any:
-        """Call `function` of ``cuda.bindings.driver``; return its result, or the tuple of its results.
+    def call(self, function: str, *arguments: int | bytes | None) -> list[int]:
+        """Call `function` as :meth:`Functions.call` does, and return its results.
 
         Raises :class:`DriverCallError` with the driver's name and description of the error.
         """
-        try:
-            status, *results = getattr(self.api, function)(*arguments)
-        except (OSError, RuntimeError) as error:
-            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise NoDriverError(
-                f"there is no CUDA driver on this machine ({first_line})",
-                remedy="launching kernels takes an NVIDIA GPU and its driver",
-            ) from None
-        except ValueError as error:
-            # The driver is newer than cuda-bindings, which does not know the error code.
-            raise self._record(DriverCallError(f"{function} failed: {error}")) from None
-        if int(status):
+        status, *results = self.functions.call(function, *arguments)
+        if status:
             raise self.error(function, status)
-        return results[0] if len(results) == 1 else tuple(results)
+        return results
 
-    def error(self, function: str, status: Any) -> DriverCallError:
-        """The error for the `status` that `function` returned."""
-        _, text = self.api.cuGetErrorString(status)
-        description = text.decode(errors="replace") if text else "no description"
-        code = int(status)
-        return self._record(
-            DriverCallError(f"{function} failed: {status.name} ({code}): {description}", code)
-        )
+    def query(self, function: str, *arguments: int | bytes | None) -> int:
+        """Call `function`, which has a single result, and return that."""
+        (result,) = self.call(function, *arguments)
+        return result
+
+    def error(self, function: str, code: int) -> DriverCallError:
+        """The error for the status `code` that `function` returned."""
+        name = self._describe("cuGetErrorName", code) or "unknown error"
+        description = self._describe("cuGetErrorString", code) or "no description"
+        return self._record(DriverCallError(f"{function} failed: {name} ({code}): {description}", code))
+
+    def _describe(self, function: str, code: int) -> str:
+        import ctypes  # slow to import, and not needed without an error
+
+        _, text = self.functions.call(function, code, OUT)
+        return ctypes.string_at(text).decode(errors="replace") if text else ""
 
     def _record(self, error: DriverCallError) -> DriverCallError:
         """Record `error` if it ends all work on the GPU; name the recorded error in all later ones."""
@@ -176,12 +188,12 @@ class Driver:
 
     @cached_property
     def version(self) -> tuple[int, int]:
-        return divmod(int(self.call("cuDriverGetVersion")) // 10, 100)
+        return divmod(self.query("cuDriverGetVersion", OUT) // 10, 100)
 
     @cached_property
     def count(self) -> int:
         """The number of GPUs that are visible to this process."""
-        return int(self.call("cuDeviceGetCount"))
+        return self.query("cuDeviceGetCount", OUT)
 
     def device(self, ordinal: int) -> Device:
         """The GPU with that CUDA ordinal. Raises :class:`NoDeviceError` if there is none."""
@@ -196,46 +208,51 @@ class Driver:
 
     def current_device(self) -> Device:
         """The GPU of the current context, or the first where there is none."""
-        if self.count == 1 or not int(self.call("cuCtxGetCurrent")):
+        if self.count == 1 or not self.query("cuCtxGetCurrent", OUT):
             return self.device(0)
-        return self.device(int(self.call("cuCtxGetDevice")))
+        return self.device(self.query("cuCtxGetDevice", OUT))
 
     def device_of_stream(self, stream: int) -> Device:
         """The GPU of the stream with that handle; for a default stream, the current one."""
         if self.count == 1 or stream in _DEFAULT_STREAMS:
             return self.current_device()
-        self.call("cuCtxPushCurrent", self.call("cuStreamGetCtx", stream))
+        self.call("cuCtxPushCurrent", self.query("cuStreamGetCtx", stream, OUT))
         try:
-            return self.device(int(self.call("cuCtxGetDevice")))
+            return self.device(self.query("cuCtxGetDevice", OUT))
         finally:
-            self.call("cuCtxPopCurrent")
+            self.call("cuCtxPopCurrent", OUT)
 
-    def pointer_attribute(self, name: str, address: int) -> int:
-        """An attribute of the memory at `address`, such as ``DEVICE_ORDINAL``."""
-        attribute = getattr(self.api.CUpointer_attribute, f"CU_POINTER_ATTRIBUTE_{name}")
-        return int(self.call("cuPointerGetAttribute", attribute, address))
+    def pointer_attribute(self, number: int, address: int) -> int:
+        """An attribute, by its number in ``cuda.h``, of the memory at `address`."""
+        return self.query("cuPointerGetAttribute", OUT, number, address)
 
 
-class ProcessCache(dict[_K, _T]):
-    """A dictionary of driver objects. A forked child starts with an empty one."""
+class ProcessCache:
+    """Driver objects by key. A forked child starts with none."""
 
-    __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __slots__ = ("_objects", "_process")
 
     def __init__(self) -> None:
-        super().__init__()
-        _caches.add(self)
+        self._objects: dict[Any, Any] = {}
+        self._process = _process
 
-    def get_or_create(self, key: _K, create: Callable[[], _T]) -> _T:
-        """The value of `key`. One thread creates it while others wait."""
-        if key not in self:
+    def get(self, key: object) -> Any:
+        """The object of `key`, or ``None``."""
+        return self._objects.get(key) if self._process is _process else None
+
+    def get_or_create(self, key: object, create: Callable[[], Any]) -> Any:
+        """The object of `key`. One thread creates it while others wait."""
+        if self.get(key) is None:
             with lock:
-                if key not in self:
-                    self[key] = create()
-        return self[key]
+                if self._process is not _process:
+                    self._objects, self._process = {}, _process
+                if key not in self._objects:
+                    self._objects[key] = create()
+        return self._objects[key]
 
 
-_caches: weakref.WeakSet[ProcessCache[Any, Any]] = weakref.WeakSet()
+# Stands for this process; a forked child has another one.
+_process = object()
 
 _outcome: Driver | DriverError | None = None
 
@@ -255,7 +272,7 @@ def open_driver() -> Driver:
                 except DriverError as error:
                     _outcome = error.with_traceback(None)
     if isinstance(_outcome, DriverError):
-        raise copy(_outcome)
+        raise _copy(_outcome)
     return _outcome
 
 
@@ -269,18 +286,19 @@ def gpu_available() -> bool:
 
 
 def _open() -> Driver:
-    try:
-        from cuda.bindings import driver as api
-    except ImportError as error:
-        if sys.platform == "darwin":
-            raise NoDriverError(
-                "there is no CUDA driver for macOS: kernels can be built and inspected here, and launched "
-                "under Linux and Windows"
-            ) from None
+    if sys.platform == "darwin":
         raise NoDriverError(
-            f"the CUDA driver is reached through cuda-bindings: {error}", remedy="install cuda-bindings"
+            "there is no CUDA driver for macOS: kernels can be built and inspected here, and launched "
+            "under Linux and Windows"
+        )
+    try:
+        functions = Functions()
+    except OSError as error:
+        raise NoDriverError(
+            f"there is no CUDA driver on this machine ({error})",
+            remedy="launching kernels takes an NVIDIA GPU and its driver",
         ) from None
-    driver = Driver(api)
+    driver = Driver(functions)
     try:
         # cuInit comes first, since the other functions assume that there is a driver.
         driver.call("cuInit", 0)
@@ -300,14 +318,14 @@ def _open() -> Driver:
 def _explain_refusal(error: DriverCallError) -> DriverError:
     """The error to raise for an `error` of ``cuInit``, with a remedy."""
     match error.code:
-        case 3:  # CUDA_ERROR_NOT_INITIALIZED
-            return copy(_FORKED)
-        case 34:  # CUDA_ERROR_STUB_LIBRARY
+        case cuda_h.CUDA_ERROR_NOT_INITIALIZED:
+            return _forked()
+        case cuda_h.CUDA_ERROR_STUB_LIBRARY:
             return NoDriverError(
                 "the CUDA library that was found is a stub for linking, not a driver",
                 remedy="take the toolkit's stubs directory out of LD_LIBRARY_PATH",
             )
-        case 100 | 101:  # CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE
+        case cuda_h.CUDA_ERROR_NO_DEVICE | cuda_h.CUDA_ERROR_INVALID_DEVICE:
             return _no_device()
     remedy = _INIT_REMEDIES.get(error.code, "see whether nvidia-smi works; reboot, or reinstall the driver")
     return DriverError(f"the CUDA driver cannot be used: {error}", remedy=remedy)
@@ -322,14 +340,27 @@ def _no_device() -> NoDeviceError:
     )
 
 
+def _forked() -> DriverError:
+    return DriverError(
+        "CUDA was used before this process was forked, and the driver does not survive that",
+        remedy='use CUDA in child processes only, or start them with multiprocessing.get_context("spawn")',
+    )
+
+
+def _copy(error: DriverError) -> DriverError:
+    """A copy to raise: an error keeps the traceback of where it was raised."""
+    from copy import copy
+
+    return copy(error)
+
+
 def _after_fork() -> None:
-    global lock, _outcome
+    global lock, _outcome, _process
     held_by_another_thread = not lock.acquire(blocking=False)
     if isinstance(_outcome, Driver) or held_by_another_thread:
-        _outcome = _FORKED
-    for cache in list(_caches):
-        cache.clear()
-    lock = threading.RLock()
+        _outcome = _forked()
+    _process = object()
+    lock = RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.driver.functions import OUT
 
 __all__ = ["Attributes", "LoadedKernel"]
 
@@ -35,14 +37,13 @@ class Attributes(NamedTuple):
 class LoadedKernel:
     """A kernel on `device`, whose context must be current; `handle` is its ``CUkernel``."""
 
-    def __init__(self, device: Device, handle: Any) -> None:
+    def __init__(self, device: Device, handle: int) -> None:
         self.device = device
         self._handle = handle
         # The function of the primary context: a launch of it cannot run on another device.
-        self.function = device.driver.call("cuKernelGetFunction", handle)
-        self.address = int(self.function)
-        self._static = self._get("SHARED_SIZE_BYTES")
-        self.most_threads = self._get("MAX_THREADS_PER_BLOCK")
+        self.function = device.driver.query("cuKernelGetFunction", OUT, handle)
+        self._static = self._get(cuda_h.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+        self.most_threads = self._get(cuda_h.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
         # The dynamic shared memory that a launch may use at present, in bytes.
         self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
         # The block size that was asked for last, and the shared memory for which it is the best.
@@ -53,13 +54,13 @@ class LoadedKernel:
     @property
     def attributes(self) -> Attributes:
         return Attributes(
-            self._get("NUM_REGS"),
-            self._get("LOCAL_SIZE_BYTES"),
+            self._get(cuda_h.CU_FUNC_ATTRIBUTE_NUM_REGS),
+            self._get(cuda_h.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
             self._static,
-            self._get("CONST_SIZE_BYTES"),
+            self._get(cuda_h.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
             self.most_threads,
-            self._get("PTX_VERSION"),
-            self._get("BINARY_VERSION"),
+            self._get(cuda_h.CU_FUNC_ATTRIBUTE_PTX_VERSION),
+            self._get(cuda_h.CU_FUNC_ATTRIBUTE_BINARY_VERSION),
         )
 
     def allow_shared(self, shared: int) -> None:
@@ -80,21 +81,21 @@ class LoadedKernel:
         with cuda.lock:
             # Another thread may have allowed more in the meantime.
             if shared > self.allowed:
-                self._set("MAX_DYNAMIC_SHARED_SIZE_BYTES", shared)
+                self._set(cuda_h.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
                 self.allowed = shared
 
     def allow_large_clusters(self) -> None:
         """Allow clusters of more than eight blocks, which not all GPUs support."""
-        self._set("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
+        self._set(cuda_h.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
 
     @property
     def most_blocks_of_a_cluster(self) -> int:
         """The largest number of blocks in a cluster."""
-        config = self.device.driver.api.CUlaunchConfig()
-        config.gridDimX = config.gridDimY = config.gridDimZ = 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = self.most_threads, 1, 1
+        import struct
+
+        config = struct.pack(cuda_h.LAUNCH_CONFIG, 1, 1, 1, self.most_threads, 1, 1, 0, 0, 0, 0)
         with self.device.current():
-            return int(self.device.driver.call("cuOccupancyMaxPotentialClusterSize", self.function, config))
+            return self.device.driver.query("cuOccupancyMaxPotentialClusterSize", OUT, self.function, config)
 
     def best_block(self, shared: int) -> int:
         """The block size with the highest occupancy, for `shared` bytes of dynamic shared memory."""
@@ -104,10 +105,9 @@ class LoadedKernel:
 
     def _find_best_block(self, shared: int) -> int:
         with self.device.current():
-            _, threads = self.device.driver.call(
-                "cuOccupancyMaxPotentialBlockSize", self.function, None, shared, 0
-            )
-        return int(threads)
+            function = "cuOccupancyMaxPotentialBlockSize"
+            _, threads = self.device.driver.call(function, OUT, OUT, self.function, 0, shared, 0)
+        return threads
 
     def _blocks_at_once(self, threads: int, shared: int) -> int:
         """The number of blocks of `threads` threads that are resident on the GPU at once."""
@@ -117,15 +117,12 @@ class LoadedKernel:
         """The number of blocks of `threads` threads that are resident on a multiprocessor at once."""
         function = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         with self.device.current():
-            return int(self.device.driver.call(function, self.function, threads, shared))
+            return self.device.driver.query(function, OUT, self.function, threads, shared)
 
-    def _get(self, name: str) -> int:
+    def _get(self, attribute: int) -> int:
         device = self.device
-        return int(device.driver.call("cuKernelGetAttribute", self._name(name), self._handle, device.ordinal))
+        return device.driver.query("cuKernelGetAttribute", OUT, attribute, self._handle, device.ordinal)
 
-    def _set(self, name: str, value: int) -> None:
+    def _set(self, attribute: int, value: int) -> None:
         device = self.device
-        device.driver.call("cuKernelSetAttribute", self._name(name), value, self._handle, device.ordinal)
-
-    def _name(self, name: str) -> Any:
-        return getattr(self.device.driver.api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        device.driver.call("cuKernelSetAttribute", attribute, value, self._handle, device.ordinal)

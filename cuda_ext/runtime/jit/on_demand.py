@@ -45,9 +45,9 @@ class OnDemand:
     def __init__(self, manifest: Manifest, read: Callable[[str], bytes]) -> None:
         self.manifest = manifest
         self._read = read
-        self._entries: ProcessCache[str, Entry] = ProcessCache()
+        self._entries: dict[str, Entry] = {}
         # Reentrant, since a signal handler may request what its thread is compiling.
-        self._locks: ProcessCache[str, threading.RLock] = ProcessCache()
+        self._locks = ProcessCache()
 
     def obstacle(self, unit: Unit | None = None, driver: tuple[int, int] | None = None) -> str:
         """The reason why nothing, or `unit`, or nothing for `driver`, can be compiled; empty if it can."""

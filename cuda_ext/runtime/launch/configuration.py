@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
+import struct
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.runtime.driver import cuda_h
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
@@ -23,8 +25,6 @@ Extents: TypeAlias = tuple[int, int, int]
 
 # Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
 _PORTABLE_CLUSTER = 8
-# Launch attributes, as cuda.h numbers them.
-_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6
 
 
 class LaunchOptions(NamedTuple):
@@ -87,23 +87,22 @@ class LaunchConfiguration(NamedTuple):
         """The launch attributes: the number of each, and its value, of one number or three."""
         attributes: list[tuple[int, ...]] = []
         if self.cooperative:
-            attributes.append((_COOPERATIVE, 1))
+            attributes.append((cuda_h.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1))
         if self.dependent:
-            attributes.append((_PROGRAMMATIC_STREAM_SERIALIZATION, 1))
+            attributes.append((cuda_h.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 1))
         if self.cluster:
-            attributes.append((_CLUSTER_DIMENSION, *self.cluster))
+            attributes.append((cuda_h.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, *self.cluster))
         return tuple(attributes)
 
-    def build(self, api: Any, stream: int) -> Any:
-        """Build the ``CUlaunchConfig`` for `stream`."""
-        config = api.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = self.grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = self.block
-        config.sharedMemBytes = self.shared
-        config.hStream = stream
-        config.attrs = [_build_attribute(api, *attribute) for attribute in self.attributes]
-        config.numAttrs = len(config.attrs)
-        return config
+    def pack(self, stream: int, attributes: int) -> bytes:
+        """The ``CUlaunchConfig`` for `stream`, with the launch attributes at the address `attributes`."""
+        shape = *self.grid, *self.block, self.shared
+        return struct.pack(cuda_h.LAUNCH_CONFIG, *shape, stream, attributes, len(self.attributes))
+
+    def pack_attributes(self) -> bytes:
+        """The array of ``CUlaunchAttribute``."""
+        padded = ((*attribute, 0, 0)[:4] for attribute in self.attributes)
+        return b"".join(struct.pack(cuda_h.LAUNCH_ATTRIBUTE, *each) for each in padded)
 
     def __str__(self) -> str:
         parts = [f"grid {self.grid}", f"block {self.block}"]
@@ -112,19 +111,6 @@ class LaunchConfiguration(NamedTuple):
         parts += ["cooperative"] if self.cooperative else []
         parts += ["dependent"] if self.dependent else []
         return ", ".join(parts)
-
-
-def _build_attribute(api: Any, number: int, *values: int) -> Any:
-    attribute = api.CUlaunchAttribute()
-    attribute.id = api.CUlaunchAttributeID(number)
-    if number == _COOPERATIVE:
-        (attribute.value.cooperative,) = values
-    elif number == _PROGRAMMATIC_STREAM_SERIALIZATION:
-        (attribute.value.programmaticStreamSerializationAllowed,) = values
-    else:
-        dimension = attribute.value.clusterDim
-        dimension.x, dimension.y, dimension.z = values
-    return attribute
 
 
 def check_extents(name: str, value: Dim, largest: Extents) -> Extents:

@@ -15,12 +15,12 @@ from cuda_ext.manifest import Kernel
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, DeviceMemory, array_layout
 from cuda_ext.runtime.arrays.dtypes import alignment
 from cuda_ext.runtime.arrays.host_arrays import HostArray
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver
+from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.launch.arguments import Field
 
 __all__ = ["check_arguments", "synchronize"]
-
-_ON_THE_HOST = 1  # CU_MEMORYTYPE_HOST: page-locked host memory, which every GPU can access
 
 
 def check_arguments(
@@ -64,7 +64,7 @@ def synchronize(device: Device, stream: int) -> None:
     Raises :class:`DriverCallError` for an error of the work in it.
     """
     with device.current():
-        if not int(device.driver.call("cuStreamIsCapturing", stream)):
+        if not device.driver.query("cuStreamIsCapturing", stream, OUT):
             device.driver.call("cuStreamSynchronize", stream)
 
 
@@ -93,8 +93,8 @@ def _check_memory(address: int, size: int, device: Device) -> None:
     """Check that `size` bytes at `address` lie in one allocation that `device` can access."""
     driver = device.driver
     try:
-        start = driver.pointer_attribute("RANGE_START_ADDR", address)
-        end = start + driver.pointer_attribute("RANGE_SIZE", address)
+        start = driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address)
+        end = start + driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_RANGE_SIZE, address)
     except DriverCallError as error:
         if driver.fault:
             raise
@@ -115,8 +115,10 @@ def _check_memory(address: int, size: int, device: Device) -> None:
 
 def _device_of(driver: Driver, address: int) -> int | None:
     """The GPU whose memory is at `address`; ``None`` if all GPUs can access it."""
-    if driver.count == 1 or driver.pointer_attribute("IS_MANAGED", address):
+    if driver.count == 1 or driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_IS_MANAGED, address):
         return None
-    if driver.pointer_attribute("MEMORY_TYPE", address) == _ON_THE_HOST:
+    # Every GPU can access page-locked host memory.
+    kind = driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+    if kind == cuda_h.CU_MEMORYTYPE_HOST:
         return None
-    return driver.pointer_attribute("DEVICE_ORDINAL", address)
+    return driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)

@@ -47,15 +47,13 @@ _WHOLE = (1, 2, 4, 8)
 _SIZES = {"p": (8,), "i": _WHOLE, "u": _WHOLE, "e": _WHOLE, "c": (8, 16)}
 # In the order in which `connect` takes them.
 _FUNCTIONS = (
-    b"cuLaunchKernel",
-    b"cuLaunchKernelEx",
-    b"cuCtxGetDevice",
-    b"cuStreamGetCtx",
-    b"cuCtxPushCurrent",
-    b"cuCtxPopCurrent",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuCtxGetDevice",
+    "cuStreamGetCtx",
+    "cuCtxPushCurrent",
+    "cuCtxPopCurrent",
 )
-_VERSION = 12000  # of CUDA, in which all of them are there
-_PER_THREAD_DEFAULT_STREAM = 2  # CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 
 _connected = False
 
@@ -122,8 +120,8 @@ class FastLaunch(Launch):
         _connect(device.driver)
         self._set_loaded(
             device.ordinal,
-            kernel.address,
-            int(device.context),
+            kernel.function,
+            device.context,
             device.largest_grid,
             device.largest_block,
             kernel.most_threads,
@@ -188,14 +186,11 @@ def _kind(parameter: Parameter) -> str:
 
 
 def _connect(driver: Driver) -> None:
-    """Pass the functions of `driver` to C, the same ones that cuda-bindings calls."""
+    """Pass the functions of `driver` to C."""
     global _connected
     if _connected:
         return
-    per_thread = int(os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0"))
-    flags = _PER_THREAD_DEFAULT_STREAM if per_thread else 0
-    addresses = [driver.call("cuGetProcAddress", name, _VERSION, flags)[0] for name in _FUNCTIONS]
-    compiled.connect(driver.count, *map(int, addresses))
+    compiled.connect(driver.count, *map(driver.functions.address, _FUNCTIONS))
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=compiled.disconnect)
     _connected = True

@@ -6,17 +6,16 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from cuda_ext.errors import ArgumentError, DriverCallError
 from cuda_ext.runtime.arrays.device_scope import DeviceCopies, innermost_scope
 from cuda_ext.runtime.arrays.host_arrays import HostArray
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.driver.functions import OUT
 
 __all__ = ["Pending", "launch_with_copies"]
-
-_NOT_READY = 600
-_CAPTURED_IMPLICITLY = 906
 
 
 class Pending:
@@ -32,16 +31,15 @@ class Pending:
         copies: DeviceCopies,
         raise_error: Callable[[DriverCallError], NoReturn],
     ) -> None:
-        driver = device.driver
         self._device = device
         self._copies = copies
         self._raise_error = raise_error
         self._lock = threading.Lock()
         self._error: DriverCallError | None = None
-        self._event = driver.call("cuEventCreate", driver.api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        self._event = device.create_event()
         self._release = weakref.finalize(self, _release, device, copies, self._event)
         self._release.atexit = False
-        driver.call("cuEventRecord", self._event, stream)
+        device.driver.call("cuEventRecord", self._event, stream)
 
     @property
     def done(self) -> bool:
@@ -53,7 +51,7 @@ class Pending:
                 return True
             self._device.driver.call("cuEventQuery", self._event)
         except DriverCallError as error:
-            if error.code == _NOT_READY:
+            if error.code == cuda_h.CUDA_ERROR_NOT_READY:
                 return False
             self._raise_error(error)
         finally:
@@ -111,14 +109,13 @@ def launch_with_copies(
 
 
 def _check_not_captured(device: Device, stream: int) -> None:
-    api = device.driver.api
     try:
-        captured = device.driver.call("cuStreamIsCapturing", stream)
+        captured = device.driver.query("cuStreamIsCapturing", stream, OUT)
     except DriverCallError as error:
-        if error.code != _CAPTURED_IMPLICITLY:
+        if error.code != cuda_h.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
             raise
     else:
-        if captured == api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE:
+        if captured == cuda_h.CU_STREAM_CAPTURE_STATUS_NONE:
             return
     raise ArgumentError(
         "is being captured into a graph, which takes no host arrays and cannot be waited for",
@@ -127,7 +124,7 @@ def _check_not_captured(device: Device, stream: int) -> None:
     )
 
 
-def _release(device: Device, copies: DeviceCopies, event: Any) -> None:
+def _release(device: Device, copies: DeviceCopies, event: int) -> None:
     with suppress(DriverCallError):
         device.driver.call("cuEventDestroy", event)
     copies.release()

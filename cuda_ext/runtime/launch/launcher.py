@@ -13,6 +13,7 @@ from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
+from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging
@@ -178,7 +179,8 @@ class Launcher:
         addresses = ctypes.addressof(pointers)
         with loaded.device.current():
             if configuration.attributes:
-                config = configuration.build(driver.api, stream)
+                attributes = ctypes.create_string_buffer(configuration.pack_attributes())
+                config = configuration.pack(stream, ctypes.addressof(attributes))
                 driver.call("cuLaunchKernelEx", config, loaded.function, addresses, 0)
             else:
                 shape = *configuration.grid, *configuration.block, configuration.shared
@@ -227,7 +229,7 @@ def _device_of(driver: Driver, value: object) -> int | None:
         return None
     if value.device is not None or value.stream is None or not value.address:
         return value.device
-    return driver.pointer_attribute("DEVICE_ORDINAL", value.address)
+    return driver.pointer_attribute(cuda_h.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, value.address)
 
 
 def _current_stream(values: Sequence[Any], device: int) -> int:

@@ -432,7 +432,7 @@ def test_a_fault_of_the_kernel_is_reported_and_leaves_arrays_unchanged(run: Scri
         fail="cuStreamSynchronize=700,cuEventSynchronize=700",
     )
     first, *again, last = done.output
-    assert "increment: cuStreamSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)" in first
+    assert "increment: cuStreamSynchronize failed: FAKE_ERROR_700 (700)" in first
     assert "the fault may be of earlier work on this GPU" in first
     assert all("increment: cuEventSynchronize failed" in line for line in again)
     assert len(again) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import struct
 import sys
 from collections.abc import Callable
@@ -57,13 +56,10 @@ def test_without_a_driver_every_call_raises_and_none_hangs(tmp_path: Path) -> No
     assert available == "False"
 
 
-def test_without_cuda_bindings_kernels_can_be_inspected(tmp_path: Path) -> None:
+def test_on_macos_kernels_can_be_inspected(tmp_path: Path) -> None:
     write_package(tmp_path)
-    script = "sys.modules['cuda.bindings'] = None\n" + USE + "print(kernels.axpy['float'].expression)"
-    on_linux = run_script("sys.platform = 'linux'\n" + script, tmp_path).output
-    assert re.fullmatch("NoDriverError: .* cuda-bindings: .*; install cuda-bindings", on_linux[0])
-    on_macos = run_script("sys.platform = 'darwin'\n" + script, tmp_path).output
-    assert on_macos == [
+    script = "sys.platform = 'darwin'\n" + USE + "print(kernels.axpy['float'].expression)"
+    assert run_script(script, tmp_path).output == [
         "NoDriverError: there is no CUDA driver for macOS: kernels can be built and inspected here, "
         "and launched "
         "under Linux and Windows",
@@ -90,19 +86,19 @@ def test_without_cuda_bindings_kernels_can_be_inspected(tmp_path: Path) -> None:
                 f"fake description of {code}; {remedy}",
             )
             for code, name, remedy in (
-                (802, "CUDA_ERROR_SYSTEM_NOT_READY", "the machine is still starting"),
-                (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "the driver's library and its kernel module"),
-                (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "this GPU does not take CUDA's"),
-                (999, "CUDA_ERROR_UNKNOWN", "see whether nvidia-smi works"),
+                (802, "FAKE_ERROR_802", "the machine is still starting"),
+                (803, "FAKE_ERROR_803", "the driver's library and its kernel module"),
+                (804, "FAKE_ERROR_804", "this GPU does not take CUDA's"),
+                (999, "FAKE_ERROR_999", "see whether nvidia-smi works"),
             )
         ),
         (
             {"fail": "cuInit=54321"},
-            "DriverError: the CUDA driver cannot be used: cuInit failed: 54321 is not",
+            "DriverError: the CUDA driver cannot be used: cuInit failed: FAKE_ERROR_54321 (54321): ",
         ),
         (
             {"fail": "cuDeviceGetCount=999"},
-            "DriverCallError: cuDeviceGetCount failed: CUDA_ERROR_UNKNOWN (999)",
+            "DriverCallError: cuDeviceGetCount failed: FAKE_ERROR_999 (999)",
         ),
         (
             {"version": 11080},
@@ -140,7 +136,7 @@ def test_an_unusable_driver_gives_the_reason_every_time(
         ),
         (
             {"fail": "cuDevicePrimaryCtxRetain=2"},
-            "DriverCallError: cuDevicePrimaryCtxRetain failed: CUDA_ERROR_OUT",
+            "DriverCallError: cuDevicePrimaryCtxRetain failed: FAKE_ERROR_2",
         ),
         (
             {"fail": "cuLibraryLoadData=209"},
@@ -151,7 +147,7 @@ def test_an_unusable_driver_gives_the_reason_every_time(
         (
             {"fail": "cuLibraryLoadData=200"},
             "LoadError: sample.kernels: the driver refuses axpy.fatbin (sm_90) on sm_90: "
-            "cuLibraryLoadData failed: CUDA_ERROR_INVALID_IMAGE (200): fake description of 200",
+            "cuLibraryLoadData failed: FAKE_ERROR_200 (200): fake description of 200",
         ),
         (
             {"fail": "cuLibraryGetKernel=500"},

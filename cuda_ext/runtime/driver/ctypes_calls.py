@@ -1,0 +1,40 @@
+"""Stands in for ``_calls`` where that was not compiled: functions of a library, called by address."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+__all__ = ["call", "find_symbol", "open_library"]
+
+_SEARCH_SYSTEM32 = 0x800  # LOAD_LIBRARY_SEARCH_SYSTEM32, which counts under Windows only
+
+
+def open_library(name: str) -> int:
+    """Open a library of the system and return its handle. Raises :class:`OSError`."""
+    return ctypes.CDLL(name, winmode=_SEARCH_SYSTEM32)._handle
+
+
+def find_symbol(library: int, name: str) -> int:
+    """The address of what the library exports as `name`; 0 if it does not."""
+    symbol = getattr(ctypes.CDLL("", handle=library), name, None)
+    return 0 if symbol is None else ctypes.cast(symbol, ctypes.c_void_p).value or 0
+
+
+def call(function: int, *arguments: int | bytes | None) -> tuple[int, ...]:
+    """Call the function at an address, and release the interpreter meanwhile.
+
+    An argument is an integer, bytes for a pointer to them, or ``None`` for a pointer to a result. Return what
+    the function returns, an int, and the results.
+    """
+    results = [ctypes.c_uint64() for argument in arguments if argument is None]
+    addresses = map(ctypes.addressof, results)
+    words = [next(addresses) if argument is None else argument for argument in arguments]
+    status: int = _function(function, len(words))(*words)
+    return status, *(result.value for result in results)
+
+
+@cache
+def _function(address: int, count: int) -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * count)(address)

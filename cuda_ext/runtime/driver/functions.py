@@ -1,0 +1,70 @@
+"""The functions of the driver's library, by name."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cuda_ext.errors import DriverTooOldError
+from cuda_ext.runtime.driver import cuda_h
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cuda_ext.runtime.driver import _calls as calls
+else:
+    try:
+        from cuda_ext.runtime.driver import _calls as calls
+    except ImportError:
+        from cuda_ext.runtime.driver import ctypes_calls as calls
+
+__all__ = ["OUT", "Functions"]
+
+# An argument that is a pointer to a result.
+OUT = None
+
+_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_VERSION = 12000  # of CUDA, whose signatures the functions have
+
+
+class Functions:
+    """The functions of the driver's library, which stays open. Raises :class:`OSError` if there is none."""
+
+    def __init__(self) -> None:
+        self._library = calls.open_library(_LIBRARY)
+        self._get_address = calls.find_symbol(self._library, "cuGetProcAddress_v2")
+        # A variable of cuda-bindings, whose users share their streams with this package.
+        per_thread = int(os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0"))
+        self._flags = (
+            cuda_h.CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+            if per_thread
+            else cuda_h.CU_GET_PROC_ADDRESS_DEFAULT
+        )
+        self._addresses: dict[str, int] = {}
+
+    def call(self, name: str, *arguments: int | bytes | None) -> tuple[int, ...]:
+        """Call the function `name`. Return its status and its results, one for each ``OUT``.
+
+        Other arguments are integers, such as handles and addresses, or bytes for a pointer to them. Results
+        are unsigned integers of up to eight bytes.
+        """
+        return calls.call(self.address(name), *arguments)
+
+    def address(self, name: str) -> int:
+        """The address of the function `name`. Raises :class:`DriverTooOldError` if there is none."""
+        if name not in self._addresses:
+            address = self._find(name)
+            if not address:
+                raise DriverTooOldError(
+                    f"the NVIDIA driver has no function {name}", remedy="upgrade the driver"
+                )
+            self._addresses[name] = address
+        return self._addresses[name]
+
+    def _find(self, name: str) -> int:
+        if self._get_address:
+            arguments = name.encode(), OUT, _VERSION, self._flags, OUT
+            status, address, _ = calls.call(self._get_address, *arguments)
+            if not status:
+                return address
+        # Drivers before CUDA 12 and stubs: enough to find out that they are that.
+        return calls.find_symbol(self._library, name)
