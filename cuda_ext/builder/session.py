@@ -25,9 +25,9 @@ from cuda_ext.builder.sources.plan import Sources, compiler_choice, native_capab
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.module_plan import ModulePlan, assemble
+from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
 
@@ -125,7 +125,7 @@ class _Session:
         libraries = [
             (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
         ]
-        results = iter(batch.run(libraries, self._open_executor))
+        results = iter(self._run(batch, libraries))
         packages: list[Package] = []
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
@@ -157,7 +157,7 @@ class _Session:
         ]
         batch = Batch(self._timings, self._progress)
         files = {str(root / source)}
-        results = _succeeded(batch.run(libraries, self._open_executor))
+        results = _succeeded(self._run(batch, libraries))
         for (plan, cache), library in zip(libraries, results, strict=True):
             for log in library.log:
                 self._progress.message(log)
@@ -165,6 +165,17 @@ class _Session:
             files.update(str(root / name) for name in own & library.reads)
             files |= cache.files(plan.compiled_units, library.reads)
         return files
+
+    def _run(
+        self, batch: Batch, libraries: Sequence[tuple[LibraryPlan, JobCache]]
+    ) -> list[Library | BuildError]:
+        try:
+            return batch.run(libraries, self._open_executor)
+        except ToolchainError as error:
+            if error.where == "launcher":
+                modules = (module for module in self._project.modules if module.settings.launcher)
+                error.where = next(modules).key_path("launcher")
+            raise
 
     def save(self) -> None:
         """Keep what this session learned for the next one."""
@@ -203,7 +214,11 @@ class _Session:
     def _cache_for(self, module: ModuleConfig) -> JobCache:
         choice = compiler_choice(module.settings, self._project.root)
         if choice not in self._caches:
-            compiler = RememberedCompiler.open(choice, self._environ, self._store, self._digests)
+            try:
+                compiler = RememberedCompiler.open(choice, self._environ, self._store, self._digests)
+            except ToolchainError as error:
+                error.where = error.where or module.key_path("nvcc" if choice.executable else "compiler")
+                raise
             self._caches[choice] = JobCache(compiler, self._store, self._digests)
         return self._caches[choice]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_ext.manifest import Options
@@ -13,6 +14,7 @@ __all__ = [
     "common_options",
     "definitions",
     "include_directories",
+    "nvcc_only",
     "nvrtc_options",
     "option_with_path",
 ]
@@ -75,3 +77,40 @@ def include_directories(options: Options) -> tuple[Path, ...]:
 def option_with_path(options: Options) -> str:
     """Return the first raw option that names a file or a directory, which may differ on other machines."""
     return next(filter(_WITH_PATH.match, options.raw), "")
+
+
+# Options of nvcc that NVRTC does not take, without their values, and what to do instead.
+_NVCC_ONLY = {
+    r"-Xcompiler|--compiler-options|-ccbin|--compiler-bindir|--?forward-.*|--?allow-unsupported-compiler|"
+    r"-f(?:PIC|pic|openmp)|-W(?:all|extra)|-m64|-march": "it is for the host compiler: take it out",
+    r"-O[0-3]?|--?optimize": 'NVRTC optimises without it: take it out, or write "-Xptxas=-O3"',
+    r"--?expt-relaxed-constexpr": "set relaxed-constexpr = true",
+    r"--?(?:expt-)?extended-lambda": "NVRTC compiles lambdas in kernels without it: take it out",
+    r"-t\d*|--threads": "a build compiles in parallel without it: take it out",
+    r"-g|--debug|-pg|--profile": 'write "-G" for debug information, or "-lineinfo" for line numbers',
+    r"--?res-usage|--?resource-usage": "`cuda-ext inspect` shows the resources of each kernel: take it out",
+    r"--?keep|--?keep-dir|-v|--verbose|--?dryrun|--?save-temps|-M[A-Z]*|--generate-\w*-?dependencies.*|"
+    r"-Wno-deprecated-gpu-targets": "it changes no image: take it out",
+    r"-l(?!ineinfo|to).+|-L.*|--library.*|--?cudart|-cudadevrt|--?shared|-c|--compile|-o|--?x|--?lib|--?link|"
+    r"--?default-stream": "it is for host code: take it out",
+    r"--?lto": "set link = true",
+    r"-Xfatbin|--fatbin-options|--?no-compress": "set compress",
+    r"-Xnvlink|--nvlink-options": "images are linked without nvlink: take it out",
+}
+
+
+def nvcc_only(options: Sequence[str]) -> tuple[int, str] | None:
+    """Find the first of `options` that nvcc takes and NVRTC does not: its index, and what to do instead."""
+    passing_on = ("-Xptxas", "--ptxas-options", "-Xcudafe")
+    for index, option in enumerate(options):
+        if index and options[index - 1] in passing_on:
+            continue
+        name, _, value = option.partition("=")
+        following = options[index + 1] if option == name and index + 1 < len(options) else ""
+        if name in passing_on and "," in (value or following):
+            single = ", ".join(f'"-Xptxas={each}"' for each in (value or following).split(","))
+            return index, f"NVRTC passes its value on as one option: write {single}"
+        for pattern, remedy in _NVCC_ONLY.items():
+            if re.fullmatch(pattern, name):
+                return index, remedy
+    return None

@@ -23,7 +23,7 @@ from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import cuda_packages, process
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies
 
 __all__ = ["Nvcc"]
@@ -157,6 +157,8 @@ class Nvcc:
             return data, log, trace
         if self.launcher:
             self._check_launcher(self.launcher, ended)
+        from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
+
         raise CompilationError(explain(log, unit) or str(ended))
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
@@ -200,9 +202,10 @@ class Nvcc:
 
     def _check_launcher(self, launcher: str, ended: process.Completed) -> None:
         """Raise :class:`ToolchainError` if `launcher` failed, and not nvcc."""
-        if ended.exit_code == 0:
+        if ended.exit_code == 0 or not ended.output.strip():
             raise ToolchainError(
-                f"{launcher!r} ended with exit code 0 and wrote no output for a call of nvcc {self.version}",
+                f"{launcher!r} ended with exit code {ended.exit_code} and wrote no output for a call of nvcc "
+                f"{self.version}",
                 where="launcher",
                 remedy="sccache before 0.18 cannot run nvcc 13.3 or later: update it, use ccache, or remove "
                 "the key",

@@ -21,7 +21,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, explain, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names
 
 __all__ = ["Nvrtc"]
@@ -126,6 +126,8 @@ class Nvrtc:
                     break
         if not succeeded:
             Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
+            from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
+
             # Finding the directories may unpack the headers.
             raise CompilationError(explain(program.log, unit, lambda: self.header_directories))
         if self._scratch is None:

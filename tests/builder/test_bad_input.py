@@ -144,9 +144,9 @@ def test_a_host_header_under_nvrtc_is_answered_with_the_one_to_use(tmp_path: Pat
 def test_a_host_header_without_equivalent_is_answered(tmp_path: Path) -> None:
     write_project(tmp_path, files={"device/a.cu": f"#include <vector>\n{FILL}"})
     assert (
-        'device/a.cu(1): "vector" is neither in the include directories nor among the headers of NVRTC'
-        in refusal(tmp_path)
-    )
+        "device/a.cu(1): NVRTC has no host headers; put <vector> between #ifndef __CUDACC_RTC__ and #endif, "
+        'or set compiler = "nvcc" for host code'
+    ) in refusal(tmp_path)
 
 
 def test_a_missing_header_is_reported_with_file_and_line(tmp_path: Path) -> None:

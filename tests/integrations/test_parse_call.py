@@ -43,7 +43,7 @@ KEYS: dict[str, tuple[list[str], Any]] = {
     ),
     "include_dirs": (["INCLUDE_DIRECTORIES", "/project/include", "."], ("include", ".")),
     "compiler": (["COMPILER", "nvcc"], "nvcc"),
-    "nvcc": (["NVCC", "tools/nvcc"], "/project/tools/nvcc"),
+    "nvcc": (["COMPILER", "nvcc", "NVCC", "tools/nvcc"], "/project/tools/nvcc"),
     "launcher": (["COMPILER", "nvcc", "LAUNCHER", "ccache"], "ccache"),
     "std": (["STD", "c++20"], "c++20"),
     "define": (["DEFINE", "A", "B=1", "C=x=y"], {"A": "", "B": "1", "C": "x=y"}),

@@ -635,10 +635,15 @@ AXPY = "template <class T> __global__ void axpy(T a, T* x) { *x = a; }\n__global
             "axpi<float>",
             "'axpi<float>' does not exist: identifier \"axpi\" is undefined; did you mean 'axpy<float>'?",
         ),
-        ("axpy<real>", "'axpy<real>' does not exist: identifier \"real\" is undefined"),
+        (
+            "axpy<real>",
+            "'axpy<real>' does not exist: identifier \"real\" is undefined; the kernel exists, its template "
+            "argument 'real' does not: correct it, or declare it in the source",
+        ),
         (
             "ns::axpy<float>",
-            "'ns::axpy<float>' does not exist: name followed by \"::\" must be a class or namespace name",
+            "'ns::axpy<float>' does not exist: name followed by \"::\" must be a class or namespace name; "
+            "did you mean 'axpy<float>'?",
         ),
         (
             "axpy",

@@ -71,7 +71,7 @@ class Settings:
         TEXT,
         None,
         "Path of nvcc; no other one is used. By default the first that works: of `CUDA_PATH`, of "
-        "`CUDA_HOME`, of an installed package, or on `PATH`.",
+        '`CUDA_HOME`, of an installed package, or on `PATH`. Requires `compiler = "nvcc"`.',
     )
     launcher: str | None = _key(
         TEXT, None, 'A program that runs nvcc, such as `sccache` or `ccache`. Requires `compiler = "nvcc"`.'
@@ -86,7 +86,8 @@ class Settings:
     options: tuple[str, ...] = _key(
         OPTIONS,
         (),
-        "Further options, passed to the compiler unchanged. Options for which there is a key are errors.",
+        "Further options, passed to the compiler unchanged. Options for which there is a key are errors, and so "
+        "are options of nvcc that NVRTC does not have, where it compiles.",
     )
     pre_include: tuple[str, ...] = _key(
         strings(), (), "Headers that are included before the first line of each source."

@@ -22,6 +22,7 @@ from cuda_ext.builder.config.keys import (
     Settings,
 )
 from cuda_ext.builder.config.kinds import NAME, Kind, Schema, expect, key_path, map_schema, table
+from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.errors import ConfigError
 
 __all__ = [
@@ -106,6 +107,8 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
         for name, module in modules.items()
     )
     _check_apart(parsed)
+    if all(module.settings.compiler == "nvrtc" for module in parsed):
+        _refuse_nvcc_keys(common, values)
     settings = {key: values[key] for key in BUILD_KEYS if key in values}
     return parsed, BuildSettings(**_by_attribute(settings))
 
@@ -126,13 +129,34 @@ def parse_module(
             where=module.key_path("emit"),
             remedy="with link = true choose another",
         )
-    if "launcher" in values and module.settings.compiler == "nvrtc":
-        raise ConfigError(
-            "runs nvcc, and this module is compiled by NVRTC",
-            where=module.key_path("launcher"),
-            remedy='remove it, or choose compiler = "nvcc"',
-        )
+    if module.settings.compiler == "nvrtc":
+        _check_nvrtc(module, values)
     return module
+
+
+def _check_nvrtc(module: ModuleConfig, values: Mapping[str, Any]) -> None:
+    """Refuse what only nvcc heeds in a `module` for NVRTC, whose own table has `values`."""
+    _refuse_nvcc_keys(module, values)
+    given = [(module.key_path("options"), module.settings.options)]
+    given += ((f"{each.where}.options", each.settings.get("options", ())) for each in module.overrides)
+    for where, options in given:
+        if found := nvcc_only(options):
+            index, remedy = found
+            raise ConfigError(
+                f"{options[index]!r} is an option of nvcc that NVRTC does not have",
+                where=f"{where}[{index}]",
+                remedy=f'{remedy}; or choose compiler = "nvcc"',
+            )
+
+
+def _refuse_nvcc_keys(module: ModuleConfig, values: Mapping[str, Any]) -> None:
+    for key, problem in (("launcher", "runs nvcc"), ("nvcc", "is the path of nvcc")):
+        if key in values:
+            raise ConfigError(
+                f"{problem}, and this module is compiled by NVRTC",
+                where=module.key_path(key),
+                remedy='remove it, or choose compiler = "nvcc"',
+            )
 
 
 def _extend(module: ModuleConfig, values: Mapping[str, Any]) -> ModuleConfig:

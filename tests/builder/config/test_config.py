@@ -74,7 +74,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
     "link": ("true", True),
 }
 # What must stand beside a key.
-BESIDE = {"launcher": 'compiler = "nvcc"'}
+BESIDE = dict.fromkeys(("launcher", "nvcc"), 'compiler = "nvcc"')
 # What each key does not take, and the answer.
 WRONG = {
     "sources": [
@@ -642,15 +642,55 @@ def test_a_module_without_a_default_name_must_be_named() -> None:
     )
 
 
-def test_a_launcher_runs_nvcc() -> None:
-    assert refused_key('launcher = "sccache"') == (
-        'launcher: runs nvcc, and this module is compiled by NVRTC; remove it, or choose compiler = "nvcc"'
-    )
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ('launcher = "sccache"', "launcher: runs nvcc"),
+        ('nvcc = "/opt/nvcc"', "nvcc: is the path of nvcc"),
+    ],
+)
+def test_keys_of_nvcc_are_refused_where_nvrtc_compiles(line: str, answer: str) -> None:
+    answer += ', and this module is compiled by NVRTC; remove it, or choose compiler = "nvcc"'
+    assert refused_key(line) == answer
+    assert refused(f"{line}\n[{WHERE}]") == f"tool.cuda_ext.{answer}"
 
 
-def test_a_launcher_may_be_the_default_of_modules_of_both_compilers() -> None:
-    both = f'launcher = "sccache"\n[{WHERE}]\n[tool.cuda_ext.modules."p.other"]\ncompiler = "nvcc"'
+@pytest.mark.parametrize("line", ['launcher = "sccache"', 'nvcc = "/opt/nvcc"', 'options = ["-Xptxas=-v"]'])
+def test_keys_of_nvcc_may_be_defaults_for_modules_of_both_compilers(line: str) -> None:
+    both = f'{line}\n[{WHERE}]\n[tool.cuda_ext.modules."p.other"]\ncompiler = "nvcc"'
     assert [m.settings.compiler for m in parse(both).values()] == ["nvrtc", "nvcc"]
+
+
+# Options of nvcc, and the end of the answer.
+OF_NVCC = {
+    '"-Xcompiler=-Wall"': "it is for the host compiler: take it out",
+    '"-Xcompiler", "-fPIC"': "it is for the host compiler: take it out",
+    '"-O3"': 'NVRTC optimises without it: take it out, or write "-Xptxas=-O3"',
+    '"--expt-relaxed-constexpr"': "set relaxed-constexpr = true",
+    '"--extended-lambda"': "NVRTC compiles lambdas in kernels without it: take it out",
+    '"--threads=4"': "a build compiles in parallel without it: take it out",
+    '"-g"': 'write "-G" for debug information, or "-lineinfo" for line numbers',
+    '"-res-usage"': "`cuda-ext inspect` shows the resources of each kernel: take it out",
+    '"-lcublas"': "it is for host code: take it out",
+    '"-Xfatbin=-compress-all"': "set compress",
+    '"-Xptxas=-O3,-v"': 'NVRTC passes its value on as one option: write "-Xptxas=-O3", "-Xptxas=-v"',
+    '"-Xptxas", "-O3,-v"': 'NVRTC passes its value on as one option: write "-Xptxas=-O3", "-Xptxas=-v"',
+}
+
+
+@pytest.mark.parametrize("options", OF_NVCC)
+def test_an_option_of_nvcc_is_answered_with_what_to_write_for_nvrtc(options: str) -> None:
+    option = options.split('"')[1]
+    answer = f"{option!r} is an option of nvcc that NVRTC does not have; {OF_NVCC[options]}; or choose"
+    assert refused_key(f'options = ["-G", {options}]') == f'options[1]: {answer} compiler = "nvcc"'
+    override = f"[[{WHERE}.overrides]]\nsources = ['a.cu']\noptions = [{options}]"
+    assert refused(override).startswith(f"{WHERE}.overrides[0].options[0]: {answer}")
+    assert settings(f'compiler = "nvcc"\noptions = [{options}]').compiler == "nvcc"
+
+
+@pytest.mark.parametrize("options", ['"-Xptxas", "-O3"', '"-Xptxas=-v"', '"-lineinfo"', '"-maxrregcount=32"'])
+def test_an_option_of_both_compilers_is_taken(options: str) -> None:
+    assert settings(f"options = [{options}]").compiler == "nvrtc"
 
 
 def test_ltoir_is_not_linked_here() -> None:

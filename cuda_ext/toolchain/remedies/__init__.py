@@ -1,0 +1,1 @@
+"""Explains failed compilations: what to write instead, and where."""

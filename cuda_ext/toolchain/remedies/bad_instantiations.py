@@ -1,0 +1,93 @@
+"""Remedies for name expressions that name no kernel: its namespace, its name, or a template argument."""
+
+from __future__ import annotations
+
+import re
+
+from cuda_ext.compiler.name_expressions import (
+    DeclaredNames,
+    closest_kernel,
+    declared_names,
+    normalise,
+    template_head,
+    template_name,
+)
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import closest_name
+
+__all__ = ["explain_instantiations"]
+
+_BAD_EXPRESSION = r'Input name expression was: "\s*(.*?)\s*"'
+_NAME_MAP = r"(?ms)^__nv_name_map\((?P<line>\d+)\): (?:error|note).*?(?=^\S+\(\d+\): |\Z)"
+_UNDEFINED = r'identifier "(\w+)" is undefined|has no member "(\w+)"'
+
+_WORDS = ("bool", "char", "short", "int", "long", "float", "double", "unsigned int", "unsigned char")
+_HEADER_OF = {
+    **dict.fromkeys(("half", "half2", "__half", "__half2"), "cuda_fp16.h"),
+    **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "nv_bfloat162", "__nv_bfloat162"), "cuda_bf16.h"),
+    **dict.fromkeys(("__nv_fp8_e4m3", "__nv_fp8_e5m2", "__nv_fp8_e8m0"), "cuda_fp8.h"),
+    **dict.fromkeys(("cuFloatComplex", "cuDoubleComplex", "cuComplex"), "cuComplex.h"),
+    **{f"{sign}int{bits}_t": "cuda/std/cstdint" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+def explain_instantiations(log: str, unit: TranslationUnit, by_nvrtc: bool) -> tuple[str, list[str]]:
+    """Return `log` without what it says about name expressions of `unit`, and a remedy for each of them."""
+    refusals: dict[int, str] = {}
+    for match in re.finditer(_NAME_MAP, log):
+        line = int(match["line"])
+        refusals[line] = refusals.get(line, "") + match[0]
+    # NVRTC repeats a name expression that it rejects; nvcc's have one line each, from the second on.
+    requested = {} if by_nvrtc else dict(enumerate(unit.instantiate, 2))
+    notes = []
+    for line, refusal in refusals.items():
+        if repeated := re.search(_BAD_EXPRESSION, refusal):
+            requested[line] = repeated[1]
+        notes.append(_explain(normalise(requested[line]), refusal, unit) if line in requested else refusal)
+    return re.sub(_NAME_MAP, "", log), [note.strip() for note in notes]
+
+
+def _explain(expression: str, refusal: str, unit: TranslationUnit) -> str:
+    text = f"instantiation {expression!r} does not exist"
+    if match := re.search(r"error: (.*)", refusal):
+        text += f": {match[1]}"
+    if hint := _hint(expression, refusal, unit):
+        text += f"; {hint}"
+    return text
+
+
+def _hint(expression: str, refusal: str, unit: TranslationUnit) -> str:
+    texts = [unit.source, *unit.headers.values()]
+    names = declared_names(texts)
+    name = template_name(expression)
+    if "cannot determine which instance of function template" in refusal:
+        if not expression.endswith(">"):
+            return f"write its template arguments, as in {f'{expression}<float>'!r}"
+        head = template_head(name.rpartition("::")[2], texts)
+        return f"the arguments do not fit: it is declared as {head}" if head else ""
+    undefined = re.search(_UNDEFINED, refusal)
+    unknown = (undefined[1] or undefined[2]) if undefined else ""
+    if name in names.kernels or (unknown and unknown not in name.split("::")):
+        return _about_argument(expression, name, unknown, names)
+    if close := closest_kernel(expression, names.kernels):
+        return f"did you mean {close!r}?"
+    kernels = sorted(declared_names([unit.source]).kernels)
+    return f"this source defines {', '.join(kernels)}" if kernels else ""
+
+
+def _about_argument(expression: str, name: str, unknown: str, names: DeclaredNames) -> str:
+    """What to do about a template argument of the kernel `name`, of which `unknown` is not declared."""
+    if not unknown:
+        return ""
+    arguments = expression.removeprefix(name)
+    by_plain = {each.rpartition("::")[2]: each for each in sorted(names.types)}
+    known = {**{word: word for word in (*_WORDS, *_HEADER_OF)}, **by_plain}
+    close = unknown if unknown in known else closest_name(unknown, known)
+    text = f"the kernel exists, its template argument {unknown!r} does not: "
+    if not close:
+        return f"{text}correct it, or declare it in the source"
+    meant = name + re.sub(rf"(?:\w+::)*\b{unknown}\b", known[close], arguments)
+    header = _HEADER_OF.get(known[close])
+    if header and meant == expression:
+        return f"{text}add #include <{header}>"
+    return f"{text}did you mean {meant!r}" + (f", with #include <{header}>?" if header else "?")

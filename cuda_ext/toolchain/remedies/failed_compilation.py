@@ -1,0 +1,57 @@
+"""The text of a failed compilation: the compiler's errors, and a remedy for those with a known cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cuda_ext.compiler.compile_options import nvcc_only
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.toolchain.remedies.bad_instantiations import explain_instantiations
+from cuda_ext.toolchain.remedies.host_code import explain_host_code
+from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
+
+__all__ = ["explain"]
+
+# Lines that are not about the failure: what ptxas reports about each kernel, hints about warnings, and counts
+# of errors, of which some are removed.
+_ASIDES = (
+    r"(?m)^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?|"
+    r".*\berrors? detected in the compilation of .*|[Cc]ompilation terminated\.|Error limit reached\.)\n?"
+)
+_OPTION = r"nvrtc: error: unrecognized option (?P<nvrtc>\S+) found|nvrtc: error|Command-line error|nvcc fatal"
+
+
+def explain(
+    log: str, unit: TranslationUnit, nvrtc_headers: Callable[[], Sequence[Path]] | None = None
+) -> str:
+    """Append remedies to `log`, the text of a failed compilation, and remove lines about other things.
+
+    With `nvrtc_headers`, the directories of its headers, it is NVRTC's, which compiles no host code;
+    otherwise it is nvcc's.
+    """
+    log = re.sub(_ASIDES, "", log)
+    log, notes = explain_instantiations(log, unit, by_nvrtc=nvrtc_headers is not None)
+    log, about_headers = explain_missing_headers(log, nvrtc_headers)
+    notes += about_headers
+    if nvrtc_headers:
+        log, about_host_code = explain_host_code(log, nvrtc_headers)
+        notes += about_host_code
+    if option := re.match(_OPTION, log.strip()):
+        notes.append(_about_option(option["nvrtc"]))
+    if "uses too much shared data" in log:
+        notes.append(
+            "__shared__ arrays of a fixed size have 48 kB together; declare a larger one extern __shared__, "
+            "and give its size to the launch as shared="
+        )
+    if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
+        missing = ", ".join(dict.fromkeys(unresolved))
+        notes.append(f"this source does not define {missing}; if another one does, set link = true")
+    return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
+
+
+def _about_option(unknown_to_nvrtc: str | None) -> str:
+    if unknown_to_nvrtc and (found := nvcc_only([unknown_to_nvrtc])):
+        return f"{unknown_to_nvrtc} is an option of nvcc; {found[1]}"
+    return "this is about the options: see std, options, define and pre-include of the module"

@@ -1,0 +1,100 @@
+"""Remedies for host code, which NVRTC does not compile: functions, variables, and the host's library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["explain_host_code"]
+
+_NVCC = 'set compiler = "nvcc", which leaves host code out of the images'
+_MOVE = f"move host code to another file, or {_NVCC}"
+
+# How NVRTC begins what it says of host code, what is the case, and what to do. NVRTC itself speaks of a JIT
+# mode, and of an option that is a key here.
+_KINDS = (
+    (
+        "A function without execution space annotations",
+        "a function without __device__ or __global__ is host code, which NVRTC does not compile",
+        f"write __device__ before functions that kernels call; {_MOVE}",
+    ),
+    (
+        "A function explicitly marked as a __host__ function",
+        "a __host__ function is host code, which NVRTC does not compile",
+        f"write __host__ __device__ before functions that kernels call; {_MOVE}",
+    ),
+    (
+        "A namespace scope variable without memory space annotations",
+        "a variable without __device__ or __constant__ is host data, which NVRTC does not compile",
+        "write constexpr, __device__ or __constant__ before variables that kernels read; "
+        'set compiler = "nvcc" for sources with variables of the host',
+    ),
+    (
+        "__host__ or __device__ annotation on lambda",
+        "a lambda with __device__ or __host__ is not allowed under NVRTC",
+        "leave the annotation out: within a kernel, a lambda is device code without it",
+    ),
+)
+_SHOWN = 3  # errors of a kind
+
+
+def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, list[str]]:
+    """Return NVRTC's `log` with short texts about host code, and a remedy for each kind of it."""
+    notes = []
+    log, header = _without_tool_chain(log, nvrtc_headers)
+    if header:
+        notes.append(f"{header}: this header of the tool chain is for host code; leave it out, or {_NVCC}")
+    for beginning, problem, remedy in _KINDS:
+        pattern = rf"(?m)^(?P<place>.+\(\d+\)): error: {beginning}.*\n?(?P<excerpt>  .*\n *\^.*\n*)?"
+        matches = list(re.finditer(pattern, log))
+        if not matches:
+            continue
+        shown = [
+            f"{match['place']}: error: {problem}\n{match['excerpt'] or ''}" for match in matches[:_SHOWN]
+        ]
+        if len(matches) > _SHOWN:
+            shown.append(
+                f"{len(matches) - _SHOWN} more errors of this kind, in {_files(matches[_SHOWN:])}\n\n"
+            )
+        texts = iter(shown)
+        log = re.sub(pattern, lambda _, texts=texts: next(texts, ""), log)  # type: ignore[misc]
+        if matches[0]["place"] != header:
+            notes.append(f"{matches[0]['place']}: {remedy}")
+    if members := _names(r'namespace "std" has no member "(\w+)"', log):
+        notes.append(
+            f"{_listed('std::', members)}: of the host's C++ library, which NVRTC does not have; use "
+            'cuda::std and its headers, such as <cuda/std/algorithm>, or set compiler = "nvcc"'
+        )
+    if functions := _names(r'identifier "(cuda[A-Z]\w+)" is undefined', log):
+        remedy = "" if notes else f"; {_MOVE}"
+        notes.append(f"{_listed('', functions)}: of the CUDA runtime, for host code{remedy}")
+    if "device-side kernel launch could not be processed" in log:
+        notes.append("a kernel that launches kernels needs link = true")
+    return log, notes
+
+
+def _without_tool_chain(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, str]:
+    """Return `log` with the first error alone of those in headers that are for host code, and its place."""
+    if not any(re.search(rf"(?m)^/.+\): error: {beginning}", log) for beginning, *_ in _KINDS):
+        return log, ""
+    directories = tuple(f"{directory}/" for directory in nvrtc_headers())
+    blocks = re.split(r"\n\s*\n", log)
+    inside = [block for block in blocks if block.startswith(directories)]
+    if not inside:
+        return log, ""
+    kept = [block for block in blocks if block is inside[0] or not block.startswith(directories)]
+    return "\n\n".join(kept), inside[0].partition("): ")[0] + ")"
+
+
+def _files(matches: Sequence[re.Match[str]]) -> str:
+    return ", ".join(dict.fromkeys(match["place"].rpartition("(")[0] for match in matches))
+
+
+def _names(pattern: str, log: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(pattern, log)))
+
+
+def _listed(prefix: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(prefix + name for name in names[:_SHOWN]) + more

@@ -1,0 +1,123 @@
+"""Remedies for headers that are not found: what has them, and where that is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["explain_missing_headers"]
+
+# As the CUDA front end writes it, and as host compilers do when they preprocess.
+_MISSING_HEADER = (
+    r"(?m)^(?P<error>(?P<place>.+?(?:\(\d+\)|:\d+(?::\d+)?)): (?:catastrophic |fatal )?error: "
+    r'(?:cannot open source file "(?P<name>[^"]+)"|(?P<name2>\S+): No such file or directory'
+    r"|'(?P<name3>[^']+)' file not found).*\n?)"
+    r"(?P<excerpt>(?: *\d+ \| .*\n *\| [ ^~]*\n?|  .*\n *\^ *\n*)?)"
+)
+_BY_MACRO = r"#\s*include\s+\w"
+
+# Headers that nvcc includes by itself; NVRTC has what device code needs of them built in.
+_BUILT_IN = {"cuda_runtime.h", "cuda_runtime_api.h", "device_launch_parameters.h"}
+_PRINTF = {"cstdio", "stdio.h"}
+_HOST_LIBRARY = r"[a-z_]+|(?:dirent|dlfcn|fcntl|getopt|io|malloc|omp|pthread|signal|unistd|windows)\.h|sys/.+"
+
+# The packages whose headers the compilers find, by the beginning of a header's name.
+_CUDA_PACKAGES = {
+    "curand": "nvidia-curand",
+    "cub/": "nvidia-cuda-cccl",
+    "cuda/": "nvidia-cuda-cccl",
+    "thrust/": "nvidia-cuda-cccl",
+    # These are for host code.
+    "cublas": "nvidia-cublas",
+    "cufft": "nvidia-cufft",
+    "cusolver": "nvidia-cusolver",
+    "cusparse": "nvidia-cusparse",
+    "npp": "nvidia-npp",
+    "nvjpeg": "nvidia-nvjpeg",
+    "nvtx3/": "nvidia-nvtx",
+}
+_FOR_DEVICE_CODE = {"nvidia-curand", "nvidia-cuda-cccl"}
+_TORCH = r"(?:ATen|c10|torch)/.+"
+_BINDINGS = r"Python\.h|(?:pybind11|nanobind)/.+"
+
+
+def explain_missing_headers(
+    log: str, nvrtc_headers: Callable[[], Sequence[Path]] | None
+) -> tuple[str, list[str]]:
+    """Return `log` and a remedy for each header that is missing; `nvrtc_headers` is ``None`` for nvcc.
+
+    The excerpts of these errors are left out: they spell an #include as the compiler reads it, not as the
+    file does.
+    """
+    notes = []
+    for match in re.finditer(_MISSING_HEADER, log):
+        place, name = match["place"], match["name"] or match["name2"] or match["name3"]
+        if re.search(_BY_MACRO, match["excerpt"]):
+            note = f'an #include whose name is a macro is not followed; write out #include "{name}"'
+        else:
+            log = log.replace(match[0], match["error"])
+            note = _about_nvrtc(place, name, nvrtc_headers()) if nvrtc_headers else ""
+        notes.append(f"{place}: {note or _about(name, by_nvrtc=nvrtc_headers is not None)}")
+    return log, notes
+
+
+def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
+    """What to do about the header `name`, which NVRTC lacks by its nature; empty for other headers."""
+    if name in _BUILT_IN:
+        return (
+            f"NVRTC has built in what device code needs of <{name}>; leave this line out, or put it between "
+            "#ifndef __CUDACC_RTC__ and #endif"
+        )
+    if any(Path(place).is_relative_to(directory) for directory in directories):
+        return (
+            f"this header needs <{name}>, which NVRTC does not have; if it is for host code, leave it out or "
+            'set compiler = "nvcc"; otherwise a package of the tool chain is missing'
+        )
+    if name in _PRINTF:
+        return (
+            f"NVRTC has no host headers, and printf without <{name}>; leave this line out, or set "
+            'compiler = "nvcc" for host code'
+        )
+    plain = name.removesuffix(".h")
+    equivalent = [f"cuda/std/c{plain}"] if name != plain else []
+    for directory in directories:
+        for candidate in (*equivalent, f"cuda/std/{name}", f"cuda/std/{plain}"):
+            if (directory / candidate).is_file():
+                return (
+                    f"NVRTC has no host headers; include <{candidate}> instead of <{name}> (its names are in "
+                    'cuda::std), or set compiler = "nvcc"'
+                )
+    if re.fullmatch(_HOST_LIBRARY, name):
+        return (
+            f"NVRTC has no host headers; put <{name}> between #ifndef __CUDACC_RTC__ and #endif, or set "
+            'compiler = "nvcc" for host code'
+        )
+    return ""
+
+
+def _about(name: str, by_nvrtc: bool) -> str:
+    nvcc = 'set compiler = "nvcc", and ' if by_nvrtc else ""
+    for beginning, package in _CUDA_PACKAGES.items():
+        if re.match(f"{beginning}(?!dx)", name):
+            add = f'add "{package}" ("{package}-cu12" for CUDA 12) to requires in [build-system]'
+            if package in _FOR_DEVICE_CODE:
+                return f'"{name}" is in another package; {add}, and to dependencies for compilation on demand'
+            return f'"{name}" is for host code, and in another package; leave it out, or {nvcc}{add}'
+    if re.fullmatch(_TORCH, name):
+        return (
+            f'"{name}" is for host code, and in PyTorch; keep kernels in a source without it, as Python '
+            f'launches them with tensors, or {nvcc}add "torch" to requires in [build-system], and its '
+            'directory to options, as in "-I/path/to/torch/include"'
+        )
+    if re.fullmatch(_BINDINGS, name):
+        return (
+            f'"{name}" is for host code; keep kernels in a source without it, as Python launches them '
+            "without bindings"
+        )
+    compiler = "NVRTC" if by_nvrtc else "nvcc and its host compiler"
+    return (
+        f'"{name}" is neither in the include directories nor among the headers of {compiler}; correct its '
+        "name, or add its directory: to include-dirs, or, outside of the project, to options, as in "
+        '"-I/opt/include"'
+    )

@@ -1,0 +1,217 @@
+"""Sources that a compiler refuses for a common reason: the message says what to write instead, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, refusal, write_project
+
+SOFTMAX = "namespace fusedops {\ntemplate <class T, int N> __global__ void softmax(T* x) { *x = N; }\n}\n"
+HALF = "namespace q { struct Half { float x; }; }\n"
+COMPILERS = [
+    pytest.param("nvrtc", id="nvrtc"),
+    pytest.param("nvcc", id="nvcc", marks=pytest.mark.host_compiler),
+]
+
+
+def instantiating(root: Path, compiler: str, expression: str, source: str, **more: str) -> str:
+    """The answer to a module that instantiates `expression`."""
+    table = f'{KERNELS}compiler = "{compiler}"\ninstantiate = ["{expression}"]'
+    write_project(root, table, {"device/a.cu": source, **{f"device/{n}.cuh": t for n, t in more.items()}})
+    return refusal(root)
+
+
+# Instantiations.
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("softmax<float, 4>", "fusedops::softmax<float, 4>"),
+        ("sofmax<float, 4>", "fusedops::softmax<float, 4>"),
+        ("fused_ops::softmax<float, 4>", "fusedops::softmax<float, 4>"),
+    ],
+)
+def test_a_kernel_without_its_namespace_is_answered_with_it(
+    tmp_path: Path, compiler: str, written: str, meant: str
+) -> None:
+    for source in (SOFTMAX, '#include "s.cuh"'):
+        message = instantiating(tmp_path, compiler, written, source, s=SOFTMAX)
+        assert f"instantiation '{written}' does not exist: " in message
+        assert message.endswith(f"; did you mean '{meant}'?\n(compiling device/a.cu for sm_90)")
+
+
+def test_a_namespace_of_a_kernel_may_be_nested_and_reopened(tmp_path: Path) -> None:
+    source = (
+        'namespace a { struct S { int k() { return 1; } }; namespace b { const char* x = "}"; } }\n'
+        "inline namespace v1 { namespace a::b {\n// }\ntemplate <class T> __global__ void k(T* x) {} } }"
+    ).replace('const char* x = "}"', "enum class E { one }")
+    assert "did you mean 'a::b::k<float>'?" in instantiating(tmp_path, "nvrtc", "k<float>", source)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(
+    ("argument", "answer"),
+    [
+        ("flaot", "did you mean 'scale<float>'?"),
+        ("Half", "did you mean 'scale<q::Half>'?"),
+        ("__half", "add #include <cuda_fp16.h>"),
+        ("__nv_bfloat61", "did you mean 'scale<__nv_bfloat16>', with #include <cuda_bf16.h>?"),
+        ("real", "correct it, or declare it in the source"),
+    ],
+)
+def test_an_unknown_template_argument_is_answered_as_such(
+    tmp_path: Path, compiler: str, argument: str, answer: str
+) -> None:
+    message = instantiating(tmp_path, compiler, f"scale<{argument}>", HALF + SCALE)
+    assert f'identifier "{argument}" is undefined; the kernel exists, its template argument' in message
+    assert f"'{argument}' does not: {answer}" in message
+
+
+def test_an_integer_type_of_the_host_is_answered_with_its_header(tmp_path: Path) -> None:
+    message = instantiating(tmp_path, "nvrtc", "scale<std::int32_t>", SCALE)
+    assert message.endswith(
+        "'int32_t' does not: did you mean 'scale<int32_t>', with #include <cuda/std/cstdint>?\n"
+        "(compiling device/a.cu for sm_90)"
+    )
+
+
+@pytest.mark.parametrize("arguments", ["<float>", "<float, int>", "<float, 4, 4>"])
+def test_arguments_that_do_not_fit_are_answered_with_the_parameters(tmp_path: Path, arguments: str) -> None:
+    message = instantiating(tmp_path, "nvrtc", f"fusedops::softmax{arguments}", SOFTMAX)
+    assert "; the arguments do not fit: it is declared as template <class T, int N>\n" in message
+
+
+# Host code under NVRTC.
+
+NVCC = 'set compiler = "nvcc", which leaves host code out of the images'
+FUNCTION = "error: a function without __device__ or __global__ is host code, which NVRTC does not compile\n  "
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "float square(float x) { return x * x; }",
+        "int main() { return 0; }",
+        "void run(float* x) { fill<<<1, 32>>>(x, 1); }",
+    ],
+)
+def test_a_host_function_is_answered_with_nvcc(tmp_path: Path, function: str) -> None:
+    write_project(tmp_path, files={"device/a.cu": FILL + function})
+    message = refusal(tmp_path)
+    assert f"\ndevice/a.cu(2): {FUNCTION}{function}\n" in message
+    remedy = f"write __device__ before functions that kernels call; move host code to another file, or {NVCC}"
+    assert message.count(remedy) == 1
+    assert "JIT mode" not in message
+    assert "-default-device" not in message
+
+
+def test_of_many_host_functions_the_first_are_shown(tmp_path: Path) -> None:
+    functions = "".join(f"int f{n}() {{ return {n}; }}\n" for n in range(9))
+    write_project(tmp_path, files={"device/a.cu": functions + FILL})
+    message = refusal(tmp_path)
+    assert message.count(FUNCTION) == 3
+    assert "\n6 more errors of this kind, in device/a.cu\n" in message
+
+
+def test_host_data_is_answered_with_its_annotations(tmp_path: Path) -> None:
+    write_project(tmp_path, files={"device/a.cu": f"int counter = 3;\n{FILL}"})
+    message = refusal(tmp_path)
+    assert "device/a.cu(1): error: a variable without __device__ or __constant__ is host data" in message
+    assert "device/a.cu(1): write constexpr, __device__ or __constant__ before variables that" in message
+
+
+def test_the_runtime_and_the_host_library_are_named(tmp_path: Path) -> None:
+    source = f"{FILL}void f() {{ cudaMalloc(0, 4); std::vector<int> x; }}"
+    write_project(tmp_path, files={"device/a.cu": source})
+    message = refusal(tmp_path)
+    assert "\ncudaMalloc: of the CUDA runtime, for host code\n" in message
+    assert "\nstd::vector: of the host's C++ library, which NVRTC does not have; use cuda::std" in message
+
+
+def test_a_header_of_the_tool_chain_for_host_code_is_reported_once(tmp_path: Path) -> None:
+    write_project(tmp_path, files={"device/a.cu": f"#include <thrust/sort.h>\n{FILL}"})
+    message = refusal(tmp_path)
+    assert message.count("error: ") == 1
+    assert f"): this header of the tool chain is for host code; leave it out, or {NVCC}\n" in message
+
+
+@pytest.mark.host_compiler
+def test_nvcc_takes_host_code(tmp_path: Path) -> None:
+    source = f"#include <cstdlib>\n{FILL}int main() {{ fill<<<1, 1>>>(nullptr, 1); return EXIT_SUCCESS; }}"
+    write_project(tmp_path, f'{KERNELS}compiler = "nvcc"', {"device/a.cu": f"{source}\nint x = ;"})
+    assert "device/a.cu(4): error: expected an expression" in refusal(tmp_path)
+
+
+# Headers.
+
+
+@pytest.mark.parametrize(
+    ("header", "answer"),
+    [
+        ("cstdlib", "include <cuda/std/cstdlib> instead of <cstdlib>"),
+        ("stdio.h", 'leave this line out, or set compiler = "nvcc" for host code'),
+        ("vector", 'or set compiler = "nvcc" for host code'),
+        ("unistd.h", 'or set compiler = "nvcc" for host code'),
+        (
+            "curand_kernel.h",
+            'add "nvidia-curand" ("nvidia-curand-cu12" for CUDA 12) to requires in [build-system]',
+        ),
+        (
+            "cublas_v2.h",
+            'is for host code, and in another package; leave it out, or set compiler = "nvcc", and add',
+        ),
+        (
+            "ATen/ATen.h",
+            'set compiler = "nvcc", and add "torch" to requires in [build-system], and its directory',
+        ),
+        ("torch/extension.h", "keep kernels in a source without it, as Python launches them with tensors"),
+        ("pybind11/pybind11.h", "is for host code; keep kernels in a source without it"),
+        ("cutlass/cutlass.h", "add its directory: to include-dirs, or, outside of the project, to options"),
+    ],
+)
+def test_a_missing_header_is_answered_with_what_has_it(tmp_path: Path, header: str, answer: str) -> None:
+    write_project(tmp_path, files={"device/a.cu": f'#include "{header}"\n{FILL}'})
+    message = refusal(tmp_path)
+    assert (
+        f'\ndevice/a.cu(1): catastrophic error: cannot open source file "{header}"\ndevice/a.cu(1): '
+        in message
+    )
+    assert answer in message
+    # Neither as the compiler reads it, nor a count of errors.
+    assert f"#include <{header}>" not in message
+    assert "detected in the compilation" not in message
+    assert "install" not in message
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("header", ["curand_kernel.h", "ATen/ATen.h", "absent.h"])
+def test_nvcc_lacks_a_header_and_is_not_recommended(tmp_path: Path, header: str) -> None:
+    write_project(tmp_path, f'{KERNELS}compiler = "nvcc"', {"device/a.cu": f'#include "{header}"\n{FILL}'})
+    message = refusal(tmp_path)
+    assert (
+        f"device/a.cu:1:10: fatal error: {header}: No such file or directory\ndevice/a.cu:1:10: " in message
+    )
+    assert "compiler = " not in message
+
+
+# Tools: the key that names them.
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ('nvcc = "/opt/none/nvcc"', "nvcc: no nvcc can be used:\n  configured: /opt/none/nvcc cannot be run"),
+        ('launcher = "no-such"', "launcher: 'no-such' is not on PATH; install it, or remove the key"),
+        ('launcher = "false"', "launcher: 'false' ended with exit code 1 and wrote no output"),
+    ],
+)
+def test_a_tool_that_fails_is_reported_with_its_key(tmp_path: Path, line: str, answer: str) -> None:
+    own, default = f"{KERNELS}{line}", f"{SM_90}{line}\n{KERNELS.removeprefix(SM_90)}"
+    for table, where in ((own, 'tool.cuda_ext.modules."p.kernels"'), (default, "tool.cuda_ext")):
+        project = write_project(tmp_path, f'{table}\ncompiler = "nvcc"\n')
+        assert refusal(project).startswith(f"{where}.{answer}")
