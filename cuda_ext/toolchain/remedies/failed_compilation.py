@@ -20,6 +20,11 @@ _ASIDES = (
     r"(?m)^(?:ptxas (?:info|  ).*|Remark: The warnings can be suppressed .*\n?|"
     r".*\berrors? detected in the compilation of .*|[Cc]ompilation terminated\.|Error limit reached\.)\n?"
 )
+# As nvcc and NVRTC answer a launch in code that is not relocatable.
+_LAUNCHES_KERNELS = (
+    r"kernel launch from __device__ or __global__ functions requires separate compilation mode"
+    r"|device-side kernel launch could not be processed as the required runtime APIs are not declared"
+)
 _OPTION = r"nvrtc: error: unrecognized option (?P<nvrtc>\S+) found|nvrtc: error|Command-line error|nvcc fatal"
 
 
@@ -48,6 +53,10 @@ def explain(
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
         missing = ", ".join(dict.fromkeys(unresolved))
         notes.append(f"this source does not define {missing}; if another one does, set link = true")
+    if re.search(_LAUNCHES_KERNELS, log):
+        notes.append(
+            "kernels that launch kernels are linked with the device runtime library: set link = true"
+        )
     return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
 
 

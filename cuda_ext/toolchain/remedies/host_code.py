@@ -69,8 +69,6 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
     if functions := _names(r'identifier "(cuda[A-Z]\w+)" is undefined', log):
         remedy = "" if notes else f"; {_MOVE}"
         notes.append(f"{_listed('', functions)}: of the CUDA runtime, for host code{remedy}")
-    if "device-side kernel launch could not be processed" in log:
-        notes.append("a kernel that launches kernels needs link = true")
     return log, notes
 
 
