@@ -86,8 +86,8 @@ class Settings:
     options: tuple[str, ...] = _key(
         OPTIONS,
         (),
-        "Further options, passed to the compiler unchanged. Options for which there is a key are errors, and so "
-        "are options of nvcc that NVRTC does not have, where it compiles.",
+        "Further options, passed to the compiler unchanged. Options for which there is a key are errors, and "
+        "so are options of nvcc that NVRTC does not have, where it compiles.",
     )
     pre_include: tuple[str, ...] = _key(
         strings(), (), "Headers that are included before the first line of each source."
