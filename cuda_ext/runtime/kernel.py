@@ -177,6 +177,8 @@ class Kernel(FastLaunch):
         """A function that launches the kernel with this configuration and the arguments of its call.
 
         It is the fastest way to launch a kernel many times. Otherwise it does what calling the kernel does.
+        The configuration is that of this call: later changes of a list, or of a stream's handle, do not
+        change it. The stream is kept alive.
         """
         from cuda_ext.runtime.launch.configuration import LaunchOptions
 

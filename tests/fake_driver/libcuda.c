@@ -27,7 +27,9 @@
 
 #define _GNU_SOURCE
 #include <elf.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,13 +96,21 @@ static CUresult fault(const char* function) {
   return SUCCESS;
 }
 
-// One write per line, so that the lines of several threads stay whole.
-static void record(const char* line) {
+// Write a line into the log, at once, so that the lines of several threads stay whole.
+__attribute__((format(printf, 1, 2))) static void record(const char* format, ...) {
   const char* path = getenv("FAKE_CUDA_LOG");
-  FILE* file = path ? fopen(path, "a") : NULL;
-  if (!file) return;
-  fprintf(file, "%s\n", line);
-  fclose(file);
+  const int file = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+  if (file < 0) return;
+  va_list values;
+  va_start(values, format);
+  char* line;
+  const int size = vasprintf(&line, format, values);
+  va_end(values);
+  if (size < 0) abort();
+  line[size] = '\n';  // instead of the NUL
+  if (write(file, line, size + 1) != size + 1) abort();
+  free(line);
+  close(file);
 }
 
 #define BEGIN(function)                                  \
@@ -109,16 +119,9 @@ static void record(const char* line) {
     if (error) return error;                             \
   } while (0)
 
-#define RECORD(...)                                      \
-  do {                                                   \
-    char line[4096];                                     \
-    snprintf(line, sizeof line, __VA_ARGS__);            \
-    record(line);                                        \
-  } while (0)
-
 static CUresult cuInit(unsigned flags) {
   (void)flags;
-  RECORD("cuInit");
+  record("cuInit");
   BEGIN(cuInit);
   return SUCCESS;
 }
@@ -208,7 +211,7 @@ static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
 }
 
 static CUresult cuDevicePrimaryCtxRetain(Context** context, int device) {
-  RECORD("cuDevicePrimaryCtxRetain %d", device);
+  record("cuDevicePrimaryCtxRetain %d", device);
   BEGIN(cuDevicePrimaryCtxRetain);
   *context = &contexts[device];
   return SUCCESS;
@@ -221,7 +224,7 @@ static CUresult cuCtxGetCurrent(Context** context) {
 }
 
 static CUresult cuCtxSetCurrent(Context* context) {
-  RECORD("cuCtxSetCurrent %d", context->device);
+  record("cuCtxSetCurrent %d", context->device);
   BEGIN(cuCtxSetCurrent);
   if (!depth) depth = 1;
   stack[depth - 1] = context;
@@ -229,14 +232,14 @@ static CUresult cuCtxSetCurrent(Context* context) {
 }
 
 static CUresult cuCtxPushCurrent(Context* context) {
-  RECORD("cuCtxPushCurrent %d", context->device);
+  record("cuCtxPushCurrent %d", context->device);
   BEGIN(cuCtxPushCurrent);
   stack[depth++] = context;
   return SUCCESS;
 }
 
 static CUresult cuCtxPopCurrent(Context** context) {
-  RECORD("cuCtxPopCurrent");
+  record("cuCtxPopCurrent");
   BEGIN(cuCtxPopCurrent);
   if (!depth) return INVALID_CONTEXT;
   *context = stack[--depth];
@@ -330,7 +333,7 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
     const char* entry = text + 16;
     text = entry + *(const uint32_t*)(entry + 4);
   }
-  RECORD("cuLibraryLoadData");
+  record("cuLibraryLoadData");
   usleep(1000 * setting("FAKE_CUDA_LOADING", 0));
   *out = (Library*)text;  // which a caller must not take for a library if this fails
   BEGIN(cuLibraryLoadData);
@@ -346,7 +349,7 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
       Kernel* kernel = add_kernel(library, name, static_shared);
       const char* at = text + read;
       for (char* end; *at == ' ' && (kernel->sizes[kernel->count] = strtol(at, &end, 10), end != at); at = end) {
-        kernel->count++;
+        if (++kernel->count == sizeof kernel->sizes / sizeof *kernel->sizes) abort();
       }
       if (sscanf(at, " increments %d", &kernel->to) == 1) kernel->does = increment;
       if (sscanf(at, " copies %d %d", &kernel->from, &kernel->to) == 2) kernel->does = copy;
@@ -363,7 +366,7 @@ static CUresult cuLibraryLoadData(Library** out, const void* code, int* jit_opti
 }
 
 static CUresult cuLibraryUnload(Library* library) {
-  RECORD("cuLibraryUnload");
+  record("cuLibraryUnload");
   BEGIN(cuLibraryUnload);
   for (int i = 0; i < library->symbol_count; i++) {
     for (int device = 0; device < MOST_DEVICES; device++) free(library->symbols[i].memory[device]);
@@ -373,7 +376,7 @@ static CUresult cuLibraryUnload(Library* library) {
 }
 
 static CUresult cuLibraryGetKernel(Kernel** kernel, Library* library, const char* name) {
-  RECORD("cuLibraryGetKernel %s", name);
+  record("cuLibraryGetKernel %s", name);
   BEGIN(cuLibraryGetKernel);
   for (int i = 0; i < library->kernel_count; i++) {
     *kernel = &library->kernels[i];
@@ -450,7 +453,7 @@ static CUresult cuOccupancyMaxPotentialClusterSize(int* size, Function* function
 }
 
 static CUresult cuKernelSetAttribute(int attribute, int value, Kernel* kernel, int device) {
-  RECORD("cuKernelSetAttribute %s %d %d %d", kernel->name, attribute, value, device);
+  record("cuKernelSetAttribute %s %d %d %d", kernel->name, attribute, value, device);
   BEGIN(cuKernelSetAttribute);
   if (attribute == 8) kernel->dynamic_shared[device] = value;
   if (attribute == 14) kernel->large_clusters[device] = value;
@@ -495,7 +498,7 @@ static void* allocate(size_t size, int on_host) {
 static CUresult give_back(void* address) {
   Allocation* at = allocated(address);
   if (!at || at->start != address) {
-    RECORD("illegal address given back");
+    record("illegal address given back");
     return INVALID_VALUE;
   }
   at->given_back = 1;
@@ -504,25 +507,25 @@ static CUresult give_back(void* address) {
 
 static void check_not_given_back(const char* address) {
   const Allocation* at = allocation_at(address);
-  if (at && at->given_back) RECORD("illegal address in a copy");
+  if (at && at->given_back) record("illegal address in a copy");
 }
 
 static CUresult cuMemAlloc(void** address, size_t size) {
-  RECORD("cuMemAlloc %zu", size);
+  record("cuMemAlloc %zu", size);
   BEGIN(cuMemAlloc);
   *address = allocate(size, 0);
   return SUCCESS;
 }
 
 static CUresult cuMemFree(void* address) {
-  RECORD("cuMemFree");
+  record("cuMemFree");
   BEGIN(cuMemFree);
   return give_back(address);
 }
 
 static CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
   (void)flags;
-  RECORD("cuMemHostAlloc %zu", size);
+  record("cuMemHostAlloc %zu", size);
   BEGIN(cuMemHostAlloc);
   *address = allocate(size, 1);
   return SUCCESS;
@@ -530,7 +533,7 @@ static CUresult cuMemHostAlloc(void** address, size_t size, unsigned flags) {
 
 static CUresult cuMemPoolCreate(void** pool, const void* properties) {
   (void)properties;
-  RECORD("cuMemPoolCreate");
+  record("cuMemPoolCreate");
   BEGIN(cuMemPoolCreate);
   *pool = &allocations;
   return SUCCESS;
@@ -538,7 +541,7 @@ static CUresult cuMemPoolCreate(void** pool, const void* properties) {
 
 static CUresult cuMemPoolSetAttribute(void* pool, int attribute, const uint64_t* value) {
   (void)pool;
-  RECORD("cuMemPoolSetAttribute %d %llu", attribute, (unsigned long long)*value);
+  record("cuMemPoolSetAttribute %d %llu", attribute, (unsigned long long)*value);
   BEGIN(cuMemPoolSetAttribute);
   return SUCCESS;
 }
@@ -623,12 +626,12 @@ __attribute__((destructor)) static void count_what_is_left(void) {
   size_t left = 0;
   for (Stream* stream = streams; stream->handle; stream++) finish(stream, NULL);
   for (const Allocation* at = allocations; at; at = at->next) left += at->on_host || at->given_back ? 0 : at->size;
-  if (left) RECORD("%zu bytes of device memory are left", left);
+  if (left) record("%zu bytes of device memory are left", left);
 }
 
 static CUresult cuStreamCreate(void** stream, unsigned flags) {
   static int count;
-  RECORD("cuStreamCreate %u", flags);
+  record("cuStreamCreate %u", flags);
   BEGIN(cuStreamCreate);
   if (!depth) return INVALID_CONTEXT;
   *stream = (void*)(uintptr_t)(1000 * stack[depth - 1]->device + 500 + __atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST));
@@ -636,7 +639,7 @@ static CUresult cuStreamCreate(void** stream, unsigned flags) {
 }
 
 static CUresult cuEventCreate(Event** event, unsigned flags) {
-  RECORD("cuEventCreate %u", flags);
+  record("cuEventCreate %u", flags);
   BEGIN(cuEventCreate);
   if (!depth) return INVALID_CONTEXT;
   *event = calloc(1, sizeof **event);
@@ -645,13 +648,13 @@ static CUresult cuEventCreate(Event** event, unsigned flags) {
 
 static CUresult cuEventDestroy(Event* event) {
   (void)event;
-  RECORD("cuEventDestroy");
+  record("cuEventDestroy");
   BEGIN(cuEventDestroy);
   return SUCCESS;
 }
 
 static CUresult cuEventRecord(Event* event, void* handle) {
-  RECORD("cuEventRecord stream=%llu", (unsigned long long)(uintptr_t)handle);
+  record("cuEventRecord stream=%llu", (unsigned long long)(uintptr_t)handle);
   BEGIN(cuEventRecord);
   Stream* stream = stream_of(handle);
   if (!stream) return INVALID_CONTEXT;
@@ -678,7 +681,7 @@ static CUresult cuEventQuery(Event* event) {
 
 static CUresult cuStreamWaitEvent(void* handle, Event* event, unsigned flags) {
   (void)flags;
-  RECORD("cuStreamWaitEvent stream=%llu", (unsigned long long)(uintptr_t)handle);
+  record("cuStreamWaitEvent stream=%llu", (unsigned long long)(uintptr_t)handle);
   BEGIN(cuStreamWaitEvent);
   Stream* stream = stream_of(handle);
   if (!stream) return INVALID_CONTEXT;
@@ -688,7 +691,7 @@ static CUresult cuStreamWaitEvent(void* handle, Event* event, unsigned flags) {
 
 static CUresult cuMemAllocFromPoolAsync(void** address, size_t size, void* pool, void* stream) {
   (void)pool;
-  RECORD("cuMemAllocFromPoolAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  record("cuMemAllocFromPoolAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
   BEGIN(cuMemAllocFromPoolAsync);
   if (!size) return INVALID_VALUE;
   if (!stream_of(stream)) return INVALID_CONTEXT;
@@ -697,7 +700,7 @@ static CUresult cuMemAllocFromPoolAsync(void** address, size_t size, void* pool,
 }
 
 static CUresult cuMemFreeAsync(void* address, void* handle) {
-  RECORD("cuMemFreeAsync stream=%llu", (unsigned long long)(uintptr_t)handle);
+  record("cuMemFreeAsync stream=%llu", (unsigned long long)(uintptr_t)handle);
   BEGIN(cuMemFreeAsync);
   Stream* stream = stream_of(handle);
   if (!stream) return INVALID_CONTEXT;
@@ -718,7 +721,7 @@ static CUresult compute(const Kernel* kernel, Stream* stream, void** parameters)
   char* to = *(char**)parameters[kernel->to];
   const Allocation *source = allocated(from), *target = allocated(to);
   if (!target || (kernel->does == copy && !source)) {
-    RECORD("illegal address in %s", kernel->name);
+    record("illegal address in %s", kernel->name);
     return SUCCESS;
   }
   size_t size = target->start + target->size - to;
@@ -764,20 +767,23 @@ static CUresult launch(const char* how, const void* launchable, const Configurat
   const CUresult error = limits(kernel, device, config);
   if (error) return error;
 
-  char text[2560] = "";
-  char* end = text;
-  if (config->cooperative >= 0) end += sprintf(end, " cooperative=%d", config->cooperative);
-  if (config->dependent >= 0) end += sprintf(end, " dependent=%d", config->dependent);
+  char* text;
+  size_t size;
+  FILE* details = open_memstream(&text, &size);
+  if (config->cooperative >= 0) fprintf(details, " cooperative=%d", config->cooperative);
+  if (config->dependent >= 0) fprintf(details, " dependent=%d", config->dependent);
   const unsigned *cluster = config->cluster, *extents = config->extents;
-  if (cluster[0]) end += sprintf(end, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]);
+  if (cluster[0]) fprintf(details, " cluster=%u,%u,%u", cluster[0], cluster[1], cluster[2]);
   for (int i = 0; i < kernel->count; i++) {
     const unsigned char* value = parameters[i];
-    *end++ = ' ';
-    for (int j = 0; j < kernel->sizes[i]; j++) end += sprintf(end, "%02x", value[j]);
+    fputc(' ', details);
+    for (int j = 0; j < kernel->sizes[i]; j++) fprintf(details, "%02x", value[j]);
   }
-  RECORD("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s", how, kernel->name, extents[0],
+  fclose(details);
+  record("%s %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream=%llu device=%d%s", how, kernel->name, extents[0],
          extents[1], extents[2], extents[3], extents[4], extents[5], config->shared,
          (unsigned long long)(uintptr_t)config->stream, device, text);
+  free(text);
   return kernel->does ? compute(kernel, stream_of(config->stream), parameters) : SUCCESS;
 }
 
@@ -827,7 +833,7 @@ static CUresult cuLaunchKernelEx(const Config* given, const void* function, void
 }
 
 static CUresult cuMemcpyHtoDAsync(void* to, const void* from, size_t size, void* stream) {
-  RECORD("cuMemcpyHtoDAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  record("cuMemcpyHtoDAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
   BEGIN(cuMemcpyHtoDAsync);
   Stream* at = stream_of(stream);
   if (!at) return INVALID_CONTEXT;
@@ -839,7 +845,7 @@ static CUresult cuMemcpyHtoDAsync(void* to, const void* from, size_t size, void*
 }
 
 static CUresult cuMemcpyDtoHAsync(void* to, const void* from, size_t size, void* stream) {
-  RECORD("cuMemcpyDtoHAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  record("cuMemcpyDtoHAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
   BEGIN(cuMemcpyDtoHAsync);
   Stream* at = stream_of(stream);
   if (!at) return INVALID_CONTEXT;
@@ -849,7 +855,7 @@ static CUresult cuMemcpyDtoHAsync(void* to, const void* from, size_t size, void*
 }
 
 static CUresult cuMemcpyAsync(void* to, const void* from, size_t size, void* stream) {
-  RECORD("cuMemcpyAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  record("cuMemcpyAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
   BEGIN(cuMemcpyAsync);
   Stream* at = stream_of(stream);
   if (!at) return INVALID_CONTEXT;
@@ -859,13 +865,13 @@ static CUresult cuMemcpyAsync(void* to, const void* from, size_t size, void* str
 }
 
 static CUresult cuCtxSynchronize(void) {
-  RECORD("cuCtxSynchronize");
+  record("cuCtxSynchronize");
   BEGIN(cuCtxSynchronize);
   return depth ? SUCCESS : INVALID_CONTEXT;
 }
 
 static CUresult cuStreamSynchronize(void* stream) {
-  RECORD("cuStreamSynchronize %llu", (unsigned long long)(uintptr_t)stream);
+  record("cuStreamSynchronize %llu", (unsigned long long)(uintptr_t)stream);
   BEGIN(cuStreamSynchronize);
   Stream* at = stream_of(stream);
   if (!at) return INVALID_CONTEXT;

@@ -179,6 +179,7 @@ def test_negated_and_conjugated_views_are_refused(kernels: Any, torch: Any) -> N
     imaginary = torch.ones(8, 8, dtype=torch.complex64, device="cuda").conj().imag
     views = [imaginary, imaginary[0], imaginary[:, 1], imaginary.T, imaginary[::2, ::3], imaginary[0, :1]]
     views += [imaginary.unsqueeze(-1), imaginary.expand(2, 8, 8), imaginary.as_strided((2,), (1,))]
+    views += [imaginary.as_strided((2,), (1,), 0), torch._neg_view(x), torch._neg_view(x)[1::3]]
     for view in views:
         assert view.is_neg()
         with pytest.raises(ArgumentError, match=r"argument 'x': .*negated view"):

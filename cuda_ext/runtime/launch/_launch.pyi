@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 # A parameter: its name, its kind, a letter of native/arguments.h, its size, and the dtypes of arrays.
@@ -8,9 +8,13 @@ Comparison = tuple[int, int, str, int, int, int]
 # Where to begin, and the comparisons: see native/choice.h.
 Choice = tuple[int, tuple[Comparison, ...]]
 Extents = tuple[int, int, int]
+# Tensor.is_neg, and where tensors have the same: see native/arrays.h.
+Negation = tuple[Callable[[Any], bool], int, int, int]
 
 # The dtypes of arrays that are known by name.
 DTYPES: tuple[str, ...]
+# Weak references to the types of values that C converts, by the addresses of these.
+VALUES: dict[int, object]
 
 class Launch:
     def __new__(
@@ -52,17 +56,16 @@ class Overloads:
 
 def connect(gpu_count: int, /, *functions: int) -> None: ...
 def disconnect() -> None: ...
-def register_exchange(kind: type, capsule: object, is_neg: Callable[[Any], bool] | None, /) -> bool: ...
+def register_exchange(kind: type, capsule: object, negation: Negation | None, /) -> bool: ...
 def register_torch(
     kind: type,
-    is_neg: Callable[[Any], bool],
+    negation: Negation,
     data_ptr: Callable[[Any], int],
     get_device: Callable[[Any], int],
     current_stream: Callable[[int], int],
-    dtypes: Mapping[str, object],
+    dtypes: tuple[object, ...],
     /,
 ) -> None: ...
 def register_cupy(
-    kind: type, current_stream: Callable[[int], Any], dtypes: Mapping[str, object], /
+    kind: type, current_stream: Callable[[int], Any], dtypes: tuple[object, ...], /
 ) -> None: ...
-def register_value(kind: type, /) -> None: ...

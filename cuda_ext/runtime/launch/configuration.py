@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver import cuda_h
@@ -38,6 +38,11 @@ class LaunchOptions(NamedTuple):
     cooperative: bool = False
     dependent: bool = False
     wait: bool = True
+
+    def freeze(self) -> LaunchOptions:
+        """The same options with tuples for lists, which may change later."""
+        options: list[Any] = [tuple(value) if isinstance(value, list) else value for value in self]
+        return LaunchOptions(*options)
 
 
 OPTIONS = frozenset(LaunchOptions._fields)

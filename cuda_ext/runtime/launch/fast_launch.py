@@ -143,13 +143,15 @@ class BoundLaunch(FastLaunch):
         cls, bound: FastLaunch, parameters: Sequence[Parameter], options: LaunchOptions, stream: object
     ) -> Self:
         """Bind the launch `bound` to `options` and `stream`."""
-        from cuda_ext.runtime.launch.streams import stream_handle  # not needed to look up a kernel
+        from cuda_ext.runtime.launch.streams import BoundStream  # not needed to look up a kernel
 
-        candidates = tuple(cls.of(each, parameters, options, stream) for each in bound._candidates)
-        launch = cls(parameters, candidates, True, None if stream is None else stream_handle(stream))
+        options = options.freeze()
+        bound_stream = None if stream is None else BoundStream.of(stream)
+        candidates = tuple(cls.of(each, parameters, options, bound_stream) for each in bound._candidates)
+        launch = cls(parameters, candidates, True, bound_stream and bound_stream.handle)
         launch._bound = bound
         launch._options = options
-        launch._stream = stream  # which keeps it alive
+        launch._stream = bound_stream
         return launch
 
     @property

@@ -6,17 +6,23 @@ All others, such as subclasses of tensors, are read carefully at each launch.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
-from typing import Any
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, ref
 
 from cuda_ext.runtime.launch import _launch
+
+if TYPE_CHECKING:
+    from cuda_ext.runtime.launch._launch import Negation
 
 __all__ = ["register"]
 
 _examined: WeakSet[type] = WeakSet()
+_WORD = 8
+_IMPLEMENTATION_SIZE = 192  # of c10::TensorImpl, or less
 # The careful launcher asks for these before the exchange functions.
 _PREFERRED = ("data_ptr", "__cuda_array_interface__")
 # With one of these, a structure may stand for something else than its bytes.
@@ -47,18 +53,53 @@ def _register(kind: type) -> None:
         _launch.register_exchange(kind, capsule, None)
     elif kind is cupy_array:
         dtype = sys.modules["cupy"].dtype
-        dtypes = {name: dtype(name) for name in _launch.DTYPES if name != "bfloat16"}
+        dtypes = tuple(None if name == "bfloat16" else dtype(name) for name in _launch.DTYPES)
         _launch.register_cupy(kind, sys.modules["cupy"].cuda.get_current_stream, dtypes)
     elif _is_numpy_scalar(kind) or _is_plain_structure(kind):
-        _launch.register_value(kind)
+        number = id(kind)  # which another type may have later
+        _launch.VALUES[number] = ref(kind, partial(_launch.VALUES.pop, number))
 
 
 def _register_tensor(tensor: Any, kind: type, capsule: object) -> None:
     torch: Any = sys.modules["torch"]
-    if capsule is None or not _launch.register_exchange(kind, capsule, tensor.is_neg):
-        dtypes = {name: getattr(torch, name) for name in _launch.DTYPES if hasattr(torch, name)}
+    negation = _negation(torch)
+    if capsule is None or not _launch.register_exchange(kind, capsule, negation):
+        dtypes = tuple(getattr(torch, name, None) for name in _launch.DTYPES)
         stream = torch._C._cuda_getCurrentRawStream
-        _launch.register_torch(kind, tensor.is_neg, tensor.data_ptr, tensor.get_device, stream, dtypes)
+        _launch.register_torch(kind, negation, tensor.data_ptr, tensor.get_device, stream, dtypes)
+
+
+def _negation(torch: Any) -> Negation:
+    """Where tensors say that they are negated views, as native/arrays.h describes it.
+
+    Calling ``Tensor.is_neg`` takes as long as a tenth of a launch. So compare two tensors of which one is a
+    negated view: their sets of dispatch keys differ in the key that the method looks at. Where the sets lie
+    is not found by guessing, but by their values, and only if these are found in one place.
+    """
+    tensor = torch.Tensor
+    with suppress(Exception):  # another version of PyTorch, or a mode that makes other tensors
+        plain = torch.empty(1, device="cpu")
+        pair = plain, torch._neg_view(plain)
+        keys = [torch._C._dispatch_keys(each).raw_repr() for each in pair]
+        (to_implementation,) = _offsets(map(id, pair), tensor.__basicsize__, [each._cdata for each in pair])
+        (to_keys,) = _offsets((each._cdata for each in pair), _IMPLEMENTATION_SIZE, keys)
+        key = keys[0] ^ keys[1]
+        if type(plain) is tensor and key.bit_count() == 1 and key & keys[1]:
+            return tensor.is_neg, to_implementation, to_keys, key
+    return tensor.is_neg, 0, 0, 0
+
+
+def _offsets(addresses: Iterable[int], size: int, values: Sequence[int]) -> list[int]:
+    """Where in the `size` bytes at each of the `addresses` its one of the `values` lies."""
+    from ctypes import string_at  # PyTorch has imported it
+
+    contents = [string_at(address, size) for address in addresses]
+    words = [each.to_bytes(_WORD, "little") for each in values]
+    return [
+        offset
+        for offset in range(0, size - _WORD + 1, _WORD)
+        if all(each.startswith(word, offset) for each, word in zip(contents, words, strict=True))
+    ]
 
 
 def _is_numpy_scalar(kind: type) -> bool:

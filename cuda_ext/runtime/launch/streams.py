@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import Protocol, SupportsIndex, TypeAlias
+from typing import NamedTuple, Protocol, Self, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 
-__all__ = ["Stream", "stream_handle"]
+__all__ = ["BoundStream", "Stream", "stream_handle"]
 
 
 class _HasCudaStream(Protocol):
@@ -48,3 +48,18 @@ def stream_handle(stream: object) -> int:
     if not 0 <= number < 1 << 64:
         raise ArgumentError(f"expected a stream or its handle, found {stream!r}", where="stream")
     return number
+
+
+class BoundStream(NamedTuple):
+    """A stream whose handle was read once; it keeps the object that it was read from."""
+
+    handle: int
+    stream: object
+
+    @classmethod
+    def of(cls, stream: object) -> Self:
+        """Read the handle of `stream`. Raises as :func:`stream_handle` does."""
+        return cls(stream_handle(stream), stream)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle

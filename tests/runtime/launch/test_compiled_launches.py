@@ -51,6 +51,16 @@ static int current_stream(int32_t type, int32_t device, void** stream) {
   return behave(latest);
 }
 
+static void call(PyObject* capsule) {
+  PyObject* result = PyObject_CallFunction(PyCapsule_GetPointer(capsule, NULL), "ii", 1, 16);
+  Py_XDECREF(result);
+  PyErr_Clear();
+  puts("called");
+}
+
+/* A capsule that calls `object`, which it does not keep, when it is released. */
+PyObject* calling_capsule(PyObject* object) { return PyCapsule_New(object, NULL, call); }
+
 const DLExchange* table(void) {
   static const DLExchange newer = {1, 3, NULL, NULL, NULL, NULL, tensor_from_object, current_stream};
   static const DLExchange exchange = {2, 0, &newer, NULL, NULL, NULL, NULL, NULL};
@@ -285,7 +295,7 @@ for choice in [(0, ()), (-4, ()), (0, ((0, 0, "<", 1, 0, -1),)), (1, ((0, 0, "<"
     assert run.output == ["invalid"] * 10
 
 
-def test_negated_views_are_found_by_asking_where_they_may_be(script: Script) -> None:
+def test_negated_views_are_found_by_asking_every_tensor(script: Script) -> None:
     run = script(
         """
 from tests.fixtures import device_arrays
@@ -294,28 +304,141 @@ class Tensor(device_arrays.Exchanged):
     def is_neg(self):
         asked.append(self)
         return self.array.base is not None and self.array.base.dtype.kind == "c"
-_launch.register_exchange(Tensor, Tensor.__dlpack_c_exchange_api__, Tensor.is_neg)
+_launch.register_exchange(Tensor, Tensor.__dlpack_c_exchange_api__, (Tensor.is_neg, 0, 0, 0))
 kernel = loaded(FLOATS)
 
 strided = np.lib.stride_tricks.as_strided
 square = np.zeros((8, 8), "c8").imag
-views = [square, square[0], square[:, 1], square[1:, 2:], square.T, square[::2, ::3], square[..., None],
-         square[0, :1], square[None, 3], np.zeros((1, 1), "c8").imag, np.broadcast_to(square[0], (3, 8)),
-         strided(square, (7,), (4,)), strided(square, (5,), (12,))]
-for view in views:
-    assert kernel(Tensor(view), grid=1, block=1) == "carefully", (view.shape, view.strides)
-assert len(asked) == len(views) and not launched
+views = [square, square[0], square.T, square[::2, ::3], square[..., None], np.zeros((1, 1), "c8").imag,
+         strided(square, (7,), (4,)), strided(square, (5,), (12,)),
+         strided(np.zeros((8, 8), "c8").real, (5,), (4,))]
 real = np.zeros((8, 7), "f4")
-asked.clear()
-for array in (real, real[0], real.T, real[:, 2], real[2:], np.zeros((64, 64), "f4"), np.zeros(1000, "f4")):
-    assert kernel(Tensor(array), grid=1, block=1) is None
-assert not asked
-for array in (real[0, 1:], real[:, ::2], real[0, :1], real[:1, :1]):
-    assert kernel(Tensor(array), grid=1, block=1) is None
-print(len(asked))
+arrays = [real, real[0], real.T, real[:, 2], real[0, 1:], real[:, ::2], real[:1, :1]]
+for array in (*views, *arrays):
+    launched.clear()
+    kernel(Tensor(array), grid=1, block=1)
+    is_negated = any(array is view for view in views)
+    assert len(launched) == (not is_negated), (array.shape, array.strides)
+print(len(asked) == len(views) + len(arrays))
         """
     )
-    assert run.output == ["3"]
+    assert run.output == ["True"]
+
+
+# Tensors whose set of dispatch keys lies where the Python object points to, as that of PyTorch does.
+TENSORS = """
+from tests.fixtures import device_arrays
+from types import SimpleNamespace
+NEGATIVE = 1 << 32
+class Tensor(ctypes.Structure):
+    _fields_ = (("words", ctypes.c_uint64 * 24),)
+    __dlpack_c_exchange_api__ = device_arrays.Exchanged.__dlpack_c_exchange_api__
+    _cdata = property(ctypes.addressof)
+    def __init__(self, negated):
+        self._array = np.zeros(4, "f4")
+        self._info = device_arrays._info(self._array, 2, 0, {})
+        self.words[21] = 0x9400010001 & ~NEGATIVE | NEGATIVE * negated
+    def is_neg(self):
+        raise AssertionError("asked")
+torch = SimpleNamespace(Tensor=Tensor)
+torch.empty, torch._neg_view = lambda *_, device: Tensor(False), lambda _: Tensor(True)
+torch._C = SimpleNamespace(_dispatch_keys=lambda each: SimpleNamespace(raw_repr=lambda: each.words[21]))
+"""
+
+
+def test_negated_views_are_found_by_their_dispatch_key(script: Script) -> None:
+    run = script(
+        f"""
+{TENSORS}
+from cuda_ext.runtime.launch import known_types
+negation = known_types._negation(torch)
+print(negation[2:] == (21 * 8, NEGATIVE))
+_launch.register_exchange(Tensor, Tensor.__dlpack_c_exchange_api__, negation)
+kernel = loaded(FLOATS)
+print([kernel(Tensor(negated), grid=1, block=1) for negated in (False, True)])
+        """
+    )
+    assert run.output == ["True", "[None, 'carefully']"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "del torch._neg_view",
+        "torch._neg_view = lambda _: Tensor(False)",
+        "torch.empty = lambda *_, device: type('Fake', (Tensor,), {})(False)",
+        "torch._C._dispatch_keys = lambda each: SimpleNamespace(raw_repr=lambda: each.words[21] + 1)",
+        "torch._C._dispatch_keys = lambda each: SimpleNamespace(raw_repr=lambda: 0)",
+        "Tensor._cdata = 0",
+    ],
+)
+def test_a_dispatch_key_that_cannot_be_found_is_not_used(script: Script, change: str) -> None:
+    run = script(
+        f"""
+{TENSORS}
+from cuda_ext.runtime.launch import known_types
+{change}
+print(known_types._negation(torch)[1:])
+        """
+    )
+    assert run.output == ["(0, 0, 0)"]
+
+
+def test_tensors_of_other_accelerators_are_read_carefully(script: Script) -> None:
+    run = script(
+        """
+from tests.fixtures import device_arrays
+from cuda_ext.runtime.launch import known_types
+device_arrays.import_torch()
+x = device_arrays.Tensor(np.zeros(4, "f4"))
+known_types.register([x])
+kernel = loaded(FLOATS)
+print(kernel(x, grid=1, block=1))
+x.is_cuda = False
+print(kernel(x, grid=1, block=1))
+        """
+    )
+    assert run.output == ["None", "carefully"]
+
+
+def test_any_number_of_structures_is_known_while_it_lives(script: Script) -> None:
+    run = script(
+        """
+import gc
+from cuda_ext.runtime.launch import known_types
+kernel = loaded(("s", "s", 8, ()))
+def structure(number):
+    return type(f"S{number}", (ctypes.Structure,), {"_fields_": [("x", ctypes.c_int64)]})(number)
+values = [structure(number) for number in range(1000)]
+known_types.register(values)
+print({kernel(each, grid=1, block=1) for each in values}, len(_launch.VALUES))
+del values
+gc.collect()
+print(len(_launch.VALUES))
+        """
+    )
+    assert run.output == ["{None} 1000", "0"]
+
+
+def test_objects_outlive_the_references_to_their_module(script: Script) -> None:
+    # The collector clears the module and its types, then the kernel, which is called once more.
+    run = script(
+        """
+import gc
+helper = ctypes.PyDLL(HELPER)
+helper.calling_capsule.restype = ctypes.py_object
+helper.calling_capsule.argtypes = [ctypes.py_object]
+gc.collect()
+module = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(module)
+kernel = type("Kernel", (module.Launch,), {})((INT, FLOATS))
+kernel.capsule = helper.calling_capsule(kernel)
+kernel.itself = kernel
+del kernel, module
+gc.collect()
+        """
+    )
+    assert run.output == ["called"]
 
 
 def test_hostile_arguments_are_left_to_the_careful_launcher(script: Script) -> None:
@@ -450,7 +573,22 @@ for each in wrong:
 assert refused == len(wrong)
 for unsupported in ((right,) * 129, (("s", "s", 4096, ()), right), None):
     assert Launch(unsupported)() == "carefully"
-for candidates in ((1,), (None,), (Launch,)):
+for listed in ([right], "n", 1):
+    try:
+        Launch(listed)
+    except TypeError:
+        refused += 1
+for negation in (1, (), (None,), (None, 0, 0, 0, 0)):
+    try:
+        _launch.register_exchange(int, None, negation)
+    except (TypeError, SystemError):
+        refused += 1
+for dtypes in ((), (None,) * 14, [None] * 13):
+    try:
+        _launch.register_cupy(int, None, dtypes)
+    except (TypeError, ValueError):
+        refused += 1
+for candidates in ((1,), (None,), (Launch,), [kernel for kernel in ()]):
     try:
         Launch((right,), candidates)
     except TypeError:
@@ -471,7 +609,7 @@ for attributes in (((1,),), ((1, 2, 3, 4, 5),), ((2, 1),) * 4, (None,)):
 print(refused - len(wrong))
         """
     )
-    assert run.output == ["15"]
+    assert run.output == ["26"]
 
 
 def test_exchanges_of_other_kinds_are_not_registered(script: Script) -> None:

@@ -472,6 +472,48 @@ def test_a_parameter_may_be_larger_than_launches_in_c_take(fake_driver: Path, tm
 
 
 @host_compiler
+@pytest.mark.parametrize("size", [1999, 2000, 4088, 4096, 32764])
+@pytest.mark.parametrize("in_c", [True, False])
+def test_structures_may_be_as_large_as_the_driver_takes(
+    fake_driver: Path, tmp_path: Path, size: int, in_c: bool
+) -> None:
+    kernel = Kernel("k", "k", 0, (Parameter("s", "Large", "struct", size, 0, None, False),))
+    script = f"""
+if not {in_c}:
+    sys.modules["cuda_ext.runtime.launch._launch"] = None
+value = bytes(i % 251 for i in range({size}))
+for _ in range(2):
+    kernels.k(value, grid=1, block=1)
+"""
+    run = launch_typed(fake_driver, tmp_path, [kernel], script)
+    packed = bytes(i % 251 for i in range(size)).hex()
+    assert [launch.rpartition(" ")[2] == packed for launch in run.launches] == [True, True]
+
+
+@host_compiler
+@pytest.mark.parametrize("in_c", [True, False])
+def test_a_bound_launch_keeps_the_configuration_of_its_call(with_driver: WithDriver, in_c: bool) -> None:
+    run = with_driver(
+        f"""
+        if not {in_c}:
+            sys.modules["cuda_ext.runtime.launch._launch"] = None
+        from sample import kernels
+        class Stream:
+            cuda_stream = 7
+        grid, block, stream = [2, 3], [4], Stream()
+        bound = kernels.plain.bind(grid=grid, block=block, stream=stream)
+        grid[0], stream.cuda_stream = 9, 9
+        block.append(2)
+        for _ in range(2):
+            bound()
+        """
+    )
+    assert [launch.split()[2:6] for launch in run.launches] == [
+        ["grid=2,3,1", "block=4,1,1", "shared=0", "stream=7"]
+    ] * 2
+
+
+@host_compiler
 def test_a_refused_call_does_not_choose_the_kernel_of_the_next(fake_driver: Path, tmp_path: Path) -> None:
     kernels = [
         Kernel("ov(float*, int)", "first", 0, signature("pointer 8 float* x", "integer 4 int n")),

@@ -7,6 +7,7 @@
 
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "concurrency.h"
 #include "dlpack.h"
@@ -14,7 +15,7 @@
 #include "integers.h"
 #include "names.h"
 
-/* Dtypes of memory, as bits of a set. Complex arrays are read carefully, since they may be conjugated views. */
+/* Dtypes of memory, as bits of a set. Complex arrays have none: they may be conjugated views, so read them carefully. */
 enum {
   DTYPE_BOOL, DTYPE_INT8, DTYPE_UINT8, DTYPE_INT16, DTYPE_UINT16, DTYPE_INT32, DTYPE_UINT32, DTYPE_INT64, DTYPE_UINT64,
   DTYPE_FLOAT16, DTYPE_BFLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_COUNT,
@@ -35,26 +36,33 @@ typedef struct Memory {
   int device;
 } Memory;
 
+/* Where tensors of PyTorch say that they are negated views; known_types.py finds out. */
+typedef struct Negation {
+  PyObject* is_neg;        /* the method, asked if there is no key; NULL if the library has no negated views */
+  unsigned implementation; /* offset in the Python object of the pointer to the tensor's implementation */
+  unsigned keys;           /* offset in that of the tensor's set of dispatch keys */
+  unsigned long long key;  /* the one of negated views; 0 if it is not known */
+} Negation;
+
 struct ArrayType {
   PyTypeObject* type;
   /* Both return 0, or -1, perhaps with an exception, where the array has to be read carefully. */
   int (*read)(const Names*, const ArrayType*, PyObject* array, Memory* memory);
   int (*current_stream)(const Names*, const ArrayType*, int device, CUstream* stream);
   const DLExchange* exchange;
-  PyObject* is_neg;                /* Tensor.is_neg, or NULL if the library has no negated views */
+  Negation negation;
   PyObject *data_ptr, *get_device; /* of PyTorch without an exchange: methods of Tensor */
   PyObject* stream_of_device;      /* of libraries without an exchange: a function */
   PyObject* dtypes[DTYPE_COUNT];   /* of libraries without an exchange: its objects, or NULL */
 };
 
-enum { MOST_ARRAY_TYPES = 16, MOST_VALUE_TYPES = 64 };
+enum { MOST_ARRAY_TYPES = 16 }; /* a handful of libraries, each with one or two */
 
-/* Tables that only grow. */
 typedef struct KnownTypes {
-  ArrayType arrays[MOST_ARRAY_TYPES];
+  ArrayType arrays[MOST_ARRAY_TYPES]; /* which only grow */
   int array_count;
-  PyTypeObject* values[MOST_VALUE_TYPES]; /* numbers of numpy, and structures of numpy and ctypes */
-  int value_count;
+  PyObject* values; /* a dictionary whose keys are addresses of types: numbers of numpy, and structures. Python adds a
+                     * type after a launch with one, and removes it when the type dies. */
 } KnownTypes;
 
 /* The type of `array`, or NULL if it is not registered. */
@@ -66,13 +74,12 @@ static const ArrayType* find_array_type(const KnownTypes* types, PyObject* array
   return NULL;
 }
 
-/* Whether the type of `object` is registered as one of values: its conversions run no code that is unknown. */
+/* Whether C may convert `object`: its type is one of numpy or ctypes, whose conversions it knows. */
 static int is_known_value(const KnownTypes* types, PyObject* object) {
-  const int count = LOAD(types->value_count);
-  for (int i = 0; i < count; i++) {
-    if (types->values[i] == Py_TYPE(object)) return 1;
-  }
-  return 0;
+  PyObject* address = PyLong_FromVoidPtr(Py_TYPE(object));
+  const int is_known = address && PyDict_Contains(types->values, address) == 1;
+  Py_XDECREF(address);
+  return is_known;
 }
 
 static uint32_t dtype_of_dlpack(DLDataType dtype) {
@@ -120,27 +127,22 @@ static int take_device(PyObject* number, int* device) {
   return 0;
 }
 
-/* Whether `predicate` says False of `array`. */
-static int is_not(PyObject* predicate, PyObject* array) {
-  PyObject* answer = PyObject_CallOneArg(predicate, array);
-  const int is_false = answer == Py_False;
-  Py_XDECREF(answer);
-  return is_false;
+/* Whether `array` is no negated view. The method takes longer than all else here, so look at what it looks at. */
+static int is_as_in_memory(const Negation* negation, PyObject* array) {
+  if (negation->key) {
+    const char* implementation;
+    unsigned long long keys;
+    memcpy(&implementation, (const char*)array + negation->implementation, sizeof implementation);
+    if (!implementation) return 0;
+    memcpy(&keys, implementation + negation->keys, sizeof keys);
+    return !(keys & negation->key);
+  }
+  PyObject* answer = PyObject_CallOneArg(negation->is_neg, array);
+  Py_XDECREF(answer); /* True and False live longer */
+  return answer == Py_False;
 }
 
 /* Arrays of a type with `__dlpack_c_exchange_api__`. */
-
-/* Whether `tensor` may be a negated view. Such a view is the imaginary part of a conjugated tensor: it begins at an odd
- * multiple of its elements' size, and all of its strides are even. Only as_strided() with an offset of its own makes
- * another one of that. Asking is_neg() of every tensor would take longer than all else here. */
-static int may_be_negated(const DLTensor* tensor, uint64_t address) {
-  const uint64_t two_elements = tensor->dtype.bits / 4; /* of a size that is a power of two */
-  if (!tensor->strides || (address & (two_elements - 1)) != 0) return 1;
-  for (int32_t i = 0; i < tensor->ndim; i++) {
-    if (tensor->shape[i] > 1 && tensor->strides[i] % 2 != 0) return 0;
-  }
-  return 1;
-}
 
 static int read_exchanged(const Names* names, const ArrayType* type, PyObject* array, Memory* memory) {
   (void)names;
@@ -149,7 +151,7 @@ static int read_exchanged(const Names* names, const ArrayType* type, PyObject* a
   if (tensor.device.device_type != kDLCUDA) return -1;
   memory->address = tensor.data ? (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset : 0;
   memory->dtype = dtype_of_dlpack(tensor.dtype);
-  if (type->is_neg && may_be_negated(&tensor, memory->address) && !is_not(type->is_neg, array)) return -1;
+  if (type->negation.is_neg && !is_as_in_memory(&type->negation, array)) return -1;
   memory->device = tensor.device.device_id;
   return 0;
 }
@@ -169,9 +171,11 @@ static int read_tensor(const Names* names, const ArrayType* type, PyObject* arra
   if (!dtype) return -1;
   memory->dtype = dtype_of_object(type, dtype);
   Py_DECREF(dtype);
-  /* On the host, the device is -1. */
+  PyObject* is_cuda = PyObject_GetAttr(array, names->is_cuda); /* other accelerators number their devices, too */
+  Py_XDECREF(is_cuda);
+  if (is_cuda != Py_True) return -1;
   if (take_device(PyObject_CallOneArg(type->get_device, array), &memory->device)) return -1;
-  if (!is_not(type->is_neg, array)) return -1;
+  if (!is_as_in_memory(&type->negation, array)) return -1;
   return take_unsigned(PyObject_CallOneArg(type->data_ptr, array), &memory->address);
 }
 

@@ -5,7 +5,8 @@
 #include <Python.h>
 
 #if PY_VERSION_HEX < 0x030D0000
-#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_BEGIN_CRITICAL_SECTION(object) { \
+  (void)(object);
 #define Py_END_CRITICAL_SECTION() }
 #endif
 

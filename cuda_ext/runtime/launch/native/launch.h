@@ -2,32 +2,14 @@
 #ifndef CUDA_EXT_LAUNCH_H
 #define CUDA_EXT_LAUNCH_H
 
-#include <stddef.h>
-#include <structmember.h>
-
 #include "arguments.h"
-#include "choice.h"
+#include "callable.h"
 #include "concurrency.h"
 #include "configuration.h"
-#include "state.h"
-
-/* A configuration that is bound, for one device. It does not change. */
-typedef struct Prepared {
-  LaunchConfig config;
-  LaunchAttribute attributes[3];
-} Prepared;
-
-/* What is known of launches on one device. */
-typedef struct OnDevice {
-  LoadedKernel kernel;
-  Prepared* prepared; /* of a bound launch; NULL otherwise */
-  Choice* choice;     /* of variants; NULL otherwise */
-} OnDevice;
+#include "devices.h"
 
 typedef struct Launch {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  State* state;
+  Callable base;
   Parameter* parameters; /* NULL if launches are always checked carefully */
   PyObject** names;      /* of the parameters; interned */
   int parameter_count;
@@ -35,8 +17,7 @@ typedef struct Launch {
   int is_bound;         /* whether the configuration is fixed */
   int has_stream;       /* whether the stream is fixed, too */
   CUstream stream;
-  OnDevice* devices; /* by ordinal; to be used in a critical section of this object */
-  int device_count;
+  Devices devices;
 } Launch;
 
 static void free_parameters(Launch* launch) {
@@ -52,8 +33,8 @@ static void free_parameters(Launch* launch) {
 static int find_device(Launch* launch, int device, OnDevice* copy) {
   int outcome = -1;
   Py_BEGIN_CRITICAL_SECTION(launch);
-  if (device >= 0 && device < launch->device_count) {
-    *copy = launch->devices[device];
+  if (device >= 0 && device < launch->devices.count) {
+    *copy = launch->devices.entries[device];
     outcome = 0;
   }
   Py_END_CRITICAL_SECTION();
@@ -68,8 +49,8 @@ static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ss
   Py_ssize_t missing = parameter_count - count;
   for (Py_ssize_t j = 0; names && j < PyTuple_GET_SIZE(names); j++) {
     PyObject* name = PyTuple_GET_ITEM(names, j);
-    if (!launch->is_bound && is_careful_option(&launch->state->names, name)) return -1;
-    PyObject** place = launch->is_bound ? NULL : find_option(&launch->state->names, options, name);
+    if (!launch->is_bound && is_careful_option(&launch->base.state->names, name)) return -1;
+    PyObject** place = launch->is_bound ? NULL : find_option(&launch->base.state->names, options, name);
     for (Py_ssize_t i = count; i < parameter_count && !place; i++) {
       if (launch->names[i] == name) {
         place = &ordered[i];
@@ -95,7 +76,7 @@ static int choose_candidate(Launch* launch, int device, const unsigned char* mem
 
 /* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
 static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
-  const State* state = launch->state;
+  const State* state = launch->base.state;
   if (!launch->parameters || !LOAD(state->is_connected) || count > launch->parameter_count) return -1;
   PyObject* const* ordered = arguments;
   PyObject* by_name[MOST_PARAMETERS];
@@ -143,55 +124,13 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
   return launch_function(&state->driver, chosen.kernel.function, chosen.kernel.context, &config, values);
 }
 
-/* Drop the exception of a failed attempt, if there is one. Returns 0, or -1 for what interrupts all attempts, such as
- * KeyboardInterrupt. */
-static int drop_exception(void) {
-  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
-  PyErr_Clear();
-  return 0;
-}
-
-/* Call the method `__launch_carefully__` of `self` after a failed attempt. */
-COLD static PyObject* launch_carefully(const State* state, PyObject* self, PyObject* const* arguments, size_t flags,
-                                       PyObject* names) {
-  if (drop_exception()) return NULL;
-  PyObject* method = PyObject_GetAttr(self, state->names.carefully);
-  if (!method) return NULL;
-  PyObject* result = PyObject_Vectorcall(method, arguments, (size_t)PyVectorcall_NARGS(flags), names);
-  Py_DECREF(method);
-  return result;
-}
-
 static PyObject* call_launch(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Launch* launch = (Launch*)self;
   if (!launch_at_once(launch, arguments, PyVectorcall_NARGS(flags), names)) Py_RETURN_NONE;
-  return launch_carefully(launch->state, self, arguments, flags, names);
+  return launch_carefully(self, arguments, flags, names);
 }
 
 /* Methods, which the careful launcher calls with what it has found out. */
-
-/* Return the entry of `device`, which the caller may change in a critical section of `launch`; or NULL. */
-static OnDevice* reserve_device(Launch* launch, int device) {
-  if (device >= launch->device_count) {
-    OnDevice* devices = PyMem_Realloc(launch->devices, ((size_t)device + 1) * sizeof *devices);
-    if (!devices) return NULL;
-    launch->devices = devices;
-    while (launch->device_count <= device) devices[launch->device_count++] = (OnDevice){.choice = NULL};
-  }
-  return &launch->devices[device];
-}
-
-enum { MOST_DEVICES = 1024 };
-
-static int parse_device(PyObject* object, void* result) {
-  const long device = PyLong_AsLong(object);
-  if (device < 0 || device >= MOST_DEVICES) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "invalid device %ld", device);
-    return 0;
-  }
-  *(int*)result = (int)device;
-  return 1;
-}
 
 static PyObject* set_loaded(PyObject* self, PyObject* arguments) {
   Launch* launch = (Launch*)self;
@@ -205,30 +144,11 @@ static PyObject* set_loaded(PyObject* self, PyObject* arguments) {
   }
   OnDevice* entry;
   Py_BEGIN_CRITICAL_SECTION(self);
-  entry = reserve_device(launch, device);
+  entry = reserve_device(&launch->devices, device);
   if (entry) entry->kernel = k;
   Py_END_CRITICAL_SECTION();
   if (!entry) return PyErr_NoMemory();
   Py_RETURN_NONE;
-}
-
-static int parse_attributes(PyObject* source, Prepared* prepared) {
-  enum { MOST = sizeof prepared->attributes / sizeof *prepared->attributes };
-  const Py_ssize_t count = PyTuple_GET_SIZE(source);
-  if (count > MOST) {
-    PyErr_SetString(PyExc_ValueError, "too many launch attributes");
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < count; i++) {
-    LaunchAttribute* each = &prepared->attributes[i];
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(source, i), "II|II", &each->id, &each->numbers[0], &each->numbers[1],
-                          &each->numbers[2])) {
-      return -1;
-    }
-  }
-  prepared->config.attributes = prepared->attributes;
-  prepared->config.attribute_count = (unsigned)count;
-  return 0;
 }
 
 static PyObject* set_prepared(PyObject* self, PyObject* arguments) {
@@ -245,18 +165,7 @@ static PyObject* set_prepared(PyObject* self, PyObject* arguments) {
     PyMem_Free(prepared);
     return NULL;
   }
-  OnDevice* entry;
-  Prepared* superfluous = prepared;
-  Py_BEGIN_CRITICAL_SECTION(self);
-  entry = reserve_device(launch, device);
-  if (entry && !entry->prepared) {
-    entry->prepared = prepared;
-    superfluous = NULL;
-  }
-  Py_END_CRITICAL_SECTION();
-  PyMem_Free(superfluous);
-  if (!entry) return PyErr_NoMemory();
-  Py_RETURN_NONE;
+  return keep_first(self, &launch->devices, device, offsetof(OnDevice, prepared), prepared);
 }
 
 static PyObject* set_choice(PyObject* self, PyObject* arguments) {
@@ -268,18 +177,7 @@ static PyObject* set_choice(PyObject* self, PyObject* arguments) {
   const Py_ssize_t candidate_count = launch->candidates ? PyTuple_GET_SIZE(launch->candidates) : 0;
   Choice* choice = parse_choice(source, launch->parameters, launch->parameter_count, candidate_count);
   if (!choice) return NULL;
-  OnDevice* entry;
-  Choice* superfluous = choice;
-  Py_BEGIN_CRITICAL_SECTION(self);
-  entry = reserve_device(launch, device);
-  if (entry && !entry->choice) {
-    entry->choice = choice;
-    superfluous = NULL;
-  }
-  Py_END_CRITICAL_SECTION();
-  PyMem_Free(superfluous);
-  if (!entry) return PyErr_NoMemory();
-  Py_RETURN_NONE;
+  return keep_first(self, &launch->devices, device, offsetof(OnDevice, choice), choice);
 }
 
 static PyMethodDef launch_methods[] = {
@@ -319,22 +217,13 @@ static int set_parameters(Launch* launch, PyObject* source) {
 static int set_candidates(Launch* launch, PyObject* candidates) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(candidates); i++) {
     PyObject* candidate = PyTuple_GET_ITEM(candidates, i);
-    if (!PyObject_TypeCheck(candidate, launch->state->launch_type)) {
+    if (!PyObject_TypeCheck(candidate, launch->base.state->launch_type)) {
       PyErr_Format(PyExc_TypeError, "expected a launch as a candidate, found %R", candidate);
       return -1;
     }
   }
   launch->candidates = Py_NewRef(candidates);
   return 0;
-}
-
-/* Let Python pass arguments to objects of `type` in an array, as to those of its base. Python 3.12 does that itself. */
-static void inherit_vectorcall(PyTypeObject* type) {
-#if PY_VERSION_HEX < 0x030C0000
-  if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
-#else
-  (void)type;
-#endif
 }
 
 static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
@@ -345,19 +234,17 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
                                    &is_bound, &stream)) {
     return NULL;
   }
-  PyObject* module = PyType_GetModuleByDef(type, &module_definition);
-  if (!module) return NULL;
-  inherit_vectorcall(type);
-  Launch* launch = (Launch*)type->tp_alloc(type, 0);
+  if (parameters != Py_None && !PyTuple_Check(parameters)) {
+    return PyErr_Format(PyExc_TypeError, "expected parameters in a tuple, found %R", parameters);
+  }
+  Launch* launch = new_callable(type, call_launch);
   if (!launch) return NULL;
-  launch->vectorcall = call_launch;
-  launch->state = PyModule_GetState(module);
   launch->is_bound = is_bound;
   if (stream != Py_None) {
     launch->stream = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(stream);
     launch->has_stream = 1;
   }
-  if (PyErr_Occurred() || (PyTuple_Check(parameters) && set_parameters(launch, parameters)) ||
+  if (PyErr_Occurred() || (parameters != Py_None && set_parameters(launch, parameters)) ||
       (candidates && set_candidates(launch, candidates))) {
     Py_DECREF(launch);
     return NULL;
@@ -366,9 +253,8 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
 }
 
 static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
   Py_VISIT(((Launch*)self)->candidates);
-  return 0;
+  return visit_callable(self, visit, arg);
 }
 
 static int clear_launch(PyObject* self) {
@@ -378,23 +264,12 @@ static int clear_launch(PyObject* self) {
 
 static void deallocate_launch(PyObject* self) {
   Launch* launch = (Launch*)self;
-  PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   clear_launch(self);
   free_parameters(launch);
-  for (int i = 0; i < launch->device_count; i++) {
-    PyMem_Free(launch->devices[i].prepared);
-    PyMem_Free(launch->devices[i].choice);
-  }
-  PyMem_Free(launch->devices);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_devices(&launch->devices);
+  free_callable(self);
 }
-
-static PyMemberDef launch_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launch, vectorcall), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc,
@@ -406,7 +281,7 @@ static PyType_Slot launch_slots[] = {
     {Py_tp_clear, clear_launch},
     {Py_tp_dealloc, deallocate_launch},
     {Py_tp_methods, launch_methods},
-    {Py_tp_members, launch_members},
+    {Py_tp_members, callable_members},
     {0, NULL},
 };
 

@@ -17,10 +17,12 @@
 #include "dlpack.h"          /* arrays as DLPack describes them */
 #include "arrays.h"          /* the arrays of all libraries */
 #include "state.h"           /* what all of these share */
-#include "registration.h"    /* how Python registers types of arrays and values */
+#include "registration.h"    /* how Python registers types of arrays */
 #include "arguments.h"       /* parameters, and the values of arguments */
 #include "configuration.h"   /* grid, block, threads, shared memory */
 #include "choice.h"          /* which of several variants */
+#include "devices.h"         /* what is known of launches on each device */
+#include "callable.h"        /* what both types of objects have in common */
 #include "launch.h"          /* Launch: a kernel, or a bound launch */
 #include "overloads.h"       /* Overloads: kernels of one name */
 
@@ -70,9 +72,11 @@ static int add_dtypes(PyObject* module) {
   return outcome;
 }
 
-static int add_type(PyObject* module, PyType_Spec* spec, PyTypeObject** type) {
-  *type = (PyTypeObject*)PyType_FromModuleAndSpec(module, spec, NULL);
-  return *type ? PyModule_AddType(module, *type) : -1;
+/* Return a new reference to the type, or NULL with an exception. */
+static PyTypeObject* add_type(PyObject* module, PyType_Spec* spec) {
+  PyTypeObject* type = (PyTypeObject*)PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type && PyModule_AddType(module, type)) Py_CLEAR(type);
+  return type;
 }
 
 static int execute(PyObject* module) {
@@ -80,29 +84,33 @@ static int execute(PyObject* module) {
   if (intern_names(&state->names) || add_dtypes(module)) return -1;
   if (PyModule_AddFunctions(module, driver_functions)) return -1;
   if (PyModule_AddFunctions(module, type_functions)) return -1;
-  if (add_type(module, &launch_spec, &state->launch_type)) return -1;
-  return add_type(module, &overloads_spec, &state->overloads_type);
+  state->types.values = PyDict_New();
+  if (!state->types.values || PyModule_AddObjectRef(module, "VALUES", state->types.values)) return -1;
+  state->launch_type = add_type(module, &launch_spec);
+  if (!state->launch_type) return -1;
+  PyTypeObject* overloads_type = add_type(module, &overloads_spec);
+  Py_XDECREF(overloads_type); /* the module keeps it */
+  return overloads_type ? 0 : -1;
 }
 
 static int traverse(PyObject* module, visitproc visit, void* arg) {
   State* state = PyModule_GetState(module);
   Py_VISIT(state->launch_type);
-  Py_VISIT(state->overloads_type);
   return visit_types(&state->types, visit, arg);
 }
 
 static int clear(PyObject* module) {
-  State* state = PyModule_GetState(module);
-  clear_types(&state->types);
-  Py_CLEAR(state->launch_type);
-  Py_CLEAR(state->overloads_type);
+  clear_types(&((State*)PyModule_GetState(module))->types);
   return 0;
 }
 
+/* Objects keep the module, so nothing launches any more; after clear(), something still may. */
 static void release(void* module) {
   State* state = PyModule_GetState(module);
-  clear(module);
-  clear_names(&state->names); /* not before: what the collector destroys may still be called */
+  clear_types(&state->types);
+  Py_CLEAR(state->types.values);
+  Py_CLEAR(state->launch_type);
+  clear_names(&state->names);
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -16,6 +16,7 @@
   NAME(dependent, "dependent")             \
   NAME(wait, "wait")                       \
   NAME(dtype, "dtype")                     \
+  NAME(is_cuda, "is_cuda")                 \
   NAME(data, "data")                       \
   NAME(ptr, "ptr")                         \
   NAME(device_id, "device_id")             \

@@ -2,13 +2,10 @@
 #ifndef CUDA_EXT_OVERLOADS_H
 #define CUDA_EXT_OVERLOADS_H
 
-#include <stddef.h>
-#include <structmember.h>
-
+#include "arguments.h"
+#include "callable.h"
 #include "concurrency.h"
 #include "configuration.h"
-#include "launch.h"
-#include "state.h"
 
 /* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python. */
 typedef struct Key {
@@ -26,9 +23,7 @@ typedef struct Chosen {
 enum { MOST_CHOSEN = 64 };
 
 typedef struct Overloads {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  State* state;
+  Callable base;
   PyObject* only; /* the kernel, if there is just one; NULL otherwise */
   Chosen* chosen[MOST_CHOSEN];
   int chosen_count;
@@ -89,8 +84,8 @@ static int are_options(const Names* names, PyObject* given) {
 static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   if (overloads->only) return overloads->only;
   Key keys[MOST_PARAMETERS];
-  if (count > MOST_PARAMETERS || !are_options(&overloads->state->names, names)) return NULL;
-  if (find_keys(overloads->state, arguments, count, keys)) return NULL;
+  if (count > MOST_PARAMETERS || !are_options(&overloads->base.state->names, names)) return NULL;
+  if (find_keys(overloads->base.state, arguments, count, keys)) return NULL;
   PyObject* kernel = NULL;
   const int chosen_count = LOAD(overloads->chosen_count);
   for (int i = 0; i < chosen_count && !kernel; i++) {
@@ -103,7 +98,7 @@ static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, P
 static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Overloads* overloads = (Overloads*)self;
   PyObject* kernel = find_kernel(overloads, arguments, PyVectorcall_NARGS(flags), names);
-  if (!kernel) return launch_carefully(overloads->state, self, arguments, flags, names);
+  if (!kernel) return launch_carefully(self, arguments, flags, names);
   return PyObject_Vectorcall(kernel, arguments, flags, names);
 }
 
@@ -114,7 +109,7 @@ static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t giv
   if (count > MOST_PARAMETERS) Py_RETURN_NONE;
   Chosen* chosen = PyMem_Malloc(sizeof *chosen + (size_t)count * sizeof *chosen->keys);
   if (!chosen) return PyErr_NoMemory();
-  if (find_keys(overloads->state, given + 1, count, chosen->keys)) {
+  if (find_keys(overloads->base.state, given + 1, count, chosen->keys)) {
     PyMem_Free(chosen);
     if (drop_exception()) return NULL;
     Py_RETURN_NONE;
@@ -149,20 +144,14 @@ static PyObject* new_overloads(PyTypeObject* type, PyObject* arguments, PyObject
   static char* names[] = {"kernels", NULL};
   PyObject* kernels;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!:Overloads", names, &PyTuple_Type, &kernels)) return NULL;
-  PyObject* module = PyType_GetModuleByDef(type, &module_definition);
-  if (!module) return NULL;
-  inherit_vectorcall(type);
-  Overloads* overloads = (Overloads*)type->tp_alloc(type, 0);
+  Overloads* overloads = new_callable(type, call_overloads);
   if (!overloads) return NULL;
-  overloads->vectorcall = call_overloads;
-  overloads->state = PyModule_GetState(module);
   if (PyTuple_GET_SIZE(kernels) == 1) overloads->only = Py_NewRef(PyTuple_GET_ITEM(kernels, 0));
   return (PyObject*)overloads;
 }
 
 static int traverse_overloads(PyObject* self, visitproc visit, void* arg) {
   Overloads* overloads = (Overloads*)self;
-  Py_VISIT(Py_TYPE(self));
   Py_VISIT(overloads->only);
   for (int i = 0; i < overloads->chosen_count; i++) {
     const Chosen* chosen = overloads->chosen[i];
@@ -172,7 +161,7 @@ static int traverse_overloads(PyObject* self, visitproc visit, void* arg) {
       Py_VISIT(chosen->keys[j].dtype);
     }
   }
-  return 0;
+  return visit_callable(self, visit, arg);
 }
 
 static int clear_overloads(PyObject* self) {
@@ -188,17 +177,10 @@ static int clear_overloads(PyObject* self) {
 }
 
 static void deallocate_overloads(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   clear_overloads(self);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_callable(self);
 }
-
-static PyMemberDef overloads_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Overloads, vectorcall), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
 
 static PyType_Slot overloads_slots[] = {
     {Py_tp_doc,
@@ -210,7 +192,7 @@ static PyType_Slot overloads_slots[] = {
     {Py_tp_clear, clear_overloads},
     {Py_tp_dealloc, deallocate_overloads},
     {Py_tp_methods, overloads_methods},
-    {Py_tp_members, overloads_members},
+    {Py_tp_members, callable_members},
     {0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* The functions of the module by which Python registers the types of arrays and values. */
+/* The functions of the module by which Python registers the types of arrays. */
 #ifndef CUDA_EXT_REGISTRATION_H
 #define CUDA_EXT_REGISTRATION_H
 
@@ -15,7 +15,7 @@ static void add_array_type(PyObject* module, const ArrayType* added) {
   if (i == count && count < MOST_ARRAY_TYPES) {
     types->arrays[count] = *added;
     Py_INCREF(added->type);
-    Py_XINCREF(added->is_neg);
+    Py_XINCREF(added->negation.is_neg);
     Py_XINCREF(added->data_ptr);
     Py_XINCREF(added->get_device);
     Py_XINCREF(added->stream_of_device);
@@ -25,12 +25,28 @@ static void add_array_type(PyObject* module, const ArrayType* added) {
   Py_END_CRITICAL_SECTION();
 }
 
-/* Take the objects of `dtypes`, a dictionary by name, which keeps them alive. */
+/* Take the objects of `dtypes`, a tuple in the order of DTYPES with None for those that the library lacks. */
 static int take_dtypes(ArrayType* type, PyObject* dtypes) {
-  for (int i = 0; i < DTYPE_COUNT; i++) {
-    type->dtypes[i] = PyDict_GetItemString(dtypes, dtype_names[i]);
+  if (PyTuple_GET_SIZE(dtypes) != DTYPE_COUNT) {
+    PyErr_Format(PyExc_ValueError, "expected %d dtypes, found %zd", DTYPE_COUNT, PyTuple_GET_SIZE(dtypes));
+    return -1;
   }
-  return PyErr_Occurred() ? -1 : 0;
+  for (int i = 0; i < DTYPE_COUNT; i++) {
+    PyObject* dtype = PyTuple_GET_ITEM(dtypes, i);
+    type->dtypes[i] = dtype == Py_None ? NULL : dtype;
+  }
+  return 0;
+}
+
+/* A converter for PyArg_ParseTuple: (is_neg, implementation, keys, key), or None. */
+static int parse_negation(PyObject* source, void* result) {
+  Negation* n = result;
+  if (source == Py_None) return 1;
+  if (!PyTuple_Check(source)) {
+    PyErr_Format(PyExc_TypeError, "expected a tuple or None, found %R", source);
+    return 0;
+  }
+  return PyArg_ParseTuple(source, "OIIK", &n->is_neg, &n->implementation, &n->keys, &n->key);
 }
 
 /* The table of version 1 in `capsule`; NULL if there is none. */
@@ -43,9 +59,10 @@ static const DLExchange* find_exchange(PyObject* capsule) {
 
 static PyObject* register_exchange(PyObject* module, PyObject* arguments) {
   ArrayType added = {.read = read_exchanged, .current_stream = stream_exchanged};
-  PyObject *capsule, *is_neg;
-  if (!PyArg_ParseTuple(arguments, "O!OO", &PyType_Type, &added.type, &capsule, &is_neg)) return NULL;
-  added.is_neg = is_neg == Py_None ? NULL : is_neg;
+  PyObject* capsule;
+  if (!PyArg_ParseTuple(arguments, "O!OO&", &PyType_Type, &added.type, &capsule, parse_negation, &added.negation)) {
+    return NULL;
+  }
   added.exchange = find_exchange(capsule);
   if (added.exchange) add_array_type(module, &added);
   return PyBool_FromLong(added.exchange != NULL);
@@ -54,10 +71,11 @@ static PyObject* register_exchange(PyObject* module, PyObject* arguments) {
 static PyObject* register_torch(PyObject* module, PyObject* arguments) {
   ArrayType added = {.read = read_tensor, .current_stream = stream_of_torch};
   PyObject* dtypes;
-  if (!PyArg_ParseTuple(arguments, "O!OOOOO!", &PyType_Type, &added.type, &added.is_neg, &added.data_ptr,
-                        &added.get_device, &added.stream_of_device, &PyDict_Type, &dtypes)) {
+  if (!PyArg_ParseTuple(arguments, "O!O&OOOO!", &PyType_Type, &added.type, parse_negation, &added.negation,
+                        &added.data_ptr, &added.get_device, &added.stream_of_device, &PyTuple_Type, &dtypes)) {
     return NULL;
   }
+  if (!added.negation.is_neg) return PyErr_Format(PyExc_TypeError, "expected a method that finds negated views");
   if (take_dtypes(&added, dtypes)) return NULL;
   add_array_type(module, &added);
   Py_RETURN_NONE;
@@ -66,7 +84,7 @@ static PyObject* register_torch(PyObject* module, PyObject* arguments) {
 static PyObject* register_cupy(PyObject* module, PyObject* arguments) {
   ArrayType added = {.read = read_cupy, .current_stream = stream_of_cupy};
   PyObject* dtypes;
-  if (!PyArg_ParseTuple(arguments, "O!OO!", &PyType_Type, &added.type, &added.stream_of_device, &PyDict_Type,
+  if (!PyArg_ParseTuple(arguments, "O!OO!", &PyType_Type, &added.type, &added.stream_of_device, &PyTuple_Type,
                         &dtypes)) {
     return NULL;
   }
@@ -75,31 +93,14 @@ static PyObject* register_cupy(PyObject* module, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-static PyObject* register_value(PyObject* module, PyObject* type) {
-  if (!PyType_Check(type)) return PyErr_Format(PyExc_TypeError, "expected a type, found %R", type);
-  KnownTypes* types = &((State*)PyModule_GetState(module))->types;
-  Py_BEGIN_CRITICAL_SECTION(module);
-  const int count = types->value_count;
-  int i = 0;
-  while (i < count && types->values[i] != (PyTypeObject*)type) i++;
-  if (i == count && count < MOST_VALUE_TYPES) {
-    types->values[count] = (PyTypeObject*)Py_NewRef(type);
-    STORE(types->value_count, count + 1);
-  }
-  Py_END_CRITICAL_SECTION();
-  Py_RETURN_NONE;
-}
-
 static PyMethodDef type_functions[] = {
     {"register_exchange", register_exchange, METH_VARARGS,
-     "register_exchange(type, capsule, is_neg)\n--\n\nRead arrays of `type` through the functions in `capsule`."},
+     "register_exchange(type, capsule, negation)\n--\n\nRead arrays of `type` through the functions in `capsule`."},
     {"register_torch", register_torch, METH_VARARGS,
-     "register_torch(type, is_neg, data_ptr, get_device, current_stream, dtypes)\n--\n\n"
+     "register_torch(type, negation, data_ptr, get_device, current_stream, dtypes)\n--\n\n"
      "Read tensors of `type` through these methods."},
     {"register_cupy", register_cupy, METH_VARARGS,
      "register_cupy(type, current_stream, dtypes)\n--\n\nRead arrays of `type` through their attributes."},
-    {"register_value", register_value, METH_O,
-     "register_value(type)\n--\n\nTake values of `type`, which is one of numpy or ctypes."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -107,13 +108,13 @@ static int visit_types(KnownTypes* types, visitproc visit, void* arg) {
   for (int i = 0; i < types->array_count; i++) {
     ArrayType* each = &types->arrays[i];
     Py_VISIT(each->type);
-    Py_VISIT(each->is_neg);
+    Py_VISIT(each->negation.is_neg);
     Py_VISIT(each->data_ptr);
     Py_VISIT(each->get_device);
     Py_VISIT(each->stream_of_device);
     for (int j = 0; j < DTYPE_COUNT; j++) Py_VISIT(each->dtypes[j]);
   }
-  for (int i = 0; i < types->value_count; i++) Py_VISIT(types->values[i]);
+  Py_VISIT(types->values);
   return 0;
 }
 
@@ -121,13 +122,12 @@ static void clear_types(KnownTypes* types) {
   while (types->array_count) {
     ArrayType each = types->arrays[--types->array_count];
     Py_DECREF(each.type);
-    Py_XDECREF(each.is_neg);
+    Py_XDECREF(each.negation.is_neg);
     Py_XDECREF(each.data_ptr);
     Py_XDECREF(each.get_device);
     Py_XDECREF(each.stream_of_device);
     for (int j = 0; j < DTYPE_COUNT; j++) Py_XDECREF(each.dtypes[j]);
   }
-  while (types->value_count) Py_DECREF(types->values[--types->value_count]);
 }
 
 #endif
