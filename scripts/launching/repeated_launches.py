@@ -77,13 +77,13 @@ def _c(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
         ctypes.c_void_p(y.data_ptr()),
     ]
     device = open_driver().device(0)
-    function = kernels.axpy_c._load(device).address
+    function = kernels.axpy_c._load(device).function
     yield "C, 4 arguments", lambda times, _=(x, y): compiled.seconds(function, stream, values, times)
     tensors = _tensors(9)
     kernels.many(N, 2.0, *tensors, 1, 2, 3.0, 4.0, 5, grid=1, block=32)
     numbers = [ctypes.c_int(1), ctypes.c_int(2), ctypes.c_float(3), ctypes.c_float(4), ctypes.c_longlong(5)]
     more = [*values[:2], *(ctypes.c_void_p(t.data_ptr()) for t in tensors), *numbers]
-    wide = kernels.many._load(device).address
+    wide = kernels.many._load(device).function
     yield "C, 16 arguments", lambda times, _=tensors: compiled.seconds(wide, stream, more, times)
 
 

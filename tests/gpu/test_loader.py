@@ -98,10 +98,10 @@ class Memory:
     """A copy of a numpy array on the GPU whose context `device` has made current."""
 
     def __init__(self, device: Device, array: np.ndarray[Any, Any]) -> None:
-        self._call = device.driver.call
+        self._driver = device.driver
         self._array = array
-        self.address = int(self._call("cuMemAlloc", array.nbytes))
-        self._call("cuMemcpyHtoD", self.address, array, array.nbytes)
+        self.address = self._driver.query("cuMemAlloc", OUT, array.nbytes)
+        self._driver.call("cuMemcpyHtoD", self.address, array.ctypes.data, array.nbytes)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -110,8 +110,8 @@ class Memory:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         array = np.empty_like(self._array)
-        self._call("cuCtxSynchronize")
-        self._call("cuMemcpyDtoH", array, self.address, array.nbytes)
+        self._driver.call("cuCtxSynchronize")
+        self._driver.call("cuMemcpyDtoH", array.ctypes.data, self.address, array.nbytes)
         return array
 
 
