@@ -13,6 +13,8 @@ from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.compiler.products import CompiledImage, Library, Signatures
 from cuda_ext.errors import BuildError
+from cuda_ext.formats import ptx
+from cuda_ext.formats.cubin import read_code
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
 __all__ = ["pack"]
@@ -61,7 +63,20 @@ def pack(
         for name in ambiguous
     )
     unit = Unit(tuple(unit.described for unit in plan.units), tuple(described))
-    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage)
+    code = tuple(map(_digests_of_code, images, kernel_names))
+    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage, code)
+
+
+def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:
+    """Digests of the instructions of the kernels `names` in `image`, by expression; LTO-IR shows none."""
+    match image.architecture.kind:
+        case "cubin":
+            code = read_code(image.data)
+        case "ptx":
+            code = ptx.code(image.data)
+        case "ltoir":
+            return {}
+    return {e: hashlib.sha256(code[n]).hexdigest() for e, n in names.items() if n in code}
 
 
 def _kernels(

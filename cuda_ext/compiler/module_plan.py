@@ -6,19 +6,21 @@ Everything is done in memory; nothing is read from or written to the project.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
+from cuda_ext.compiler.name_expressions import kernel_names, plain_name
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import SCHEMA, Compression, Manifest
+from cuda_ext.manifest import SCHEMA, Compression, Kernel, Manifest
 
-__all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble"]
+__all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble", "defined_twice", "file_stems"]
 
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
@@ -29,7 +31,8 @@ class LibraryPlan:
 
     ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
     as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
-    ``only`` limits a linked library to the compilation of one of its units, without a link.
+    ``only`` limits a linked library to the compilation of one of its units, without a link. ``file_stem`` is
+    the name of the source's files where its basename is not.
     """
 
     module: str
@@ -40,6 +43,7 @@ class LibraryPlan:
     link: bool = False
     part: int | None = None
     only: TranslationUnit | None = None
+    file_stem: str = ""
 
     @property
     def compiled_units(self) -> tuple[TranslationUnit, ...]:
@@ -51,7 +55,7 @@ class LibraryPlan:
         """The name of its files, without their suffix."""
         if self.link:
             return self.module.rpartition(".")[2]
-        stem = PurePosixPath(self.units[0].name).stem
+        stem = self.file_stem or PurePosixPath(self.units[0].name).stem
         return stem if self.part is None else f"{stem}-{self.part}"
 
     @cached_property
@@ -104,6 +108,27 @@ class ModulePlan:
         ]
 
 
+def file_stems(names: Iterable[str]) -> dict[str, str]:
+    """Name the files of each source after its basename and, where sources share it, the directories above.
+
+    No two are equal, in upper or lower case, unless the paths differ in nothing but their suffixes, or in a
+    dot for a slash.
+
+    >>> file_stems(["a/fwd.cu", "b/fwd.cu", "b/bwd.cu"])
+    {'a/fwd.cu': 'a.fwd', 'b/fwd.cu': 'b.fwd', 'b/bwd.cu': 'bwd'}
+    """
+    parts = {name: PurePosixPath(name).with_suffix("").parts for name in names}
+    depths = dict.fromkeys(parts, 1)
+    while True:
+        stems = {name: ".".join(own[-depths[name] :]) for name, own in parts.items()}
+        counts = Counter(stem.casefold() for stem in stems.values())
+        shared = [n for n, stem in stems.items() if counts[stem.casefold()] > 1 and depths[n] < len(parts[n])]
+        if not shared:
+            return stems
+        for name in shared:
+            depths[name] += 1
+
+
 class CompiledModule(NamedTuple):
     """A manifest, the files that it names, and the compiler's warnings."""
 
@@ -114,7 +139,6 @@ class CompiledModule(NamedTuple):
 
 def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, version: str) -> CompiledModule:
     """Assemble the module of `libraries`, which that compiler made. Raises :class:`BuildError`."""
-    _check_unique(libraries)
     embedded = _embedded(plan)
     manifest = Manifest(
         schema=SCHEMA,
@@ -123,7 +147,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         version=version,
         compress=plan.compress,
         units=tuple(library.unit for library in libraries),
-        kernels=tuple(k._replace(unit=index) for index, lib in enumerate(libraries) for k in lib.kernels),
+        kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: hashlib.sha256(c).hexdigest() for n, c in embedded.items()} if plan.embed else None,
     )
@@ -141,18 +165,66 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
     return CompiledModule(manifest, files, tuple(log))
 
 
-def _check_unique(libraries: Iterable[Library]) -> None:
-    sources: dict[str, str] = {}
-    for library in libraries:
+def defined_twice(expression: str, one: str, other: str) -> BuildError:
+    """The error for a kernel that two sources define."""
+    return BuildError(
+        f"kernel {expression!r} is defined twice, in {one} and in {other}",
+        remedy="rename one of them or put it into a namespace",
+    )
+
+
+def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]:
+    """List the kernels of `libraries`, each once. Raises :class:`BuildError` if one name is of several."""
+    owners: dict[str, int] = {}
+    for index, library in enumerate(libraries):
         for kernel in library.kernels:
-            source = library.unit.sources[0].name
-            if kernel.expression in sources:
-                raise BuildError(
-                    f"kernel {kernel.expression!r} is defined twice, in {sources[kernel.expression]} and in "
-                    f"{source}",
-                    remedy="rename one of them or put it into a namespace",
-                )
-            sources[kernel.expression] = source
+            owner = owners.setdefault(kernel.expression, index)
+            if owner == index:
+                yield kernel._replace(unit=index)
+                continue
+            one, other = plan.libraries[owner].units[0], plan.libraries[index].units[0]
+            # Each part of a source has all its kernels that are no templates.
+            if one.name != other.name:
+                _check_shared(kernel.expression, one, other)
+                _check_equal(kernel.expression, libraries[owner], library)
+
+
+def _check_shared(expression: str, one: TranslationUnit, other: TranslationUnit) -> None:
+    """Check that two units may define one kernel: it is a template's, or comes from a common header."""
+    plain = plain_name(expression)
+    if expression.startswith("<", len(plain)):
+        return
+    name = plain.rpartition("::")[2]
+    common = one.headers.keys() & other.headers.keys()
+    in_header = any(name in kernel_names(one.headers[header]) for header in common)
+    if not in_header or any(name in kernel_names(unit.source) for unit in (one, other)):
+        raise defined_twice(expression, one.name, other.name)
+
+
+def _check_equal(expression: str, *libraries: Library) -> None:
+    """Check that one kernel in two libraries has the same parameters and the same code."""
+    names = " and ".join(library.unit.sources[0].name for library in libraries)
+    parameters = {
+        k.parameters for library in libraries for k in library.kernels if k.expression == expression
+    }
+    if len(parameters) > 1:
+        raise BuildError(
+            f"kernel {expression!r} has other parameters in {names}",
+            remedy="rename one of them or put it into a namespace",
+        )
+    codes = [
+        {
+            i.architecture: code.get(expression)
+            for i, code in zip(library.unit.images, library.code, strict=True)
+        }
+        for library in libraries
+    ]
+    if different := {architecture for architecture, _ in codes[0].items() ^ codes[1].items()}:
+        raise BuildError(
+            f"kernel {expression!r} is in {names} with different code for {', '.join(sorted(different))}",
+            remedy="compile both for the same architectures with the same options and macros, instantiate it "
+            "in one of them only, or link them with link = true",
+        )
 
 
 def _embedded(plan: ModulePlan) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from cuda_ext.errors import closest_name
 __all__ = [
     "DeclaredNames",
     "closest_kernel",
+    "code_of",
     "declared_names",
     "kernel_names",
     "normalise",
@@ -119,7 +120,7 @@ def kernel_names(text: bytes) -> set[str]:
     >>> kernel_names(b"__global__ void __launch_bounds__(256) k(int* x) {} // __global__ void no()")
     {'k'}
     """
-    return {name.decode() for name in re.findall(_KERNEL, _code(text), re.DOTALL)}
+    return {name.decode() for name in re.findall(_KERNEL, code_of(text), re.DOTALL)}
 
 
 def _code(text: bytes) -> bytes:
@@ -157,7 +158,7 @@ def declared_names(texts: Iterable[bytes]) -> DeclaredNames:
     for text in texts:
         # The namespaces around a declaration; None for the braces of functions and types.
         scopes: list[str | None] = []
-        for match in re.finditer(_DECLARATION, _code(text), re.DOTALL | re.VERBOSE):
+        for match in re.finditer(_DECLARATION, code_of(text), re.DOTALL | re.VERBOSE):
             kind = match.lastgroup
             if kind == "transparent":
                 scopes.append("")
@@ -199,5 +200,5 @@ def template_head(kernel: str, texts: Iterable[bytes]) -> str:
         + kernel.encode()
         + rb"\s*\("
     )
-    found = (re.search(pattern, _code(text)) for text in texts)
+    found = (re.search(pattern, code_of(text)) for text in texts)
     return next((f"template <{' '.join(m[1].decode().split())}>" for m in found if m), "")

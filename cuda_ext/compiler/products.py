@@ -108,8 +108,8 @@ class Library(NamedTuple):
     """The part of a manifest that describes one library, and the files that it names.
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
-    warnings; ``usage`` has, for each image, the resources of its kernels by expression. ``reads`` are the
-    headers that its compilations read, as in :class:`Trace`.
+    warnings; ``usage`` has, for each image, the resources of its kernels by expression, and ``code`` digests
+    of their instructions. ``reads`` are the headers that its compilations read, as in :class:`Trace`.
     """
 
     unit: Unit
@@ -118,6 +118,7 @@ class Library(NamedTuple):
     files: Mapping[str, bytes] = {}
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Resources], ...] = ()
+    code: tuple[Mapping[str, str], ...] = ()
     reads: frozenset[str] = frozenset()
 
 

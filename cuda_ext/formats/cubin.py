@@ -15,12 +15,13 @@ from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["Cubin", "read_cubin", "read_resources"]
+__all__ = ["Cubin", "read_code", "read_cubin", "read_resources"]
 
 # Sections of a kernel, whose name follows.
 _KERNEL_INFO = ".nv.info."
 _CODE = ".text."
 _PARAMETER_BANK = ".nv.constant0."
+_CODE_OR_CONSTANTS = re.compile(r"\.(?:text|nv\.constant[1-9]\d*)\.(.+)")
 _SHARED = ".nv.shared."
 # An attribute of .nv.info is a format byte, an attribute byte and 16 bits. These are its value; with this
 # format they are the number of bytes of the value, which follows.
@@ -69,6 +70,15 @@ def read_cubin(data: bytes) -> Cubin:
         return _read_contents(read_elf(data))
     except (ValueError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
+
+
+def read_code(data: bytes) -> dict[str, bytes]:
+    """Read the instructions of each function and the constants that are its own, by lowered name."""
+    code: defaultdict[str, bytes] = defaultdict(bytes)
+    for section in read_elf(data).sections:
+        if match := _CODE_OR_CONSTANTS.fullmatch(section.name):
+            code[match[1]] += section.data
+    return dict(code)
 
 
 def read_resources(data: bytes) -> dict[str, Resources]:

@@ -12,6 +12,7 @@ from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 
 __all__ = [
     "addresses",
+    "code",
     "debug_section",
     "files",
     "kernels",
@@ -24,6 +25,9 @@ __all__ = [
 # lines and takes quadratic time over empty ones.
 _TARGET = rb"(?m)^[ \t]*\.target\s+sm_(\d+)([af]?)"
 _ENTRY = rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?"
+_BODY = rb"(?ms)^[^\n]*\.entry\s+([\w$.]+)(.*?)^\}"
+# Labels contain the number of the function in the file.
+_LABEL = rb"\$L_\w*?\d+_"
 _PARAMETER = (
     rb"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+|pred)\s*"
     rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
@@ -62,6 +66,12 @@ def kernels(ptx: bytes) -> dict[str, tuple[Parameter, ...]]:
     """List the entries by lowered name, with their parameters in order, in the types of PTX."""
     entries = re.findall(_ENTRY, re.sub(_COMMENT, b"", ptx))
     return {name.decode(): tuple(_parameters(declarations.strip())) for name, declarations in entries}
+
+
+def code(ptx: bytes) -> dict[str, bytes]:
+    """List the text of each entry by lowered name, without comments and the numbers of functions."""
+    plain = re.sub(_LABEL, b"$L_", re.sub(_COMMENT, b"", ptx))
+    return {name.decode(): body for name, body in re.findall(_BODY, plain)}
 
 
 def variables(ptx: bytes) -> dict[str, Symbol]:

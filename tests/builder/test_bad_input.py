@@ -219,18 +219,12 @@ def test_a_unit_without_kernels_is_refused(tmp_path: Path, source: str) -> None:
     )
 
 
-def test_a_kernel_that_two_units_define_is_refused(tmp_path: Path) -> None:
-    write_project(tmp_path, files={"device/a.cu": FILL, "device/b.cu": FILL})
+@pytest.mark.parametrize("link", ["", "link = true"])
+def test_a_kernel_that_two_units_define_is_refused(tmp_path: Path, link: str) -> None:
+    write_project(tmp_path, f"{KERNELS}{link}", {"device/a.cu": FILL, "device/b.cu": FILL})
     assert refusal(tmp_path) == (
         "p.kernels:\nkernel 'fill' is defined twice, in device/a.cu and in device/b.cu; rename one of them "
         "or put it into a namespace"
-    )
-
-
-def test_a_kernel_that_two_linked_units_define_is_refused(tmp_path: Path) -> None:
-    write_project(tmp_path, f"{KERNELS}link = true", {"device/a.cu": FILL, "device/b.cu": FILL})
-    assert refusal(tmp_path).endswith(
-        "device/a.cu and device/b.cu both define fill; rename one of them or put it into a namespace"
     )
 
 

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
@@ -18,6 +17,7 @@ from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
 from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
 from cuda_ext.builder.report.difference import Change, Place, compare, find_changes, growth
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
+from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
 
 __all__ = ["html_page", "is_report", "read_record"]
@@ -60,7 +60,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "seconds": format_seconds,
         "signed": _signed,
         "size": format_size,
-        "stem": lambda unit: PurePosixPath(unit).stem,
+        "stem": file_stems(job.unit for job in record.jobs).__getitem__,
         "tooltip": _describe_job,
         "whole": "{:,}".format,
     }

@@ -83,7 +83,7 @@ class JobCache:
 
     def _library_key(self, plan: LibraryPlan) -> str:
         """The key of the library of `plan`, which includes the headers of its units."""
-        fields = [plan.compress, plan.emit, str(plan.part), " ".join(map(str, plan.architectures))]
+        fields = [plan.compress, plan.emit, plan.stem, str(plan.part), " ".join(map(str, plan.architectures))]
         if plan.link:
             fields += ["only" if plan.only else plan.module, *sorted({unit.kind for unit in plan.units})]
         for unit in plan.compiled_units:

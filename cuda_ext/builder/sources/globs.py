@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.compiler.architectures import GROUPS
+from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError, did_you_mean
 from cuda_ext.formats.architecture import Architecture
@@ -92,7 +93,6 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
     """Find the module's sources; return their sorted names within the project."""
     key = _Key(module.key_path("sources"), root)
     names = key.find(module.settings.sources)
-    by_stem: dict[str, str] = {}
     for name in names:
         if _suffix(name) not in _KINDS:
             raise key.error(
@@ -103,11 +103,12 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
             name.encode()
         except UnicodeEncodeError:
             raise key.error(f"{name!r} has a name that is not UTF-8", "rename it") from None
+    by_stem: dict[str, str] = {}
+    for name, stem in file_stems(names).items():
         # On some file systems a.fatbin and A.fatbin are one file.
-        other = by_stem.setdefault(PurePosixPath(name).stem.casefold(), name)
-        if other != name:
+        if (other := by_stem.setdefault(stem.casefold(), name)) != name:
             raise key.error(
-                f"{other} and {name} have one basename, and fatbins are named after it", "rename one of them"
+                f"{other} and {name} would both be compiled to {stem}.fatbin", "rename one of them"
             )
     return names
 

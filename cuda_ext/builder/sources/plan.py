@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.builder.sources.duplicate_kernels import check_duplicates
 from cuda_ext.builder.sources.globs import (
     find_headers,
     find_include_directories,
@@ -22,7 +23,7 @@ from cuda_ext.builder.sources.globs import (
 )
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.compiler.headers import Headers
-from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
+from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.name_expressions import kernel_names, normalise, template_name
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
@@ -38,6 +39,7 @@ class Sources:
 
     def __init__(self, module: ModuleConfig, root: Path) -> None:
         self.names = find_sources(module, root)
+        self.file_stems = file_stems(self.names)
         self._module = module
         self._headers = Headers(root, find_include_directories(module, root))
         self._root = root
@@ -110,6 +112,7 @@ def plan_module(
 ) -> ModulePlan:
     """Return all that decides the module's bytes. Raises :class:`BuildError` for an invalid plan."""
     units = sources.units()
+    check_duplicates(module.name, units)
     assigned = _assign_instantiations(module, units)
     targets: dict[Settings, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
@@ -134,6 +137,7 @@ def plan_module(
                     emit=module.settings.emit,
                     link=module.settings.link,
                     part=number if len(parts) > 1 else None,
+                    file_stem=sources.file_stems[unit.name],
                 )
             )
     if module.settings.link:
@@ -149,13 +153,17 @@ def plan_module(
 
 
 def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings) -> list[TranslationUnit]:
-    """`unit` with its instantiations, or one unit for each of them."""
-    unique = tuple({normalise(expression): expression for expression in instantiate}.values())
-    if not unique:
-        return [unit]
+    """`unit` with its instantiations, or one unit for each of them.
+
+    The first part has the kernels that are no templates.
+    """
+    unique = {normalise(expression): expression for expression in instantiate}
     if not settings.split_instantiations or settings.link:
-        return [replace(unit, instantiate=unique)]
-    return [replace(unit, instantiate=(expression,)) for expression in unique]
+        return [replace(unit, instantiate=tuple(unique.values()))]
+    plain = tuple(written for expression, written in unique.items() if not expression.endswith(">"))
+    templates = [written for written in unique.values() if written not in plain]
+    parts = [(*plain, *templates[:1]), *((each,) for each in templates[1:])]
+    return [replace(unit, instantiate=part) for part in parts]
 
 
 def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:

@@ -196,13 +196,15 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> No
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("a/x.cu", "b/x.cu"), ("a/x.cu", "a/x.ptx"), ("a/X.cu", "b/x.cu")]
+    ("one", "other", "stem"),
+    [("a/x.cu", "a/x.ptx", "a.x"), ("a/X.cu", "a/x.cu", "a.x"), ("a.x.cu", "a/x.cu", "a.x")],
 )
-def test_sources_have_different_basenames(tmp_path: Path, nvrtc: Nvrtc, one: str, other: str) -> None:
-    write_project(tmp_path, f'{TABLE}sources = ["a/*", "b/*"]', {one: FILL, other: FILL, "b/y.cu": FILL})
+def test_sources_whose_files_would_have_one_name_are_refused(
+    tmp_path: Path, nvrtc: Nvrtc, one: str, other: str, stem: str
+) -> None:
+    write_project(tmp_path, f'{TABLE}sources = ["**/*.cu", "a/*"]', {one: "", other: "", "b/x.cu": ""})
     assert refused(tmp_path, nvrtc) == (
-        f"{WHERE}.sources: {one} and {other} have one basename, and fatbins are named after it; "
-        "rename one of them"
+        f"{WHERE}.sources: {one} and {other} would both be compiled to {stem}.fatbin; rename one of them"
     )
 
 

@@ -1,0 +1,83 @@
+"""Sources of one basename in several directories, as in trees that were copied into a project."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.sources.compilation_database import list_commands
+from tests.fixtures.cmake_projects import CMakeProject
+from tests.fixtures.projects import KERNELS, SCALE, build, load, write_project
+
+# Each has a static function and a static variable of the same name as the others.
+TEXT = """namespace {0} {{
+static __device__ int total = {1};
+static __device__ __noinline__ int add(int i) {{ return atomicAdd(&total, i); }}
+__global__ void forward(int* x) {{ *x = add({1}); }}
+}}
+"""
+NAMES = ("device/forward.cu", "third_party/one/forward.cu", "third_party/two/forward.cu")
+FILES = {
+    **{name: TEXT.format(f"n{number}", number) for number, name in enumerate(NAMES)},
+    "third_party/two/backward.cu": SCALE,
+}
+TABLE = f"""{KERNELS}sources = ["device/*.cu", "third_party/**/*.cu"]
+instantiate = ["scale<float>", "scale<int>"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "files"),
+    [
+        ("", {"device.forward.fatbin", "one.forward.fatbin", "two.forward.fatbin", "backward.fatbin"}),
+        (
+            'emit = "cubin"',
+            {f"{name}.sm_90.cubin" for name in ("device.forward", "one.forward", "two.forward", "backward")},
+        ),
+        (
+            "split-instantiations = true",
+            {f"{name}.forward.fatbin" for name in ("device", "one", "two")}
+            | {f"backward-{number}.fatbin" for number in (0, 1)},
+        ),
+        ("link = true", {"kernels.fatbin"}),
+    ],
+)
+def test_files_are_named_after_the_directories_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, files: set[str]
+) -> None:
+    monkeypatch.setenv("CUDA_EXT_REPORT", str(tmp_path / "report.html"))
+    package = build(write_project(tmp_path, f"{TABLE}{key}\n", FILES))["p.kernels"]
+    assert files == {name for name in package.files if name.endswith((".fatbin", ".cubin"))}
+    kernels = {k["expression"]: k["unit"] for k in json.loads(package.files["manifest.json"])["kernels"]}
+    assert set(kernels) == {"n0::forward", "n1::forward", "n2::forward", "scale<float>", "scale<int>"}
+
+
+def test_each_source_has_its_command(tmp_path: Path) -> None:
+    commands = list_commands(load(write_project(tmp_path, TABLE, FILES)))
+    assert [command["file"] for command in commands] == sorted(FILES)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.skipif(shutil.which("c++") is None, reason="takes a C++ compiler")
+def test_cmake_compiles_each(tmp_path: Path) -> None:
+    lists = """cmake_minimum_required(VERSION 3.24)
+project(app LANGUAGES CXX)
+find_package(CudaExt REQUIRED)
+cuda_ext_add_module(app_kernels NAME app.kernels SOURCES device/*.cu third_party/*/*.cu
+  ARCHITECTURES 90-real INSTANTIATE "scale<float>")
+add_executable(app main.cpp)
+target_link_libraries(app PRIVATE app_kernels)
+"""
+    main = """#include <app/kernels.h>
+int main() { return app::kernels::n1::forward.try_launch({1, 1}, nullptr) ? 1 : 0; }
+"""
+    project = CMakeProject(tmp_path / "p").write({**FILES, "CMakeLists.txt": lists, "main.cpp": main})
+    project.configure()
+    steps = project.steps()
+    assert [f"Compiling CUDA source {name}" in steps for name in sorted(FILES)] == [True] * 4
+    assert project.steps() == []
+    (project.root / NAMES[1]).write_text(FILES[NAMES[1]].replace("add(1)", "add(7)"))
+    assert [step for step in project.steps() if "CUDA" in step] == [f"Compiling CUDA source {NAMES[1]}"]

@@ -1,0 +1,137 @@
+"""A kernel in two sources: one and the same where C++ allows it, or an error that names both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.projects import FILL, KERNELS, build, refusal, write_project
+
+HEADER = """#pragma once
+namespace n {
+template <class T, int by> __global__ void __launch_bounds__(256) scale(T* x) {
+  x[threadIdx.x] *= T(by) * T(FACTOR);
+}
+static __global__ void clear(int* x) { x[threadIdx.x] = 0; }
+}
+"""
+INSTANCE = "template __global__ void n::scale<double, {}>(double*);\n"
+OVERRIDES = '[[tool.cuda_ext.modules."p.kernels".overrides]]\n'
+TABLE = f"""{KERNELS}architectures = ["sm_90", "compute_90"]
+include-dirs = ["include"]
+define = {{ FACTOR = "3" }}
+"""
+
+
+def sources(**texts: str) -> dict[str, str]:
+    """Sources with the header, and a kernel of their own each."""
+    own = '#include "scale.cuh"\n__global__ void {}(float* x) {{ *x = 1; }}\n{}'
+    return {"include/scale.cuh": HEADER} | {
+        f"device/{name}.cu": own.format(name, text) for name, text in texts.items()
+    }
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_what_two_sources_have_from_a_header_is_one_kernel(tmp_path: Path, compiler: str) -> None:
+    both = INSTANCE.format(2)
+    table = f'{TABLE}compiler = "{compiler}"\n'
+    write_project(tmp_path, table, sources(a=both, b=both + INSTANCE.format(5)))
+    manifest = json.loads(build(tmp_path)["p.kernels"].files["manifest.json"])
+    kernels = {kernel["expression"]: kernel["unit"] for kernel in manifest["kernels"]}
+    assert kernels == {"a": 0, "n::clear": 0, "n::scale<double, 2>": 0, "b": 1, "n::scale<double, 5>": 1}
+
+
+def test_different_macros_are_an_error_that_names_both(tmp_path: Path) -> None:
+    table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\ndefine = {{ FACTOR = "4" }}\n'
+    write_project(tmp_path, table, sources(a=INSTANCE.format(2), b=INSTANCE.format(2)))
+    assert refusal(tmp_path) == (
+        "p.kernels:\nkernel 'n::scale<double, 2>' is in device/a.cu and device/b.cu with different code for "
+        "compute_90, sm_90; compile both for the same architectures with the same options and macros, "
+        "instantiate it in one of them only, or link them with link = true"
+    )
+
+
+def test_other_architectures_are_an_error_that_names_both(tmp_path: Path) -> None:
+    table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_80", "compute_90"]\n'
+    write_project(tmp_path, table, sources(a=INSTANCE.format(2), b=INSTANCE.format(2)))
+    message = refusal(tmp_path)
+    assert "in device/a.cu and device/b.cu with different code for sm_80, sm_90;" in message
+
+
+def test_other_parameters_are_an_error_that_names_both(tmp_path: Path) -> None:
+    text = "template <class T> __global__ void only({}* x) {{ *x = 1; }}\n"
+    text += "template __global__ void only<int>({}*);\n"
+    write_project(tmp_path, TABLE, sources(a=text.format("T", "int"), b=text.format("float", "float")))
+    assert "kernel 'only<int>' has other parameters in device/a.cu and device/b.cu;" in refusal(tmp_path)
+
+
+# Text that defines n::k, and text that defines another kernel, or leaves that open.
+K = 'namespace n {{ extern "C" {{ void f(); }} {}__global__ void k(int* x) {{ if (x) {{ *x = {}; }} }} }}\n'
+
+
+def twice(tmp_path: Path, one: str, other: str, table: str = KERNELS) -> str:
+    write_project(
+        tmp_path, table, {"device/a.cu": one, "device/b.cu": other, "device/c.cu": "does not compile"}
+    )
+    return refusal(tmp_path)
+
+
+@pytest.mark.parametrize("link", ["", "link = true\n"])
+def test_two_definitions_are_found_before_anything_is_compiled(tmp_path: Path, link: str) -> None:
+    message = twice(
+        tmp_path,
+        "// k\n" + K.format("", 1),
+        "inline int f() { return '{'; }\n" + K.format("static ", 2),
+        KERNELS + link,
+    )
+    assert message == (
+        "p.kernels:\nkernel 'n::k' is defined twice, in device/a.cu and in device/b.cu; rename one of them "
+        "or put it into a namespace"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        FILL.replace("fill", "k"),
+        "template <int> __global__ void k(int* x) {}\ntemplate __global__ void k<1>(int*);",
+        f"#if 0\n{K.format('', 2)}#endif\n{FILL}",
+        "#define k(x) k_##x\n__global__ void k(two)(int* x) {}",
+        f"#define k two\n{K.format('', 2)}",
+        f"{K.format('', 2)}namespace n {{ __global__ void k(float* x) {{}} }}",
+        f"__global__ void k(int* x);\n{FILL}",
+        f"// {K.format('', 2)}{FILL}",
+    ],
+)
+def test_what_the_text_leaves_open_is_compiled(tmp_path: Path, other: str) -> None:
+    assert "c.cu" in twice(tmp_path, K.format("", 1), other)
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_kernel_that_is_no_template_may_be_named_where_instantiations_are_split(
+    tmp_path: Path, place: str
+) -> None:
+    names = ['"scale<float>"', '"scale<int>"']
+    names.insert(0 if place == "first" else 2, '"plain"')
+    table = f"{KERNELS}split-instantiations = true\ninstantiate = [{', '.join(names)}]\n"
+    text = "template <class T> __global__ void scale(T* x) {}\n"
+    text += "__global__ void plain() {}\n__global__ void unnamed() {}\n"
+    # One of the instantiations is in the text as well.
+    text += "template __global__ void scale<int>(int*);\n"
+    files = build(write_project(tmp_path, table, {"device/s.cu": text}))["p.kernels"].files
+    assert {"s-0.fatbin", "s-1.fatbin"} == {name for name in files if name.endswith(".fatbin")}
+    kernels = json.loads(files["manifest.json"])["kernels"]
+    assert sorted(kernel["expression"] for kernel in kernels) == [
+        "plain",
+        "scale<float>",
+        "scale<int>",
+        "unnamed",
+    ]
+
+
+def test_plain_kernels_alone_are_not_split(tmp_path: Path) -> None:
+    table = f'{KERNELS}split-instantiations = true\ninstantiate = ["fill"]\n'
+    files = build(write_project(tmp_path, table, {"device/s.cu": FILL}))["p.kernels"].files
+    assert "s.fatbin" in files
