@@ -123,7 +123,7 @@ def kernel_names(text: bytes) -> set[str]:
     return {name.decode() for name in re.findall(_KERNEL, code_of(text), re.DOTALL)}
 
 
-def _code(text: bytes) -> bytes:
+def code_of(text: bytes) -> bytes:
     """`text` without comments and launch bounds."""
     return re.sub(_LAUNCH_BOUNDS, b"", re.sub(_COMMENT, rb"\1", text, flags=re.DOTALL))
 
