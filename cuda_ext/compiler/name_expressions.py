@@ -17,6 +17,7 @@ __all__ = [
     "kernel_names",
     "normalise",
     "plain_name",
+    "split_arguments",
     "template_head",
     "template_name",
 ]
@@ -109,9 +110,28 @@ def plain_name(expression: str) -> str:
 
 
 # Compiled when they are needed: looking up a kernel does not.
+_PIECE = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|."
 _KERNEL = rb"__global__[^;{}]*?\b(\w+)\s*\("
 _LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
 _COMMENT = rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")'
+
+
+def split_arguments(text: str) -> Iterator[str]:
+    """Split `text`, which is between angle brackets, at the commas outside of other brackets.
+
+    >>> list(split_arguments("pair<int, float>, 256"))
+    ['pair<int, float>', '256']
+    """
+    part, depth = "", 0
+    for piece in re.findall(_PIECE, text, re.DOTALL):
+        depth += (piece in "<([{") - (piece in ">)]}")
+        if piece == "," and not depth:
+            yield part.strip()
+            part = ""
+        else:
+            part += piece
+    if part.strip():
+        yield part.strip()
 
 
 def kernel_names(text: bytes) -> set[str]:

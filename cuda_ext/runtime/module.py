@@ -45,6 +45,11 @@ class KernelModule(ModuleType):
         vars(self).setdefault("__items__", {})[expression] = value
         return value
 
+    @property
+    def __kernels__(self) -> KernelModule:
+        """The module itself. For type checkers it has brackets, which modules lack."""
+        return self
+
     def __dir__(self) -> list[str]:
         return dir(_global_namespace(self))
 

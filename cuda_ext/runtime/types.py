@@ -2,22 +2,101 @@
 
 from __future__ import annotations
 
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NotRequired,
+    Protocol,
+    SupportsComplex,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    TypedDict,
+)
+
+from cuda_ext.runtime.arrays.device_memory import HasCudaArrayInterface, HasDataPtr
+from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.arguments import Pointer
 from cuda_ext.runtime.launch.configuration import Dim
 from cuda_ext.runtime.launch.streams import Stream
 from cuda_ext.runtime.lookup import KernelTemplate, Namespace, TemplateArguments
+from cuda_ext.runtime.module import KernelModule
 from cuda_ext.runtime.symbol import Symbol
 from cuda_ext.runtime.variants import Variants
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 __all__ = [
-    "Dim",
+    "Complex",
+    "ConstPointer",
+    "GridLaunch",
+    "Half",
     "Kernel",
+    "KernelModule",
     "KernelTemplate",
     "Namespace",
     "Pointer",
-    "Stream",
+    "Structure",
     "Symbol",
     "TemplateArguments",
+    "TensorMap",
+    "ThreadsLaunch",
     "Variants",
 ]
+
+
+class _HasDLPackDevice(Protocol):
+    """An array of JAX, or a buffer of cuda.core."""
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+class _CUtensorMap(Protocol):
+    """The structure of cuda-bindings."""
+
+    def getPtr(self) -> int: ...  # noqa: N802 - its name there
+
+
+class _TensorMapDescriptor(Protocol):
+    """A tensor map of cuda.core."""
+
+    def replace_address(self, tensor: Any, /) -> None: ...
+
+
+# Arguments. Which of their values fit is for the launch to check.
+ConstPointer: TypeAlias = (
+    SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | _HasDLPackDevice | None
+)
+Pointer: TypeAlias = ConstPointer | Out
+Structure: TypeAlias = "Buffer"
+Half: TypeAlias = "SupportsFloat | Buffer"
+Complex: TypeAlias = "complex | SupportsComplex | SupportsFloat | Buffer"
+TensorMap: TypeAlias = "_CUtensorMap | _TensorMapDescriptor | Buffer"
+
+
+class _Options(TypedDict, total=False):
+    shared: SupportsIndex
+    cluster: Dim | None
+    cooperative: bool
+    dependent: bool
+    stream: Stream | None
+    wait: bool
+
+
+class _Grid(TypedDict):
+    grid: Dim
+    block: Dim
+
+
+class _Threads(TypedDict):
+    threads: SupportsIndex
+    block: NotRequired[Dim | None]
+
+
+class GridLaunch(_Grid, _Options):
+    """The keywords of a launch of a number of blocks."""
+
+
+class ThreadsLaunch(_Threads, _Options):
+    """The keywords of a launch of a number of threads."""

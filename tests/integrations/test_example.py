@@ -99,6 +99,7 @@ def test_importing_it_loads_no_large_module(installed: Path, builder: Environmen
         "cuda_ext.runtime.module",
         "example_project",
         "example_project.kernels",
+        "example_project.scan",
     ]
     assert not {"cuda", "dataclasses", "json", "numpy"}.intersection(loaded)
 

@@ -7,11 +7,10 @@ distinguishes instantiations even if the host does not know their types.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
-from cuda_ext.compiler.name_expressions import normalise
+from cuda_ext.compiler.name_expressions import normalise, split_arguments
 from cuda_ext.formats.mangling import LoweredArgument, LoweredValue, template_arguments
 
 __all__ = ["FUNDAMENTAL", "Argument", "read_arguments"]
@@ -59,28 +58,11 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
 
     `lowered` is the kernel's lowered name, in which typedefs and constants are resolved.
     """
-    texts = list(_split(text))
+    texts = list(split_arguments(text))
     resolved = template_arguments(lowered) or ()
     if len(resolved) < len(texts):
         return tuple(_read(each, None) for each in texts)
     return tuple(map(_read, texts, resolved))
-
-
-_PIECE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|.", re.DOTALL)
-
-
-def _split(text: str) -> Iterator[str]:
-    """Split `text` at the commas outside of brackets."""
-    part, depth = "", 0
-    for piece in _PIECE.findall(text):
-        depth += (piece in "<([{") - (piece in ">)]}")
-        if piece == "," and not depth:
-            yield part.strip()
-            part = ""
-        else:
-            part += piece
-    if part.strip():
-        yield part.strip()
 
 
 def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:

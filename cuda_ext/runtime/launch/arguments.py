@@ -14,32 +14,24 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 from cuda_ext.errors import ArgumentError, did_you_mean
 from cuda_ext.formats.quantities import format_count
 from cuda_ext.manifest import Parameter
-from cuda_ext.runtime.arrays.device_memory import (
-    DeviceMemory,
-    HasCudaArrayInterface,
-    HasDataPtr,
-    device_memory,
-)
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
 from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex
-from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out, is_host_array
+from cuda_ext.runtime.arrays.host_arrays import is_host_array
 from cuda_ext.runtime.arrays.tensor_map import TENSOR_MAPS, read_tensor_map
 
 __all__ = [
     "Field",
-    "Pointer",
     "describe_value",
     "is_numpy_bool",
     "make_fields",
     "order_arguments",
     "pack_layout",
 ]
-
-Pointer: TypeAlias = SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | Out | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,7 +405,7 @@ def test_type_checkers_know_the_common_signature(tool: str, tmp_path: Path) -> N
     own = made()
     manifest = resolve_variants(own.manifest, variants, WHERE)
     package = generate(own._replace(manifest=manifest))
-    assert '"""fit(int n, const float* x, float* y)"""' in stub(package)
+    assert '"""fit(int n, const float* x, float* y)\n' in stub(package)
     assert check(tool, package, tmp_path, USES) == []
     wrong = [number for number, line in enumerate(MISUSES.splitlines(), 1) if line.startswith("    ")]
     assert sorted(set(check(tool, package, tmp_path, MISUSES))) == [("user.py", number) for number in wrong]

@@ -130,11 +130,18 @@ def test_the_same_module_gives_the_same_bytes(package):
 # ------------------------------------------------------------------------------------------- the stubs
 
 
+EXPORT = """
+from pkg.kernels import __kernels__ as kernels
+
+__all__ = ["kernels"]
+"""
+
+
 def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple[str, int]]:
     """Type-check `user`, which imports ``kernels``; return the files and lines with errors."""
     if not (directory / "pkg").exists():
         package.write(directory / "pkg/kernels")
-        (directory / "pkg/__init__.py").touch()
+        (directory / "pkg/__init__.py").write_text(EXPORT)
         (directory / "pkg/py.typed").touch()
     (directory / "user.py").write_text(user)
     if tool == "mypy":
@@ -162,6 +169,7 @@ def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple
 RIGHT = """
 from typing import Any
 
+from cuda_ext import out
 from pkg import kernels
 
 
@@ -170,7 +178,7 @@ def use(x: Any, raw: memoryview) -> None:
     kernels.histogram(x, 10, None, grid=1, block=128)
     kernels.histogram(x, 10, 0, grid=(1, 2), block=(8, 8, 8), stream=x, shared=1024, cooperative=True)
     kernels.histogram(data=x, n=10, bins=x, grid=1, block=128)
-    kernels.histogram(x, 10, x, threads=10, wait=False, dependent=True, stream=None)
+    kernels.histogram(x, 10, out(x), threads=10, wait=False, dependent=True, stream=None)
     kernels.histogram(x, 10, x, threads=10, block=32, cluster=(2, 1))
     kernels.histogram.bind(grid=1, block=1, stream=3)(x, 10, x)
     kernels.axpy(10, 2.0, x, x, threads=10)
@@ -178,7 +186,19 @@ def use(x: Any, raw: memoryview) -> None:
     kernels.axpy["float"](10, 2, x, x, grid=1, block=128)
     kernels.axpy["__half"](10, 2.0, x, y=x, grid=1, block=128)
     kernels.axpy["double"](10, 2.0, x, x, grid=1, block=128)
+    kernels.axpy(n=10, a=2, x=x, y=None, grid=1, block=(1, 2, 3))
     kernels.axpy[7]
+    kernels.axpy["int"](1, 2, x, x, 1, grid=1, block=1)
+    kernels["axpy<float>"](10, 2.0, x, y=x, grid=1, block=1)
+    kernels["axpy"]["float"](10, 2.0, x, y=x, grid=1, block=1)
+    kernels["axpy<int>"](1, 2, x, x, 1, grid=1, block=1)
+    kernels["overloaded(float*)"](x, grid=1, block=1)
+    kernels["ns::inner::reduce<double, 256>"](x, x, grid=1, block=256)
+    kernels["ns"].plain(3, grid=1, block=1)
+    kernels.ns["inner::reduce<double, 256>"](x, y=x, threads=256)
+    kernels["ns::counter"].copy_from(3)
+    kernels[str(x)](x, threads=1)
+    kernels.overloaded(p=x, threads=1)
     kernels.mixed(True, 1, 2.0, 3.0, raw, 4, grid=1, block=128)
     kernels.nothing(grid=1, block=1)
     kernels.overloaded["(int*)"](x, grid=1, block=1)
@@ -194,6 +214,7 @@ def use(x: Any, raw: memoryview) -> None:
 WRONG = """
 from typing import Any
 
+from cuda_ext import out
 from pkg import kernels
 
 
@@ -226,6 +247,33 @@ def use(x: Any) -> None:
     kernels.histogram.bind(grids=1, block=1)
     kernels.axpy["float"](10, 2.0, x, grid=1, block=128)
     kernels.axpy["float", 1.5]
+    kernels.axpy(1, "a", x, x, threads=3)
+    kernels.axpy(1, 2.0, x, threads=3)
+    kernels.axpy(1.5, 2.0, x, x, threads=3)
+    kernels.axpy(1, 2.0, "x", x, threads=3)
+    kernels.axpy(1, 2.0, x, x, 3, threads=3)
+    kernels.axpy(1, 2.0, x, x, grid=3)
+    kernels.axpy(1, 2.0, x, x, threads=3.5)
+    kernels.axpy(1, 2.0, x, z=x, threads=3)
+    kernels.overloaded(1.5, threads=1)
+    kernels.axpy["int"](1, 2, x, x, grid=1.5, block=1)
+    kernels.ns.inner.reduce["double", 256](x, grid=1, block=256)
+    kernels.ns.inner.reduce["float", 128](x, 1.5, grid=1, block=256)
+    kernels["axpy<float>"](10, "2.0", x, x, grid=1, block=1)
+    kernels["axpy<float>"](10, 2.0, x, grid=1, block=1)
+    kernels["axpy<float>"].bind(grid=1, block=1)(10, "2.0", x, x)
+    kernels["axpy"](10, 2.0, x, "x", threads=1)
+    kernels["ns::plain"](3.5, grid=1, block=1)
+    kernels["ns::inner::reduce<double, 256>"](x, x, x, grid=1, block=256)
+    kernels["axpy<int>"](1, x, stream="default", threads=1)
+    kernels["weights"].copy_form(x)
+    kernels.ns["plain"](3.5, grid=1, block=1)
+    kernels[3]
+    kernels.axpy["float"].bind(grid=1, block=1)(10, 2.0, x)
+    kernels.axpy["float"].bind(grid=1)
+    kernels.axpy["float"].bind(grid=1, block=1)(m=10, a=2.0, x=x, y=x)
+    kernels.axpy["float"].occupancy()
+    kernels.histogram(out(x), 10, x, grid=1, block=128)
     kernels.overloaded["(int*)"](x, x, grid=1, block=1)
 """
 
@@ -276,7 +324,7 @@ def test_names_that_are_no_identifiers_need_brackets(awkward):
             "_ns",
             "ns_plain",
         ),
-        *("pack", "axpy", "character", "ns", "Symbol"),
+        *("pack", "axpy", "character", "ns", "Symbol", "__kernels__"),
     }
 
 
@@ -310,9 +358,13 @@ def test_stubs_are_formatted(sources: Sequence[str], tmp_path):
 def test_only_used_names_are_imported():
     text = stub(generate(module("__global__ void kernel(float* p) {}")))
     imported = set(re.findall(r"\w+", " ".join(re.findall(r"import (.*)", text))))
-    assert imported == {"Any", "SupportsIndex", "overload", "Dim", "Kernel", "Pointer", "Stream"}
+    assert imported == {
+        *("Any", "Literal", "Protocol", "Unpack", "overload"),
+        *("GridLaunch", "Kernel", "KernelModule", "Pointer", "ThreadsLaunch"),
+    }
 
 
 def test_signatures_are_shown():
     text = stub(generate(module("__global__ void scale(int n, const float* x) {}")))
-    assert '"""scale(int n, const float* x)"""' in text
+    assert '"""(int n, const float* x)"""' in text
+    assert '"""scale(int n, const float* x)\n' in text

@@ -130,7 +130,8 @@ def server(made: Package, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield server
 
 
-AXPY = "axpy<float>(int n, float a, const float* x, float* y)"
+PARAMETERS = "(int n, float a, const float* x, float* y)"
+AXPY = f"axpy<float>{PARAMETERS}"
 SHOWN = {
     "kernels.axpy": f"""(variable) axpy: _axpy
 
@@ -186,19 +187,19 @@ def test_an_editor_tells_instantiations_apart(server: LanguageServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "at", "signature", "parameter"),
+    ("line", "at", "parameters", "active"),
     [
-        ('kernels.axpy["float"](10, 2.0, 0, 0, grid=1, block=1)', "(10, ", AXPY, "a: SupportsFloat"),
-        ("kernels.ns.fill(0, 1.0, grid=1, block=1)", "(", "ns::fill(float* x, float value)", "x: Pointer"),
+        ('kernels.axpy["float"](10, 2.0, 0, 0, grid=1, block=1)', "(10, ", PARAMETERS, "a: SupportsFloat"),
+        ("kernels.ns.fill(0, 1.0, grid=1, block=1)", "(", "(float* x, float value)", "x: Pointer"),
     ],
 )
-def test_an_editor_shows_the_signature_within_a_call(
-    server: LanguageServer, line: str, at: str, signature: str, parameter: str
+def test_an_editor_shows_the_parameters_within_a_call(
+    server: LanguageServer, line: str, at: str, parameters: str, active: str
 ) -> None:
     overloads = server.about("signatureHelp", line, at)["signatures"]
-    assert [overload["documentation"]["value"] for overload in overloads] == [signature] * 2
-    active = [overload["parameters"][overload["activeParameter"]]["label"] for overload in overloads]
-    assert active == [parameter] * 2
+    assert [overload["documentation"]["value"] for overload in overloads] == [parameters] * 2
+    labels = [overload["parameters"][overload["activeParameter"]]["label"] for overload in overloads]
+    assert labels == [active] * 2
     grid, threads = (overload["label"] for overload in overloads)
     assert "grid: Dim, block: Dim, shared" in grid
     assert "threads: SupportsIndex, block: Dim | None" in threads
