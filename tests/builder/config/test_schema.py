@@ -79,6 +79,7 @@ def test_validate_pyproject_takes_every_example(tmp_path: Path) -> None:
         ROOT / "example_project/pyproject.toml",
         *ROOT.glob("examples/*/pyproject.toml"),
         *ROOT.glob("tests/packages/*/pyproject.toml"),
+        *ROOT.glob("tests/gallery/*/pyproject.toml"),
     ]
     files = [*map(str, examples), *written(tmp_path, blocks)]
     assert blocks
