@@ -148,7 +148,7 @@ def script(sanitized: tuple[Path, Path], tmp_path: Path) -> Script:
             tmp_path,
             LD_PRELOAD=str(library),
             ASAN_OPTIONS="detect_leaks=0",
-            PYTHONMALLOC="malloc",
+            **({} if sysconfig.get_config_var("Py_GIL_DISABLED") else {"PYTHONMALLOC": "malloc"}),
         )
 
     return run

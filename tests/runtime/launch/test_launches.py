@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -511,6 +512,56 @@ def test_a_bound_launch_keeps_the_configuration_of_its_call(with_driver: WithDri
     assert [launch.split()[2:6] for launch in run.launches] == [
         ["grid=2,3,1", "block=4,1,1", "shared=0", "stream=7"]
     ] * 2
+
+
+@host_compiler
+def test_threads_launch_at_the_same_time(fake_driver: Path, tmp_path: Path) -> None:
+    kernels = [
+        Kernel("plain", "plain", 0, signature("integer 4 int n", "pointer 8 float* x")),
+        Kernel("s", "s", 0, signature("struct 8 S s")),
+        Kernel("t<float>", "t", 0, signature("pointer 8 float* x", "integer 4 int n")),
+        Kernel("t<double>", "other", 0, signature("pointer 8 double* x", "integer 4 int n")),
+    ]
+    script = """
+import ctypes, threading
+import numpy as np
+from tests.fixtures import device_arrays
+device_arrays.import_torch()
+sys.setswitchinterval(1e-6)
+bound = kernels.plain.bind(grid=2, block=32, stream=7)
+barrier = threading.Barrier(8)
+
+def work(number):
+    tensors = [device_arrays.Tensor(np.zeros(4, dtype)) for dtype in ("f4", "f8")]
+    barrier.wait()
+    for i in range(number, 2000, 8):
+        class Value(ctypes.Structure):
+            _fields_ = (("x", ctypes.c_int64),)
+        kernels.plain(i, 16, grid=1, block=1, stream=9)
+        bound(x=16, n=i)
+        kernels.s(Value(i), grid=1, block=1)
+        kernels.t(tensors[i % 2], i, grid=1, block=1)
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for each in threads:
+    each.start()
+for each in threads:
+    each.join()
+print(getattr(sys, "_is_gil_enabled", lambda: True)())
+"""
+    run = launch_typed(fake_driver, tmp_path, kernels, script)
+    assert run.output == [str(not sysconfig.get_config_var("Py_GIL_DISABLED"))]
+    launches = [launch.split() for launch in run.launches]
+    numbers = [i.to_bytes(4, "little").hex() for i in range(2000)]
+    found = {
+        name: sorted(words[-1] for words in launches if words[1] == name) for name in ("s", "t", "other")
+    }
+    assert found["s"] == sorted(f"{number}{'00' * 4}" for number in numbers)
+    assert found["t"] == sorted(numbers[::2])
+    assert found["other"] == sorted(numbers[1::2])
+    for stream in ("stream=9", "stream=7"):
+        assert sorted(words[7] for words in launches if words[5] == stream) == sorted(numbers)
+    assert len(launches) == 8000
 
 
 @host_compiler
