@@ -5,9 +5,8 @@ compiler, from which content, with which kernels and symbols, and in which file 
 checks every field, so that a damaged file raises one :class:`ManifestError` that names the field.
 """
 
-from __future__ import annotations
+# Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
-import json
 import posixpath
 import re
 import types
@@ -216,6 +215,8 @@ class Manifest(NamedTuple):
 
 def dumps(manifest: Manifest) -> str:
     """Write `manifest` as JSON. Equal manifests give equal texts."""
+    import json  # slow to import, and not needed to read
+
     # A line for each unit, kernel and symbol, of which there may be tens of thousands.
     texts = []
     for name, value in manifest._asdict().items():
@@ -246,7 +247,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     """
     remedy = "reinstall the package that holds it"
     try:
-        data = json.loads(text)
+        data = _parse(text)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"not a manifest: {error}", where=origin, remedy=remedy) from None
     if not isinstance(data, dict):
@@ -266,6 +267,30 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     except ValueError as error:
         raise ManifestError(f"damaged manifest: {error}", where=origin, remedy=remedy) from None
     return manifest
+
+
+class _Parsing:
+    """The settings of ``json.loads``, for its scanner in C."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int, parse_constant = float, int, float
+
+
+def _parse(text: str | bytes) -> Any:
+    """``json.loads(text)``, without the import of :mod:`json`, which takes longer than all else here."""
+    try:
+        from _json import make_scanner
+
+        decoded = text if isinstance(text, str) else text.decode()
+        data, end = make_scanner(_Parsing)(decoded, 0)  # type: ignore[arg-type]
+        if not decoded[end:].strip(" \t\r\n"):
+            return data
+    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration):
+        pass  # another Python, white space in front, or no JSON
+    import json
+
+    return json.loads(text)
 
 
 def _convert_sources(data: dict[str, Any]) -> None:
@@ -315,7 +340,7 @@ def _reader(kind: Any) -> _Reader:
     """Make the reader of values of the annotation `kind`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if hasattr(kind, "_fields"):
-        fields = {name: _reader(of) for name, of in typing.get_type_hints(kind).items()}
+        fields = {name: _reader(of) for name, of in kind.__annotations__.items()}
         return partial(_read_record, kind, fields)
     if origin is types.UnionType:  # X | None
         inner = _reader(arguments[0])

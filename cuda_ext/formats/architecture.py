@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from functools import total_ordering
 
 from cuda_ext.manifest import ImageKind
@@ -12,11 +10,10 @@ __all__ = ["Architecture"]
 
 _PREFIX_OF_KIND: dict[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
 _KIND_OF_PREFIX: dict[str, ImageKind] = {p: k for k, p in _PREFIX_OF_KIND.items()}
-_SPELLING = re.compile(r"(sm|compute|lto)_(\d{2,4})([af]?)")
 
 
+# Not a dataclass: the import of those takes longer than all that a first launch needs.
 @total_ordering
-@dataclass(frozen=True, slots=True)
 class Architecture:
     """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
 
@@ -24,17 +21,27 @@ class Architecture:
     number, then suffix, then kind: cubins before PTX before LTO-IR.
     """
 
+    __slots__ = __match_args__ = ("kind", "number", "suffix")
+
     kind: ImageKind
     number: int
-    suffix: str = ""
+    suffix: str
+
+    def __init__(self, kind: ImageKind, number: int, suffix: str = "") -> None:
+        self.kind = kind
+        self.number = number
+        self.suffix = suffix
 
     @classmethod
     def parse(cls, text: str) -> Architecture:
         """Parse ``sm_90a``, ``compute_90`` or ``lto_90``. Raises :class:`ValueError` for anything else."""
-        match = _SPELLING.fullmatch(text)
-        if match is None:
+        prefix, _, target = text.partition("_")
+        suffix = target[-1:] if target.endswith(("a", "f")) else ""
+        digits = target.removesuffix(suffix)
+        is_number = 2 <= len(digits) <= 4 and digits.isascii() and digits.isdigit()
+        if prefix not in _KIND_OF_PREFIX or not is_number:
             raise ValueError(text)
-        return cls(_KIND_OF_PREFIX[match[1]], int(match[2]), match[3])
+        return cls(_KIND_OF_PREFIX[prefix], int(digits), suffix)
 
     def __str__(self) -> str:
         return f"{_PREFIX_OF_KIND[self.kind]}_{self.target}"
@@ -61,6 +68,15 @@ class Architecture:
                 return self.major == other.major and self.number <= other.number
             case _:
                 return self.number <= other.number
+
+    def __repr__(self) -> str:
+        return f"<Architecture {self}>"
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Architecture) and self._key == other._key
 
     def __lt__(self, other: Architecture) -> bool:
         return self._key < other._key

@@ -136,8 +136,7 @@ def _codec(kind: Any) -> tuple[_Write, _Read]:
 
 def _record(kind: Any) -> tuple[_Write, _Read]:
     hints = typing.get_type_hints(kind)
-    names = getattr(kind, "_fields", None) or tuple(kind.__dataclass_fields__)
-    codecs = [(name, *_codec(hints[name])) for name in names]
+    codecs = [(name, *_codec(hint)) for name, hint in hints.items()]
 
     def write(value: Any, fields: list[Field]) -> None:
         for name, write_field, _ in codecs:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import keyword
 import operator
-from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 from cuda_ext import manifest
 from cuda_ext.errors import CudaExtError
@@ -15,8 +12,11 @@ from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 
 # The careful launcher and what belongs to it are imported when they are needed.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from inspect import Signature
+    from typing import Any, Self, SupportsIndex
 
     from cuda_ext.runtime.driver.loaded_kernel import Attributes, LoadedKernel
     from cuda_ext.runtime.launch.configuration import Dim
@@ -228,6 +228,7 @@ def _device(ordinal: int | None) -> Device:
 def _python_signature(parameters: tuple[Parameter, ...]) -> Signature:
     """The signature for ``inspect``: parameters with names that Python or launches use are positional."""
     import inspect  # a slow import
+    import keyword
 
     launch = list(inspect.signature(Kernel.bind).parameters.values())[1:]
     used = {p.name for p in launch}

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from functools import cached_property
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import (
@@ -26,15 +22,21 @@ from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any, TypeAlias
+
     from cuda_ext.runtime.jit.entry import Entry
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 
+    _Entity: TypeAlias = Kernel | Symbol | Variants
+    # What the driver loads: an image that was built, or one that was compiled on demand.
+    _Code: TypeAlias = Image | Entry
+
 __all__ = ["Library"]
 
-_Entity: TypeAlias = Kernel | Symbol | Variants
-# What the driver loads: an image that was built, or one that was compiled on demand.
-_Code: TypeAlias = "Image | Entry"
 # Of the compiler of PTX and of the library: names, values, and their number.
 _NO_OPTIONS = (0, 0, 0, 0, 0, 0)
 
@@ -131,10 +133,13 @@ class Library:
         code, lowered = self._resolve(kernel, device)
 
         def load() -> LoadedKernel:
-            with device.current(), self._explain_errors(kernel, code, device):
-                library = self._load(code, device.driver)
-                handle = device.driver.query("cuLibraryGetKernel", OUT, library, lowered.encode())
-                return LoadedKernel(device, handle)
+            with device.current():
+                try:
+                    library = self._load(code, device.driver)
+                    handle = device.driver.query("cuLibraryGetKernel", OUT, library, lowered.encode())
+                    return LoadedKernel(device, handle)
+                except DriverCallError as error:
+                    raise self._explain(error, kernel, code, device) from None
 
         kernel_on_device: LoadedKernel = self._loaded_kernels.get_or_create(key, load)
         return kernel_on_device
@@ -142,9 +147,11 @@ class Library:
     def address(self, symbol: Symbol, device: Device) -> int:
         """The address of `symbol` on `device`, whose context must be current. Raises as :meth:`kernel`."""
         code, lowered = self._resolve(symbol, device)
-        with self._explain_errors(symbol, code, device):
+        try:
             library = self._load(code, device.driver)
             address, _ = device.driver.call("cuLibraryGetGlobal", OUT, OUT, library, lowered.encode())
+        except DriverCallError as error:
+            raise self._explain(error, symbol, code, device) from None
         return address
 
     def image(self, entity: Kernel | Symbol, device: Device) -> Image:
@@ -210,48 +217,60 @@ class Library:
 
     def _read_image(self, image: Image) -> bytes:
         """Read and verify the file of `image`: the driver would read beyond the end of a cut one."""
-        from hashlib import sha256  # a slow import
-
         try:
             content = self.read(image.file)
         except OSError as error:
             problem = f"cannot be read: {error.strerror or error}"
         else:
-            if sha256(content).hexdigest() == image.sha256:
+            if _sha256(content) == image.sha256:
                 return content
             problem = "is damaged: it is not what the manifest describes"
-        with suppress(OSError, ManifestError):
-            if loads(self.read(FILE_NAME), self.manifest.module) != self.manifest:
-                raise LoadError(
-                    "was built anew since it was imported",
-                    where=self.manifest.module,
-                    remedy="start Python again",
-                )
-        raise LoadError(
-            f"{image.file} {problem}",
-            where=self.manifest.module,
-            remedy="reinstall the package that holds it",
-        )
+        where = self.manifest.module
+        if self._was_built_anew():
+            remedy = "start Python again"
+            raise LoadError("was built anew since it was imported", where=where, remedy=remedy)
+        remedy = "reinstall the package that holds it"
+        raise LoadError(f"{image.file} {problem}", where=where, remedy=remedy)
 
-    @contextmanager
-    def _explain_errors(self, entity: Kernel | Symbol, code: _Code, device: Device) -> Iterator[None]:
-        """Turn errors of driver calls, which reject `code`, into the exceptions of :meth:`kernel`."""
+    def _was_built_anew(self) -> bool:
         try:
-            yield
-        except DriverCallError as error:
-            manifest, unit, driver = self.manifest, self.manifest.units[entity.unit], device.driver.version
-            rejected = f"what was compiled on demand for {code.architecture}"
-            if isinstance(code, Image):
-                rejected = f"{code.file} ({code.architecture})"
-                explained: LoadError | None = None
-                if error.code == cuda_h.CUDA_ERROR_NO_BINARY_FOR_GPU:
-                    explained = no_image(manifest, unit, device.capability)
-                if error.code == cuda_h.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-                    explained = ptx_too_new(manifest, unit, code, driver)
-                if explained:
-                    raise _explain_jit(explained, self.on_demand.obstacle(unit, driver)) from None
-            text = f"the driver refuses {rejected} on {device}: {error}"
-            raise LoadError(text, where=manifest.module) from None
+            return loads(self.read(FILE_NAME), self.manifest.module) != self.manifest
+        except (OSError, ManifestError):
+            return False
+
+    def _explain(
+        self, error: DriverCallError, entity: Kernel | Symbol, code: _Code, device: Device
+    ) -> DriverError:
+        """The exception of :meth:`kernel` for an `error` of the driver, which rejects `code`."""
+        manifest, unit, driver = self.manifest, self.manifest.units[entity.unit], device.driver.version
+        rejected = f"what was compiled on demand for {code.architecture}"
+        if isinstance(code, Image):
+            rejected = f"{code.file} ({code.architecture})"
+            explained: LoadError | None = None
+            if error.code == cuda_h.CUDA_ERROR_NO_BINARY_FOR_GPU:
+                explained = no_image(manifest, unit, device.capability)
+            if error.code == cuda_h.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+                explained = ptx_too_new(manifest, unit, code, driver)
+            if explained:
+                return _explain_jit(explained, self.on_demand.obstacle(unit, driver))
+        text = f"the driver refuses {rejected} on {device}: {error}"
+        return LoadError(text, where=manifest.module)
+
+
+# Larger contents are worth the import of OpenSSL, which is several times as fast.
+_LARGE = 4 << 20
+
+
+def _sha256(content: bytes) -> str:
+    try:
+        if len(content) > _LARGE:
+            raise ImportError
+        # As the standard library's random does, since hashlib is slow to import.
+        from _sha2 import sha256  # type: ignore[import-not-found]
+    except ImportError:  # before Python 3.12, too
+        from hashlib import sha256
+    digest: str = sha256(content).hexdigest()
+    return digest
 
 
 def _strip_parameters(name: str) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.compiler.name_expressions import normalise, plain_name
@@ -14,14 +12,19 @@ from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.fast_launch import Overloads
 from cuda_ext.runtime.loaded_library import Library
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Self, TypeAlias
+
     from cuda_ext.runtime.jit.preparation import Preparation
     from cuda_ext.runtime.symbol import Symbol
 
+    Entity: TypeAlias = "Kernel | Symbol | Namespace"
+
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
 
-TemplateArguments: TypeAlias = str | int | tuple[str | int, ...]
-Entity: TypeAlias = "Kernel | Symbol | Namespace"
+TemplateArguments = str | int | tuple[str | int, ...]
 
 
 class Namespace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
@@ -162,6 +161,8 @@ def dtype_of_format(letter: str) -> str:
     if plain in ("B", "c") or plain not in _FORMATS:
         return ""
     # Formats without a prefix, or with "@", have native sizes.
+    import struct  # not needed to look up a kernel
+
     size = struct.calcsize(plain if letter in (plain, f"@{plain}") else f"={plain}")
     return f"{_FORMATS[plain]}{8 * size}"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Image, ImageKind, Manifest, Unit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["image_for", "no_image", "ptx_too_new", "select_image"]
 

@@ -1,7 +1,5 @@
 """A kernel that the driver has loaded on one device: its attributes, limits and occupancy."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import NamedTuple
 

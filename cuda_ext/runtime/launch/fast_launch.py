@@ -7,16 +7,18 @@ launches like it run no Python from then on. Where ``_launch`` was not compiled,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
 
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
-from cuda_ext.runtime.launch.debug_mode import is_debugging
+from cuda_ext.runtime.launch import is_debugging
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Self
+
     from cuda_ext.runtime.launch import _launch as compiled
     from cuda_ext.runtime.launch._launch import Description, Launch, Overloads
     from cuda_ext.runtime.launch.configuration import LaunchOptions
@@ -54,6 +56,9 @@ _FUNCTIONS = (
     "cuCtxPushCurrent",
     "cuCtxPopCurrent",
 )
+
+# Types of arguments that C takes in any case.
+_PLAIN = {bool, complex, float, int, type(None)}
 
 _connected = False
 
@@ -114,8 +119,6 @@ class FastLaunch(Launch):
 
     def _set_kernel(self, kernel: LoadedKernel, arguments: Iterable[object]) -> None:
         """Launch `kernel` on its device from now on, with arguments of the types of these."""
-        from cuda_ext.runtime.launch import known_types  # it needs C
-
         device = kernel.device
         _connect(device.driver)
         self._set_loaded(
@@ -128,7 +131,12 @@ class FastLaunch(Launch):
             kernel.allowed,
             *kernel.latest_best_block,
         )
-        known_types.register(arguments)
+        # The hash of a type may run code of its metaclass.
+        others = [kind for kind in map(type, arguments) if type(kind) is not type or kind not in _PLAIN]
+        if others:
+            from cuda_ext.runtime.launch import known_types
+
+            known_types.register(others)
 
 
 class BoundLaunch(FastLaunch):

@@ -32,9 +32,9 @@ _CONVERSIONS = {
 }
 
 
-def register(arguments: Iterable[object]) -> None:
-    """Let launches in C take arguments of the types of these, where they are known."""
-    for kind in map(type, arguments):
+def register(kinds: Iterable[type]) -> None:
+    """Let launches in C take arguments of these types, where they are known."""
+    for kind in kinds:
         meta = type(kind)
         # This runs after a launch, and must neither raise nor run code of a class of types.
         if meta.__hash__ is type.__hash__ and meta.__eq__ is type.__eq__ and kind not in _examined:

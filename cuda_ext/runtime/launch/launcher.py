@@ -16,10 +16,9 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
-from cuda_ext.runtime.launch import debugging
+from cuda_ext.runtime.launch import debugging, is_debugging
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
 from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchConfiguration, LaunchOptions
-from cuda_ext.runtime.launch.debug_mode import is_debugging
 from cuda_ext.runtime.launch.streams import stream_handle
 
 if TYPE_CHECKING:

@@ -168,7 +168,7 @@ device_arrays.import_torch(); device_arrays.import_cupy()
 pool = {}
 for case in TYPES.values():
     pool |= {f"{what} of {case.kind}": made for what, made in (*case.right.items(), *case.wrong.items())}
-known_types.register([made() for made in pool.values()])
+known_types.register([type(made()) for made in pool.values()])
 tried = fast = 0
 for type_, kernel in KERNELS.items():
     fields = make_fields(kernel.parameters)
@@ -477,7 +477,7 @@ tables.table.restype = ctypes.c_void_p
 capsule = device_arrays.exchange_capsule(tables.table())
 def hostile(device, behave):
     made = type("Hostile", (Hostile,), {"__dlpack_c_exchange_api__": capsule})(device, behave)
-    known_types.register([made])
+    known_types.register([type(made)])
     return made
 
 # Few types can be registered, so the behaviour is that of the object.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,39 @@ def test_a_common_first_launch_imports_no_careful_launcher(with_driver: WithDriv
     )
     assert run.output == ["[]", "True"]
     assert len(run.launches) == 2
+
+
+@host_compiler
+def test_a_first_launch_imports_no_slow_module(with_driver: WithDriver) -> None:
+    for compiled in ("launch._launch", "driver._calls"):
+        pytest.importorskip(f"cuda_ext.runtime.{compiled}")
+    script = """
+        import sys
+        sys.path[:0] = sys.argv[1:]
+        from sample import kernels
+        axpy = kernels.axpy["float"]
+        axpy(3, 2.5, 0x10, None, grid=4, block=32)
+        slow = {
+            *("asyncio", "copy", "ctypes", "dataclasses", "difflib", "importlib.metadata", "inspect", "json"),
+            *("logging", "pathlib", "pickle", "struct", "subprocess", "tempfile", "threading", "weakref"),
+        }
+        if sys.version_info >= (3, 12):
+            slow.add("hashlib")
+        print(sorted(slow & sys.modules.keys()))
+        print(sum(name.startswith("cuda_ext") for name in sys.modules))
+    """
+    # Without site-packages, whose .pth files may import anything.
+    run = with_driver(
+        f"""
+        import os, subprocess
+        paths = os.environ["PYTHONPATH"].split(os.pathsep)
+        subprocess.run([sys.executable, "-I", "-S", "-c", {textwrap.dedent(script)!r}, *paths], check=True)
+        """
+    )
+    slow, count = run.output
+    assert slow == "[]"
+    assert int(count) <= 25
+    assert len(run.launches) == 1
 
 
 @host_compiler
