@@ -89,6 +89,10 @@ SIGNATURES = {
             "softmax": f"int columns, const {type_}* x, {type_}* y",
         }.items()
     ],
+    "vendored_tree": [
+        "extrema::reduce(int n, const int* x, int* result)",
+        "sums::reduce(int n, const int* x, long long* result)",
+    ],
 }
 SYMBOLS = {"dynamic_parallelism": {"int launches"}}
 

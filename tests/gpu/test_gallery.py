@@ -282,6 +282,19 @@ def test_parameter_struct(gallery: Gallery, n: int, depth: int) -> None:
     assert (sums[depth:] == 0).all()
 
 
+# ------------------------------------------------------------------------------------------- vendored_tree
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_vendored_tree(gallery: Gallery, n: int) -> None:
+    kernels = gallery("vendored_tree")
+    x = random.integers(-(2**31), 2**31, n).astype("i4")
+    largest, total = np.zeros(1, "i4"), np.zeros(1, "i8")
+    kernels.extrema.reduce(n, x, largest, grid=1, block=32)
+    kernels.sums.reduce(n, x, total, grid=1, block=32)
+    assert (largest[0], total[0]) == (x.max(), x.sum(dtype="i8"))
+
+
 # ------------------------------------------------------------------------------------------ random_numbers
 
 

@@ -1,0 +1,4 @@
+#pragma once
+
+#define OPERATION(a, b) ((a) + (b))
+#define NEUTRAL 0
