@@ -391,7 +391,7 @@ from tests.fixtures import device_arrays
 from cuda_ext.runtime.launch import known_types
 device_arrays.import_torch()
 x = device_arrays.Tensor(np.zeros(4, "f4"))
-known_types.register([x])
+known_types.register([type(x)])
 kernel = loaded(FLOATS)
 print(kernel(x, grid=1, block=1))
 x.is_cuda = False
@@ -410,14 +410,16 @@ kernel = loaded(("s", "s", 8, ()))
 def structure(number):
     return type(f"S{number}", (ctypes.Structure,), {"_fields_": [("x", ctypes.c_int64)]})(number)
 values = [structure(number) for number in range(1000)]
-known_types.register(values)
+known_types.register(map(type, values))
 print({kernel(each, grid=1, block=1) for each in values}, len(_launch.VALUES))
 del values
 gc.collect()
 print(len(_launch.VALUES))
+others = [structure(number) for number in range(1000)]  # some lie where the first ones did
+print({kernel(each, grid=1, block=1) for each in others})
         """
     )
-    assert run.output == ["{None} 1000", "0"]
+    assert run.output == ["{None} 1000", "0", "{'carefully'}"]
 
 
 def test_objects_outlive_the_references_to_their_module(script: Script) -> None:
