@@ -8,7 +8,6 @@ checks every field, so that a damaged file raises one :class:`ManifestError` tha
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
 import posixpath
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -35,6 +34,7 @@ __all__ = [
     "Variants",
     "dumps",
     "loads",
+    "split_architecture",
 ]
 
 SCHEMA = 3  # 1 had no variants, 2 had no options of each source
@@ -293,6 +293,20 @@ def _parse(text: str | bytes) -> Any:
     return json.loads(text)
 
 
+def split_architecture(text: str) -> tuple[str, int, str] | None:
+    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is no architecture."""
+    prefix, _, target = text.partition("_")
+    suffix = target[-1:] if target.endswith(("a", "f")) else ""
+    digits = target.removesuffix(suffix)
+    if prefix not in ("sm", "compute", "lto") or not 2 <= len(digits) <= 4 or not _is_number(digits):
+        return None
+    return prefix, int(digits), suffix
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _convert_sources(data: dict[str, Any]) -> None:
     """Convert `data` of schema 1 or 2, whose sources are names, to the present schema."""
     for unit in data["units"] if isinstance(data.get("units"), list) else ():
@@ -310,7 +324,8 @@ def _check_references(manifest: Manifest) -> None:
             raise ValueError(f"manifest{path} is {value!r}")
 
     check(1 <= manifest.schema <= SCHEMA, ".schema", manifest.schema)
-    check(re.fullmatch(r"[0-9]+\.[0-9]+", manifest.version), ".version", manifest.version)
+    numbers = manifest.version.split(".")
+    check(len(numbers) == 2 and all(map(_is_number, numbers)), ".version", manifest.version)
     for i, kernel in enumerate(manifest.kernels):
         check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
     for i, symbol in enumerate(manifest.symbols):
@@ -319,8 +334,7 @@ def _check_references(manifest: Manifest) -> None:
         for j, image in enumerate(unit.images):
             path, file = f".units[{i}].images[{j}]", image.file
             check(file == posixpath.basename(file) and file not in ("", ".", ".."), f"{path}.file", file)
-            is_architecture = re.fullmatch(r"(sm|compute|lto)_[0-9]{2,4}[af]?", image.architecture)
-            check(is_architecture, f"{path}.architecture", image.architecture)
+            check(split_architecture(image.architecture), f"{path}.architecture", image.architecture)
     expressions = {kernel.expression for kernel in manifest.kernels}
     for i, variants in enumerate(manifest.variants):
         path = f".variants[{i}].candidates"

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cuda_ext.compiler.module_plan import LibraryPlan
-from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.compiler.products import CompiledImage, Library, Signatures
 from cuda_ext.errors import BuildError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_code
+from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
 __all__ = ["pack"]

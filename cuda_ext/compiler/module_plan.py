@@ -13,11 +13,12 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
-from cuda_ext.compiler.name_expressions import kernel_names, plain_name
+from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import SCHEMA, Compression, Kernel, Manifest
 
 __all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble", "defined_twice", "file_stems"]

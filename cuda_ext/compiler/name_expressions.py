@@ -1,13 +1,13 @@
-"""C++ name expressions: one spelling of each, their parts, and the kernels that a source defines."""
+"""Names in sources and in template arguments: the kernels and types that a source defines."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cuda_ext.errors import closest_name
+from cuda_ext.formats.spelling import template_name
 
 __all__ = [
     "DeclaredNames",
@@ -15,101 +15,10 @@ __all__ = [
     "code_of",
     "declared_names",
     "kernel_names",
-    "normalise",
-    "plain_name",
     "split_arguments",
     "template_head",
-    "template_name",
 ]
 
-_TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]")
-_INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
-
-
-def normalise(expression: str) -> str:
-    """Return one spelling for expressions that name the same thing.
-
-    They may differ in white space, in the position of ``const``, in the words for an integer type, and in
-    whether the global namespace is named. Typedefs and default arguments are not resolved.
-
-    >>> normalise(" ns :: reduce< double,256 > ")
-    'ns::reduce<double, 256>'
-    >>> normalise("k<unsigned,float const *>")
-    'k<unsigned int, const float*>'
-    >>> normalise("::k<unsigned __int128, char signed>")
-    'k<unsigned __int128, signed char>'
-    """
-    tokens: list[str] = []
-    for token in _TOKEN.findall(expression):
-        if token == "const" and tokens and (_is_word(tokens[-1]) or tokens[-1] == ">"):
-            tokens.insert(_start_of_type(tokens), token)
-        else:
-            tokens.append(token)
-    return _joined(_with_plain_integers(tokens)).removeprefix("::")
-
-
-def _is_word(token: str) -> bool:
-    return token[0].isalnum() or token[0] in "_'"
-
-
-def _start_of_type(tokens: Sequence[str]) -> int:
-    """Return the index at which the type at the end of `tokens` begins."""
-    start = len(tokens)
-    depth = 0
-    while start and (depth or _is_word(tokens[start - 1]) or tokens[start - 1] in ("::", ">")):
-        start -= 1
-        depth += {">": 1, "<": -1}.get(tokens[start], 0)
-    return start
-
-
-def _with_plain_integers(tokens: Iterable[str]) -> Iterator[str]:
-    """Normalise integer types: ``unsigned int`` for ``unsigned``, ``long`` for ``long int``."""
-    for is_integer, group in itertools.groupby(tokens, _INTEGER_WORDS.__contains__):
-        words = list(group)
-        if not is_integer:
-            yield from words
-            continue
-        if not {"char", "__int128"}.isdisjoint(words):
-            yield from sorted(words, reverse=True)
-            continue
-        if "unsigned" in words:
-            yield "unsigned"
-        yield from [word for word in words if word in ("short", "long")] or ["int"]
-
-
-def _joined(tokens: Iterable[str]) -> str:
-    """Join `tokens` with the white space that C++ requires or that is customary."""
-    text, last, declarator = "", "", False
-    for token in tokens:
-        after_type = last == ">" or (last != "" and _is_word(last))
-        if (
-            last == ","
-            or (_is_word(token) and (after_type or declarator))
-            or (last, token) == ("const", "::")
-            or (last in ("+", "-", "&") and token[0] == last)
-        ):
-            text += " "
-        # A star or an ampersand after a type is a declarator; elsewhere it is an operator.
-        declarator = token in ("*", "&", "&&") and (after_type or declarator)
-        text, last = text + token, token
-    return text
-
-
-def template_name(expression: str) -> str:
-    """Return a normalised expression without its template arguments.
-
-    >>> template_name("ns::reduce<double, 256>")
-    'ns::reduce'
-    """
-    return expression.partition("<")[0] if expression.endswith(">") else expression
-
-
-def plain_name(expression: str) -> str:
-    """Return `expression` without template arguments and parameters."""
-    return re.split("[<(]", normalise(expression), maxsplit=1)[0]
-
-
-# Compiled when they are needed: looking up a kernel does not.
 _PIECE = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|."
 _KERNEL = rb"__global__[^;{}]*?\b(\w+)\s*\("
 _LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"

@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import namespaces, nested_name
 from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
 __all__ = ["read_image", "reflect_debug_ptx", "reflect_image"]

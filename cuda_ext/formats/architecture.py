@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import total_ordering
 
-from cuda_ext.manifest import ImageKind
+from cuda_ext.manifest import ImageKind, split_architecture
 
 __all__ = ["Architecture"]
 
@@ -35,13 +35,11 @@ class Architecture:
     @classmethod
     def parse(cls, text: str) -> Architecture:
         """Parse ``sm_90a``, ``compute_90`` or ``lto_90``. Raises :class:`ValueError` for anything else."""
-        prefix, _, target = text.partition("_")
-        suffix = target[-1:] if target.endswith(("a", "f")) else ""
-        digits = target.removesuffix(suffix)
-        is_number = 2 <= len(digits) <= 4 and digits.isascii() and digits.isdigit()
-        if prefix not in _KIND_OF_PREFIX or not is_number:
+        parts = split_architecture(text)
+        if parts is None:
             raise ValueError(text)
-        return cls(_KIND_OF_PREFIX[prefix], int(digits), suffix)
+        prefix, number, suffix = parts
+        return cls(_KIND_OF_PREFIX[prefix], number, suffix)
 
     def __str__(self) -> str:
         return f"{_PREFIX_OF_KIND[self.kind]}_{self.target}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import (
     DriverCallError,
     DriverError,
@@ -14,6 +13,7 @@ from cuda_ext.errors import (
     NoImageError,
     ToolchainError,
 )
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 
 from cuda_ext import manifest
-from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError, ToolchainError, did_you_mean
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.fast_launch import Overloads

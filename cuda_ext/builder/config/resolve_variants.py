@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
-from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.formats.variant_conditions import list_arguments, parse
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
 

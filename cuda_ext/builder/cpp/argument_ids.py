@@ -10,8 +10,9 @@ import re
 from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
-from cuda_ext.compiler.name_expressions import normalise, split_arguments
+from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.formats.mangling import LoweredArgument, LoweredValue, template_arguments
+from cuda_ext.formats.spelling import normalise
 
 __all__ = ["FUNDAMENTAL", "Argument", "read_arguments"]
 

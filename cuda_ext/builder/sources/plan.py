@@ -24,10 +24,11 @@ from cuda_ext.builder.sources.globs import (
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
-from cuda_ext.compiler.name_expressions import kernel_names, normalise, template_name
+from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.spelling import normalise, template_name
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import CompilerChoice
 

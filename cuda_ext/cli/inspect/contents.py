@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.formats.fatbin import Codec
 from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import ImageKind
 
 __all__ = ["Contents", "Image", "Kernel", "KernelImage", "Kind", "Module", "Source", "Unit", "Variable"]

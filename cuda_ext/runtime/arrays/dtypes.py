@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
@@ -115,7 +114,11 @@ def element_and_shape(type_: str) -> tuple[str, tuple[int, ...]]:
     >>> element_and_shape("float[3][4]"), element_and_shape("float*")
     (('float', (3, 4)), ('float*', ()))
     """
-    match = re.fullmatch(_ARRAY, type_) if type_.endswith("]") else None
+    if not type_.endswith("]"):
+        return type_, ()
+    import re  # slow to import, and not needed for most types
+
+    match = re.fullmatch(_ARRAY, type_)
     if match is None:
         return type_, ()
     return match[1], tuple(map(int, re.findall(r"\d+", match[2])))
@@ -130,9 +133,10 @@ def alignment(element: str) -> int:
     """
     element, _ = element_and_shape(element)
     _, count, most = _split_vector(element)
-    bits = re.search(r"\d+$", item_dtype(element))
+    dtype = item_dtype(element)
+    bits = dtype.removeprefix(dtype.rstrip("0123456789"))
     # Vectors of three have the alignment of one element.
-    return min(most, (int(bits[0]) // 8 if bits else 1) * (1 if count == 3 else count))
+    return min(most, (int(bits) // 8 if bits else 1) * (1 if count == 3 else count))
 
 
 def _split_vector(element: str) -> tuple[str, int, int]:
@@ -143,7 +147,11 @@ def _split_vector(element: str) -> tuple[str, int, int]:
     """
     if element in _HALF_VECTORS:
         return _HALF_VECTORS[element], 2, 16
-    match = None if element in _SCALARS else re.fullmatch(_VECTOR, element)
+    if element in _SCALARS:
+        return element, 1, 16
+    import re
+
+    match = re.fullmatch(_VECTOR, element)
     if match is None:
         return element, 1, 16
     return _ITEMS.get(match[1], match[1]), int(match[2]), int(match[3] or 16)

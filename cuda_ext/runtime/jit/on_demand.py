@@ -16,9 +16,10 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import option_with_path
-from cuda_ext.compiler.name_expressions import kernel_names, plain_name
+from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.errors import KernelNotFoundError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Manifest, Source, Unit
 from cuda_ext.runtime.driver.driver import ProcessCache
 from cuda_ext.runtime.jit.entry import Entry, Reference, decode_entry

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cuda_ext.compiler.name_expressions import normalise, plain_name
 from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.images import select_image
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 from cuda_ext.runtime.jit.request import Request

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.compile_options import nvrtc_options
-from cuda_ext.compiler.name_expressions import normalise
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import Field, key_of
+from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Source
 
 __all__ = ["Request", "join_requests"]

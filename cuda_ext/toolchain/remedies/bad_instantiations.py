@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cuda_ext.compiler.name_expressions import (
-    DeclaredNames,
-    closest_kernel,
-    declared_names,
-    normalise,
-    template_head,
-    template_name,
-)
+from cuda_ext.compiler.name_expressions import DeclaredNames, closest_kernel, declared_names, template_head
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import closest_name
+from cuda_ext.formats.spelling import normalise, template_name
 
 __all__ = ["explain_instantiations"]
 

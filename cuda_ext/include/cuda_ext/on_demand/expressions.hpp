@@ -1,5 +1,5 @@
 // C++ name expressions and the part of their mangling that is needed here:
-// cuda_ext/compiler/name_expressions.py in C++.
+// cuda_ext/formats/spelling.py in C++.
 
 #pragma once
 

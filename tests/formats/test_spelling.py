@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from cuda_ext.compiler.name_expressions import normalise, template_name
+from cuda_ext.formats import spelling
+from cuda_ext.formats.spelling import normalise, template_name
 
 
 @pytest.mark.parametrize(
@@ -82,3 +85,30 @@ def test_junk_is_left_for_the_compiler_to_refuse(junk):
 )
 def test_a_template_has_a_name_before_its_outer_brackets(expression, name):
     assert template_name(expression) == name
+
+
+def test_what_seems_normal_is(monkeypatch):
+    parts = [
+        "k",
+        "ns",
+        "int",
+        "unsigned",
+        "long",
+        "const",
+        "7",
+        "0x1",
+        "::",
+        ":",
+        "<",
+        ">",
+        ",",
+        ", ",
+        " ",
+        "*",
+    ]
+    numbers = random.Random(0)
+    expressions = {"".join(numbers.choices(parts, k=numbers.randint(1, 9))) for _ in range(50_000)}
+    seem_normal = [each for each in expressions if spelling._is_normal(each)]
+    assert len(seem_normal) > 200
+    monkeypatch.setattr(spelling, "_is_normal", lambda _: False)
+    assert [each for each in seem_normal if normalise(each) != each] == []

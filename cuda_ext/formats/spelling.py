@@ -1,0 +1,119 @@
+"""One spelling of each C++ name expression, and the parts of it."""
+
+from __future__ import annotations
+
+import itertools
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["normalise", "plain_name", "template_name"]
+
+_TOKEN = r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
+_INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
+
+
+def normalise(expression: str) -> str:
+    """Return one spelling for expressions that name the same thing.
+
+    They may differ in white space, in the position of ``const``, in the words for an integer type, and in
+    whether the global namespace is named. Typedefs and default arguments are not resolved.
+
+    >>> normalise(" ns :: reduce< double,256 > ")
+    'ns::reduce<double, 256>'
+    >>> normalise("k<unsigned,float const *>")
+    'k<unsigned int, const float*>'
+    >>> normalise("::k<unsigned __int128, char signed>")
+    'k<unsigned __int128, signed char>'
+    """
+    if _is_normal(expression):
+        return expression
+    import re  # slow to import, and to compile
+
+    tokens: list[str] = []
+    for token in re.findall(_TOKEN, expression):
+        if token == "const" and tokens and (_is_word(tokens[-1]) or tokens[-1] == ">"):
+            tokens.insert(_start_of_type(tokens), token)
+        else:
+            tokens.append(token)
+    return _joined(_with_plain_integers(tokens)).removeprefix("::")
+
+
+def _is_normal(expression: str) -> bool:
+    """Whether normalising would not change `expression`, which is true of most and cheap to know.
+
+    >>> _is_normal("ns::reduce<double, 256>"), _is_normal("k<float const *>")
+    (True, False)
+    """
+    words = expression.replace("::", "_").replace(", ", "_").replace("<", "_").replace(">", "_")
+    # These words have other spellings and places, and one behind a bracket has a space in front.
+    return (
+        words.isidentifier()
+        and "signed" not in words
+        and "const" not in words
+        and not expression.startswith("::")
+        and not expression.endswith(" ")
+        and all(not each or each.startswith((", ", "::")) for each in expression.split(">")[1:])
+    )
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] in "_'"
+
+
+def _start_of_type(tokens: Sequence[str]) -> int:
+    """Return the index at which the type at the end of `tokens` begins."""
+    start = len(tokens)
+    depth = 0
+    while start and (depth or _is_word(tokens[start - 1]) or tokens[start - 1] in ("::", ">")):
+        start -= 1
+        depth += {">": 1, "<": -1}.get(tokens[start], 0)
+    return start
+
+
+def _with_plain_integers(tokens: Iterable[str]) -> Iterator[str]:
+    """Normalise integer types: ``unsigned int`` for ``unsigned``, ``long`` for ``long int``."""
+    for is_integer, group in itertools.groupby(tokens, _INTEGER_WORDS.__contains__):
+        words = list(group)
+        if not is_integer:
+            yield from words
+            continue
+        if not {"char", "__int128"}.isdisjoint(words):
+            yield from sorted(words, reverse=True)
+            continue
+        if "unsigned" in words:
+            yield "unsigned"
+        yield from [word for word in words if word in ("short", "long")] or ["int"]
+
+
+def _joined(tokens: Iterable[str]) -> str:
+    """Join `tokens` with the white space that C++ requires or that is customary."""
+    text, last, declarator = "", "", False
+    for token in tokens:
+        after_type = last == ">" or (last != "" and _is_word(last))
+        if (
+            last == ","
+            or (_is_word(token) and (after_type or declarator))
+            or (last, token) == ("const", "::")
+            or (last in ("+", "-", "&") and token[0] == last)
+        ):
+            text += " "
+        # A star or an ampersand after a type is a declarator; elsewhere it is an operator.
+        declarator = token in ("*", "&", "&&") and (after_type or declarator)
+        text, last = text + token, token
+    return text
+
+
+def template_name(expression: str) -> str:
+    """Return a normalised expression without its template arguments.
+
+    >>> template_name("ns::reduce<double, 256>")
+    'ns::reduce'
+    """
+    return expression.partition("<")[0] if expression.endswith(">") else expression
+
+
+def plain_name(expression: str) -> str:
+    """Return `expression` without template arguments and parameters."""
+    return normalise(expression).partition("<")[0].partition("(")[0]
