@@ -33,7 +33,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!cuda_ext\.).*"),
     (
         r"py:.*",
-        r"cuda_ext\.runtime\.(launch\.streams|launch\.configuration|lookup|arrays\.host_arrays|description)\..*",
+        r"cuda_ext\.runtime\.(launch\.streams|launch\.configuration|lookup|arrays\.device_memory|arrays\.host_arrays|description|module)\..*",
     ),
 ]
 

@@ -19,7 +19,7 @@ from cuda_ext.formats import codec
 from cuda_ext.manifest import Compression, Options
 from cuda_ext.runtime.jit.preparation import Preparation, prepare_entries
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
-from cuda_ext.runtime.module import library_of, module_from
+from cuda_ext.runtime.module import KernelModule, library_of, module_from
 from cuda_ext.toolchain.bindings import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 
@@ -46,7 +46,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     relaxed_constexpr: bool = False,
     compress: Compression = "size",
     report: Callable[[str], None] = lambda _: None,
-) -> ModuleType:
+) -> KernelModule:
     """Compile `source`, which is CUDA C++ text or the path of a ``.cu`` file, to a module of kernels.
 
     Compiling needs no GPU and no driver. The module lists its kernels and images as any other one, can be

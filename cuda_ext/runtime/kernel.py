@@ -16,12 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from inspect import Signature
-    from typing import Any, Self, SupportsIndex
+    from typing import Any, Self, SupportsIndex, Unpack
 
     from cuda_ext.runtime.driver.loaded_kernel import Attributes, LoadedKernel
     from cuda_ext.runtime.launch.configuration import Dim
     from cuda_ext.runtime.launch.launcher import Launcher
     from cuda_ext.runtime.launch.streams import Stream
+    from cuda_ext.runtime.launch.torch_op import OperatorLaunch
     from cuda_ext.runtime.loaded_library import Library
 
 __all__ = ["Documentation", "Kernel"]
@@ -185,7 +186,7 @@ class Kernel(FastLaunch):
         options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
         return BoundLaunch.of(self, self.parameters, options, stream)
 
-    def torch_op(self, name: str, **launch: Any) -> Any:
+    def torch_op(self, name: str, **launch: Unpack[OperatorLaunch]) -> Any:
         """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.
 
         Its schema follows from the signature: arrays behind pointers that are not ``const`` are mutated. The

@@ -10,7 +10,7 @@ from cuda_ext import manifest as manifest_file
 from cuda_ext.errors import ManifestError
 from cuda_ext.filesystem.atomic_directory import replace_directory
 from cuda_ext.filesystem.ownership import foreign
-from cuda_ext.runtime.module import library_of, module_from
+from cuda_ext.runtime.module import KernelModule, library_of, module_from
 
 __all__ = ["load", "save"]
 
@@ -29,7 +29,7 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
     replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)  # noqa: PTH100 - keeps links
 
 
-def load(directory: str | os.PathLike[str]) -> ModuleType:
+def load(directory: str | os.PathLike[str]) -> KernelModule:
     """Load the module that :func:`save` put into `directory`.
 
     Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.

@@ -10,12 +10,12 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeAlias
 
 from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
-from cuda_ext.runtime.arrays.device_memory import DeviceMemory, array_layout, device_memory
+from cuda_ext.runtime.arrays.device_memory import DeviceArray, DeviceMemory, array_layout, device_memory
 from cuda_ext.runtime.arrays.dtypes import (
     check_dtype,
     dtype_of_format,
@@ -23,6 +23,7 @@ from cuda_ext.runtime.arrays.dtypes import (
     element_and_shape,
     item_dtype,
 )
+from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.functions import OUT
@@ -32,9 +33,11 @@ from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
 __all__ = ["Symbol"]
 
+Memory: TypeAlias = "DeviceArray | HasArrayInterface | Buffer"
 # The kinds of the parameters that convert a number to each dtype. C++ has structures for floats of 16 bits.
 _KINDS: dict[str, ParameterKind] = {
     "bool": "bool",
@@ -105,7 +108,11 @@ class Symbol:
             return self._address(_find_device(open_driver(), None, None, device))
 
     def copy_from(
-        self, source: Any, *, stream: Stream | None = None, device: SupportsIndex | None = None
+        self,
+        source: Memory | complex | SupportsFloat,
+        *,
+        stream: Stream | None = None,
+        device: SupportsIndex | None = None,
     ) -> None:
         """Fill the variable from `source`: memory, or a number if the variable is a single number.
 
@@ -119,7 +126,7 @@ class Symbol:
                 self._copy(self._memory_of(source), stream, device)
 
     def copy_to(
-        self, destination: Any, *, stream: Stream | None = None, device: SupportsIndex | None = None
+        self, destination: Memory, *, stream: Stream | None = None, device: SupportsIndex | None = None
     ) -> None:
         """Copy the variable to `destination`: writable memory as for :meth:`copy_from`."""
         with self._name_in_errors():

@@ -14,7 +14,7 @@ from typing import (
     TypedDict,
 )
 
-from cuda_ext.runtime.arrays.device_memory import HasCudaArrayInterface, HasDataPtr
+from cuda_ext.runtime.arrays.device_memory import DeviceArray
 from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.configuration import Dim
@@ -46,12 +46,6 @@ __all__ = [
 ]
 
 
-class _HasDLPackDevice(Protocol):
-    """An array of JAX, or a buffer of cuda.core."""
-
-    def __dlpack_device__(self) -> tuple[Any, Any]: ...
-
-
 class _CUtensorMap(Protocol):
     """The structure of cuda-bindings."""
 
@@ -65,9 +59,7 @@ class _TensorMapDescriptor(Protocol):
 
 
 # Arguments. Which of their values fit is for the launch to check.
-ConstPointer: TypeAlias = (
-    SupportsIndex | HasDataPtr | HasCudaArrayInterface | HasArrayInterface | _HasDLPackDevice | None
-)
+ConstPointer: TypeAlias = SupportsIndex | DeviceArray | HasArrayInterface | None
 Pointer: TypeAlias = ConstPointer | Out
 Structure: TypeAlias = "Buffer"
 Half: TypeAlias = "SupportsFloat | Buffer"

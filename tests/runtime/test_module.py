@@ -43,6 +43,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
+def test_a_package_can_export_the_module_as_an_object(installed: Any) -> None:
+    from sample.kernels import __kernels__  # type: ignore[import-not-found]
+
+    assert __kernels__ is installed
+    assert "__kernels__" not in dir(installed)
+
+
 def test_importing_a_kernel_module_loads_no_other_module(tmp_path: Path) -> None:
     write_package(tmp_path)
     run = run_script(

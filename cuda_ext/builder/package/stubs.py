@@ -130,6 +130,8 @@ def _is_attribute(name: str) -> bool:
 def _docstring(*lines: str) -> list[str]:
     """A docstring with `lines`: a signature may hold a character such as ``'\\n'``."""
     text = [line.replace("\\", r"\\").replace('"', r"\"") for line in lines]
+    if not text:
+        return []
     if len(text) == 1:
         return [f'"""{text[0]}"""']
     return [f'"""{text[0]}', *text[1:], '"""']
@@ -283,9 +285,9 @@ class _Writer:
                 *_indent(f"{each}," for each in ("self", *parameters)),
                 f") -> {any_}: ...",
             ]
-            bound = self._class(f"bound_{number}", self._name("Protocol"), doc, call)
+            bound = self._class(f"bound_{number}", self._name("Protocol"), (), call)
             body = [*self._take("__call__", parameters, any_, doc), *self._take("bind", (), bound)]
-            self._launches[key] = self._class(f"launch_{number}", self._name(base), doc, body)
+            self._launches[key] = self._class(f"launch_{number}", self._name(base), (), body)
         return self._launches[key]
 
     def _take(
@@ -320,8 +322,8 @@ class _Writer:
     def _class(self, name: str, base: str, doc: Sequence[str], body: Sequence[str] = ()) -> str:
         """Write a class called like `name`; return its name."""
         unique = self._unique(f"_{name}")
-        lines = [*_docstring(*doc), *([""] if doc and body else []), *body] if doc else body
-        self.classes += [f"class {unique}({base}):", *_indent(lines), ""]
+        separator = [""] if doc and body else []
+        self.classes += [f"class {unique}({base}):", *_indent([*_docstring(*doc), *separator, *body]), ""]
         return unique
 
     def _describe(self, kernel: Kernel) -> list[str]:

@@ -10,7 +10,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.arrays import dlpack
@@ -18,9 +18,8 @@ from cuda_ext.runtime.arrays.dtypes import dtype_of_typestr
 
 __all__ = [
     "ArrayLayout",
+    "DeviceArray",
     "DeviceMemory",
-    "HasCudaArrayInterface",
-    "HasDataPtr",
     "array_layout",
     "device_memory",
 ]
@@ -37,6 +36,15 @@ class HasCudaArrayInterface(Protocol):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+
+class HasDLPackDevice(Protocol):
+    """An array of JAX, a buffer of cuda.core, and others with DLPack."""
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+
+DeviceArray: TypeAlias = HasDataPtr | HasCudaArrayInterface | HasDLPackDevice
 
 
 class DeviceMemory(NamedTuple):

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypedDict
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Parameter, ParameterKind
 
-__all__ = ["register_operator"]
+if TYPE_CHECKING:
+    from cuda_ext.runtime.launch.configuration import Dim
+    from cuda_ext.runtime.launch.streams import Stream
+
+__all__ = ["OperatorLaunch", "register_operator"]
+
+# Instead of a value: the name of an integer parameter, or a function of all arguments.
+_Computed: TypeAlias = str | Callable[..., Any]
+
+
+class OperatorLaunch(TypedDict, total=False):
+    """The keywords of the launches of an operator."""
+
+    grid: Dim | _Computed
+    block: Dim | _Computed | None
+    threads: SupportsIndex | _Computed
+    shared: SupportsIndex | _Computed
+    cluster: Dim | _Computed | None
+    cooperative: bool | _Computed
+    dependent: bool | _Computed
+    stream: Stream | _Computed | None
+    wait: bool | _Computed
+
 
 _TYPES: dict[ParameterKind, str] = {
     "integer": "int",

@@ -137,12 +137,22 @@ __all__ = ["kernels"]
 """
 
 
+CHECKED = """\
+# mypy: disable-error-code="assignment, misc, overload-cannot-match, overload-overlap, override"
+# pyright: reportIncompatibleMethodOverride=false, reportOverlappingOverload=false
+"""
+
+
 def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple[str, int]]:
     """Type-check `user`, which imports ``kernels``; return the files and lines with errors."""
     if not (directory / "pkg").exists():
         package.write(directory / "pkg/kernels")
         (directory / "pkg/__init__.py").write_text(EXPORT)
         (directory / "pkg/py.typed").touch()
+        # The stub itself is checked, too, but for overloads and overrides, which are less strict on purpose.
+        path = directory / "pkg/kernels/__init__.pyi"
+        _, _, text = path.read_text().split("\n", 2)
+        path.write_text(f"{CHECKED}{text}")
     (directory / "user.py").write_text(user)
     if tool == "mypy":
         command = ["mypy", f"--config-file={ROOT / 'pyproject.toml'}", "user.py", "pkg"]
@@ -207,7 +217,7 @@ def use(x: Any, raw: memoryview) -> None:
     kernels.ns.inner.reduce["double", 256](x, x, grid=1, block=256)
     kernels.axpy["float"].bind(grid=1, block=1)(10, 2.0, x, x)
     kernels.axpy.prepare(["__half", "double"])
-    kernels.weights.copy_from([1.0] * 9 if x else raw, stream=x)
+    kernels.weights.copy_from(1.5 if x else raw, stream=x)
     print(kernels.weights.numpy().shape, kernels.weights.element, kernels.axpy["float"].occupancy(256))
     print(kernels.weights, kernels.ns.counter, kernels.histogram.signature, launch)
 """
@@ -284,6 +294,114 @@ def test_correct_uses_are_accepted_and_wrong_ones_are_reported(package, tool, tm
     lines = WRONG.splitlines()
     wrong = [number for number, line in enumerate(lines, 1) if line.startswith("    ")]
     assert sorted(set(check(tool, package, tmp_path, WRONG))) == [("user.py", number) for number in wrong]
+
+
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_a_module_that_is_not_exported_lacks_brackets_only(package, tool, tmp_path):
+    def imported(text: str) -> str:
+        lines = text.replace("from pkg import kernels", "import pkg.kernels as kernels").splitlines()
+        return "\n".join("" if line.strip().startswith("kernels[") else line for line in lines) + "\n"
+
+    assert check(tool, package, tmp_path, imported(RIGHT)) == []
+    lines = imported(WRONG).splitlines()
+    wrong = [number for number, line in enumerate(lines, 1) if line.startswith("    ")]
+    assert sorted(set(check(tool, package, tmp_path, "\n".join(lines) + "\n"))) == [
+        ("user.py", number) for number in wrong
+    ]
+
+
+KINDS = """
+#include <cuda_bf16.h>
+struct CUtensorMap { unsigned long long opaque[16]; };
+struct Pair { float x, y; };
+__global__ void kinds(signed char integer, unsigned number, double real, bool flag, __nv_bfloat16 half,
+                      float2 z, Pair pair, CUtensorMap map, const float* source, float* result) {}
+"""
+VALUES = """
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cuda_ext import describe, out
+from pkg import kernels
+
+
+class Pair(ctypes.Structure): ...
+
+
+class Map:
+    def getPtr(self) -> int:
+        return 0
+
+
+class Tensor:
+    def data_ptr(self) -> int:
+        return 0
+
+
+class Buffer:
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+class Stream:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 7
+
+
+def use(x: Any, array: npt.NDArray[np.float32]) -> None:
+    describe(kernels)
+"""
+# Right and wrong arguments of each parameter and keyword.
+ARGUMENTS = {
+    "integer": ("-1, True, np.int8(3)", "1.5, '1', None, 1j"),
+    "number": ("7, np.uint32(3)", "1.5, '1', None, b''"),
+    "real": ("1, 2.5, np.float32(1)", "'1', None, 1j, b''"),
+    "flag": ("True", "1.5, 'true', None"),
+    "half": ("1, 2.5, b'ab'", "'1', None, 1j"),
+    "z": ("1, 2.5, 1j, b'abcdefgh'", "'1', None"),
+    "pair": ("Pair(), b'abcdefgh', memoryview(b'')", "1, 2.5, 'ab', None"),
+    "map": ("Map(), bytes(128)", "1, 'ab', None, Tensor()"),
+    "source": ("0, None, array, Tensor(), Buffer()", "1.5, 'x', [1.0], b'', out(array), Map()"),
+    "result": ("0, None, array, out(array), Tensor(), Buffer()", "1.5, 'x', [1.0], b'', Map()"),
+    "grid": ("1, (1,), (1, 2), (1, 2, 3), np.int64(7)", "1.5, '1', None, [1], (1, 2, 3, 4), (1.5,)"),
+    "block": ("1, (1, 2, 3)", "1.5, '1', None, (1, 2, 3, 4)"),
+    "shared": ("1", "1.5, '1', None"),
+    "cluster": ("1, (2, 1), None", "1.5, '1'"),
+    "cooperative": ("True", "'yes', 1.5"),
+    "dependent": ("True", "'yes', 1.5"),
+    "stream": ("1, Stream(), None", "'default', 1.5, Tensor()"),
+    "wait": ("True", "'no', 1.5"),
+}
+
+
+@pytest.mark.parametrize("tool", ["mypy", "pyright"])
+def test_arguments_of_each_kind_are_checked(tool, tmp_path):
+    package = generate(module(KINDS + "__constant__ float weights[9];"))
+    lines = VALUES.splitlines()
+    wrong = []
+    for name, values in ARGUMENTS.items():
+        for text, is_wrong in zip(values, (False, True), strict=True):
+            for value in ast.parse(f"[{text}]", mode="eval").body.elts:
+                given = {**dict.fromkeys(ARGUMENTS, "x"), name: ast.unparse(value)}
+                keywords = ", ".join(f"{each}={argument}" for each, argument in given.items())
+                lines.append(f"    kernels.kinds({keywords})")
+                wrong += [len(lines)] if is_wrong else []
+    for value in ("array", "bytes(36)", "Tensor()", "1.5"):
+        lines.append(f"    kernels.weights.copy_from({value}, stream=Stream())")
+    for value in ("'text'", "[1.0]", "None", "array, stream='default'"):
+        lines.append(f"    kernels.weights.copy_from({value})")
+        wrong.append(len(lines))
+    found = check(tool, package, tmp_path, "\n".join(lines) + "\n")
+    assert {lines[number - 1] for _, number in found} == {lines[number - 1] for number in wrong}
+
+
+def test_kernels_with_the_same_parameters_share_their_call():
+    instantiate = [f"k<{each}>" for each in range(40)]
+    text = stub(generate(module(unit("template <int N> __global__ void k(float* x) {}", *instantiate))))
+    assert text.count("def __call__(") == 5  # two of kernels, two of the template, one of bound launches
+    assert text.count("(float* x)") < 5 * len(instantiate)
 
 
 @pytest.mark.parametrize("tool", ["mypy", "pyright"])
