@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cached_property
+from importlib import import_module
 
 from cuda_ext.errors import (
     DriverCallError,
@@ -262,14 +264,13 @@ _LARGE = 4 << 20
 
 
 def _sha256(content: bytes) -> str:
+    # As the standard library's random does, since hashlib is slow to import.
+    in_c = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
     try:
-        if len(content) > _LARGE:
-            raise ImportError
-        # As the standard library's random does, since hashlib is slow to import.
-        from _sha2 import sha256  # type: ignore[import-not-found]
-    except ImportError:  # before Python 3.12, too
-        from hashlib import sha256
-    digest: str = sha256(content).hexdigest()
+        module = import_module("hashlib" if len(content) > _LARGE else in_c)
+    except ImportError:  # another implementation of Python
+        module = import_module("hashlib")
+    digest: str = module.sha256(content).hexdigest()
     return digest
 
 

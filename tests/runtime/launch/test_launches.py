@@ -168,11 +168,9 @@ def test_a_first_launch_imports_no_slow_module(with_driver: WithDriver) -> None:
         axpy = kernels.axpy["float"]
         axpy(3, 2.5, 0x10, None, grid=4, block=32)
         slow = {
-            *("asyncio", "copy", "ctypes", "dataclasses", "difflib", "importlib.metadata", "inspect", "json"),
+            *("asyncio", "copy", "ctypes", "dataclasses", "difflib", "hashlib", "inspect", "json"),
             *("logging", "pathlib", "pickle", "struct", "subprocess", "tempfile", "threading", "weakref"),
         }
-        if sys.version_info >= (3, 12):
-            slow.add("hashlib")
         print(sorted(slow & sys.modules.keys()))
         print(sum(name.startswith("cuda_ext") for name in sys.modules))
     """
