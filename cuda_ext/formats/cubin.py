@@ -30,6 +30,8 @@ _SIZED = 0x04
 _REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
 # and of a kernel. A required block is its only size.
 _PARAMETER, _MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x17, 0x05, 0x10, 0x55, 0x37
+# A parameter of a kernel that has more than about 4 kB of them. Its size is all of the last 32 bits.
+_LARGE_PARAMETER = 0x45
 _UNBOUNDED = 0xFFFFFFFF
 # Since CUDA 13.0, ptxas annotates each instruction that spills, with this number and its offset.
 _SPILLS, _ANNOTATING = 1, 130
@@ -151,9 +153,9 @@ def _parameters(info: Section | None) -> tuple[Parameter, ...]:
     """The parameters of the kernel that the section `info` describes."""
     slots = []
     for attribute, payload in _attributes(info):
-        if attribute == _PARAMETER:
-            _, ordinal, offset, packed = struct.unpack_from("<IHHI", payload)
-            slots.append((ordinal, offset, packed >> 18))
+        if attribute in (_PARAMETER, _LARGE_PARAMETER):
+            _, ordinal, offset, size = struct.unpack_from("<IHHI", payload)
+            slots.append((ordinal, offset, size >> 18 if attribute == _PARAMETER else size))
     return tuple(
         Parameter(f"arg{ordinal}", f"unsigned char[{size}]", "opaque", size, offset)
         for ordinal, offset, size in sorted(slots)

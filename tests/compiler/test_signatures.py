@@ -169,6 +169,13 @@ def test_places_and_sizes_are_those_of_the_cubin(declarations, architecture):
     assert described == built
 
 
+@pytest.mark.parametrize("size", [4, 4092, 4096, 16000, 32744])
+def test_parameters_of_all_sizes_are_read_from_a_cubin(size):
+    source = f"struct S {{ char c[{size}]; }}; __global__ void k(S s, char c, S* p) {{}}"
+    (found,) = read_cubin(image(source).data).kernels.values()
+    assert [(p.size, p.offset) for p in found] == [(size, 0), (1, size), (8, -(-(size + 1) // 8) * 8)]
+
+
 def test_a_cubin_has_its_own_offsets_for_alignment_to_64_bytes():
     source = f'{TYPES}extern "C" __global__ void k(char c, Map map, int i) {{}}'
     assert [p.offset for p in signatures(source).kernels["k"].parameters] == [0, 64, 192]

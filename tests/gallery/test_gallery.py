@@ -72,6 +72,7 @@ SIGNATURES = {
         "signal::filter<float, 5>(int n, Window<float, 5> window, const float* x, float* y)",
     ],
     "parameter_struct": [
+        "look_up(Table table, int n, const int* indices, float* y)",
         "network::forward(int n, Network network, const float* x, float* y)",
         "sum_biases(Network network, double scale, double* sums)",
     ],

@@ -280,6 +280,9 @@ def test_parameter_struct(gallery: Gallery, n: int, depth: int) -> None:
     kernels.sum_biases(network[()], 2.0, sums, grid=1, block=32)
     np.testing.assert_allclose(sums[:depth], 2 * layers["bias"][:depth].sum(axis=1, dtype="f8"))
     assert (sums[depth:] == 0).all()
+    table, indices, found = normal(4000), random.integers(4000, size=n, dtype="i4"), np.zeros(n, "f4")
+    kernels.look_up(table.tobytes(), n, indices, found, threads=n)
+    np.testing.assert_array_equal(found, table[indices])
 
 
 # ------------------------------------------------------------------------------------------- vendored_tree
