@@ -6,6 +6,7 @@ Everything is done in memory; nothing is read from or written to the project.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -183,49 +184,55 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
             if owner == index:
                 yield kernel._replace(unit=index)
                 continue
-            one, other = plan.libraries[owner].units[0], plan.libraries[index].units[0]
+            units = [plan.libraries[number].units[0] for number in (owner, index)]
             # Each part of a source has all its kernels that are no templates.
-            if one.name != other.name:
-                _check_shared(kernel.expression, one, other)
-                _check_equal(kernel.expression, libraries[owner], library)
+            if units[0].name != units[1].name:
+                _check_same(kernel.expression, units, [libraries[owner], library])
 
 
-def _check_shared(expression: str, one: TranslationUnit, other: TranslationUnit) -> None:
-    """Check that two units may define one kernel: it is a template's, or comes from a common header."""
+def _check_same(expression: str, units: Sequence[TranslationUnit], libraries: Sequence[Library]) -> None:
+    """Check that C++ allows two units to define the kernel, and that it is one kernel.
+
+    It is a template's, or comes from a header of both. Its code is equal, or the same text leads to it: code
+    may differ in where constants lie.
+    """
     plain = plain_name(expression)
-    if expression.startswith("<", len(plain)):
-        return
-    name = plain.rpartition("::")[2]
-    common = one.headers.keys() & other.headers.keys()
-    in_header = any(name in kernel_names(one.headers[header]) for header in common)
-    if not in_header or any(name in kernel_names(unit.source) for unit in (one, other)):
-        raise defined_twice(expression, one.name, other.name)
-
-
-def _check_equal(expression: str, *libraries: Library) -> None:
-    """Check that one kernel in two libraries has the same parameters and the same code."""
-    names = " and ".join(library.unit.sources[0].name for library in libraries)
-    parameters = {
-        k.parameters for library in libraries for k in library.kernels if k.expression == expression
-    }
-    if len(parameters) > 1:
-        raise BuildError(
-            f"kernel {expression!r} has other parameters in {names}",
-            remedy="rename one of them or put it into a namespace",
-        )
+    name, is_template = plain.rpartition("::")[2], expression.startswith("<", len(plain))
+    one, other = (unit.name for unit in units)
+    common = units[0].headers.keys() & units[1].headers.keys()
+    shared = [units[0].headers[header] for header in common]
+    own = [[u.source, *(text for header, text in u.headers.items() if header not in common)] for u in units]
+    is_own = any(name in kernel_names(text) for texts in own for text in texts)
+    if not is_template and (is_own or not any(name in kernel_names(text) for text in shared)):
+        raise defined_twice(expression, one, other)
+    parameters = {k.parameters for lib in libraries for k in lib.kernels if k.expression == expression}
     codes = [
-        {
-            i.architecture: code.get(expression)
-            for i, code in zip(library.unit.images, library.code, strict=True)
-        }
-        for library in libraries
+        {i.architecture: code.get(expression) for i, code in zip(lib.unit.images, lib.code, strict=True)}
+        for lib in libraries
     ]
-    if different := {architecture for architecture, _ in codes[0].items() ^ codes[1].items()}:
-        raise BuildError(
-            f"kernel {expression!r} is in {names} with different code for {', '.join(sorted(different))}",
-            remedy="compile both for the same architectures with the same options and macros, instantiate it "
-            "in one of them only, or link them with link = true",
-        )
+    if len(parameters) > 1:
+        problem = "other parameters"
+    elif codes[0].keys() != codes[1].keys():
+        problem = "other architectures"
+    elif codes[0] != codes[1] and (is_own or units[0].options != units[1].options or _depends(shared, *own)):
+        problem = "other code"
+    else:
+        return
+    raise BuildError(
+        f"kernel {expression!r} has {problem} in {one} than in {other}",
+        remedy="compile both for the same architectures with the same options and macros, or rename it in one "
+        "of them",
+    )
+
+
+_MACRO = rb"(?m)^[ \t]*#[ \t]*(?:define|undef)[ \t]+(\w+)((?:\\\n|.)*)"
+
+
+def _depends(headers: Sequence[bytes], one: Sequence[bytes], other: Sequence[bytes]) -> bool:
+    """Whether `headers` contain a macro that the texts `one` define in another way than `other`."""
+    macros = [{macro for text in texts for macro in re.findall(_MACRO, text)} for texts in (one, other)]
+    different = {name for name, _ in macros[0] ^ macros[1]}
+    return any(not different.isdisjoint(re.findall(rb"\w+", header)) for header in headers)
 
 
 def _embedded(plan: ModulePlan) -> dict[str, bytes]:

@@ -43,28 +43,69 @@ def test_what_two_sources_have_from_a_header_is_one_kernel(tmp_path: Path, compi
     assert kernels == {"a": 0, "n::clear": 0, "n::scale<double, 2>": 0, "b": 1, "n::scale<double, 5>": 1}
 
 
-def test_different_macros_are_an_error_that_names_both(tmp_path: Path) -> None:
-    table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\ndefine = {{ FACTOR = "4" }}\n'
-    write_project(tmp_path, table, sources(a=INSTANCE.format(2), b=INSTANCE.format(2)))
+REMEDY = (
+    "; compile both for the same architectures with the same options and macros, or rename it in one of them"
+)
+
+
+@pytest.mark.parametrize("from_table", [True, False])
+def test_different_macros_are_an_error_that_names_both(tmp_path: Path, from_table: bool) -> None:
+    override = f'{OVERRIDES}sources = ["device/b.cu"]\ndefine = {{ FACTOR = "4" }}\n'
+    files = sources(a=INSTANCE.format(2), b=INSTANCE.format(2))
+    if not from_table:
+        files["device/b.cu"] = f"#undef FACTOR\n#define FACTOR 4\n{files['device/b.cu']}"
+    write_project(tmp_path, TABLE + override * from_table, files)
     assert refusal(tmp_path) == (
-        "p.kernels:\nkernel 'n::scale<double, 2>' is in device/a.cu and device/b.cu with different code for "
-        "compute_90, sm_90; compile both for the same architectures with the same options and macros, "
-        "instantiate it in one of them only, or link them with link = true"
+        f"p.kernels:\nkernel 'n::scale<double, 2>' has other code in device/a.cu than in device/b.cu{REMEDY}"
     )
 
 
 def test_other_architectures_are_an_error_that_names_both(tmp_path: Path) -> None:
     table = f'{TABLE}{OVERRIDES}sources = ["device/b.cu"]\narchitectures = ["sm_80", "compute_90"]\n'
     write_project(tmp_path, table, sources(a=INSTANCE.format(2), b=INSTANCE.format(2)))
-    message = refusal(tmp_path)
-    assert "in device/a.cu and device/b.cu with different code for sm_80, sm_90;" in message
+    assert "has other architectures in device/a.cu than in device/b.cu;" in refusal(tmp_path)
 
 
 def test_other_parameters_are_an_error_that_names_both(tmp_path: Path) -> None:
     text = "template <class T> __global__ void only({}* x) {{ *x = 1; }}\n"
     text += "template __global__ void only<int>({}*);\n"
     write_project(tmp_path, TABLE, sources(a=text.format("T", "int"), b=text.format("float", "float")))
-    assert "kernel 'only<int>' has other parameters in device/a.cu and device/b.cu;" in refusal(tmp_path)
+    assert f"kernel 'only<int>' has other parameters in device/a.cu than in device/b.cu{REMEDY}" in refusal(
+        tmp_path
+    )
+
+
+def test_templates_of_one_name_in_two_texts_are_compared(tmp_path: Path) -> None:
+    text = "template <class T> __global__ void own(T* x) {{ *x = {}; }}\n"
+    text += "template __global__ void own<int>(int*);\n"
+    write_project(tmp_path, TABLE, sources(a=text.format(1), b=text.format(2)))
+    assert "kernel 'own<int>' has other code in device/a.cu than in device/b.cu;" in refusal(tmp_path)
+    write_project(tmp_path, TABLE, sources(a=text.format(1), b=text.format(1)))
+    assert "p.kernels" in build(tmp_path)
+
+
+@pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
+def test_constants_may_lie_elsewhere_in_each_image(tmp_path: Path, compiler: str) -> None:
+    header = """#pragma once
+    __constant__ float table[8] = {1, 2, 3};
+    template <class T> __global__ void look_up(T* x) {
+      x[1] = table[threadIdx.x];
+      if (x[1] < 0) printf("%f", 1.0);
+    }
+    """
+    text = '#include "scale.cuh"\n{}template __global__ void look_up<float>(float*);\n{}'
+    more = '__constant__ int {0}[5];\n__global__ void {0}_(int* x) {{ *x = {0}[*x]; printf("{0}"); }}\n'
+    files = {
+        "include/scale.cuh": header,
+        "device/a.cu": text.format("", ""),
+        "device/b.cu": text.format(more.format("before"), more.format("after")),
+    }
+    manifest = json.loads(
+        build(write_project(tmp_path, f'{TABLE}compiler = "{compiler}"\n', files))["p.kernels"].files[
+            "manifest.json"
+        ]
+    )
+    assert [k["expression"] for k in manifest["kernels"]] == ["look_up<float>", "after_", "before_"]
 
 
 # Text that defines n::k, and text that defines another kernel, or leaves that open.
