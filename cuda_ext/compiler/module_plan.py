@@ -220,8 +220,8 @@ def _check_same(expression: str, units: Sequence[TranslationUnit], libraries: Se
         return
     raise BuildError(
         f"kernel {expression!r} has {problem} in {one} than in {other}",
-        remedy="compile both for the same architectures with the same options and macros, or rename it in one "
-        "of them",
+        remedy="compile both for the same architectures with the same options and macros, or rename it in "
+        "one of them",
     )
 
 
