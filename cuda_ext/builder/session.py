@@ -7,10 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.config.resolve_variants import resolve_variants
+from cuda_ext.builder.jit_trials import describe_obstacles, plan_trials, with_results
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
@@ -125,14 +128,18 @@ class _Session:
         libraries = [
             (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
         ]
-        results = iter(self._run(batch, libraries))
+        trials = [self._plan_trials(module, plan) for module, plan in modules]
+        results = iter(self._run(batch, [*libraries, *chain(*trials)]))
+        outcomes = [[next(results) for _ in plan.libraries] for _, plan in modules]
         packages: list[Package] = []
         built: list[tuple[Package, list[Library]]] = []
         failures: list[BuildError] = []
-        for module, plan in modules:
+        for (module, plan), outcome, tried in zip(modules, outcomes, trials, strict=True):
+            embedded = with_results(plan, [trial for trial, _ in tried], [next(results) for _ in tried])
             try:
-                own = _succeeded([next(results) for _ in plan.libraries])
-                packages.append(self._package(module, plan, own))
+                own = _succeeded(outcome)
+                packages.append(self._package(module, embedded, own))
+                self._show_obstacles(module, embedded)
                 built.append((packages[-1], own))
                 if plan.name not in batch.changed:
                     self._progress.note(f"{plan.name}: nothing has changed since it was compiled")
@@ -150,14 +157,22 @@ class _Session:
     def compile(self, source: str) -> set[str]:
         """Compile `source`; return the files that the products depend on."""
         root = self._project.root
-        libraries = [
-            (library, self._cache_for(module))
+        modules = [
+            (module, replace(plan, libraries=tuple(plan.only(source))))
             for module, plan in zip(self._project.modules, self.plan(source), strict=True)
-            for library in plan.only(source)
+        ]
+        libraries = [
+            (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
+        ]
+        trials = [
+            trial
+            for module, plan in modules
+            if not module.settings.link
+            for trial in self._plan_trials(module, plan)
         ]
         batch = Batch(self._timings, self._progress)
         files = {str(root / source)}
-        results = _succeeded(self._run(batch, libraries))
+        results = _succeeded(self._run(batch, [*libraries, *trials])[: len(libraries)])
         for (plan, cache), library in zip(libraries, results, strict=True):
             for log in library.log:
                 self._progress.message(log)
@@ -205,6 +220,20 @@ class _Session:
         cache.prepare(unit for library in plan.libraries for unit in library.units)
         return plan
 
+    def _plan_trials(self, module: ModuleConfig, plan: ModulePlan) -> list[tuple[LibraryPlan, JobCache]]:
+        """Plan what NVRTC tries to compile of a `plan` for nvcc, to learn what can be compiled on demand."""
+        if not plan.embed or module.settings.compiler == "nvrtc":
+            return []
+        cache = self._open_cache(CompilerChoice())
+        cache.prepare(unit for library in plan.libraries for unit in library.units)
+        return [(trial, cache) for trial in plan_trials(plan, cache.compiler)]
+
+    def _show_obstacles(self, module: ModuleConfig, plan: ModulePlan) -> None:
+        """Show which sources of `plan` are not embedded; as a warning if the author wrote ``jit``."""
+        if text := describe_obstacles(plan):
+            show = self._progress.message if "jit" in module.written else self._progress.note
+            show(text)
+
     def _package(self, module: ModuleConfig, plan: ModulePlan, libraries: Sequence[Library]) -> Package:
         compiler = self._cache_for(module).compiler
         compiled = assemble(plan, libraries, compiler.name, compiler.version)
@@ -213,12 +242,15 @@ class _Session:
 
     def _cache_for(self, module: ModuleConfig) -> JobCache:
         choice = compiler_choice(module.settings, self._project.root)
+        try:
+            return self._open_cache(choice)
+        except ToolchainError as error:
+            error.where = error.where or module.key_path("nvcc" if choice.executable else "compiler")
+            raise
+
+    def _open_cache(self, choice: CompilerChoice) -> JobCache:
         if choice not in self._caches:
-            try:
-                compiler = RememberedCompiler.open(choice, self._environ, self._store, self._digests)
-            except ToolchainError as error:
-                error.where = error.where or module.key_path("nvcc" if choice.executable else "compiler")
-                raise
+            compiler = RememberedCompiler.open(choice, self._environ, self._store, self._digests)
             self._caches[choice] = JobCache(compiler, self._store, self._digests)
         return self._caches[choice]
 

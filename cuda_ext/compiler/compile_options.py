@@ -16,6 +16,7 @@ __all__ = [
     "include_directories",
     "nvcc_only",
     "nvrtc_options",
+    "on_demand_obstacle",
     "option_with_path",
 ]
 
@@ -77,6 +78,15 @@ def include_directories(options: Options) -> tuple[Path, ...]:
 def option_with_path(options: Options) -> str:
     """Return the first raw option that names a file or a directory, which may differ on other machines."""
     return next(filter(_WITH_PATH.match, options.raw), "")
+
+
+def on_demand_obstacle(options: Options) -> str:
+    """Return why a source with these options cannot be compiled on demand; an empty string if it can."""
+    if option := option_with_path(options):
+        return f"was compiled with {option}, and other machines may have other files there"
+    if found := nvcc_only(options.raw):
+        return f"was compiled with {options.raw[found[0]]}, which NVRTC does not take"
+    return ""
 
 
 # Options of nvcc that NVRTC does not take, without their values, and what to do instead.

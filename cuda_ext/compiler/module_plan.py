@@ -34,7 +34,8 @@ class LibraryPlan:
     ``module`` is the name of its module. ``emit`` is the form of the output: a fatbin, or the single images
     as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
     ``only`` limits a linked library to the compilation of one of its units, without a link. ``file_stem`` is
-    the name of the source's files where its basename is not.
+    the name of the source's files where its basename is not. A ``trial`` may fail, and no package holds what
+    it makes.
     """
 
     module: str
@@ -46,6 +47,7 @@ class LibraryPlan:
     part: int | None = None
     only: TranslationUnit | None = None
     file_stem: str = ""
+    trial: bool = False
 
     @property
     def compiled_units(self) -> tuple[TranslationUnit, ...]:
@@ -91,7 +93,8 @@ class ModulePlan:
     """All that determines a module's bytes, besides the compiler.
 
     With ``embed`` the sources and headers of the units travel with the module, and so do ``headers``, by
-    their canonical names.
+    their canonical names. ``obstacles`` has the sources that cannot be compiled on demand, with the reason;
+    they do not travel.
     """
 
     name: str
@@ -99,6 +102,11 @@ class ModulePlan:
     compress: Compression = "size"
     embed: bool = True
     headers: Mapping[str, bytes] = field(default_factory=dict)
+    obstacles: Mapping[str, str] = field(default_factory=dict)
+
+    def embeds(self, library: LibraryPlan) -> bool:
+        """Whether the sources of `library` travel; those of a linked one do together."""
+        return self.embed and not any(unit.name in self.obstacles for unit in library.units)
 
     def only(self, source: str) -> list[LibraryPlan]:
         """What can be compiled with the source of that name alone."""
@@ -240,7 +248,7 @@ def _embedded(plan: ModulePlan) -> dict[str, bytes]:
     if not plan.embed:
         return {}
     files = dict(plan.headers)
-    for unit in (unit for library in plan.libraries for unit in library.units):
+    for unit in (unit for library in filter(plan.embeds, plan.libraries) for unit in library.units):
         if unit.kind in ("cu", "ptx"):
             files[unit.name] = unit.source
             files |= unit.headers

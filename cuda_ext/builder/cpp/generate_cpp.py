@@ -18,7 +18,7 @@ from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
-from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
+from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
 from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 
@@ -132,21 +132,17 @@ def _headers(
 
 
 class _Recipe(NamedTuple):
-    """How a source is compiled on demand; ``headers`` are indices into those of the module.
-
-    ``option_with_path`` is an option that may mean something else on other machines, if there is one.
-    """
+    """How a source is compiled on demand; ``headers`` are indices into those of the module."""
 
     source: Source
     options: Sequence[str]
-    option_with_path: str
     headers: Sequence[int]
 
 
 class _Unit(NamedTuple):
     """A unit, with the CUDA versions of its images; 0 if others compiled them.
 
-    ``recipes`` is empty if the manifest lacks the sources' compile options.
+    ``recipes`` is empty if its sources are not embedded.
     """
 
     described: Unit
@@ -176,7 +172,6 @@ def _recipe(source: Source, texts: Mapping[str, bytes], headers: Sequence[str]) 
     return _Recipe(
         source,
         nvrtc_options(source.name, source.options),
-        option_with_path(source.options),
         [headers.index(name) for name in reached],
     )
 

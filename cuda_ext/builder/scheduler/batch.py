@@ -102,6 +102,9 @@ class Batch:
 
     def _begin(self, library: _Pending) -> None:
         plan = library.plan
+        if plan.trial and (refusal := library.cache.find_refusal(plan)):
+            self._results[library.index] = CompilationError(refusal)
+            return
         known = library.cache.find_library(plan)
         if known is None:
             self.changed.add(plan.module)
@@ -164,6 +167,8 @@ class Batch:
         except ToolchainError:
             raise
         except BuildError as error:
+            if library.plan.trial:
+                library.cache.keep_refusal(library.plan, str(error))
             self._results[library.index] = error
             return
         library.cache.keep_library(library.plan, packed)
@@ -233,7 +238,7 @@ class Batch:
             result = future.result()
         except CompilationError as error:
             outcome = error
-            self._show_ended(first.plan.module, job, "failed")
+            self._show_ended(first.plan.module, job, "compiled" if first.plan.trial else "failed")
         else:
             outcome, reads = decode_product(job, result.product), result.reads
             first.cache.keep(job, keys, reads, result.product)

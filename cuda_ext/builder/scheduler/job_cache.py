@@ -6,6 +6,7 @@ Their keys are all that determines them, but the headers that the compiler reads
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -72,6 +73,18 @@ class JobCache:
         if self._are_settled(plan.compiled_units, library.reads):
             resolve = self._resolver(plan.compiled_units)
             self._contents.keep(self._library_key(plan), library.reads, resolve, encode(library))
+
+    def find_refusal(self, plan: LibraryPlan) -> str:
+        """Find the text with which the trial `plan` failed; an empty string if it is not known to fail."""
+        resolve = self._resolver(plan.compiled_units)
+        known = self._contents.find(key_of("refusal", self._library_key(plan)), resolve, bytes.decode)
+        return known.content if known else ""
+
+    def keep_refusal(self, plan: LibraryPlan, text: str) -> None:
+        """Keep the `text` with which the trial `plan` failed, until a header that it lacks is there."""
+        missing = [f"?{name}" for name in re.findall(r'cannot open source file "(.+?)"', text)]
+        resolve = self._resolver(plan.compiled_units)
+        self._contents.keep(key_of("refusal", self._library_key(plan)), missing, resolve, text.encode())
 
     def keys(self, job: Job) -> tuple[str, ...]:
         """Return a key for each part of the product of `job`, by which equal jobs are recognised."""

@@ -22,6 +22,7 @@ from cuda_ext.builder.sources.globs import (
     kind_of,
 )
 from cuda_ext.compiler.architectures import expand, from_cmake
+from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.name_expressions import kernel_names
@@ -144,12 +145,14 @@ def plan_module(
     if module.settings.link:
         linked = tuple(unit for library in libraries for unit in library.units)
         libraries = [replace(libraries[0], units=linked)]
+    obstacles = {unit.name: on_demand_obstacle(unit.options) for unit in units}
     return ModulePlan(
         name=module.name,
         libraries=tuple(libraries),
         compress=module.settings.compress,
         embed=module.settings.jit,
         headers=sources.headers() if module.settings.jit else {},
+        obstacles={n: f"it {o}" for n, o in obstacles.items() if o} if module.settings.jit else {},
     )
 
 

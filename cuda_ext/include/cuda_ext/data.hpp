@@ -100,9 +100,7 @@ struct HeaderData {
 
 // A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers,
 // which are those of these indices; `options` are those of NVRTC on every machine and for every
-// architecture; `instantiate` are the name expressions that were built ahead. `outside` is an option that
-// names files that may differ elsewhere, so that nothing is compiled; nullptr where
-// there is none.
+// architecture; `instantiate` are the name expressions that were built ahead.
 struct RecipeData {
   const char* name;
   const char* text;
@@ -110,12 +108,11 @@ struct RecipeData {
   Array<const char*> options;
   Array<const char*> instantiate;
   Array<std::size_t> headers;
-  const char* outside;
 };
 
 struct Demand;
 
-// What compiles on demand (on_demand.hpp), and what of each unit: nothing where it arrived compiled. `link`
+// What compiles on demand (on_demand.hpp), and what of each unit: nothing where its sources are not embedded. `link`
 // is the module's name where units are linked, and nullptr where each stands alone.
 struct OnDemandData {
   void (*prepare)(Demand& demand);

@@ -335,13 +335,8 @@ inline void fulfil_demand(Demand& demand) {
   const Array<RecipeData>& recipes = demand.module.on_demand->units[demand.unit];
   if (!recipes.size) {
     demand.unavailable =
-        joined({"the manifest lacks the compile options of ", demand.module.units[demand.unit].sources});
-    return;
-  }
-  for (const RecipeData& recipe : recipes) {
-    if (!recipe.outside) continue;
-    demand.unavailable = joined({recipe.name, " was compiled with ", recipe.outside,
-                                 ", and other machines may have other files there"});
+        joined({demand.module.units[demand.unit].sources,
+                " is not embedded, since NVRTC does not compile it, or not in the same way everywhere"});
     return;
   }
   if (!demand.expression.empty() && recipes.size > 1) OwnerSearch(demand).run();

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuda_ext.compiler.compile_options import option_with_path
+from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.errors import KernelNotFoundError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -52,17 +52,18 @@ class OnDemand:
 
     def obstacle(self, unit: Unit | None = None, driver: tuple[int, int] | None = None) -> str:
         """The reason why nothing, or `unit`, or nothing for `driver`, can be compiled; empty if it can."""
-        if self.manifest.embedded is None:
+        embedded = self.manifest.embedded
+        if embedded is None:
             return "off"
         if os.environ.get("CUDA_EXT_JIT") == "0":
             return "turned off by CUDA_EXT_JIT=0"
         for source in unit.sources if unit else ():
             if not _has_options(source):
                 return f"the manifest lacks the compile options of {source.name}"
-            if option := option_with_path(source.options):
-                return (
-                    f"{source.name} was compiled with {option}, and other machines may have other files there"
-                )
+            if obstacle := on_demand_obstacle(source.options):
+                return f"{source.name} {obstacle}"
+            if source.name not in embedded:
+                return f"{source.name} is not embedded, since NVRTC does not compile it"
         try:
             nvrtc = installed_nvrtc()
         except ToolchainError as error:

@@ -381,7 +381,8 @@ def test_the_compilers_text_is_in_the_error(on_gpu: Callable[..., Run]) -> None:
     (message,) = on_gpu("caught(lambda: kernels.axpy['no_such_type'])").output
     assert message == (
         "CompilationError: instantiation 'axpy<no_such_type>' does not exist: identifier \"no_such_type\" is "
-        "undefined (compiling kernels.cu for sm_90)"
+        "undefined; the kernel exists, its template argument 'no_such_type' does not: correct it, or declare "
+        "it in the source (compiling kernels.cu for sm_90)"
     )
 
 

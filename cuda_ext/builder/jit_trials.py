@@ -1,0 +1,62 @@
+"""Which sources of nvcc can be compiled on demand, by NVRTC: a build tries it, and embeds only those.
+
+A trial is a library of one architecture, which no package holds. What became of it is in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
+from cuda_ext.compiler.products import Library
+from cuda_ext.compiler.translation_unit import CompilerInfo
+from cuda_ext.errors import BuildError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.quantities import format_count
+from cuda_ext.manifest import ImageKind
+
+__all__ = ["describe_obstacles", "plan_trials", "with_results"]
+
+_SHOWN = 3  # sources of a module
+
+
+def plan_trials(plan: ModulePlan, compiler: CompilerInfo) -> list[LibraryPlan]:
+    """Plan what `compiler`, which is NVRTC, has to compile so that the sources of `plan` may be embedded."""
+    trials: dict[str, LibraryPlan] = {}
+    for library in plan.libraries:
+        names = [unit.name for unit in library.units if unit.kind == "cu"]
+        if names and plan.embeds(library):
+            trials.setdefault(names[0], _trial(library, compiler))
+    return list(trials.values())
+
+
+def _trial(library: LibraryPlan, compiler: CompilerInfo) -> LibraryPlan:
+    targets = [a.as_kind("cubin") for a in library.architectures]
+    supported = list(filter(compiler.supports, targets))
+    target = min(supported) if supported else Architecture("cubin", max(compiler.capabilities()))
+    kind: ImageKind = "cubin" if library.link else "ptx"
+    return replace(library, architectures=(target.as_kind(kind),), emit=kind, compress="none", trial=True)
+
+
+def with_results(
+    plan: ModulePlan, trials: Sequence[LibraryPlan], results: Sequence[Library | BuildError]
+) -> ModulePlan:
+    """Return `plan` with the obstacles that the `results` of its `trials` show."""
+    obstacles = dict(plan.obstacles)
+    for trial, result in zip(trials, results, strict=True):
+        if isinstance(result, BuildError):
+            reason = str(result).partition("\n")[0]
+            obstacles |= {u.name: f"NVRTC does not compile it: {reason}" for u in trial.units}
+    return replace(plan, obstacles=obstacles)
+
+
+def describe_obstacles(plan: ModulePlan) -> str:
+    """Say which sources of `plan` are not embedded, and why; an empty string if all are."""
+    if not plan.obstacles:
+        return ""
+    lines = [f"{plan.name}: not embedded, and not compiled on demand:"]
+    lines += [f"  {name}: {reason}" for name, reason in list(plan.obstacles.items())[:_SHOWN]]
+    if more := len(plan.obstacles) - _SHOWN:
+        lines += [f"  and {format_count(more, 'more source')}"] if more > 0 else []
+    return "\n".join(lines)
