@@ -59,4 +59,5 @@ def describe_obstacles(plan: ModulePlan) -> str:
     lines += [f"  {name}: {reason}" for name, reason in list(plan.obstacles.items())[:_SHOWN]]
     if more := len(plan.obstacles) - _SHOWN:
         lines += [f"  and {format_count(more, 'more source')}"] if more > 0 else []
+    lines.append("  make NVRTC compile them, or set jit = false to embed no source")
     return "\n".join(lines)

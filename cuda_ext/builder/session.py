@@ -158,27 +158,26 @@ class _Session:
         """Compile `source`; return the files that the products depend on."""
         root = self._project.root
         modules = [
-            (module, replace(plan, libraries=tuple(plan.only(source))))
+            (module, plan.restrict(source))
             for module, plan in zip(self._project.modules, self.plan(source), strict=True)
         ]
         libraries = [
             (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
         ]
-        trials = [
-            trial
-            for module, plan in modules
-            if not module.settings.link
-            for trial in self._plan_trials(module, plan)
-        ]
+        trials = [[] if module.settings.link else self._plan_trials(module, plan) for module, plan in modules]
         batch = Batch(self._timings, self._progress)
         files = {str(root / source)}
-        results = _succeeded(self._run(batch, [*libraries, *trials])[: len(libraries)])
-        for (plan, cache), library in zip(libraries, results, strict=True):
+        results = iter(self._run(batch, [*libraries, *chain(*trials)]))
+        built = _succeeded([next(results) for _ in libraries])
+        for (module, plan), tried in zip(modules, trials, strict=True):
+            outcomes = [next(results) for _ in tried]
+            self._show_obstacles(module, with_results(plan, [trial for trial, _ in tried], outcomes))
+        for (own_plan, cache), library in zip(libraries, built, strict=True):
             for log in library.log:
                 self._progress.message(log)
-            own = {name for unit in plan.compiled_units for name in unit.headers}
+            own = {name for unit in own_plan.compiled_units for name in unit.headers}
             files.update(str(root / name) for name in own & library.reads)
-            files |= cache.files(plan.compiled_units, library.reads)
+            files |= cache.files(own_plan.compiled_units, library.reads)
         return files
 
     def _run(
@@ -217,7 +216,18 @@ class _Session:
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
         native = native_capabilities(module, self._environ)
         plan = plan_module(module, sources, compiler, native, self._environ)
+        if plan.embed and compiler.name == "nvcc":
+            plan = self._require_nvrtc(plan)
         cache.prepare(unit for library in plan.libraries for unit in library.units)
+        return plan
+
+    def _require_nvrtc(self, plan: ModulePlan) -> ModulePlan:
+        """Return a `plan` for nvcc without embedded sources where NVRTC is missing, which has to try them."""
+        try:
+            _ = self._open_cache(CompilerChoice()).compiler.version
+        except ToolchainError as error:
+            names = (u.name for library in plan.libraries for u in library.units if u.kind == "cu")
+            return replace(plan, obstacles={**dict.fromkeys(names, str(error)), **plan.obstacles})
         return plan
 
     def _plan_trials(self, module: ModuleConfig, plan: ModulePlan) -> list[tuple[LibraryPlan, JobCache]]:

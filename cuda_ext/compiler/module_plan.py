@@ -108,14 +108,16 @@ class ModulePlan:
         """Whether the sources of `library` travel; those of a linked one do together."""
         return self.embed and not any(unit.name in self.obstacles for unit in library.units)
 
-    def only(self, source: str) -> list[LibraryPlan]:
-        """What can be compiled with the source of that name alone."""
-        return [
+    def restrict(self, source: str) -> ModulePlan:
+        """Plan what can be compiled with the source of that name alone."""
+        libraries = tuple(
             replace(library, only=unit) if library.link else library
             for library in self.libraries
             for unit in library.units
             if unit.name == source
-        ]
+        )
+        obstacles = {name: reason for name, reason in self.obstacles.items() if name == source}
+        return replace(self, libraries=libraries, obstacles=obstacles)
 
 
 def file_stems(names: Iterable[str]) -> dict[str, str]:

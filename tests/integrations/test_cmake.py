@@ -572,3 +572,18 @@ def test_an_older_cmake_is_refused(project: CMakeProject, tmp_path: Path) -> Non
     assert "CudaExt needs CMake 3.24 or newer, and this is 3.23" in " ".join(
         project.configure(status=1).split()
     )
+
+
+def test_what_nvcc_alone_compiles_is_not_embedded(tmp_path: Path) -> None:
+    host = "#include <vector>\n__global__ void host(float* x) { *x = 1; }\n"
+    module = MODULE.replace("JIT FALSE", "JIT COMPILER nvcc")
+    files = {**FILES, "CMakeLists.txt": LISTS + module + APPLICATION, "device/host.cu": host}
+    project = CMakeProject(tmp_path / "project").write(files)
+    project.configure()
+    output = project.build()
+    assert (
+        output.count("app.kernels: not embedded, and not compiled on demand:\n  device/host.cu: NVRTC does")
+        == 1
+    )
+    assert list(shipped(project).embedded or ()) == ["device/axpy.cu", "device/fill.cu", "device/index.cuh"]
+    assert project.executable.is_file()

@@ -128,7 +128,8 @@ class Settings:
     jit: bool = _key(
         FLAG,
         True,
-        "Embed the sources and headers in the package, so that missing kernels are compiled on demand.",
+        "Embed the sources and headers in the package, so that missing kernels are compiled on demand. "
+        "Sources that NVRTC cannot compile are left out.",
     )
     headers: tuple[str, ...] = _key(
         strings(),

@@ -138,7 +138,10 @@ def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
     if module.embedded is None:
         yield "jit", "no"
     else:
-        yield "jit", f"yes, {format_count(len(module.embedded), 'embedded file')}"
+        sources = (source.name for unit in module.units for source in unit.sources)
+        missing = [name for name in dict.fromkeys(sources) if name not in module.embedded]
+        without = f", without {', '.join(missing)}" if missing else ""
+        yield "jit", f"yes, {format_count(len(module.embedded), 'embedded file')}{without}"
     share = f", {module.size / contents.size:.0%} of the {contents.kind}" if contents.size else ""
     yield "size", f"{format_size(module.size)}{share if module.size != contents.size else ''}"
     for name, candidates in (module.variants or {}).items():

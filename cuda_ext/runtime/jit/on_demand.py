@@ -53,8 +53,8 @@ class OnDemand:
     def obstacle(self, unit: Unit | None = None, driver: tuple[int, int] | None = None) -> str:
         """The reason why nothing, or `unit`, or nothing for `driver`, can be compiled; empty if it can."""
         embedded = self.manifest.embedded
-        if embedded is None:
-            return "off"
+        if not embedded:
+            return "off" if embedded is None else "no source that NVRTC compiles is embedded"
         if os.environ.get("CUDA_EXT_JIT") == "0":
             return "turned off by CUDA_EXT_JIT=0"
         for source in unit.sources if unit else ():
