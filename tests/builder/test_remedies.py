@@ -210,7 +210,9 @@ def test_nvcc_lacks_a_header_and_is_not_recommended(tmp_path: Path, header: str)
         ('launcher = "false"', "launcher: 'false' ended with exit code 1 and wrote no output"),
     ],
 )
-def test_a_tool_that_fails_is_reported_with_its_key(tmp_path: Path, line: str, answer: str) -> None:
+def test_a_tool_that_fails_is_reported_with_its_key(
+    tmp_path: Path, empty_cache: Path, line: str, answer: str
+) -> None:
     own, default = f"{KERNELS}{line}", f"{SM_90}{line}\n{KERNELS.removeprefix(SM_90)}"
     for table, where in ((own, 'tool.cuda_ext.modules."p.kernels"'), (default, "tool.cuda_ext")):
         project = write_project(tmp_path, f'{table}\ncompiler = "nvcc"\n')
