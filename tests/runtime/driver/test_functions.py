@@ -77,6 +77,7 @@ def test_wrong_arguments_are_refused(calls: ModuleType) -> None:
         (),
         (0,),
         (None,),
+        (b"code",),
         (1 << 64,),
         (1, "text"),
         (1, 1.5),

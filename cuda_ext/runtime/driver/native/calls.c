@@ -72,7 +72,9 @@ static PyObject* call(PyObject* module, PyObject* const* arguments, Py_ssize_t c
       return PyErr_Format(PyExc_TypeError, "expected an int, bytes or None, found %R", argument);
     }
   }
-  if (arguments[0] == Py_None || !words[0]) return PyErr_Format(PyExc_ValueError, "expected the address of a function");
+  if (!PyLong_Check(arguments[0]) || !words[0]) {
+    return PyErr_Format(PyExc_ValueError, "expected the address of a function");
+  }
   int status;
   Py_BEGIN_ALLOW_THREADS;
   const Word* w = words + 1;
