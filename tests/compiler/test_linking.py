@@ -8,9 +8,10 @@ import pytest
 
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import CompilationError
+from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import cuda_packages
 from tests.fixtures.device_code import module, nvcc, nvrtc, unit
-from tests.fixtures.linked_programs import PROGRAMS, link_program
+from tests.fixtures.linked_programs import PROGRAMS, WITH_IMAGES, link_program
 
 
 @pytest.mark.parametrize("compiler", [nvrtc, nvcc])
@@ -28,6 +29,16 @@ def test_a_program_is_linked(name: str, compiler: Callable[[], Compiler]) -> Non
     (images,) = [unit.images for unit in compiled.manifest.units]
     assert tuple(image.architecture for image in images) == architectures
     assert not any(image.names for image in images)
+
+
+@pytest.mark.parametrize("kind", ["cubin", "ptx", "ltoir"])
+@pytest.mark.parametrize("name", WITH_IMAGES)
+def test_a_program_is_linked_with_an_image(name: str, kind: ImageKind) -> None:
+    compiled = link_program(PROGRAMS[name], ("sm_90",), nvrtc(), kind)
+    assert tuple(kernel.expression for kernel in compiled.manifest.kernels) == PROGRAMS[name].kernels
+    if kind != "ltoir":  # whose variables may be those of the tool chain's headers
+        variables = {symbol.name for symbol in compiled.manifest.symbols}
+        assert variables >= set(PROGRAMS[name].variables)
 
 
 @pytest.mark.parametrize("compiler", [nvrtc, nvcc])
