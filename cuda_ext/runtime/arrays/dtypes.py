@@ -85,7 +85,8 @@ def accepted_dtypes(element: str) -> tuple[str, ...]:
         return ("uint64", "int64")
     item, _, _ = _split_vector(element)
     dtypes = _SCALARS.get(item, ())
-    return (_COMPLEX[element], *dtypes) if element in _COMPLEX else dtypes
+    name = element.rpartition("::")[2]
+    return (_COMPLEX[name], *dtypes) if name in _COMPLEX else dtypes
 
 
 def is_complex(type_: str) -> bool:
@@ -100,8 +101,8 @@ def is_complex(type_: str) -> bool:
 def item_dtype(element: str) -> str:
     """The dtype of the items of the C++ type `element`; empty if there is none.
 
-    >>> item_dtype("float"), item_dtype("float4"), item_dtype("complex<float>"), item_dtype("Particle")
-    ('float32', 'float32', 'complex64', '')
+    >>> item_dtype("float4"), item_dtype("cuda::std::complex<float>"), item_dtype("Particle")
+    ('float32', 'complex64', '')
     """
     # ``float2`` is two floats first, though it may hold a complex number.
     item, _, _ = _split_vector(element_and_shape(element)[0])
