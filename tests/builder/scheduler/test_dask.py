@@ -30,7 +30,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ConfigError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain.compilers import CompilerChoice
-from tests.fixtures.projects import FILL, build, refusal, write_project
+from tests.fixtures.projects import FILL, SCALE, build, refusal, write_project
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 
@@ -228,7 +228,7 @@ def test_a_result_that_is_lost_with_its_worker_is_computed_again(cluster, task):
 
 
 def test_errors_of_the_compiler_are_those_of_a_local_build(dask, tmp_path, capfd):
-    broken = {"device/a.cu": f"{FILL}\nint x = ;", "device/b.cu": FILL + "# error " + "long " * 4000}
+    broken = {"device/a.cu": f"{FILL}\nint x = ;", "device/b.cu": SCALE + "# error " + "long " * 4000}
     texts = []
     for executor in ("local", "dask"):
         table = f'[tool.cuda_ext]\nexecutor = "{executor}"\narchitectures = ["sm_90"]\n'
