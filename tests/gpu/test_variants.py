@@ -13,6 +13,7 @@ import cuda_ext
 from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.manifest import Candidate, Variants
 from cuda_ext.runtime.driver.driver import Device
+from cuda_ext.runtime.driver.functions import OUT
 from cuda_ext.runtime.module import library_of, module_from
 
 pytestmark = [
@@ -32,7 +33,7 @@ extern "C" __global__ void simple(int n, int* which) { *which = 4; }
 def launched(device: Device) -> Iterator[Callable[..., int]]:
     """Call with the address of an int on the GPU; return the number that it writes."""
     call = device.driver.call
-    address = int(call("cuMemAlloc", 4))
+    (address,) = call("cuMemAlloc", OUT, 4)
 
     def number(launch: Callable[[int], object]) -> int:
         found = ctypes.c_int(0)
