@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from inspect import Signature
     from typing import Any, Self, SupportsIndex, Unpack
 
-    from cuda_ext.runtime.driver.loaded_kernel import Attributes, LoadedKernel
+    from cuda_ext.runtime.driver.attributes import Attributes
+    from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
     from cuda_ext.runtime.launch.configuration import Dim
     from cuda_ext.runtime.launch.launcher import Launcher
     from cuda_ext.runtime.launch.streams import Stream

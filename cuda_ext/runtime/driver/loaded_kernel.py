@@ -1,7 +1,7 @@
 """A kernel that the driver has loaded on one device: its attributes, limits and occupancy."""
 
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver import cuda_h
@@ -9,27 +9,13 @@ from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 
-__all__ = ["Attributes", "LoadedKernel"]
+if TYPE_CHECKING:
+    from cuda_ext.runtime.driver.attributes import Attributes
+
+__all__ = ["LoadedKernel"]
 
 # The shared memory of a block, static and dynamic, that a kernel may use without opting in to more, in bytes.
 _DEFAULT_SHARED_MEMORY = 48 << 10
-
-
-class Attributes(NamedTuple):
-    """The resources that a kernel uses on one GPU.
-
-    ``registers`` and ``local`` memory are per thread, static ``shared`` memory is per block; memory sizes,
-    also of ``constant`` memory, are in bytes. ``most_threads`` is the largest number of threads in a block.
-    ``ptx`` and ``binary`` are the architectures (``90``) of the PTX and of the machine code.
-    """
-
-    registers: int
-    local: int
-    shared: int
-    constant: int
-    most_threads: int
-    ptx: int
-    binary: int
 
 
 class LoadedKernel:
@@ -51,6 +37,8 @@ class LoadedKernel:
 
     @property
     def attributes(self) -> Attributes:
+        from cuda_ext.runtime.driver.attributes import Attributes  # not needed to launch
+
         return Attributes(
             self._get(cuda_h.CU_FUNC_ATTRIBUTE_NUM_REGS),
             self._get(cuda_h.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
