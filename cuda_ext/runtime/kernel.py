@@ -152,7 +152,9 @@ class Kernel(FastLaunch):
 
         Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
         """
-        return self._load(_device(device)).attributes
+        from cuda_ext.runtime.driver.attributes import read_attributes  # not needed to launch
+
+        return read_attributes(self._load(_device(device)))
 
     def occupancy(self, block: int, *, shared: int = 0, device: int | None = None) -> float:
         """The fraction of a multiprocessor's threads that are resident at once, between 0 and 1.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Attributes"]
+from cuda_ext.runtime.driver import cuda_h
+from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
+
+__all__ = ["Attributes", "read_attributes"]
 
 
 class Attributes(NamedTuple):
@@ -22,3 +25,16 @@ class Attributes(NamedTuple):
     most_threads: int
     ptx: int
     binary: int
+
+
+def read_attributes(kernel: LoadedKernel) -> Attributes:
+    """Ask the driver for the attributes of `kernel`."""
+    return Attributes(
+        kernel.attribute(cuda_h.CU_FUNC_ATTRIBUTE_NUM_REGS),
+        kernel.attribute(cuda_h.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
+        kernel.static_shared,
+        kernel.attribute(cuda_h.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
+        kernel.most_threads,
+        kernel.attribute(cuda_h.CU_FUNC_ATTRIBUTE_PTX_VERSION),
+        kernel.attribute(cuda_h.CU_FUNC_ATTRIBUTE_BINARY_VERSION),
+    )

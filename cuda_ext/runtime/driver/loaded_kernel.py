@@ -1,16 +1,12 @@
 """A kernel that the driver has loaded on one device: its attributes, limits and occupancy."""
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
-
-if TYPE_CHECKING:
-    from cuda_ext.runtime.driver.attributes import Attributes
 
 __all__ = ["LoadedKernel"]
 
@@ -26,28 +22,14 @@ class LoadedKernel:
         self._handle = handle
         # The function of the primary context: a launch of it cannot run on another device.
         self.function = device.driver.query("cuKernelGetFunction", OUT, handle)
-        self._static = self._get(cuda_h.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
-        self.most_threads = self._get(cuda_h.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+        self.static_shared = self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+        self.most_threads = self.attribute(cuda_h.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
         # The dynamic shared memory that a launch may use at present, in bytes.
-        self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self._static)
+        self.allowed = max(0, _DEFAULT_SHARED_MEMORY - self.static_shared)
         # The block size that was asked for last, and the shared memory for which it is the best.
         self.latest_best_block = 0, 0
         self._best_block = cache(self._find_best_block)
         self.blocks_at_once = cache(self._blocks_at_once)
-
-    @property
-    def attributes(self) -> Attributes:
-        from cuda_ext.runtime.driver.attributes import Attributes  # not needed to launch
-
-        return Attributes(
-            self._get(cuda_h.CU_FUNC_ATTRIBUTE_NUM_REGS),
-            self._get(cuda_h.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
-            self._static,
-            self._get(cuda_h.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
-            self.most_threads,
-            self._get(cuda_h.CU_FUNC_ATTRIBUTE_PTX_VERSION),
-            self._get(cuda_h.CU_FUNC_ATTRIBUTE_BINARY_VERSION),
-        )
 
     def allow_shared(self, shared: int) -> None:
         """Allow launches with `shared` bytes of dynamic shared memory.
@@ -57,12 +39,12 @@ class LoadedKernel:
         if shared <= self.allowed:
             return
         device = self.device
-        if shared > (most := device.shared_memory_limit - self._static):
+        if shared > (most := device.shared_memory_limit - self.static_shared):
             raise ArgumentError(
                 f"expected at most {most} bytes, found {shared}",
                 where="shared",
                 remedy=f"a block on this GPU, {device}, has {device.shared_memory_limit}, of which the "
-                f"kernel's own variables take {self._static}",
+                f"kernel's own variables take {self.static_shared}",
             )
         with cuda.lock:
             # Another thread may have allowed more in the meantime.
@@ -105,7 +87,7 @@ class LoadedKernel:
         with self.device.current():
             return self.device.driver.query(function, OUT, self.function, threads, shared)
 
-    def _get(self, attribute: int) -> int:
+    def attribute(self, attribute: int) -> int:
         device = self.device
         return device.driver.query("cuKernelGetAttribute", OUT, attribute, self._handle, device.ordinal)
 
