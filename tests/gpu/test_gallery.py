@@ -18,6 +18,8 @@ from tests.fixtures.gallery import COMPILERS, build_gallery_project
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not cuda_ext.gpu_available(), reason="there is no GPU that can be used"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),  # of torch
+    pytest.mark.xdist_group("gallery"),
 ]
 
 Gallery = Callable[[str], Any]
