@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import cuda_ext
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.cli.commands import commands
-from cuda_ext.errors import ToolchainError
+from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.manifest import FILE_NAME, Manifest, loads
 from cuda_ext.runtime.jit.on_demand import OnDemand
 from cuda_ext.toolchain import bindings
@@ -153,3 +154,24 @@ def test_inspect_shows_what_is_not_embedded(tmp_path: Path) -> None:
         CliRunner().invoke(commands, ["inspect", "--json", str(tmp_path / "site")]).stdout
     )["modules"]
     assert sorted(module["embedded"]) == ["device/fill.cu", "device/half.cuh", "device/scale.cu"]
+
+
+def test_what_nvcc_alone_compiles_is_not_answered_with_nvcc() -> None:
+    source = f"#include <vector>\n{SCALE}"
+
+    def preparing(options: Sequence[str]) -> str:
+        module = cuda_ext.compile(
+            source, instantiate=["scale<float>"], architectures=["sm_90"], compiler="nvcc", options=options
+        )
+        with pytest.raises((CompilationError, KernelNotFoundError)) as caught:
+            cuda_ext.prepare(module, ["scale<double>"], architectures=["sm_90"])
+        return str(caught.value)
+
+    assert preparing([]).endswith(
+        "\nnvcc built this module, and NVRTC compiles on demand; add what it lacks to `instantiate` or "
+        "architectures, and build again"
+    )
+    assert preparing(["-Xcompiler=-O2"]) == (
+        "kernels: scale<double> was not built ahead and cannot be compiled on demand: kernels.cu was "
+        'compiled with -Xcompiler=-O2, which NVRTC does not take; add "scale<double>" to `instantiate` and build again'
+    )

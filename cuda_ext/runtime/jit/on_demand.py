@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.name_expressions import kernel_names
-from cuda_ext.errors import KernelNotFoundError, ToolchainError
+from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Manifest, Source, Unit
@@ -173,7 +173,15 @@ class OnDemand:
         from cuda_ext.runtime.jit.compile_request import compile_request  # cached entries need no compiler
 
         start = time.perf_counter()
-        entry = compile_request(request, self._texts, _open_nvrtc())
+        try:
+            entry = compile_request(request, self._texts, _open_nvrtc())
+        except CompilationError as error:
+            if self.manifest.compiler != "nvcc":
+                raise
+            raise CompilationError(
+                f"{error.statement}\nnvcc built this module, and NVRTC compiles on demand; add what it lacks "
+                "to `instantiate` or architectures, and build again"
+            ) from None
         # The program may log, if it has imported logging, which is slow to import.
         if logging := sys.modules.get("logging"):
             seconds = time.perf_counter() - start

@@ -80,6 +80,12 @@ def _group_requests(on_demand: OnDemand, names: Sequence[str] | None, capability
         if kernel := kernels.get(name):
             wanted.add(kernel.unit)
         elif "<" in name and (owner := on_demand.owner(name)):
+            if reason := on_demand.obstacle(manifest.units[owner.unit]):
+                raise KernelNotFoundError(
+                    f"{name} was not built ahead and cannot be compiled on demand: {reason}",
+                    where=manifest.module,
+                    remedy=f'add "{name}" to `instantiate` and build again',
+                )
             instantiations.setdefault(owner, []).append(name)
         else:
             raise _unknown_kernel(on_demand, name, list(kernels))
