@@ -173,5 +173,6 @@ def test_what_nvcc_alone_compiles_is_not_answered_with_nvcc() -> None:
     )
     assert preparing(["-Xcompiler=-O2"]) == (
         "kernels: scale<double> was not built ahead and cannot be compiled on demand: kernels.cu was "
-        'compiled with -Xcompiler=-O2, which NVRTC does not take; add "scale<double>" to `instantiate` and build again'
+        'compiled with -Xcompiler=-O2, which NVRTC does not take; add "scale<double>" to `instantiate` and '
+        "build again"
     )
