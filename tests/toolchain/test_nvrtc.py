@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
@@ -500,3 +501,59 @@ def test_the_working_directory_has_no_influence(tmp_path, monkeypatch, architect
         monkeypatch.setenv("PWD", str(tmp_path / name))
         images.append(image("__global__ void kernel(int* x) { *x = 1; }", architecture).data)
     assert images[0] == images[1]
+
+
+def test_options_that_are_refused_as_nvccs_are_unknown_to_nvrtc():
+    options = [
+        "-Xcompiler=-Wall",
+        "--compiler-options=-fPIC",
+        "-ccbin=g++",
+        "-forward-unknown-to-host-compiler",
+        "-fPIC",
+        "-Wall",
+        "-m64",
+        "-march=native",
+        "-O",
+        "-O0",
+        "-O3",
+        "--optimize=3",
+        "--expt-relaxed-constexpr",
+        "--extended-lambda",
+        "-t4",
+        "--threads=4",
+        "-g",
+        "--debug",
+        "-res-usage",
+        "--resource-usage",
+        "--keep",
+        "-keep-dir=x",
+        "-v",
+        "--verbose",
+        "--dryrun",
+        "--save-temps",
+        "-M",
+        "-MD",
+        "-MF",
+        "--generate-dependencies",
+        "-Wno-deprecated-gpu-targets",
+        "-lcublas",
+        "-L/usr/lib",
+        "--library=x",
+        "-cudart=shared",
+        "-shared",
+        "-c",
+        "--compile",
+        "-o",
+        "-x",
+        "--lib",
+        "-link",
+        "--default-stream=per-thread",
+        "-lto",
+        "-Xfatbin=-compress-all",
+        "-no-compress",
+        "-Xnvlink=-v",
+    ]
+    assert [option for option in options if nvcc_only([option]) is None] == []
+    for option in options:
+        with pytest.raises(CompilationError, match=f"unrecognized option {re.escape(option)} found"):
+            image(unit(KERNEL, raw=(option,)))
