@@ -10,18 +10,19 @@ from pathlib import Path
 from cuda_ext.manifest import Options
 
 __all__ = [
-    "NOT_WITH_DEBUG",
+    "NOT_FOR_TYPES",
     "common_options",
     "definitions",
     "include_directories",
+    "link_options",
     "nvcc_only",
     "nvrtc_options",
     "on_demand_obstacle",
     "option_with_path",
 ]
 
-# Options that debug information excludes, left out of the pass that reads signatures.
-NOT_WITH_DEBUG = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
+# Options that a pass for types alone leaves out: -G excludes instructions, and LTO is no PTX.
+NOT_FOR_TYPES = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = re.compile(
@@ -63,6 +64,58 @@ def nvrtc_options(name: str, options: Options) -> list[str]:
     spelled += common_options(options)
     if not any(_UNROLL_LIMIT in option for option in spelled):
         spelled.append(f"-D{_UNROLL_LIMIT}=10")
+    return spelled
+
+
+# Options of NVRTC that concern its front end alone, besides those that begin with one of these letters.
+_FRONT_END = frozenset(
+    [
+        *("isystem", "include", "std", "include-path", "system-include", "pre-include"),
+        *("define-macro", "undefine-macro", "w", "disable-warnings", "Werror"),
+        *("diag-error", "diag-warn", "diag-suppress", "brief-diagnostics"),
+        *("display-error-number", "no-display-error-number", "restrict", "device-int128", "device-float128"),
+        *("default-device", "device-as-default-execution-space"),
+        *("builtin-move-forward", "builtin-initializer-list"),
+    ]
+)
+_FRONT_END_LETTERS = ("-I", "-D", "-U")
+# Those that decide on code, as nvJitLink spells them.
+_CODE = {
+    "ftz": "-ftz",
+    "prec-sqrt": "-prec-sqrt",
+    "prec-div": "-prec-div",
+    "fmad": "-fma",
+    "maxrregcount": "-maxrregcount",
+    "Xptxas": "-Xptxas",
+    "ptxas-options": "-Xptxas",
+}
+_WITHOUT_VALUE = {
+    "use_fast_math": ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"),
+    "lineinfo": ("-lineinfo",),
+    "generate-line-info": ("-lineinfo",),
+}
+_SEPARATE = {"isystem", "include", "std", *_CODE}
+_TRUTH = {"true": "1", "false": "0"}
+
+
+def link_options(options: Options) -> list[str] | None:
+    """Spell the options that decide on code for nvJitLink; ``None`` if it has no like of one of them."""
+    spelled: list[str] = [*_WITHOUT_VALUE["use_fast_math"]] if options.fast_math else []
+    raw = iter(options.raw)
+    for option in raw:
+        if option.startswith(_FRONT_END_LETTERS):
+            if option in _FRONT_END_LETTERS:
+                next(raw, "")
+            continue
+        name, has_value, value = option.lstrip("-").partition("=")
+        if name in _SEPARATE and not has_value:
+            value = next(raw, "")
+        if name in _CODE:
+            spelled += (f"{_CODE[name]}={_TRUTH.get(each, each)}" for each in value.split(","))
+        elif name in _WITHOUT_VALUE:
+            spelled += _WITHOUT_VALUE[name]
+        elif name not in _FRONT_END:
+            return None
     return spelled
 
 

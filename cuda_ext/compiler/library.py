@@ -1,9 +1,9 @@
 """A library: what the driver loads as one, put together from the products of jobs.
 
 It is a translation unit compiled for its architectures, or several units that are linked together.
-:func:`missing_jobs` says which jobs remain, given the products so far: first compilations and signatures,
-rarely signatures for a second architecture, then links. :func:`library_images` checks the products and puts
-them together; :mod:`~cuda_ext.compiler.fatbin_packing` describes them as they ship.
+:func:`missing_jobs` says which jobs remain, given the products so far: first compilations, then signatures if
+the images came without, then links. :func:`library_images` checks the products and puts them together;
+:mod:`~cuda_ext.compiler.fatbin_packing` describes them as they ship.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cuda_ext.compiler import ready_made
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.reflection import reflect_image
+from cuda_ext.compiler.signatures.reflection import reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
@@ -39,7 +39,7 @@ def missing_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
     :func:`library_images` raises.
     """
     try:
-        for stage in (_compilations, _further_signatures, _links):
+        for stage in (_compilations, _signature_jobs, _links):
             if missing := [job for job in stage(plan, products) if job not in products]:
                 return missing
     except BuildError:
@@ -72,8 +72,11 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
 def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
     """The compiler's warnings about the units of `plan`, without repetitions."""
     compiled = (products[job] for job in _compilations(plan, products))
-    images = (image for outcome in compiled if isinstance(outcome, tuple) for image in outcome)
-    return tuple(dict.fromkeys(image.log for image in images if image.log))
+    images = [image for outcome in compiled if isinstance(outcome, tuple) for image in outcome]
+    signatures = [image.signatures for image in images]
+    signatures += (outcome for outcome in products.values() if isinstance(outcome, Signatures))
+    logs = [*(image.log for image in images), *(s.log for s in signatures if s is not None)]
+    return tuple(dict.fromkeys(log for log in logs if log))
 
 
 def _check_linkable(plan: LibraryPlan) -> None:
@@ -88,7 +91,7 @@ def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
     jobs: list[Job] = []
     for unit in plan.compiled_units:
         if unit.kind == "cu":
-            jobs += [*_passes(plan, unit), SignatureJob(unit, (plan.newest,))]
+            jobs += _passes(plan, unit)
         elif unit.kind in ("ptx", "ltoir") and not plan.link:
             jobs += ready_made.assembly_jobs(unit, plan.architectures)
     return jobs
@@ -98,18 +101,21 @@ def _passes(plan: LibraryPlan, unit: TranslationUnit) -> list[CompileJob]:
     return [CompileJob(unit, targets) for targets in plan.passes]
 
 
-def _further_signatures(plan: LibraryPlan, products: Products) -> list[Job]:
-    """Signature jobs for images whose kernels depend on the architecture, which CUDA forbids."""
+def _signature_jobs(plan: LibraryPlan, products: Products) -> list[Job]:
+    """Signature jobs for the sources whose images came without signatures."""
     jobs: list[Job] = []
     for unit in plan.compiled_units:
-        if unit.kind == "cu":
-            compilations: list[Job] = [*_passes(plan, unit), SignatureJob(unit, (plan.newest,))]
-            if not any(isinstance(products[job], CompilationError) for job in compilations):
-                jobs += _uncovered(plan, unit, products)
+        passes: list[Job] = [*_passes(plan, unit)]
+        if unit.kind != "cu" or any(isinstance(products[job], CompilationError) for job in passes):
+            continue
+        if any(image.signatures is None for image in _images(passes, products)):
+            first = SignatureJob(unit, (plan.newest,))
+            jobs += [first, *_uncovered(plan, unit, products)] if first in products else [first]
     return jobs
 
 
 def _uncovered(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> list[SignatureJob]:
+    """Signature jobs for images whose kernels depend on the architecture, which CUDA forbids."""
     (signatures,) = _signatures([SignatureJob(unit, (plan.newest,))], products)
     return [
         SignatureJob(unit, (image.architecture,))
@@ -154,15 +160,22 @@ def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
 
 def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     """The image of a source for each of the targets."""
-    compiled = {image.architecture: image for image in _images(_passes(plan, unit), products)}
-    (first,) = _signatures([SignatureJob(unit, (plan.newest,))], products)
-    further = _uncovered(plan, unit, products)
-    own = _signatures(further, products)
-    signatures = merge_signatures([first, *own])
-    for image in compiled.values():
+    images = _images(_passes(plan, unit), products)
+    own = {image.architecture: image.signatures for image in images if image.signatures is not None}
+    if len(own) < len(images):
+        own = {}
+        first = SignatureJob(unit, (plan.newest,))
+        # Failed passes raise here.
+        for job in [first, *_uncovered(plan, unit, products)]:
+            (own[job.architectures[0]],) = _signatures([job], products)
+    # The newest counts, and its cubin rather than its PTX.
+    in_order = sorted(own, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
+    signatures = merge_signatures(own[a] for a in in_order)
+    for image in images:
         _check_sizes(unit, image, signatures)
-    names = {job.architectures[0]: found.names for job, found in zip(further, own, strict=True)}
-    return [replace(compiled[a], names=names.get(a, first.names)) for a in plan.targets], signatures
+    compiled = {image.architecture: image for image in images}
+    others = own.get(plan.newest, signatures)
+    return [replace(compiled[a], names=own.get(a, others).names) for a in plan.targets], signatures
 
 
 def _linked(plan: LibraryPlan, products: Products) -> _Contents:
@@ -278,9 +291,13 @@ def _failure(text: str, jobs: Sequence[Job]) -> str:
 
 def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signatures) -> None:
     """Compare `signatures` with what is in `image`: one name must not stand for different things."""
+    own = image.signatures.kernels if image.signatures is not None else {}
     for lowered in image.entries:
         kernel = signatures.kernels[lowered]
-        if image.sizes[lowered] != tuple(p.size for p in kernel.parameters):
+        types = [p.type for p in own.get(lowered, kernel).parameters]
+        if image.sizes[lowered] != tuple(p.size for p in kernel.parameters) or types != [
+            p.type for p in kernel.parameters
+        ]:
             raise CompilationError(
                 f"kernel {kernel.expression!r} has other parameters for {image.architecture}",
                 where=unit.name,

@@ -60,7 +60,8 @@ class CompiledImage:
     ``entries`` are the lowered names of the kernels in the image, ``variables`` those of its ``__device__``
     and ``__constant__`` variables. ``sizes`` has the bytes of each kernel's parameters, and of each variable.
     ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of an image in a library:
-    each requested name expression with its lowered name.
+    each requested name expression with its lowered name. ``signatures`` are there if the pass that made it
+    read them too.
     """
 
     architecture: Architecture
@@ -71,6 +72,7 @@ class CompiledImage:
     log: str = ""
     usage: Mapping[str, Resources] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    signatures: Signatures | None = None
     trace: Trace = field(default=NO_TRACE, compare=False)
 
 
@@ -79,13 +81,15 @@ class Signatures:
     """The kernels and variables of a translation unit, by lowered name. Expressions are C++ names.
 
     ``variables`` are the lowered names of all variables of the unit: ``symbols``, and those of the tool
-    chain's headers. ``names`` is the name map: each requested name expression with its lowered name.
+    chain's headers. ``names`` is the name map: each requested name expression with its lowered name. ``log``
+    says what could not be determined.
     """
 
     kernels: Mapping[str, Kernel]
     symbols: Mapping[str, Symbol]
     variables: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
     trace: Trace = field(default=NO_TRACE, compare=False)
 
     def cover(self, image: CompiledImage) -> bool:

@@ -7,7 +7,7 @@ from typing import cast
 
 from cuda_ext.compiler.jobs import LinkInput, LinkJob
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.reflection import read_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError, FatbinError
 from cuda_ext.formats import ptx

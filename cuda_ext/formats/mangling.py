@@ -1,4 +1,4 @@
-"""Read lowered names: their namespaces and template arguments.
+"""Read lowered names: C++ names, template arguments and the types of parameters.
 
 Lowered names are mangled by the Itanium C++ ABI (section 5.1), of which this reads what names of kernels and
 variables commonly contain. Nothing beyond that is guessed.
@@ -7,13 +7,18 @@ variables commonly contain. Nothing beyond that is guessed.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal, NamedTuple, TypeAlias
 
 __all__ = [
     "LoweredArgument",
+    "LoweredName",
+    "LoweredType",
     "LoweredValue",
-    "namespaces",
-    "nested_name",
+    "lower_variable",
+    "read_lowered_name",
     "template_arguments",
 ]
 
@@ -23,60 +28,111 @@ class LoweredValue(NamedTuple):
 
     number: int | None
     is_enumerator: bool
+    spelling: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredType:
+    """A type, spelled as ``left`` and ``right`` of what it declares: ``float(*`` and ``)[9]``.
+
+    ``target`` is what a pointer points to, the element of an array, and the result of a function.
+    ``arguments`` are those of a template. A ``dependent`` type is a member of a template's argument. It may
+    be any type. An argument of the kernel's template occurs in a type ``of_parameter``. A ``simple`` type
+    consists of names, pointers and qualifiers.
+    """
+
+    kind: Literal["builtin", "named", "pointer", "array", "function", "other"]
+    left: str
+    right: str = ""
+    target: LoweredType | None = None
+    arguments: tuple[LoweredValue | LoweredType, ...] = ()
+    qualifiers: tuple[str, ...] = ()
+    is_dependent: bool = False
+    is_simple: bool = True
+    of_parameter: bool = False
+
+    @property
+    def spelling(self) -> str:
+        """The type in C++, without typedefs: ``const float*``, ``float[9]``, ``void(*)(int)``."""
+        return self._qualified(self.qualifiers)
+
+    @property
+    def unqualified(self) -> str:
+        """The type without its own qualifiers. Those of an array are its elements'."""
+        return self._qualified(self.qualifiers if self.kind == "array" else ())
+
+    @property
+    def is_const(self) -> bool:
+        return "const" in self.qualifiers
+
+    def _qualified(self, words: Sequence[str]) -> str:
+        after = self.left.endswith(("*", "&"))
+        return " ".join([self.left, *words] if after else [*words, self.left]) + self.right
 
 
 # A value, or the spelling of a type: empty unless it consists of names, pointers and qualifiers.
 LoweredArgument: TypeAlias = str | LoweredValue
+_Argument: TypeAlias = LoweredType | LoweredValue
 
 
-def namespaces(lowered: str) -> tuple[str, ...]:
-    """List the namespaces of a lowered name, outermost first; anonymous ones are left out.
+class LoweredName(NamedTuple):
+    """What a lowered name says of a function or variable.
 
-    >>> namespaces("_ZN2ns5inner6reduceIfLi128EEEvxPKf")
-    ('ns', 'inner')
-    >>> namespaces("_Z4axpyIfEviT_PKS0_PS0_"), namespaces("histogram")
-    ((), ())
+    ``name`` is the C++ name without anonymous namespaces. ``arguments`` are those of a template, packs
+    expanded. ``parameters`` are ``None`` for a variable, and where they cannot be read.
     """
-    reader = _Reader(lowered)
-    names = reader.plain_names() if reader.take("_ZN") else []
-    return tuple(name for name in names[:-1] if not _is_internal(name))
+
+    name: str
+    arguments: tuple[_Argument, ...] | None = None
+    parameters: tuple[LoweredType, ...] | None = None
 
 
-def nested_name(lowered: str) -> str:
-    """Return the C++ name of what is neither a function nor a template; anything else stays lowered.
+@cache
+def read_lowered_name(lowered: str) -> LoweredName | None:
+    """Read a lowered name; ``None`` if it is not mangled, or not readable.
 
-    >>> nested_name("_ZN2ns7weightsE"), nested_name("_Z4axpyi")
-    ('ns::weights', '_Z4axpyi')
+    >>> name = read_lowered_name("_ZN2ns6reduceIdLi256EEEvPKT_")
+    >>> name.name, [parameter.spelling for parameter in name.parameters]
+    ('ns::reduce<double, 256>', ['const double*'])
+    >>> read_lowered_name("histogram")
     """
+    # In relocatable code, an identifier of that length precedes a name of internal linkage.
+    if match := re.match(r"__nv_static_(\d+)_", lowered):
+        lowered = lowered[match.end() + int(match[1]) + 1 :]
+        if not lowered.startswith("_Z"):
+            return LoweredName(lowered)
     reader = _Reader(lowered)
-    # Names in std stay lowered, as the C++ loader leaves them.
-    if reader.take("_ZN") and not reader.peek("St"):
-        names = reader.plain_names()
-        if reader.rest == "E":
-            return "::".join(name for name in names if not _is_internal(name))
-    return lowered
+    try:
+        return reader.encoding()
+    except ValueError:
+        return None
+
+
+def lower_variable(name: str) -> str:
+    """Lower the name of a variable with external linkage.
+
+    >>> lower_variable("weights"), lower_variable("ns::weights")
+    ('weights', '_ZN2ns7weightsE')
+    """
+    parts = name.split("::")
+    return name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
 
 def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
     """List the arguments of a kernel template, packs expanded; ``None`` where they cannot be read.
 
-    >>> template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")
-    ('double', LoweredValue(number=256, is_enumerator=False))
+    >>> [str(getattr(each, "number", each)) for each in template_arguments("_ZN2ns6reduceIdLi256EEEvPKT_")]
+    ['double', '256']
     >>> template_arguments("histogram") is None
     True
     """
-    try:
-        return _Reader(lowered).arguments_of_kernel()
-    except ValueError:
+    name = read_lowered_name(lowered)
+    if name is None or name.arguments is None:
         return None
+    return tuple(a if isinstance(a, LoweredValue) else a.spelling * a.is_simple for a in name.arguments)
 
 
-def _is_internal(name: str) -> bool:
-    """Whether `name` stands for an anonymous namespace, or for a translation unit."""
-    return name.startswith(("_GLOBAL__N_", "_INTERNAL_"))
-
-
-_BUILTIN: dict[str, str | None] = {
+_BUILTIN = {
     "v": "void",
     "w": "wchar_t",
     "b": "bool",
@@ -96,128 +152,327 @@ _BUILTIN: dict[str, str | None] = {
     "f": "float",
     "d": "double",
     "e": "long double",
-    **dict.fromkeys(("Dn", "Ds", "Di", "Du", "DF16_", "DF16b", "g", "z")),
+    "g": "__float128",
+    "Ds": "char16_t",
+    "Di": "char32_t",
+    "Du": "char8_t",
+    "DF16_": "_Float16",
+    "DF16b": "__bf16",
 }
 _INTEGERS = set("wbcahstijlmxyno")
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}
+_ABBREVIATIONS = {"a": "allocator", "b": "basic_string", "s": "string", "i": "istream", "o": "ostream"}
+# Inline namespaces by which CUDA's libraries keep their versions and architectures apart.
+_VERSION = re.compile(r"__\d+|_V_\d+(?:_SM_\d+(?:_\d+)*)?|(?:CUB|THRUST)_\d+_(?:SM_)?\d+(?:_\d+)*(?:_NS)?")
 
 
-_NAME = re.compile(r"(?:St)?L?[0-9]+")
+def _is_hidden(name: str) -> bool:
+    """Whether `name` is an anonymous namespace, a translation unit, or the version of a library."""
+    return name.startswith(("_GLOBAL__N_", "_INTERNAL_")) or _VERSION.fullmatch(name) is not None
+
+
+class _Pack(NamedTuple):
+    """The arguments that a pack stands for."""
+
+    arguments: tuple[_Argument, ...]
+
+
+# What a substitution or a template parameter stands for. Of a name, the namespaces are among them.
+_Known: TypeAlias = LoweredType | LoweredValue | _Pack
 
 
 class _Reader:
-    """Reads a lowered name from left to right."""
+    """Reads a lowered name from left to right. Raises :class:`ValueError` for what it does not know."""
 
     def __init__(self, lowered: str) -> None:
         self._text = lowered
         self._at = 0
+        self._known: list[_Known] = []  # substitutions
+        self._parameters: tuple[_Known, ...] = ()  # of the template
+        self._expanding: int | None = None  # the index within a pack
 
-    @property
-    def rest(self) -> str:
-        return self._text[self._at :]
+    def encoding(self) -> LoweredName:
+        """Read a whole name, with the types of a function's parameters."""
+        self._expect("_Z")
+        if self._peek("Z"):
+            raise ValueError("a name within a function")
+        name = self._name()
+        is_template = name.left.endswith(">")
+        spelling, arguments = name.spelling, name.arguments if is_template else None
+        if self._at == len(self._text):
+            return LoweredName(spelling, arguments)
+        try:
+            types = self._types(lambda: self._at == len(self._text))
+        except ValueError:
+            return LoweredName(spelling, arguments)
+        types = types[1:] if is_template else types  # a template's name includes the type of its result
+        return LoweredName(spelling, arguments, () if [t.left for t in types] == ["void"] else types)
 
-    def plain_names(self) -> list[str]:
-        """Read the parts of a nested name up to the first that is more than a name."""
-        names = []
-        while _NAME.match(self._text, self._at):
-            names += [*(["std"] if self.take("St") else []), self._name()]
-        return names
-
-    def arguments_of_kernel(self) -> tuple[LoweredArgument, ...] | None:
-        self._match("_Z")
-        if not self.take("N"):
-            self.take("St")
-            self._name()
-            return self._arguments() if self.peek("I") else None
-        arguments = None
-        while not self.take("E"):
-            if not self.take("St"):
-                self._name()
-            arguments = self._arguments() if self.peek("I") else None
-        return arguments
-
-    def _arguments(self) -> tuple[LoweredArgument, ...]:
-        self._match("[IJ]")  # J begins a pack
-        arguments: list[LoweredArgument] = []
-        while not self.take("E"):
-            if self.peek("J"):
-                arguments += self._arguments()
+    def _types(self, at_end: Callable[[], bool]) -> tuple[LoweredType, ...]:
+        types: list[LoweredType] = []
+        while not at_end():
+            if self._take("Dp"):
+                types += self._expanded()
             else:
-                arguments.append(self._literal() if self.take("L") else self._type() or "")
+                types.append(self._type())
+        return tuple(types)
+
+    def _expanded(self) -> list[LoweredType]:
+        """The types that a pattern with a pack stands for."""
+        start, known = self._at, len(self._known)
+        types: list[LoweredType] = []
+        count = next((len(p.arguments) for p in self._parameters if isinstance(p, _Pack)), 0)
+        if sum(isinstance(p, _Pack) for p in self._parameters) != 1:
+            raise ValueError("several packs")
+        for index in range(max(count, 1)):
+            self._at, self._expanding = start, index
+            del self._known[known:]
+            # Of an empty pack, the pattern is read with anything in its place.
+            types.append(self._type())
+        self._expanding = None
+        # Later references to the pattern would need its expansions.
+        self._known[known:] = [_Pack(())] * (len(self._known) - known)
+        return types[:count]
+
+    def _name(self, is_type: bool = False) -> LoweredType:
+        """Read the name of a function, variable or type with its template arguments."""
+        name = self._nested(lambda: self._take("E")) if self._take("N") else self._nested(None)
+        if is_type:
+            self._known.append(name)
+        else:
+            self._parameters = self._last_arguments
+        return name
+
+    def _nested(self, at_end: Callable[[], bool] | None) -> LoweredType:
+        """Read the parts of a nested name up to its end; without `at_end`, a single one."""
+        name: LoweredType | None = None
+        is_known = False  # whether it is no new substitution
+        self._last_arguments: tuple[_Known, ...] = ()
+        while at_end is None or not at_end():
+            if name is not None and not is_known and (at_end or self._peek("I")):
+                self._known.append(name)
+            if self._peek("I") and name is not None:
+                self._last_arguments = self._arguments()
+                name, is_known = _instantiate(name, self._last_arguments), False
+            else:
+                name, is_known = self._part(name)
+                self._last_arguments = ()
+            is_complete = not self._peek("I") and not (is_known and name.left == "std")
+            if at_end is None and is_complete:
+                break
+        if name is None:
+            raise ValueError("an empty name")
+        return name
+
+    def _part(self, scope: LoweredType | None) -> tuple[LoweredType, bool]:
+        """Read one part of a name within `scope`; also return whether it is no new substitution."""
+        if scope is None and self._take("St"):
+            return LoweredType("named", "std"), True
+        if scope is None and (self._peek("S") or self._peek("T")):
+            is_known = self._peek("S")
+            known = self._substitution() if is_known else self._template_parameter()
+            if not isinstance(known, LoweredType):
+                raise ValueError("a value as a scope")
+            return known, is_known
+        name = self._source_name()
+        if scope is None:
+            hidden = _is_hidden(name)
+            return LoweredType("named", name * (not hidden), is_simple=not hidden), False
+        if _is_hidden(name):
+            return replace(scope, is_simple=scope.is_simple and _VERSION.fullmatch(name) is not None), False
+        left = f"{scope.left}::{name}" if scope.left else name
+        dependent = scope.is_dependent or scope.of_parameter
+        return replace(scope, kind="named", left=left, arguments=(), is_dependent=dependent), False
+
+    def _arguments(self) -> tuple[_Known, ...]:
+        self._match("[IJ]")  # J begins a pack
+        arguments: list[_Known] = []
+        while not self._take("E"):
+            if self._peek("J"):
+                packed = self._arguments()
+                arguments.append(_Pack(tuple(a for a in packed if not isinstance(a, _Pack))))
+            elif self._take("L"):
+                arguments.append(self._literal())
+            elif self._take("X"):
+                arguments.append(self._expression())
+            elif self._take("Dp"):
+                arguments += self._expanded()
+            else:
+                arguments.append(self._type())
         return tuple(arguments)
 
     def _literal(self) -> LoweredValue:
-        if self.peek("_Z"):
-            raise ValueError("an address")
+        if self._peek("_Z"):
+            return self._address("")
         start = self._at
-        self._type()
+        type_ = self._type()
         code = self._text[start : self._at]
         sign, digits = self._match(r"(n?)([0-9a-f]*)E").groups()
+        if code == "Dn":
+            return LoweredValue(None, False, "nullptr")
         if not digits or (code in _BUILTIN and code not in _INTEGERS):
-            return LoweredValue(None, False)  # a null pointer, or a floating-point number
-        return LoweredValue(int(sign.replace("n", "-") + digits), code not in _BUILTIN)
+            return LoweredValue(None, False, f"({type_.spelling}){digits}")
+        number = int(sign.replace("n", "-") + digits)
+        if code == "b":
+            return LoweredValue(number, False, "true" if number else "false")
+        if code in _BUILTIN:
+            return LoweredValue(number, False, str(number))
+        return LoweredValue(number, True, f"({type_.spelling}){number}")
 
-    def _type(self) -> str | None:
-        """Read a type; return its spelling if that is simple."""
+    def _expression(self) -> LoweredValue:
+        """Read the address of a function or variable, of all expressions."""
+        self._expect("ad")
+        self._expect("L")
+        value = self._address("&")
+        self._expect("E")
+        return value
+
+    def _address(self, sign: str) -> LoweredValue:
+        end = self._text.index("E", self._at)
+        # The name ends at the first E that leaves a complete one.
+        while True:
+            name = read_lowered_name(self._text[self._at : end])
+            if name is not None and (name.parameters is not None or name.arguments is None):
+                break
+            end = self._text.index("E", end + 1)
+        self._at = end + 1
+        return LoweredValue(None, False, f"{sign}{name.name}")
+
+    def _type(self) -> LoweredType:
         for code, spelling in _BUILTIN.items():
-            if self.take(code):
-                return spelling
+            if self._take(code):
+                return LoweredType("builtin", spelling)
+        if self._take("Dn"):
+            return LoweredType("pointer", "void*", target=LoweredType("builtin", "void"), is_simple=False)
+        type_ = self._compound() or self._qualified()
+        if type_ is not None:
+            self._known.append(type_)
+            return type_
+        if self._peek("T"):
+            parameter = self._template_parameter()
+            if not isinstance(parameter, LoweredType):
+                raise ValueError("a value in place of a type")
+            self._known.append(parameter)
+            if self._peek("I"):  # a template itself
+                self._known.append(parameter := _instantiate(parameter, self._arguments()))
+            return parameter
+        if self._peek("S") and not self._peek("St"):
+            start = self._at
+            known = self._substitution()
+            if not self._peek("I"):
+                if not isinstance(known, LoweredType):
+                    raise ValueError("a value in place of a type")
+                return known
+            self._at = start
+        return self._name(is_type=True)
+
+    def _compound(self) -> LoweredType | None:
         for code, sign in _DECORATIONS.items():
-            if self.take(code):
-                inner = self._type()
-                return None if inner is None else f"{inner}{sign}"
-        if self.take("K"):
-            inner = self._type()
-            if inner is None:
-                return None
-            return f"{inner} const" if inner.endswith("*") else f"const {inner}"
-        return self._named_type()
+            if self._take(code):
+                return _pointer(self._type(), sign)
+        if self._take("A"):
+            count = self._match("([0-9]*)_")[1]
+            element = self._type()
+            return replace(
+                element, kind="array", right=f"[{count}]{element.right}", target=element, is_simple=False
+            )
+        if self._take("DoF") or self._take("F"):
+            result, *types = self._types(lambda: self._take("E"))
+            spelled = ", ".join(t.spelling for t in types if t.spelling != "void")
+            return LoweredType(
+                "function",
+                result.spelling.removesuffix(result.right),
+                f"({spelled}){result.right}",
+                result,
+                is_dependent=any(t.is_dependent for t in (result, *types)),
+                is_simple=False,
+            )
+        if self._take("M"):
+            owner, member = self._type(), self._type()
+            if member.kind == "function":
+                left, right = f"{member.left}({owner.spelling}::*", f"){member.right}"
+                return LoweredType("other", left, right, is_simple=False)
+            return LoweredType("other", f"{member.spelling} {owner.spelling}::*", is_simple=False)
+        return None
 
-    def _named_type(self) -> str | None:
-        if self.take("N"):
-            parts: list[str] | None = []
-            while not self.take("E"):
-                part = self._component()
-                parts = None if part is None or parts is None else [*parts, part]
-            return "::".join(parts) if parts else None
-        if self.peek("S") and not self.peek("St"):
-            self._component()
+    def _qualified(self) -> LoweredType | None:
+        qualifiers = self._match("r?V?K?")[0]
+        if not qualifiers:
             return None
-        std = self.take("St")
-        name = self._component()
-        return name if name is None or not std else f"std::{name}"
+        type_ = self._type()
+        words = [word for code, word in (("K", "const"), ("V", "volatile")) if code in qualifiers]
+        return replace(type_, qualifiers=tuple(dict.fromkeys([*words, *type_.qualifiers])))
 
-    def _component(self) -> str | None:
-        """Read a part of a name with its template arguments; return ``None`` unless it is a plain name."""
-        if self.take("St"):
-            return "std"
-        if self.peek("S"):
-            self._match(r"S(?:[0-9A-Z]*_|[absiod])")
-            name = None
-        else:
-            name = self._name()
-        if self.peek("I"):
-            self._arguments()
-            return None
-        return None if name is None or _is_internal(name) else name
+    def _template_parameter(self) -> _Known:
+        digits = self._match("T([0-9A-Z]*)_")[1]
+        index = int(digits, 36) + 1 if digits else 0
+        if index >= len(self._parameters):
+            raise ValueError("an unknown template parameter")
+        parameter = self._parameters[index]
+        if isinstance(parameter, _Pack):
+            if self._expanding is None:
+                raise ValueError("a pack that is not expanded")
+            empty = LoweredType("builtin", "void")
+            parameter = parameter.arguments[self._expanding] if parameter.arguments else empty
+        return replace(parameter, of_parameter=True) if isinstance(parameter, LoweredType) else parameter
 
-    def _name(self) -> str:
+    def _substitution(self) -> _Known:
+        if abbreviated := re.compile("S([abiosd])").match(self._text, self._at):
+            self._at = abbreviated.end()
+            return LoweredType("named", f"std::{_ABBREVIATIONS.get(abbreviated[1], 'iostream')}")
+        digits = self._match("S([0-9A-Z]*)_")[1]
+        index = int(digits, 36) + 1 if digits else 0
+        if index >= len(self._known):
+            raise ValueError("an unknown substitution")
+        return self._known[index]
+
+    def _source_name(self) -> str:
         length = int(self._match(r"L?([0-9]+)")[1])
         name = self._text[self._at : self._at + length]
+        if len(name) < length:
+            raise ValueError("an incomplete name")
         self._at += length
+        while self._take("B"):  # tags
+            self._source_name()
         return name
 
-    def peek(self, text: str) -> bool:
+    def _peek(self, text: str) -> bool:
         return self._text.startswith(text, self._at)
 
-    def take(self, text: str) -> bool:
-        is_next = self.peek(text)
+    def _take(self, text: str) -> bool:
+        is_next = self._peek(text)
         self._at += len(text) * is_next
         return is_next
+
+    def _expect(self, text: str) -> None:
+        if not self._take(text):
+            raise ValueError(f"{text!r} is missing")
 
     def _match(self, pattern: str) -> re.Match[str]:
         match = re.compile(pattern).match(self._text, self._at)
         if match is None:
-            raise ValueError(self.rest)
+            raise ValueError(self._text[self._at :])
         self._at = match.end()
         return match
+
+
+def _instantiate(template: LoweredType, arguments: Sequence[_Known]) -> LoweredType:
+    """`template` with its `arguments`."""
+    flat = tuple(a for each in arguments for a in (each.arguments if isinstance(each, _Pack) else (each,)))
+    types = [a for a in flat if isinstance(a, LoweredType)]
+    return replace(
+        template,
+        left=f"{template.left}<{', '.join(a.spelling for a in flat)}>",
+        arguments=flat,
+        is_simple=False,
+        is_dependent=template.is_dependent or any(t.is_dependent for t in types),
+        of_parameter=template.of_parameter or any(t.of_parameter for t in types),
+    )
+
+
+def _pointer(target: LoweredType, sign: str) -> LoweredType:
+    spelled = target.spelling
+    left, right = spelled + sign, ""
+    if target.kind in ("array", "function"):
+        left, right = f"{spelled.removesuffix(target.right)}({sign}", f"){target.right}"
+    return replace(target, kind="pointer", left=left, right=right, target=target, arguments=(), qualifiers=())

@@ -1,8 +1,7 @@
-"""Read the target, kernels, parameters, variables and debug sections of PTX."""
+"""Read the target, kernels, parameters and variables of PTX."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 __all__ = [
     "addresses",
     "code",
-    "debug_section",
-    "files",
     "kernels",
     "target",
     "undefined",
@@ -41,8 +38,6 @@ _UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
 _COMMENT = rb"(?s)//[^\n]*|/\*.*?\*/"
-_DATA = rb"\.b(8|16|32|64)\s+([^\n]*)"
-_FILE = rb'(?m)^[ \t]*\.file\s+(\d+)\s+"([^"]*)"'
 
 
 # The types that PTX states reliably. Compilers write u32 for signed integers too, and u64 for addresses.
@@ -96,23 +91,9 @@ def undefined(ptx: bytes) -> tuple[str, ...]:
 def addresses(ptx: bytes, table: str) -> tuple[str, ...]:
     """List the lowered names whose addresses the array `table` contains, in order."""
     match = re.search(rb"%s\[\d+\] = \{([^}]*)\}" % table.encode(), ptx)
-    return tuple(name.strip().decode() for name in match[1].split(b",")) if match else ()
-
-
-def debug_section(ptx: bytes, name: str) -> bytes:
-    """Assemble the data directives of the DWARF section `name`; addresses of symbols become zero."""
-    body = re.search(rb"\.section\s+%s\s*\{(.*?)\n\s*\}" % re.escape(name.encode()), ptx, re.DOTALL)
-    return _assemble(body[1]) if body else b""
-
-
-def files(ptx: bytes) -> dict[int, str]:
-    """List the source files by their number in the debug information."""
-    return {int(number): _unescaped(name).decode(errors="replace") for number, name in re.findall(_FILE, ptx)}
-
-
-def _unescaped(text: bytes) -> bytes:
-    """Replace octal escapes, which PTX uses for bytes beyond ASCII."""
-    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), text)
+    # Variables are converted to generic addresses.
+    names = re.findall(rb"(?:generic\()?([\w$.]+)\)?", match[1]) if match else ()
+    return tuple(name.decode() for name in names)
 
 
 def _parameters(declarations: bytes) -> Iterator[Parameter]:
@@ -140,17 +121,3 @@ def _parameter(match: re.Match[bytes], index: int, size: int, offset: int) -> Pa
 def _width(type_: bytes) -> int:
     """The size of a PTX type in bytes: 8 for ``u64``."""
     return int(re.sub(rb"\D", b"", type_) or 8) // 8
-
-
-def _assemble(directives: bytes) -> bytes:
-    out = bytearray()
-    for width, operands in re.findall(_DATA, directives):
-        size = int(width) // 8
-        if size == 1:  # the bulk: decimal numbers, which json parses fastest
-            out += bytes(json.loads(b"[%b]" % operands))
-            continue
-        for operand in operands.split(b","):
-            operand = operand.strip()
-            value = int(operand, 0) if operand[:1].isdigit() or operand[:1] == b"-" else 0
-            out += (value % (1 << (8 * size))).to_bytes(size, "little")
-    return bytes(out)

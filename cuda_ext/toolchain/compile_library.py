@@ -9,7 +9,7 @@ from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, Product, S
 from cuda_ext.compiler.library import compile_log, library_images, missing_jobs
 from cuda_ext.compiler.module_plan import CompiledModule, LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import CompiledImage, Library
-from cuda_ext.compiler.reflection import read_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin

@@ -9,7 +9,7 @@ from dataclasses import replace
 from cuda_ext.compiler.products import CompiledImage, Span, Trace
 from cuda_ext.errors import CompilationError
 
-__all__ = ["VERBOSE", "attach_log", "read_time_trace"]
+__all__ = ["VERBOSE", "attach_log", "name_map_lines", "read_time_trace"]
 
 # Makes ptxas report resources; NVRTC and nvcc pass it on.
 VERBOSE = ("-Xptxas", "-v")
@@ -64,3 +64,8 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
             remedy="check whether the disk is full, or a header has a name that is not text",
         ) from None
     return tuple(spans)
+
+
+def name_map_lines(log: str) -> list[int]:
+    """The numbers of the lines that `log` rejects in the name map, behind a source."""
+    return [int(line) for line in re.findall(r"(?m)^__nv_name_map\((\d+)\): error", log)]

@@ -45,8 +45,8 @@ def identity_of(
 class InstalledNvrtc(NamedTuple):
     """The NVRTC that compilation on demand uses: its library, and its major version.
 
-    The toolkit's headers are part of this ``identity``, since the headers that a compilation on demand reads
-    are not recorded. Builds record them, and use the identity of the library alone.
+    The ``identity`` includes nvJitLink, which optimises what NVRTC compiles, and the toolkit's headers, since
+    those that a compilation on demand reads are not recorded. Builds record them.
     """
 
     library: Path
@@ -62,7 +62,7 @@ def installed_nvrtc() -> InstalledNvrtc:
     headers = [
         d / name for d in cuda_packages.header_directories(major, library) for name in _VERSION_HEADERS
     ]
-    files = [library, *(header for header in headers if header.is_file())]
+    files = [library, *library_files("nvjitlink"), *(header for header in headers if header.is_file())]
     return InstalledNvrtc(
         library, major, key_of("nvrtc", *(field for file in files for field in _sample(file)))
     )

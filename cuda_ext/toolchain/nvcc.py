@@ -15,15 +15,22 @@ from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.compiler.compile_options import NOT_WITH_DEBUG, common_options, definitions, include_directories
+from cuda_ext.compiler.compile_options import NOT_FOR_TYPES, common_options, definitions, include_directories
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Trace
-from cuda_ext.compiler.reflection import read_image, reflect_debug_ptx
+from cuda_ext.compiler.signatures.probes import (
+    PROBES,
+    Probed,
+    known_subjects,
+    probe,
+    read_probe,
+)
+from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import cuda_packages, process
-from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
+from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, name_map_lines, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies
 
 __all__ = ["Nvcc"]
@@ -117,7 +124,7 @@ class Nvcc:
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         # A reference from host code makes nvcc compile an instantiation, and changes nothing else.
-        source = _with_name_map(unit, "static void* const")
+        source = _with_name_map(unit, "static void* const", unit.instantiate)
         images = []
         for architecture in architectures:
             verbose = VERBOSE if architecture.kind == "cubin" else ()
@@ -127,19 +134,49 @@ class Nvcc:
         return tuple(images)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        source = _with_name_map(unit, "static __device__ void* const")
-        options = [o for o in _options(unit, architecture) if o not in NOT_WITH_DEBUG]
-        options = [*_target(architecture.as_kind("ptx")), "-G", *options]
-        assembly, _, trace = self._run(unit, source, options)
-        lowered = ptx.addresses(assembly, _NAME_MAP)
-        return replace(
-            reflect_debug_ptx(assembly, {unit.name, *unit.headers}),
-            names=dict(zip(unit.instantiate, lowered, strict=True)),
-            trace=trace,
-        )
+        """Compile to PTX, with a table of the kernels to instantiate and of probes; nothing of it ships."""
+        options = [o for o in _options(unit, architecture) if o not in NOT_FOR_TYPES]
+        options = [*_target(architecture.as_kind("ptx")), *options]
+        assembly, names, types, trace = self._probe(unit, options, known_subjects(unit))
+        image = read_image(architecture.as_kind("ptx"), assembly)
+        probed = assign_probes(image, names, types)
+        if unknown := unknown_subjects(unit, image, probed):
+            _, _, types, _ = self._probe(unit, options, list(unknown.values()))
+            probed |= {lowered: types[s] for lowered, s in unknown.items() if s in types}
+        return replace(describe(unit, image, names, probed), trace=trace)
 
-    def _run(self, unit: TranslationUnit, source: bytes, options: Sequence[str]) -> tuple[bytes, str, Trace]:
-        """Compile `source` in place of the unit's own; return the output, the messages and the trace."""
+    def _probe(
+        self, unit: TranslationUnit, options: Sequence[str], subjects: Sequence[str]
+    ) -> tuple[bytes, dict[str, str], dict[str, Probed], Trace]:
+        """Compile to PTX with probes for `subjects`, of which those that nvcc rejects are left out.
+
+        Returns the PTX, the lowered names of the instantiations, and the types of the subjects.
+        """
+        while True:
+            expressions = [*unit.instantiate, *map(probe, subjects)]
+            source = _with_name_map(unit, "static __device__ void* const", expressions)
+            lines: list[int] = []
+            try:
+                assembly, _, trace = self._run(unit, source, options, lines)
+                break
+            except CompilationError:
+                first = len(unit.instantiate)
+                accepted = [s for index, s in enumerate(subjects, first) if index not in lines]
+                if len(accepted) == len(subjects):
+                    raise
+                subjects = accepted
+        lowered = ptx.addresses(assembly, _NAME_MAP)
+        types = map(read_probe, lowered[len(unit.instantiate) :])
+        probed = {s: found for s, found in zip(subjects, types, strict=True) if found is not None}
+        return assembly, dict(zip(unit.instantiate, lowered, strict=False)), probed, trace
+
+    def _run(
+        self, unit: TranslationUnit, source: bytes, options: Sequence[str], rejected: list[int] | None = None
+    ) -> tuple[bytes, str, Trace]:
+        """Compile `source` in place of the unit's own; return the output, the messages and the trace.
+
+        `rejected` receives the indices of the lines that are rejected in the table behind the source.
+        """
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
                 directory = Path(name)
@@ -157,6 +194,8 @@ class Nvcc:
             return data, log, trace
         if self.launcher:
             self._check_launcher(self.launcher, ended)
+        if rejected is not None:
+            rejected += (line - _FIRST_LINE for line in name_map_lines(log))
         from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
         raise CompilationError(explain(log, unit) or str(ended))
@@ -233,6 +272,7 @@ _OUTPUT = "cuda_ext.image"
 _READ = "cuda_ext.d"
 _TIMES = "cuda_ext.times"
 _NAME_MAP = "cuda_ext_name_map"
+_FIRST_LINE = 2  # of an expression, behind the declaration
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SEARCH = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
@@ -290,15 +330,17 @@ def _host_options(unit: TranslationUnit, header_directories: Sequence[Path]) -> 
     return ["-Xcompiler=" + re.sub(r"([^\w@%+=:./-])", r"\\\\\\\1", option) for option in options]
 
 
-def _with_name_map(unit: TranslationUnit, declaration: str) -> bytes:
-    """Append a table of the kernels to instantiate to the source, with its own line numbers."""
-    if not unit.instantiate:
+def _with_name_map(unit: TranslationUnit, declaration: str, expressions: Sequence[str]) -> bytes:
+    """Append a table of the kernels and probes `expressions` to the source, with its own line numbers."""
+    if not expressions:
         return unit.source
     table = [
         ";",  # an incomplete source causes an error here, before the table
+        # Device code cannot refer to kernels that are not defined.
+        *([PROBES.replace("__global__", "__device__")] if len(expressions) > len(unit.instantiate) else []),
         '#line 1 "__nv_name_map"',
         f"[[maybe_unused]] {declaration} {_NAME_MAP}[] = {{",
-        *(f"(void*)&{expression}," for expression in unit.instantiate),
+        *(f"(void*)&{expression}," for expression in expressions),
         "};",
     ]
     return unit.source + "\n".join(["", *table, ""]).encode()

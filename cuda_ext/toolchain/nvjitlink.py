@@ -7,15 +7,16 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal
 
 from cuda_ext.compiler.jobs import LinkInput
-from cuda_ext.errors import CompilationError
+from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding
 
-__all__ = ["link"]
+__all__ = ["can_optimise", "link", "optimise"]
 
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
@@ -26,6 +27,7 @@ _STATUS = re.compile(
 _MULTIPLY_DEFINED = re.compile(
     r"(?m)^(?P<name>.+): link error: error: Linking globals named '(?P<symbol>.+)': symbol multiply defined!"
 )
+_INFORMATION = re.compile(r"^INFO: .*$\n?", re.MULTILINE)
 
 
 def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
@@ -36,7 +38,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     """
     _check_defined_once(inputs)
     try:
-        return _link(inputs, architecture)
+        return _link(inputs, architecture)[0]
     except CompilationError as error:
         if "__cuda" not in error.problem:
             raise
@@ -47,12 +49,45 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
             remedy='add "cuda-ext[cu13]" (or "cuda-ext[cu12]") to requires in [build-system], which brings '
             "it, or set CUDA_PATH to a CUDA toolkit",
         )
-    return _link(inputs, architecture, [library])
+    return _link(inputs, architecture, [library])[0]
 
 
-def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Sequence[Path] = ()) -> bytes:
+def optimise(
+    ltoir: LinkInput, architecture: Architecture, options: Sequence[str], variables: Sequence[str]
+) -> tuple[bytes, str]:
+    """Compile the LTO-IR of a whole program without the variables that no kernel uses, but `variables`.
+
+    NVRTC itself keeps all variables, such as each ``static constexpr`` member in a header. `options` are
+    those that decide on code. Returns the cubin or PTX, and the compiler's messages.
+    """
+    verbose = ["-Xptxas=-v"] if architecture.kind == "cubin" else []
+    used = [f"-variables-used={','.join(variables)}"] if variables else []
+    return _link([ltoir], architecture, options=[*_LEAN, *used, *options, *verbose])
+
+
+@cache
+def can_optimise() -> bool:
+    """Whether there is an nvJitLink that :func:`optimise` can use; before CUDA 13 it keeps all variables."""
+    try:
+        nvjitlink = binding("nvjitlink")
+        options = ["-arch=sm_90", "-lto", *_LEAN]
+        nvjitlink.destroy(nvjitlink.create(len(options), options))
+    except (ToolchainError, RuntimeError):
+        return False
+    return True
+
+
+_LEAN = ("-optimize-unused-variables",)
+
+
+def _link(
+    inputs: Sequence[LinkInput],
+    architecture: Architecture,
+    libraries: Sequence[Path] = (),
+    options: Sequence[str] = (),
+) -> tuple[bytes, str]:
     nvjitlink = binding("nvjitlink")
-    options = [f"-arch=sm_{architecture.target}"]
+    options = [f"-arch=sm_{architecture.target}", *options]
     if any(i.kind == "ltoir" for i in inputs):
         options.append("-lto")
     if architecture.kind == "ptx":
@@ -77,12 +112,10 @@ def _link(inputs: Sequence[LinkInput], architecture: Architecture, libraries: Se
         what = "ptx" if architecture.kind == "ptx" else "cubin"
         image = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
         getattr(nvjitlink, f"get_linked_{what}")(handle, image)
-        return bytes(image).rstrip(b"\0") if what == "ptx" else bytes(image)
+        data = bytes(image).rstrip(b"\0") if what == "ptx" else bytes(image)
+        return data, _INFORMATION.sub("", _log(nvjitlink, handle, "info")).strip()
     except nvjitlink.nvJitLinkError as error:
-        log = bytearray(nvjitlink.get_error_log_size(handle))
-        if log:
-            nvjitlink.get_error_log(handle, log)
-        text = _STATUS.sub("", bytes(log).rstrip(b"\0").decode(errors="replace")).strip()
+        text = _STATUS.sub("", _log(nvjitlink, handle, "error")).strip()
         if twice := _MULTIPLY_DEFINED.search(text):
             raise _defined_twice(inputs, architecture, twice["name"], twice["symbol"]) from None
         if "Undefined reference" in text or "Unresolved extern" in text:
@@ -123,6 +156,13 @@ def _are_in_conflict(inputs: Sequence[LinkInput], architecture: Architecture, sy
     except CompilationError as error:
         return error.problem.endswith(f" both define {symbol}")
     return False
+
+
+def _log(nvjitlink: Any, handle: int, which: Literal["info", "error"]) -> str:
+    log = bytearray(getattr(nvjitlink, f"get_{which}_log_size")(handle))
+    if log:
+        getattr(nvjitlink, f"get_{which}_log")(handle, log)
+    return bytes(log).rstrip(b"\0").decode(errors="replace")
 
 
 def _check_defined_once(inputs: Sequence[LinkInput]) -> None:

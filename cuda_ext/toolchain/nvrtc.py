@@ -6,15 +6,24 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.compiler.compile_options import NOT_WITH_DEBUG, include_directories, nvrtc_options
+from cuda_ext.compiler.compile_options import include_directories, link_options, nvrtc_options
+from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
+from cuda_ext.compiler.signatures.probes import (
+    PROBES,
+    Probed,
+    known_subjects,
+    probe,
+    read_probe,
+    variables_to_keep,
+)
+from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -23,11 +32,15 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names
+from cuda_ext.toolchain.nvjitlink import can_optimise, optimise
 
 __all__ = ["Nvrtc"]
 
-# A header within NVRTC itself.
+# A header within NVRTC itself, and ours with the declaration of probes.
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
+_PROBES = "cuda_ext_probes.h"
+# The name expression that an error is about.
+_REJECTED = r"(?m)^[ \t]*#pragma nv_mangled_name (.*)$"
 
 
 class Nvrtc:
@@ -42,9 +55,10 @@ class Nvrtc:
     # one to the file ".json" in the working directory, unless that names a file of its own.
     _traces_all = False
 
-    def __init__(self, scratch: Path | None = None, timed: bool = False) -> None:
+    def __init__(self, scratch: Path | None = None, timed: bool = False, lean: bool = True) -> None:
         self._scratch = scratch
         self._timed = timed
+        self._lean = lean
 
     @cached_property
     def _nvrtc(self) -> Any:
@@ -59,7 +73,7 @@ class Nvrtc:
         return f"{major}.{minor}"
 
     def files(self) -> Sequence[Path]:
-        return library_files("nvrtc")
+        return [*library_files("nvrtc"), *library_files("nvjitlink")]
 
     @cached_property
     def header_directories(self) -> list[Path]:
@@ -89,50 +103,103 @@ class Nvrtc:
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
-        # A build without changes opens the compiler for its files alone.
-        from cuda_ext.compiler.reflection import read_image
-
-        # On the way to a cubin comes the PTX of its virtual architecture.
         last = min(architectures)
+        linking = self._link_options(unit) if last.kind != "ltoir" else None
+        if linking is not None:
+            return self._compile_lean(unit, architectures, linking)
+        # On the way to a cubin comes the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
-        names_directory = last.kind == "ltoir" or _WITH_LINES.intersection(options)
-        program, trace = self._run(unit, options, _nameless_directory() if names_directory else nullcontext())
-        images = [read_image(a, program.image(a.kind)) for a in architectures]
-        return tuple(attach_log(image, program.log, trace) for image in images)
+        program, trace = self._run(unit, options, known_subjects(unit))
+        return tuple(
+            self._finish(unit, a, program.image(a.kind), program, program.log, trace) for a in architectures
+        )
+
+    def _compile_lean(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture], linking: Sequence[str]
+    ) -> tuple[CompiledImage, ...]:
+        """Compile `unit` to LTO-IR, and that to images without the variables that are not used."""
+        options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
+        addresses, others = variables_to_keep(unit)
+        program, trace = self._run(unit, options, known_subjects(unit), addresses)
+        ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
+        images = []
+        for architecture in architectures:
+            data, log = optimise(ltoir, architecture, linking, [*program.addresses, *others])
+            log = "\n".join(filter(None, (program.log, log)))
+            images.append(self._finish(unit, architecture, data, program, log, trace))
+        return tuple(images)
+
+    def _finish(
+        self,
+        unit: TranslationUnit,
+        architecture: Architecture,
+        data: bytes,
+        program: _Program,
+        log: str,
+        trace: Trace,
+    ) -> CompiledImage:
+        image = attach_log(read_image(architecture, data), log, trace)
+        return replace(image, signatures=self._describe(unit, image, program))
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        from cuda_ext.compiler.reflection import reflect_debug_ptx
+        """The signatures of all that is in the PTX of `unit`, with its trace."""
+        options = [*self._options(unit), *_target(architecture.as_kind("ptx"))]
+        program, trace = self._run(unit, options, known_subjects(unit))
+        image = read_image(architecture.as_kind("ptx"), program.image("ptx"))
+        return replace(self._describe(unit, image, program), trace=trace)
 
-        # pyelftools, which reads DWARF, takes as long to import as NVRTC takes for a small source.
-        with suppress(RuntimeError):  # the system may refuse another thread
-            threading.Thread(target=_import_dwarf, daemon=True).start()
-        options = [o for o in self._options(unit) if o not in NOT_WITH_DEBUG]
-        # Nothing of this pass ships, so line tables may name the working directory.
-        program, trace = self._run(
-            unit, [*options, f"-arch=compute_{architecture.target}", "-G"], nullcontext()
-        )
-        signatures = reflect_debug_ptx(program.image("ptx"), {unit.name, *unit.headers})
-        names = {expression: program.lowered_name(expression) for expression in unit.instantiate}
-        return replace(signatures, names=names, trace=trace)
+    def _describe(self, unit: TranslationUnit, image: CompiledImage, program: _Program) -> Signatures:
+        """The signatures of all that is in `image`, which `program` made."""
+        if image.architecture.kind == "ltoir":  # shows nothing
+            return replace(self.reflect(unit, image.architecture), trace=NO_TRACE)
+        names = program.names
+        probed = assign_probes(image, names, program.probed)
+        if unknown := unknown_subjects(unit, image, probed):
+            options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
+            program, _ = self._run(unit, options, list(unknown.values()))
+            probed |= {name: program.probed[s] for name, s in unknown.items() if s in program.probed}
+        return describe(unit, image, names, probed)
+
+    def _link_options(self, unit: TranslationUnit) -> list[str] | None:
+        """The options to make lean images of `unit`; ``None`` if it is better compiled as it is."""
+        # Headers are what brings variables that are not used. What is linked later is optimised then.
+        if not self._lean or unit.options.relocatable or not unit.may_include or not can_optimise():
+            return None
+        return link_options(unit.options)
 
     def _run(
-        self, unit: TranslationUnit, options: list[str], environment: AbstractContextManager[None]
+        self,
+        unit: TranslationUnit,
+        options: list[str],
+        subjects: Sequence[str],
+        addresses: Sequence[str] = (),
     ) -> tuple[_Program, Trace]:
-        """Compile `unit` in that `environment`; return the program and its trace."""
-        with environment, self._time_trace(unit) as (tracing, spans):
-            for more in ([_MINIMAL], []) if _is_simple(unit) else ([],):
-                program = _Program(self._nvrtc, unit)
-                if succeeded := program.compile([*options, *more, *tracing]):
-                    break
-        if not succeeded:
-            Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
-            from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
+        """Compile `unit` with probes for `subjects`, of which those that it rejects are left out.
 
-            # Finding the directories may unpack the headers.
-            raise CompilationError(explain(program.log, unit, lambda: self.header_directories))
+        `addresses` are those of variables whose lowered names are needed. Returns the program and its trace.
+        """
+        names_directory = _WITH_NAMES.intersection(options)
+        environment = _nameless_directory() if names_directory else nullcontext()
+        minimal = [_MINIMAL] if _is_simple(unit) else []
+        with environment, self._time_trace(unit) as (tracing, spans):
+            while True:
+                program = _Program(self._nvrtc, unit, subjects, addresses)
+                if program.compile([*options, *minimal, *tracing]):
+                    break
+                if not minimal and not (rejected := program.rejected()):
+                    Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
+                    from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
+
+                    # Finding the directories may unpack the headers.
+                    raise CompilationError(explain(program.log, unit, lambda: self.header_directories))
+                if minimal:
+                    minimal = []
+                else:
+                    subjects = [subject for subject in subjects if probe(subject) not in rejected]
+                    addresses = [address for address in addresses if address not in rejected]
         if self._scratch is None:
             return program, NO_TRACE
-        opened = [span.detail for span in spans if span.name == HEADER and span.detail != _BUILT_IN]
+        opened = [s.detail for s in spans if s.name == HEADER and s.detail not in (_BUILT_IN, _PROBES)]
         # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
         reads = header_names(opened, unit, self.search_path(unit) if opened else ())
         return program, Trace(reads, tuple(spans) if self._timed else ())
@@ -186,18 +253,16 @@ def _needs_toolkit(unit: TranslationUnit) -> bool:
     return any(re.search(rb'include(?![ \t]*")', text) for text in texts)
 
 
-def _import_dwarf() -> None:
-    with suppress(ImportError, ToolchainError):  # reading raises it again
-        import_module("cuda_ext.formats.dwarf")
-
-
 def _target(architecture: Architecture) -> list[str]:
     if architecture.kind == "ltoir":
         return [f"-arch=compute_{architecture.target}", "-dlto"]
     return [f"-arch={architecture}"]
 
 
-_WITH_LINES = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
+# With these, line tables and LTO-IR name the working directory.
+_WITH_NAMES = {"-dlto", "-lineinfo", "--generate-line-info", "-G", "--device-debug"}
+# Checks the source, and lowers names.
+_FRONT_END_ONLY = "-fdevice-syntax-only"
 _environment = threading.Lock()
 
 
@@ -220,20 +285,34 @@ def _nameless_directory() -> Iterator[None]:
 
 
 class _Program:
-    """One ``nvrtcProgram``, destroyed with the object."""
+    """One ``nvrtcProgram``, destroyed with the object.
 
-    def __init__(self, nvrtc: Any, unit: TranslationUnit) -> None:
+    It lowers the names of instantiations and of the variables at `addresses`, and has probes for `subjects`.
+    """
+
+    def __init__(
+        self,
+        nvrtc: Any,
+        unit: TranslationUnit,
+        subjects: Sequence[str] = (),
+        addresses: Sequence[str] = (),
+    ) -> None:
         self._nvrtc = nvrtc
-        names, contents = list(unit.headers), list(unit.headers.values())
+        self._requested = unit.instantiate
+        self._addresses = addresses
+        self.subjects = subjects
+        headers = {**unit.headers, _PROBES: PROBES.encode()} if subjects else unit.headers
+        names, contents = list(headers), list(headers.values())
         status, self._handle = nvrtc.nvrtcCreateProgram(
             unit.source, unit.name.encode(), len(names), contents, [n.encode() for n in names]
         )
         self._check(status)
-        for expression in unit.instantiate:
+        for expression in (*unit.instantiate, *addresses, *map(probe, subjects)):
             self._check(nvrtc.nvrtcAddNameExpression(self._handle, expression.encode())[0])
 
     def compile(self, options: Sequence[str]) -> bool:
         """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
+        options = [*options, f"--pre-include={_PROBES}"] if self.subjects else options
         arguments = [option.encode() for option in options]
         (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return int(status) == 0
@@ -254,7 +333,27 @@ class _Program:
         self._check(getattr(self._nvrtc, f"nvrtcGet{kind}")(self._handle, buffer)[0])
         return buffer
 
-    def lowered_name(self, expression: str) -> str:
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The lowered name of each requested instantiation."""
+        return {expression: self._lowered_name(expression) for expression in self._requested}
+
+    @property
+    def addresses(self) -> list[str]:
+        """The lowered names of the variables."""
+        return list(map(self._lowered_name, self._addresses))
+
+    @cached_property
+    def probed(self) -> dict[str, Probed]:
+        """The types of the subjects."""
+        types = {subject: read_probe(self._lowered_name(probe(subject))) for subject in self.subjects}
+        return {subject: found for subject, found in types.items() if found is not None}
+
+    def rejected(self) -> set[str]:
+        """The name expressions of ours that were rejected: the compiler knows no or several such names."""
+        return set(re.findall(_REJECTED, self.log)) & {*map(probe, self.subjects), *self._addresses}
+
+    def _lowered_name(self, expression: str) -> str:
         status, name = self._nvrtc.nvrtcGetLoweredName(self._handle, expression.encode())
         self._check(status)
         return str(name.decode())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from builds.workloads import Unit, Workload
 from cuda_ext import manifest
-from cuda_ext.compiler.reflection import read_image
+from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, SignatureJob
@@ -10,7 +12,7 @@ from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Kernel
+from cuda_ext.manifest import Kernel, Parameter
 from tests.fixtures.device_code import unit
 
 SM_80, SM_90 = Architecture.parse("sm_80"), Architecture.parse("sm_90")
@@ -25,23 +27,48 @@ def signatures(kernel: str) -> Signatures:
     return Signatures({kernel: Kernel(kernel, kernel, 0, ())}, {})
 
 
-def test_images_and_signatures_are_one_stage():
+def test_signatures_are_read_once_where_images_came_without():
     plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
-    jobs = [CompileJob(A, (SM_80,)), CompileJob(A, (SM_90,)), SignatureJob(A, (SM_90,))]
+    jobs: list[Job] = [CompileJob(A, (SM_80,)), CompileJob(A, (SM_90,))]
     assert missing_jobs(plan, {}) == jobs
     products: dict[Job, Outcome] = {jobs[0]: (image(SM_80, "k"),)}
     assert missing_jobs(plan, products) == jobs[1:]
-    products |= {jobs[1]: (image(SM_90, "k"),), jobs[2]: signatures("k")}
+    products[jobs[1]] = (image(SM_90, "k"),)
+    (last,) = missing_jobs(plan, products)
+    assert last == SignatureJob(A, (SM_90,))
+    products[last] = signatures("k")
     assert missing_jobs(plan, products) == []
     images, _ = library_images(plan, products)
     assert [image.architecture for image in images] == [SM_80, SM_90]
+
+
+def test_images_with_signatures_need_no_further_pass():
+    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
+    products: dict[Job, Outcome] = {
+        CompileJob(A, (each,)): (replace(image(each, "k"), signatures=signatures("k")),)
+        for each in (SM_80, SM_90)
+    }
+    assert missing_jobs(plan, products) == []
+    _, found = library_images(plan, products)
+    assert found.kernels.keys() == {"k"}
+
+
+def test_a_kernel_with_other_types_for_another_architecture_is_refused():
+    plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90))
+    products: dict[Job, Outcome] = {}
+    for each, type_ in ((SM_80, "int"), (SM_90, "float")):
+        parameters = (Parameter("x", type_, "float", 4, 0),)
+        own = Signatures({"k": Kernel("k", "k", 0, parameters)}, {})
+        products[CompileJob(A, (each,))] = (replace(image(each, "k"), sizes={"k": (4,)}, signatures=own),)
+    with pytest.raises(CompilationError, match="'k' has other parameters for sm_80"):
+        library_images(plan, products)
 
 
 def test_the_cubin_and_the_ptx_of_a_target_are_one_job():
     compute = Architecture.parse("compute_90")
     plan = LibraryPlan("p.kernels", (A,), (SM_80, SM_90, compute))
     jobs = [str(job).removeprefix("device/a.cu ") for job in missing_jobs(plan, {})]
-    assert jobs == ["sm_80", "sm_90, compute_90", "names"]
+    assert jobs == ["sm_80", "sm_90, compute_90"]
 
 
 def test_an_image_with_other_kernels_needs_signatures_of_its_own():
@@ -89,4 +116,4 @@ def test_nothing_is_linked_after_a_failure_and_all_failures_are_one_error():
 
 def test_one_unit_of_a_linked_library_is_compiled_as_for_the_link():
     plan = LibraryPlan("p.kernels", (A, B), (Architecture.parse("compute_90"),), link=True, only=B)
-    assert [str(job) for job in missing_jobs(plan, {})] == ["device/b.cu lto_90", "device/b.cu names"]
+    assert [str(job) for job in missing_jobs(plan, {})] == ["device/b.cu lto_90"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_ext.compiler.reflection import reflect_image
+from cuda_ext.compiler.signatures.reflection import reflect_image
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Kernel, Parameter, Symbol
 from tests.fixtures.device_code import image, signatures, unit

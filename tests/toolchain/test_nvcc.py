@@ -507,7 +507,7 @@ def test_one_pass_describes_a_unit_for_all_architectures(nvcc, fake, tmp_path):
     assert [image.entries for image in images] == [("_Z1kIfEvPT_",)] * 3
     passes = [line for line in (tmp_path / "calls").read_text().splitlines() if "device/k.cu" in line]
     assert len(passes) == 4
-    assert sum(" -G " in line for line in passes) == 1
+    assert sum(" -ptx -arch=compute_90" in line for line in passes) == 2
 
 
 # Purity
@@ -723,7 +723,7 @@ def test_signatures_name_every_kernel_as_cxx_does(signatures):
     [
         ("plain", ["int n", "const float* x", "float* y"]),
         ("axpy<float, 4>", ["float a", "float(*p)[4]", "bool on"]),
-        ("ns::inner::deep<double>", ["double* p", "ns::Mode mode", "Pair s", "__half h"]),
+        ("ns::inner::deep<double>", ["double* p", "ns::Mode mode", "ns::Pair s", "__half h"]),
         ("internal", ["void* p", "float4 v", "dim3 d"]),
         ("user_types", ["Box box", "Side side", "unsigned char c", "unsigned long long n"]),
     ],
@@ -736,7 +736,7 @@ def test_signatures_show_parameters(signatures, kernel, signature):
 def test_signatures_show_the_project_s_variables_and_no_others(signatures):
     assert {(s.name, s.space, s.type, s.size) for s in signatures.symbols.values()} == {
         ("ns::inner::table", "device", "float[3][4]", 48),
-        ("ns::inner::pair", "constant", "Pair", 16),
+        ("ns::inner::pair", "constant", "ns::Pair", 16),
         ("ns::inner::hidden_count", "device", "int", 4),
         ("coefficients", "constant", "int[4]", 16),
         ("from_header", "device", "int", 4),

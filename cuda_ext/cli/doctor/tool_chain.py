@@ -30,7 +30,6 @@ _Version = tuple[int, int]
 _TITLES: dict[_Library, str] = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 # Other packages that building imports, with their names in the registry.
 _PACKAGES = {
-    "elftools": "pyelftools",
     "jinja2": "jinja2",
     "platformdirs": "platformdirs",
     "zstandard": "zstandard",

@@ -1,6 +1,6 @@
 // Compilation on demand, for generated sources; loader.hpp does not include it.
 //
-// It shares its cache, keys included, with the Python package.
+// It shares its cache with the Python package, but no entry: keys differ.
 //
 // All of it belongs to the one source that includes this. Without names for the linker, the instantiations of
 // standard templates with our types have none either, which gcc shows to all even if the types are hidden.

@@ -1,0 +1,304 @@
+"""Find the kernels and variables that a source declares, without compiling it.
+
+What is found here is a proposal: names that the compiler is asked about, and names of parameters, which no
+image contains. Types never come from here. Macros of the project that declare something for
+the device are expanded; conditions are not evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = ["Declaration", "Declarations", "DeclaredParameter", "find_declarations", "find_parameters"]
+
+
+class DeclaredParameter(NamedTuple):
+    """The name of a parameter, empty for an unnamed one, and the text of its type."""
+
+    name: str
+    type: str
+    is_pack: bool = False
+
+
+class Declaration(NamedTuple):
+    """A kernel or variable. ``name`` includes the namespaces.
+
+    ``parameters`` are those of a kernel, the last of which may be a pack. ``is_plain`` excludes templates and
+    what depends on a condition; ``is_c`` excludes overloads.
+    """
+
+    name: str
+    parameters: tuple[DeclaredParameter, ...] = ()
+    is_plain: bool = False
+    is_c: bool = False
+    is_managed: bool = False
+
+
+class Declarations(NamedTuple):
+    """All that the texts of a translation unit declare."""
+
+    kernels: tuple[Declaration, ...]
+    variables: tuple[Declaration, ...]
+
+
+_TEXT = re.compile(
+    r'(?P<linkage>\bextern\s*"C")|//(?:\\\r?\n|[^\n])*|/\*.*?\*/'
+    r'|\b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?\)(?P=fence)"'
+    r"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'|\\\r?\n",
+    re.DOTALL,
+)
+_C_LINKAGE = "extern_C"
+_DIRECTIVE = re.compile(r"(?m)^[ \t]*#[ \t]*(\w*)(.*)$")
+_MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)")
+_WORD = re.compile(r"[^\W\d]\w*")
+_SPACES = r"__(?:global|device|constant|managed)__"
+_MARK = re.compile(
+    rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]*)\{{"
+    rf"|\b{_C_LINKAGE}\s*(?P<block>\{{)|(?P<space>\b{_SPACES})|[;{{}}]"
+)
+_GUARD = re.compile(
+    r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
+)
+# Words before a parenthesis that are not the name of a function.
+_NOT_NAMES = {
+    "alignas",
+    "decltype",
+    "noexcept",
+    "requires",
+    "sizeof",
+    "typeof",
+    "if",
+    "while",
+    "for",
+    "return",
+}
+_CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
+_ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
+_POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
+# Words that are never the name of a parameter; qualifiers are not even a type.
+_QUALIFIERS = frozenset(
+    [
+        *("const", "volatile", "struct", "class", "enum", "union", "typename"),
+        *("__restrict__", "__restrict", "restrict", "__grid_constant__"),
+    ]
+)
+_TYPE_WORDS = _QUALIFIERS | frozenset(
+    [
+        *("unsigned", "signed", "char", "short", "int", "long", "float", "double", "bool", "void"),
+        *("auto", "__int128", "wchar_t"),
+    ]
+)
+
+
+def find_declarations(texts: Sequence[bytes]) -> Declarations:
+    """Find what `texts`, a source and the headers of its project, declare at the scope of namespaces."""
+    macros = tuple(macro for text in texts for macro in _macros(text))
+    marks = re.compile("|".join([_SPACES, *(macro.name for macro in macros if macro.body)]).encode())
+    found = [_find(text, macros) for text in texts if marks.search(text)]
+    return Declarations(
+        tuple(k for f in found for k in f.kernels), tuple(v for f in found for v in f.variables)
+    )
+
+
+def _plain(content: bytes) -> str:
+    """The text without comments, literals and continued lines."""
+    return _TEXT.sub(lambda m: f"{_C_LINKAGE} " if m["linkage"] else " ", content.decode(errors="replace"))
+
+
+@lru_cache(maxsize=1000)
+def _find(content: bytes, macros: tuple[_Macro, ...]) -> Declarations:
+    """Cached, since units share their headers."""
+    text = _expand(_plain(content), macros)
+    names = {macro.name for macro in macros}
+    kernels: list[Declaration] = []
+    variables: list[Declaration] = []
+    for scope, head, space, is_conditional in _declarators(text):
+        in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in scope
+        namespaces = [part for part in scope if part not in ("", _C_LINKAGE)]
+        is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
+        if space["space"] == "__global__":
+            if found := _kernel(text, space.end(), names):
+                name, parameters = found
+                kernels.append(Declaration("::".join([*namespaces, name]), parameters, is_plain, in_c))
+        elif "__global__" not in text[head : space.start()]:
+            for name in _variables(text, head):
+                qualified = "::".join([*namespaces, name])
+                is_managed = "__managed__" in text[head : _end_of_statement(text, head)]
+                variables.append(Declaration(qualified, (), is_plain, is_managed=is_managed))
+    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)))
+
+
+def _declarators(text: str) -> Iterator[tuple[tuple[str, ...], int, re.Match[str], bool]]:
+    """Each specifier at the scope of a namespace: with that scope, and the start of its declaration."""
+    scopes: list[str | None] = []
+    conditions: list[bool] = []  # whether each is one, and not an include guard
+    head = 0
+    for mark in _MARK.finditer(text):
+        if directive := mark["directive"]:
+            head = mark.end()
+            if directive in ("if", "ifdef", "ifndef"):
+                guard = _GUARD.match(text, mark.start())
+                conditions.append(guard is None)
+            elif directive == "endif" and conditions:
+                conditions.pop()
+        elif mark["namespace"] is not None:
+            # Anonymous ones have no name, and one that a macro makes has none that is known here.
+            name = re.split(r"\[\[|__attribute__", mark["namespace"])[0]
+            scopes.append("" if "(" in name else "::".join(_WORD.findall(name)))
+            head = mark.end()
+        elif mark["block"]:
+            scopes.append(_C_LINKAGE)
+            head = mark.end()
+        elif mark["space"]:
+            if None not in scopes:
+                yield tuple(s for s in scopes if s is not None), head, mark, any(conditions)
+        else:
+            if mark[0] == "{":
+                scopes.append(None)
+            elif mark[0] == "}" and scopes:
+                scopes.pop()
+            if mark[0] != ";" or None not in scopes:
+                head = mark.end()
+
+
+def _kernel(text: str, start: int, macros: Set[str]) -> tuple[str, tuple[DeclaredParameter, ...]] | None:
+    """The name and parameters of the kernel whose declarator begins at `start`."""
+    while (match := _CALL.search(text, start)) and match[1]:
+        end = _closing(text, match.end())
+        name = match[1]
+        if name not in _NOT_NAMES and name not in macros and not re.fullmatch(r"__\w+__", name):
+            return name, _parameters(text[match.end() : end])
+        start = end + 1
+    return None
+
+
+def _variables(text: str, head: int) -> Iterator[str]:
+    """The names of the variables in the declaration that begins at `head`; none for a function or a class."""
+    statement = text[head : _end_of_statement(text, head)]
+    while attribute := _ATTRIBUTE.search(statement):
+        end = _closing(statement, attribute.end())
+        statement = statement[: attribute.start()] + statement[end + 1 :]
+    first = re.search(r"[({=]", statement)
+    if first and (
+        first[0] == "("
+        or (first[0] == "{" and re.search(r"\b(struct|class|union|enum)\b", statement[: first.start()]))
+    ):
+        return
+    if re.search(r"\b(?:constexpr|using|typedef)\b", statement):
+        return
+    for declarator in _split(statement):
+        plain = re.split(r"[\[{=]", declarator, maxsplit=1)[0]
+        if names := _WORD.findall(plain):
+            yield names[-1]
+
+
+def _end_of_statement(text: str, start: int) -> int:
+    depth = 0
+    for match in re.compile(r"[;(){}\[\]]").finditer(text, start):
+        if match[0] == ";" and depth <= 0:
+            return match.start()
+        depth += {"(": 1, "{": 1, "[": 1}.get(match[0], -1 if match[0] != ";" else 0)
+    return len(text)
+
+
+def _closing(text: str, start: int) -> int:
+    """The index of the parenthesis that closes the one before `start`."""
+    depth = 1
+    for match in re.compile(r"[()]").finditer(text, start):
+        depth += 1 if match[0] == "(" else -1
+        if not depth:
+            return match.start()
+    return len(text)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Split `text` at the commas outside of brackets."""
+    depth, start = 0, 0
+    for match in re.finditer(r"->|[()<>\[\]{},]", text):
+        if match[0] == "," and not depth:
+            yield text[start : match.start()].strip()
+            start = match.end()
+        depth += (match[0] in ("(", "<", "[", "{")) - (match[0] in (")", ">", "]", "}"))
+    if text[start:].strip():
+        yield text[start:].strip()
+
+
+def _parameters(text: str) -> tuple[DeclaredParameter, ...]:
+    return tuple(_parameter(declared) for declared in _split(text) if declared != "void")
+
+
+def _parameter(declared: str) -> DeclaredParameter:
+    declared = declared.partition("=")[0].strip()
+    if match := _POINTER.search(declared):  # to a function or an array
+        return DeclaredParameter(match[1] or "", declared)
+    plain = re.sub(r"(?:\s*\[[^\]]*\])+$", "", declared)
+    match = re.search(r"([^\W\d]\w*)$", plain)
+    before = plain[: match.start()].rstrip() if match else plain
+    words = set(_WORD.findall(before)) - _QUALIFIERS
+    # A single word is a type, and so is the last of a qualified name.
+    if match is None or match[1] in _TYPE_WORDS or before.endswith("::") or not words:
+        return DeclaredParameter("", declared, "..." in declared)
+    return DeclaredParameter(match[1], before, "..." in declared)
+
+
+def find_parameters(texts: Sequence[bytes], name: str) -> tuple[DeclaredParameter, ...] | None:
+    """The parameters of the function `name`, whose definition a macro of another header marks as a kernel."""
+    for content in texts:
+        if name.encode() in content:
+            text = _TEXT.sub(" ", content.decode(errors="replace"))
+            for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
+                end = _closing(text, match.end())
+                if re.match(r"\)\s*\{", text[end:]):
+                    return _parameters(text[match.end() : end])
+    return None
+
+
+class _Macro(NamedTuple):
+    """A macro, with its parameters unless it has none; ``body`` is empty if it declares nothing."""
+
+    name: str
+    parameters: tuple[str, ...] | None
+    body: str
+
+
+@lru_cache(maxsize=1000)
+def _macros(content: bytes) -> tuple[_Macro, ...]:
+    """The macros that `content` defines."""
+    macros = []
+    for directive in _DIRECTIVE.finditer(_plain(content)) if b"define" in content else ():
+        if directive[1] == "define" and (match := _MACRO.match(directive[2])):
+            name, is_function, parameters, body = match.groups()
+            names = tuple(p.strip() for p in parameters.split(",")) if is_function else None
+            # As a rule, what is for the device and no variable is a function.
+            declares = re.search(_SPACES if is_function else _SPACES.replace("device|", ""), body)
+            macros.append(_Macro(name, names, body if declares else ""))
+    return tuple(macros)
+
+
+def _expand(text: str, macros: Sequence[_Macro]) -> str:
+    """Expand the macros that declare something for the device where `text` uses them."""
+    declaring = {macro.name: macro for macro in macros if macro.body}
+    if not declaring:
+        return text
+    use = re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(declaring)})\b")
+    pieces, start = [], 0
+    while match := use.search(text, start):
+        pieces.append(text[start : match.start()])
+        start = match.end()
+        if match[1] is None:
+            pieces.append(match[0])
+            continue
+        macro = declaring[match[1]]
+        values: dict[str, str] = {}
+        if macro.parameters is not None:
+            opening = re.compile(r"\s*\(").match(text, start)
+            if opening is None:
+                continue
+            start = _closing(text, opening.end()) + 1
+            values = dict(zip(macro.parameters, _split(text[opening.end() : start - 1]), strict=False))
+        body = _WORD.sub(lambda word, values=values: values.get(word[0], word[0]), macro.body)  # type: ignore[misc]
+        pieces.append(" " + re.sub(r"\s*##\s*", "", body) + " ")
+    return "".join([*pieces, text[start:]])

@@ -1,0 +1,100 @@
+"""Probes: how a compiler states the types of kernels and variables, within any of its passes.
+
+A probe is an instantiation of a kernel template that is declared and never defined. Its lowered name spells
+the types behind a name of the source, and whether they are enumerations. It leaves no trace in any image. The
+mangled name of a kernel has types too; but it does not distinguish enumerations, nor resolve members of a
+template's arguments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import NamedTuple
+
+from cuda_ext.compiler.signatures.declarations import Declarations, find_declarations
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats.mangling import LoweredType, LoweredValue, lower_variable, read_lowered_name
+
+__all__ = [
+    "PROBES",
+    "Probed",
+    "declarations_of",
+    "known_subjects",
+    "probe",
+    "read_probe",
+]
+
+# Declares the probes. A source comes behind it, or before it.
+PROBES = """\
+namespace cuda_ext_probe {
+template <class T, bool is_enum> struct parameter;
+template <class... T> struct kernel;
+template <class T> struct variable;
+template <class... T> __device__ kernel<parameter<T, __is_enum(T)>...> of(void (*)(T...));
+template <class T> __device__ variable<T> of(T*);
+template <class T> __global__ void probe();
+}
+"""
+
+
+class Probed(NamedTuple):
+    """The types of a kernel's parameters, each with whether it is an enumeration; or that of a variable."""
+
+    parameters: tuple[tuple[LoweredType, bool], ...] = ()
+    variable: LoweredType | None = None
+
+
+def probe(subject: str) -> str:
+    """The name expression of the probe for `subject`, a name expression of a kernel or variable."""
+    address = subject if subject.lstrip()[:1] in ("&", "(") else f"&{subject}"
+    return f"cuda_ext_probe::probe<decltype(cuda_ext_probe::of({address}))>"
+
+
+def read_probe(lowered: str) -> Probed | None:
+    """Read the lowered name of a probe."""
+    name = read_lowered_name(lowered)
+    if name is None or not name.arguments or not isinstance(result := name.arguments[0], LoweredType):
+        return None
+    if result.left.startswith("cuda_ext_probe::variable<"):
+        (type_,) = result.arguments
+        return Probed(variable=type_) if isinstance(type_, LoweredType) else None
+    parameters = []
+    for parameter in result.arguments:
+        match parameter.arguments if isinstance(parameter, LoweredType) else ():
+            case (LoweredType() as type_, LoweredValue() as is_enum):
+                parameters.append((type_, bool(is_enum.number)))
+            case _:
+                return None
+    return Probed(tuple(parameters))
+
+
+def declarations_of(unit: TranslationUnit) -> Declarations:
+    """What the source and headers of `unit` declare."""
+    return _declarations((unit.source, *unit.headers.values()))
+
+
+@cache
+def _declarations(texts: tuple[bytes, ...]) -> Declarations:
+    return find_declarations(texts)
+
+
+def known_subjects(unit: TranslationUnit) -> list[str]:
+    """The kernels and variables whose types to ask for in the first pass: what is surely declared, once."""
+    found = declarations_of(unit)
+    counts = Counter(kernel.name for kernel in found.kernels)
+    kernels = (k.name for k in found.kernels if k.is_plain and (k.is_c or counts[k.name] == 1))
+    variables = (v.name for v in found.variables if v.is_plain)
+    return list(dict.fromkeys([*unit.instantiate, *kernels, *variables]))
+
+
+def variables_to_keep(unit: TranslationUnit) -> tuple[list[str], list[str]]:
+    """The variables that `unit` itself declares, which the host may use even if no kernel does.
+
+    Returns name expressions of their addresses, and lowered names of those for which NVRTC may take none: it
+    has no addresses of managed variables, and conditions may exclude others.
+    """
+    variables = declarations_of(unit).variables
+    addresses = [f"&{v.name}" for v in variables if v.is_plain and not v.is_managed]
+    others = [lower_variable(v.name) for v in variables if not v.is_plain or v.is_managed]
+    return list(dict.fromkeys(addresses)), list(dict.fromkeys(others))

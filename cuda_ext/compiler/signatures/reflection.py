@@ -1,0 +1,250 @@
+"""Read images, and describe their kernels and variables.
+
+An image has lowered names, offsets and sizes. Types come from probes and mangled names, and names of
+parameters from the source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from cuda_ext.formats.spelling import normalise, plain_name
+from cuda_ext.compiler.products import CompiledImage, Signatures
+from cuda_ext.compiler.signatures.declarations import DeclaredParameter, find_parameters
+from cuda_ext.compiler.signatures.probes import Probed, declarations_of
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats import ptx as ptx_text
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.mangling import LoweredType, read_lowered_name
+from cuda_ext.formats.resources import Resources
+from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
+
+__all__ = ["assign_probes", "describe", "read_image", "reflect_image", "unknown_subjects"]
+
+
+def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
+    """List the kernels and variables in the image `data`; LTO-IR shows none.
+
+    Raises :class:`~cuda_ext.errors.BuildError` for damaged data.
+    """
+    kernels, variables, code = _read_contents(architecture.kind, data)
+    sizes = {name: tuple(p.size for p in parameters) for name, parameters in kernels.items()}
+    sizes |= {name: (variable.size,) for name, variable in variables.items()}
+    usage = {name: Resources(size) for name, size in code.items()}
+    entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
+    return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
+
+
+def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
+    """Read the signatures in an image without its source, where names are lowered names.
+
+    PTX has plain types, a cubin sizes alone, and LTO-IR shows nothing.
+    """
+    kernels, variables, _ = _read_contents(kind, data)
+    return Signatures({name: Kernel(name, name, 0, slots) for name, slots in kernels.items()}, variables)
+
+
+class _Contents(NamedTuple):
+    """The parameters of kernels, the variables, and the sizes of code in an image, by lowered name."""
+
+    kernels: Mapping[str, tuple[Parameter, ...]]
+    variables: Mapping[str, Symbol]
+    code: Mapping[str, int]
+
+
+def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
+    match kind:
+        case "cubin":
+            cubin = read_cubin(data)
+            return _Contents(cubin.kernels, cubin.variables, cubin.code)
+        case "ptx":
+            return _Contents(ptx_text.kernels(data), ptx_text.variables(data), {})
+        case "ltoir":
+            return _Contents({}, {}, {})
+
+
+def assign_probes(
+    image: CompiledImage, names: Mapping[str, str], probed: Mapping[str, Probed]
+) -> dict[str, Probed]:
+    """Find what is in `image` among the subjects of `probed`; `names` is the image's name map.
+
+    Returns types by lowered name.
+    """
+    found = {names[subject]: types for subject, types in probed.items() if subject in names}
+    by_name = {normalise(subject): types for subject, types in probed.items()}
+    last = {name.rpartition("::")[2]: types for name, types in by_name.items()}
+    for lowered in (*image.entries, *image.variables):
+        name = _name_of(lowered)
+        # What has the linkage of C has no namespace.
+        types = by_name.get(name) or (None if lowered.startswith("_Z") else last.get(name))
+        if types is not None:
+            found.setdefault(lowered, types)
+    return found
+
+
+def unknown_subjects(
+    unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed]
+) -> dict[str, str]:
+    """What in `image` needs a probe besides those in `probed`: name expressions by lowered name."""
+    overloads = Counter(map(_name_of, image.entries))
+    subjects = {}
+    for lowered in image.entries:
+        if lowered not in probed and not _is_complete(lowered, image.sizes[lowered]):
+            name = _name_of(lowered)
+            types = _mangled_types(lowered, len(image.sizes[lowered]))
+            if overloads[name] > 1 and types is not None:
+                name = f"(void(*)({', '.join(type_.spelling for type_, _ in types)}))&{name}"
+            subjects[lowered] = name
+    for lowered in image.variables:
+        if lowered not in probed and _is_declared(unit, lowered):
+            subjects[lowered] = _name_of(lowered)
+    return subjects
+
+
+def describe(
+    unit: TranslationUnit, image: CompiledImage, names: Mapping[str, str], probed: Mapping[str, Probed]
+) -> Signatures:
+    """Describe what is in an `image` of `unit`; `names` is its name map, `probed` has types by lowered name.
+
+    Variables count where the project declares them and they can be written: constants, and variables of the
+    tool chain's headers, are excluded.
+    """
+    contents = _read_contents(image.architecture.kind, image.data)
+    kernels: dict[str, Kernel] = {}
+    notes: dict[str, list[str]] = {_NO_TYPES: [], _NO_NAMES: []}
+    for lowered, slots in contents.kernels.items():
+        name, probe = _name_of(lowered), probed.get(lowered)
+        types = probe.parameters if probe is not None else _mangled_types(lowered, len(slots))
+        if types is None or len(types) != len(slots):
+            types = None
+            notes[_NO_TYPES].append(name)
+        declared = _declared_parameters(unit, name, slots, types)
+        if declared is None and slots:
+            notes[_NO_NAMES].append(name)
+        kernels[lowered] = Kernel(name, lowered, 0, tuple(_parameters(slots, types, declared)))
+    symbols = {}
+    for lowered, variable in contents.variables.items():
+        type_ = probed[lowered].variable if lowered in probed else None
+        if type_ is not None and not type_.is_const:
+            symbols[lowered] = variable._replace(name=_name_of(lowered), type=type_.spelling)
+    log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
+    return Signatures(kernels, symbols, frozenset(contents.variables), names, "\n".join(log))
+
+
+_NO_TYPES = "the types of the parameters of {} are not known; values of the same size are accepted"
+_NO_NAMES = "the parameters of {} are named arg0, arg1, and so on, since the source does not show their names"
+
+
+def _name_of(lowered: str) -> str:
+    """The C++ name of a kernel or variable."""
+    name = read_lowered_name(lowered)
+    return normalise(name.name) if name else lowered
+
+
+# A type, and whether it is an enumeration.
+_Types = Sequence[tuple[LoweredType, bool]]
+
+
+def _mangled_types(lowered: str, count: int) -> _Types | None:
+    """The types of a kernel's parameters in its lowered name, where all of them can be read."""
+    name = read_lowered_name(lowered)
+    if name is None or name.parameters is None or len(name.parameters) != count:
+        return None
+    if any(type_.is_dependent for type_ in name.parameters):
+        return None
+    return [(type_, False) for type_ in name.parameters]
+
+
+def _is_complete(lowered: str, sizes: Sequence[int]) -> bool:
+    """Whether the lowered name of a kernel suffices: no parameter can be an enumeration."""
+    types = _mangled_types(lowered, len(sizes))
+    return types is not None and not any(
+        type_.kind == "named" and size in (1, 2, 4, 8) for (type_, _), size in zip(types, sizes, strict=True)
+    )
+
+
+def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
+    """Whether the source or a header of the project declares a variable, as far as can be seen."""
+    parts = _name_of(lowered).split("::")
+    for variable in declarations_of(unit).variables:
+        *namespaces, name = variable.name.split("::")
+        if name == parts[-1] and set(namespaces) <= set(parts):
+            return True
+    return False
+
+
+def _declared_parameters(
+    unit: TranslationUnit, name: str, slots: Sequence[Parameter], types: _Types | None
+) -> Sequence[DeclaredParameter] | None:
+    """How the source declares the parameters of the kernel `name`; ``None`` if that is not clear."""
+    plain = plain_name(name)
+    last = plain.rpartition("::")[2]
+    declarations = [k for k in declarations_of(unit).kernels if k.name.rpartition("::")[2] == last]
+    exact = [k for k in declarations if k.name == plain]
+    candidates = [k.parameters for k in exact or declarations]
+    if not candidates:
+        found = find_parameters((unit.source, *unit.headers.values()), last)
+        candidates = [found] if found is not None else []
+    fitting = [fitted for c in candidates if (fitted := _expand_pack(c, len(slots))) is not None]
+    if not fitting:
+        return None
+    # Of prototypes, the one with more names; of overloads, the one whose types are spelled alike.
+    spelled = [type_.spelling for type_, _ in types] if types is not None else [""] * len(slots)
+
+    def likeness(declared: Sequence[DeclaredParameter]) -> tuple[int, int]:
+        equal = sum(normalise(d.type) == s for d, s in zip(declared, spelled, strict=True))
+        return sum(bool(d.name) for d in declared), equal
+
+    best = max(fitting, key=likeness)
+    names = [d.name for d in best if d.name]
+    return best if len(names) == len(set(names)) else None
+
+
+def _expand_pack(declared: Sequence[DeclaredParameter], count: int) -> Sequence[DeclaredParameter] | None:
+    if declared and declared[-1].is_pack:
+        *first, pack = declared
+        more = count - len(first)
+        if more < 0:
+            return None
+        return [*first, *([pack] if more == 1 else [DeclaredParameter("", pack.type)] * more)]
+    return declared if len(declared) == count else None
+
+
+def _parameters(
+    slots: Sequence[Parameter], types: _Types | None, declared: Sequence[DeclaredParameter] | None
+) -> Iterable[Parameter]:
+    """`slots`, as an image has them, with the names and types that are known."""
+    for index, slot in enumerate(slots):
+        name = (declared[index].name if declared else "") or f"arg{index}"
+        slot = slot._replace(name=name)
+        yield slot if types is None else _describe(slot, *types[index])
+
+
+def _describe(slot: Parameter, type_: LoweredType, is_enum: bool) -> Parameter:
+    element, is_const = None, False
+    kind: ParameterKind
+    match type_.kind:
+        case "pointer":
+            kind = "pointer"
+            if type_.target is not None:
+                element, is_const = type_.target.unqualified, type_.target.is_const
+        case "builtin":
+            kind = _KINDS.get(type_.left, "integer")
+            if type_.left.startswith("unsigned"):
+                kind = "unsigned"
+        case _:
+            kind = "enum" if is_enum else "struct"
+    return slot._replace(type=type_.spelling, kind=kind, element=element, const=is_const)
+
+
+# Python has no long double, and no characters of C++.
+_KINDS: dict[str, ParameterKind] = {
+    "bool": "bool",
+    "float": "float",
+    "double": "float",
+    **dict.fromkeys(("long double", "__float128", "_Float16", "__bf16"), "opaque"),
+    **dict.fromkeys(("char8_t", "char16_t", "char32_t"), "opaque"),
+}
