@@ -62,7 +62,7 @@ def compiled(root: Path) -> set[str]:
     return set(done)
 
 
-def everything_of(*units: str, architectures: str = "sm_80 sm_90 names") -> set[str]:
+def everything_of(*units: str, architectures: str = "sm_80 sm_90") -> set[str]:
     return {f"device/{unit}.cu {what}" for unit in units for what in architectures.split()}
 
 
@@ -123,8 +123,7 @@ def test_a_project_in_another_place_with_other_times_compiles_nothing(project: P
         ("include/deep.cuh", everything_of(*SHARING)),
         ("include/before.cuh", everything_of(*UNITS)),
         ("include/unread.cuh", set()),
-        # The newest architecture tells the names.
-        ("include/only_90.cuh", everything_of("arch", architectures="sm_90 names")),
+        ("include/only_90.cuh", everything_of("arch", architectures="sm_90")),
         ("device/a.cu", everything_of("a")),
         ("device/alone.cu", everything_of("alone")),
         # A header that no unit can include.
@@ -159,7 +158,7 @@ def test_a_reverted_edit_is_a_cache_hit(project: Path) -> None:
         (
             '"sm_80", "sm_90"',
             '"sm_80", "sm_90", "sm_100"',
-            everything_of(*UNITS, architectures="sm_100 names"),
+            everything_of(*UNITS, architectures="sm_100"),
         ),
         (
             '"sm_80", "sm_90"',
@@ -167,7 +166,7 @@ def test_a_reverted_edit_is_a_cache_hit(project: Path) -> None:
             {f"device/{unit}.cu sm_90, compute_90" for unit in UNITS},  # one pass makes both
         ),
         ('"sm_80", "sm_90"', '"sm_90", "sm_80"', set()),
-        ('"sm_80", "sm_90"', '"sm_80"', everything_of(*UNITS, architectures="names")),
+        ('"sm_80", "sm_90"', '"sm_80"', set()),
         ('"scale<float>"', '"scale<float>", "scale<double>"', everything_of("scale")),
         ("instantiate", 'compress = "none"\ninstantiate', set()),
         ("instantiate", 'emit = "cubin"\ninstantiate', set()),
@@ -194,7 +193,7 @@ def test_one_of_two_images_of_a_pass_is_known_by_itself(project: Path) -> None:
     assert compiled(project) == {f"device/{unit}.cu sm_90, compute_90" for unit in UNITS}
     for one in (cubin, ptx):
         (project / "pyproject.toml").write_text(TABLE.replace(old, one))
-        assert compiled(project) <= everything_of(*UNITS, architectures="names")
+        assert compiled(project) <= set()
 
 
 def test_an_override_compiles_the_units_that_it_affects(project: Path) -> None:
@@ -224,7 +223,7 @@ def test_modules_compile_shared_units_once(project: Path) -> None:
     one, other = build(project, lines).values()
     assert one.files["alone.fatbin"] == other.files["alone.fatbin"]
     # Libraries of unedited units come from the cache.
-    assert re.fullmatch(r"3 compilations: 3 compiled, in .*", lines[-1]), lines
+    assert re.fullmatch(r"2 compilations: 2 compiled, in .*", lines[-1]), lines
 
 
 # Headers of others: in an absolute directory that the options name.
@@ -245,7 +244,7 @@ def written(path: Path, text: str) -> None:
 
 
 SETS_V = 'extern "C" __global__ void kernel(int* x) { *x = V; }\n'
-ALL = everything_of("u", architectures="sm_90 names")
+ALL = everything_of("u", architectures="sm_90")
 
 
 def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path) -> None:
@@ -265,7 +264,7 @@ def test_a_header_of_others_that_changes(own_cache: None, tmp_path: Path) -> Non
     units = ["u", *(f"u{number}" for number in range(len(directives)))]
     build(root)
     written(tmp_path / "lib/x.h", "#define V 2\n")
-    assert compiled(root) == everything_of(*units, architectures="sm_90 names")
+    assert compiled(root) == everything_of(*units, architectures="sm_90")
     os.utime(tmp_path / "lib/x.h", (1, 1))
     assert compiled(root) == set()
 
@@ -287,7 +286,7 @@ def test_headers_of_one_name_in_different_directories(own_cache: None, tmp_path:
     build(root)
     for name in "ba":
         written(tmp_path / name / "x.h", "#define V 2\n")
-        assert compiled(root) >= everything_of(name, architectures="sm_90 names")
+        assert compiled(root) >= everything_of(name, architectures="sm_90")
         assert compiled(root) == set()
 
 
@@ -421,20 +420,20 @@ def test_nvcc_compiles_the_units_that_read_a_change(own_cache: None, tmp_path: P
     for name in ("include/own.cuh", "include/unread.cuh"):
         edited(root, name, with_comment)
     edited(root, "device/alone.cu", lambda _: FILES["device/alone.cu"])
-    assert compiled(root) == ALL | everything_of("alone", architectures="sm_90 names")
+    assert compiled(root) == everything_of("u", "alone", architectures="sm_90 names")
     edited(root, "include/unread.cuh", with_comment)
     for path in root.rglob("*"):
         os.utime(path, (1, 1))
     root = root.rename(root.with_name("moved"))
     assert compiled(root) == set()
     edited(root, "include/own.cuh", with_comment)
-    assert compiled(root) == ALL
+    assert compiled(root) == {*ALL, "device/u.cu names"}
     for directory in ("lib", "early"):
         written(
             tmp_path / directory / "x y$z.h",
             "#define V 2 // Changed.\n" if directory == "lib" else "#define V 3\n",
         )
-        assert compiled(root) == ALL, directory
+        assert compiled(root) == {*ALL, "device/u.cu names"}, directory
     (root / "pyproject.toml").write_text(table.replace('"sm_90"', '"sm_90", "sm_100"'))
     assert compiled(root) == everything_of("u", "alone", architectures="sm_100 names")
 

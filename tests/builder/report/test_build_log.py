@@ -34,7 +34,7 @@ def test_a_record_has_jobs_images_kernels_and_files(project):
     (package,) = build(project).values()
     record = read_report(project)
     assert {job.ending for job in record.jobs} == {"compiled"}
-    assert {job.action for job in record.jobs} == {"compile", "reflect"}
+    assert {job.action for job in record.jobs} == {"compile"}
     assert {job.worker for job in record.jobs} <= {str(n + 1) for n in range(record.workers)}
     assert all(0 <= job.start <= job.start + job.duration <= record.duration for job in record.jobs)
     place = "p.kernels", "device/scale.cu"
