@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.declarations import DeclaredParameter, find_parameters
 from cuda_ext.compiler.signatures.probes import Probed, declarations_of
@@ -20,6 +19,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.mangling import LoweredType, read_lowered_name
 from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
 __all__ = ["assign_probes", "describe", "read_image", "reflect_image", "unknown_subjects"]
