@@ -8,66 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
+
+from cuda_ext.formats.lowered_types import LoweredType, LoweredValue, instantiate, point_to
 
 __all__ = [
     "LoweredArgument",
     "LoweredName",
-    "LoweredType",
-    "LoweredValue",
     "lower_variable",
     "read_lowered_name",
     "template_arguments",
 ]
-
-
-class LoweredValue(NamedTuple):
-    """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration."""
-
-    number: int | None
-    is_enumerator: bool
-    spelling: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredType:
-    """A type, spelled as ``left`` and ``right`` of what it declares: ``float(*`` and ``)[9]``.
-
-    ``target`` is what a pointer points to, the element of an array, and the result of a function.
-    ``arguments`` are those of a template. A ``dependent`` type is a member of a template's argument. It may
-    be any type. An argument of the kernel's template occurs in a type ``of_parameter``. A ``simple`` type
-    consists of names, pointers and qualifiers.
-    """
-
-    kind: Literal["builtin", "named", "pointer", "array", "function", "other"]
-    left: str
-    right: str = ""
-    target: LoweredType | None = None
-    arguments: tuple[LoweredValue | LoweredType, ...] = ()
-    qualifiers: tuple[str, ...] = ()
-    is_dependent: bool = False
-    is_simple: bool = True
-    of_parameter: bool = False
-
-    @property
-    def spelling(self) -> str:
-        """The type in C++, without typedefs: ``const float*``, ``float[9]``, ``void(*)(int)``."""
-        return self._qualified(self.qualifiers)
-
-    @property
-    def unqualified(self) -> str:
-        """The type without its own qualifiers. Those of an array are its elements'."""
-        return self._qualified(self.qualifiers if self.kind == "array" else ())
-
-    @property
-    def is_const(self) -> bool:
-        return "const" in self.qualifiers
-
-    def _qualified(self, words: Sequence[str]) -> str:
-        after = self.left.endswith(("*", "&"))
-        return " ".join([self.left, *words] if after else [*words, self.left]) + self.right
 
 
 # A value, or the spelling of a type: empty unless it consists of names, pointers and qualifiers.
@@ -253,7 +206,7 @@ class _Reader:
                 self._known.append(name)
             if self._peek("I") and name is not None:
                 self._last_arguments = self._arguments()
-                name, is_known = _instantiate(name, self._last_arguments), False
+                name, is_known = instantiate(name, _flat(self._last_arguments)), False
             else:
                 name, is_known = self._part(name)
                 self._last_arguments = ()
@@ -354,7 +307,7 @@ class _Reader:
                 raise ValueError("a value in place of a type")
             self._known.append(parameter)
             if self._peek("I"):  # a template itself
-                self._known.append(parameter := _instantiate(parameter, self._arguments()))
+                self._known.append(parameter := instantiate(parameter, _flat(self._arguments())))
             return parameter
         if self._peek("S") and not self._peek("St"):
             start = self._at
@@ -369,7 +322,7 @@ class _Reader:
     def _compound(self) -> LoweredType | None:
         for code, sign in _DECORATIONS.items():
             if self._take(code):
-                return _pointer(self._type(), sign)
+                return point_to(self._type(), sign)
         if self._take("A"):
             count = self._match("([0-9]*)_")[1]
             element = self._type()
@@ -456,23 +409,6 @@ class _Reader:
         return match
 
 
-def _instantiate(template: LoweredType, arguments: Sequence[_Known]) -> LoweredType:
-    """`template` with its `arguments`."""
-    flat = tuple(a for each in arguments for a in (each.arguments if isinstance(each, _Pack) else (each,)))
-    types = [a for a in flat if isinstance(a, LoweredType)]
-    return replace(
-        template,
-        left=f"{template.left}<{', '.join(a.spelling for a in flat)}>",
-        arguments=flat,
-        is_simple=False,
-        is_dependent=template.is_dependent or any(t.is_dependent for t in types),
-        of_parameter=template.of_parameter or any(t.of_parameter for t in types),
-    )
-
-
-def _pointer(target: LoweredType, sign: str) -> LoweredType:
-    spelled = target.spelling
-    left, right = spelled + sign, ""
-    if target.kind in ("array", "function"):
-        left, right = f"{spelled.removesuffix(target.right)}({sign}", f"){target.right}"
-    return replace(target, kind="pointer", left=left, right=right, target=target, arguments=(), qualifiers=())
+def _flat(arguments: Sequence[_Known]) -> tuple[_Argument, ...]:
+    """`arguments` with packs expanded."""
+    return tuple(a for each in arguments for a in (each.arguments if isinstance(each, _Pack) else (each,)))

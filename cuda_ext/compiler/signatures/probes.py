@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from cuda_ext.compiler.signatures.declarations import Declarations, find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.formats.mangling import LoweredType, LoweredValue, lower_variable, read_lowered_name
+from cuda_ext.formats.lowered_types import LoweredType, LoweredValue
+from cuda_ext.formats.mangling import lower_variable, read_lowered_name
 
 __all__ = [
     "PROBES",

@@ -1,0 +1,78 @@
+"""Types and values as lowered names spell them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+__all__ = ["LoweredType", "LoweredValue", "instantiate", "point_to"]
+
+
+class LoweredValue(NamedTuple):
+    """A value; its number is ``None`` unless it is an integer. Its type may be an enumeration."""
+
+    number: int | None
+    is_enumerator: bool
+    spelling: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredType:
+    """A type, spelled as ``left`` and ``right`` of what it declares: ``float(*`` and ``)[9]``.
+
+    ``target`` is what a pointer points to, the element of an array, and the result of a function.
+    ``arguments`` are those of a template. A ``dependent`` type is a member of a template's argument. It may
+    be any type. An argument of the kernel's template occurs in a type ``of_parameter``. A ``simple`` type
+    consists of names, pointers and qualifiers.
+    """
+
+    kind: Literal["builtin", "named", "pointer", "array", "function", "other"]
+    left: str
+    right: str = ""
+    target: LoweredType | None = None
+    arguments: tuple[LoweredValue | LoweredType, ...] = ()
+    qualifiers: tuple[str, ...] = ()
+    is_dependent: bool = False
+    is_simple: bool = True
+    of_parameter: bool = False
+
+    @property
+    def spelling(self) -> str:
+        """The type in C++, without typedefs: ``const float*``, ``float[9]``, ``void(*)(int)``."""
+        return self._qualified(self.qualifiers)
+
+    @property
+    def unqualified(self) -> str:
+        """The type without its own qualifiers. Those of an array are its elements'."""
+        return self._qualified(self.qualifiers if self.kind == "array" else ())
+
+    @property
+    def is_const(self) -> bool:
+        return "const" in self.qualifiers
+
+    def _qualified(self, words: Sequence[str]) -> str:
+        after = self.left.endswith(("*", "&"))
+        return " ".join([self.left, *words] if after else [*words, self.left]) + self.right
+
+
+def instantiate(template: LoweredType, arguments: tuple[LoweredValue | LoweredType, ...]) -> LoweredType:
+    """`template` with its `arguments`."""
+    types = [a for a in arguments if isinstance(a, LoweredType)]
+    return replace(
+        template,
+        left=f"{template.left}<{', '.join(a.spelling for a in arguments)}>",
+        arguments=arguments,
+        is_simple=False,
+        is_dependent=template.is_dependent or any(t.is_dependent for t in types),
+        of_parameter=template.of_parameter or any(t.of_parameter for t in types),
+    )
+
+
+def point_to(target: LoweredType, sign: str) -> LoweredType:
+    """A pointer or reference to `target`."""
+    spelled = target.spelling
+    left, right = spelled + sign, ""
+    if target.kind in ("array", "function"):
+        left, right = f"{spelled.removesuffix(target.right)}({sign}", f"){target.right}"
+    return replace(target, kind="pointer", left=left, right=right, target=target, arguments=(), qualifiers=())
