@@ -6,7 +6,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-__all__ = ["LoweredType", "LoweredValue", "instantiate", "point_to"]
+__all__ = ["BUILTIN", "INTEGERS", "LoweredType", "LoweredValue", "instantiate", "point_to"]
+
+# The types of the language by their codes, and those of integers.
+BUILTIN = {
+    "v": "void",
+    "w": "wchar_t",
+    "b": "bool",
+    "c": "char",
+    "a": "signed char",
+    "h": "unsigned char",
+    "s": "short",
+    "t": "unsigned short",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "m": "unsigned long",
+    "x": "long long",
+    "y": "unsigned long long",
+    "n": "__int128",
+    "o": "unsigned __int128",
+    "f": "float",
+    "d": "double",
+    "e": "long double",
+    "g": "__float128",
+    "Ds": "char16_t",
+    "Di": "char32_t",
+    "Du": "char8_t",
+    "DF16_": "_Float16",
+    "DF16b": "__bf16",
+}
+INTEGERS = set("wbcahstijlmxyno")
 
 
 class LoweredValue(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from cuda_ext.formats.lowered_types import LoweredType, LoweredValue, instantiate, point_to
+from cuda_ext.formats.lowered_types import BUILTIN, INTEGERS, LoweredType, LoweredValue, instantiate, point_to
 
 __all__ = [
     "LoweredArgument",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-# A value, or the spelling of a type: empty unless it consists of names, pointers and qualifiers.
+# A value, or the spelling of a type: empty for addresses, and unless it has but names, pointers and qualifiers.
 LoweredArgument: TypeAlias = str | LoweredValue
 _Argument: TypeAlias = LoweredType | LoweredValue
 
@@ -82,37 +82,12 @@ def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:
     name = read_lowered_name(lowered)
     if name is None or name.arguments is None:
         return None
-    return tuple(a if isinstance(a, LoweredValue) else a.spelling * a.is_simple for a in name.arguments)
+    return tuple(
+        a.spelling * a.is_simple if isinstance(a, LoweredType) else "" if a.spelling.startswith("&") else a
+        for a in name.arguments
+    )
 
 
-_BUILTIN = {
-    "v": "void",
-    "w": "wchar_t",
-    "b": "bool",
-    "c": "char",
-    "a": "signed char",
-    "h": "unsigned char",
-    "s": "short",
-    "t": "unsigned short",
-    "i": "int",
-    "j": "unsigned int",
-    "l": "long",
-    "m": "unsigned long",
-    "x": "long long",
-    "y": "unsigned long long",
-    "n": "__int128",
-    "o": "unsigned __int128",
-    "f": "float",
-    "d": "double",
-    "e": "long double",
-    "g": "__float128",
-    "Ds": "char16_t",
-    "Di": "char32_t",
-    "Du": "char8_t",
-    "DF16_": "_Float16",
-    "DF16b": "__bf16",
-}
-_INTEGERS = set("wbcahstijlmxyno")
 _DECORATIONS = {"P": "*", "R": "&", "O": "&&"}
 _ABBREVIATIONS = {"a": "allocator", "b": "basic_string", "s": "string", "i": "istream", "o": "ostream"}
 # Inline namespaces by which CUDA's libraries keep their versions and architectures apart.
@@ -263,12 +238,12 @@ class _Reader:
         sign, digits = self._match(r"(n?)([0-9a-f]*)E").groups()
         if code == "Dn":
             return LoweredValue(None, False, "nullptr")
-        if not digits or (code in _BUILTIN and code not in _INTEGERS):
+        if not digits or (code in BUILTIN and code not in INTEGERS):
             return LoweredValue(None, False, f"({type_.spelling}){digits}")
         number = int(sign.replace("n", "-") + digits)
         if code == "b":
             return LoweredValue(number, False, "true" if number else "false")
-        if code in _BUILTIN:
+        if code in BUILTIN:
             return LoweredValue(number, False, str(number))
         return LoweredValue(number, True, f"({type_.spelling}){number}")
 
@@ -292,7 +267,7 @@ class _Reader:
         return LoweredValue(None, False, f"{sign}{name.name}")
 
     def _type(self) -> LoweredType:
-        for code, spelling in _BUILTIN.items():
+        for code, spelling in BUILTIN.items():
             if self._take(code):
                 return LoweredType("builtin", spelling)
         if self._take("Dn"):

@@ -23,7 +23,7 @@ MALFORMED = ("_Z", "_ZN", "_Z4axpyI", "_Z4axpyIf", "_Z9999aIfE", "_Z4axpyILi", "
         ("_Z1kISt4byteP6__halfKPKcEvv", ["std::byte", "__half*", "const char* const"]),
         ("_Z1kIN2ns3vecIfLi4EEES2_DF16_EvT_", ["", "", "_Float16"]),
         ("_Z1kILf40200000ELDn0EEvv", [None, None]),
-        ("_Z1kIFviEA3_iXadL_Z1fvEEEvv", ["", "", None]),
+        ("_Z1kIFviEA3_iXadL_Z1fvEEEvv", ["", "", ""]),
         ("_Z1kIJEEvDpT_", []),
         *((name, None) for name in ("histogram", "_Z2ovi", "_ZN2ns4fill", "_ZN2ns1kIiE1jEvv", *MALFORMED)),
     ],
