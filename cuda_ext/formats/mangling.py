@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-# A value, or the spelling of a type: empty for addresses, and unless it has but names, pointers and qualifiers.
+# A value, or the spelling of a type that has but names, pointers and qualifiers; empty for all others.
 LoweredArgument: TypeAlias = str | LoweredValue
 _Argument: TypeAlias = LoweredType | LoweredValue
 
