@@ -120,21 +120,31 @@ class _Reader:
         self._expanding: int | None = None  # the index within a pack
 
     def encoding(self) -> LoweredName:
-        """Read a whole name, with the types of a function's parameters."""
+        """Read a whole name, with the types of a function's parameters, which may not all be readable."""
+        spelling, arguments = self._function_or_variable()
+        try:
+            types = self._bare_types(arguments, lambda: self._at == len(self._text))
+        except ValueError:
+            types = None
+        return LoweredName(spelling, arguments, types)
+
+    def _function_or_variable(self) -> tuple[str, tuple[_Argument, ...] | None]:
+        """Read the name of a function or variable; return it with the arguments of a template."""
         self._expect("_Z")
         if self._peek("Z"):
             raise ValueError("a name within a function")
         name = self._name()
-        is_template = name.left.endswith(">")
-        spelling, arguments = name.spelling, name.arguments if is_template else None
-        if self._at == len(self._text):
-            return LoweredName(spelling, arguments)
-        try:
-            types = self._types(lambda: self._at == len(self._text))
-        except ValueError:
-            return LoweredName(spelling, arguments)
-        types = types[1:] if is_template else types  # a template's name includes the type of its result
-        return LoweredName(spelling, arguments, () if [t.left for t in types] == ["void"] else types)
+        return name.spelling, name.arguments if name.left.endswith(">") else None
+
+    def _bare_types(
+        self, arguments: tuple[_Argument, ...] | None, at_end: Callable[[], bool]
+    ) -> tuple[LoweredType, ...] | None:
+        """Read the types of the parameters behind a name; ``None`` for a variable."""
+        if at_end():
+            return None
+        types = self._types(at_end)
+        types = types if arguments is None else types[1:]  # a template's name includes the type of its result
+        return () if [t.left for t in types] == ["void"] else types
 
     def _types(self, at_end: Callable[[], bool]) -> tuple[LoweredType, ...]:
         types: list[LoweredType] = []
@@ -256,15 +266,16 @@ class _Reader:
         return value
 
     def _address(self, sign: str) -> LoweredValue:
-        end = self._text.index("E", self._at)
-        # The name ends at the first E that leaves a complete one.
-        while True:
-            name = read_lowered_name(self._text[self._at : end])
-            if name is not None and (name.parameters is not None or name.arguments is None):
-                break
-            end = self._text.index("E", end + 1)
-        self._at = end + 1
-        return LoweredValue(None, False, f"{sign}{name.name}")
+        outer, known = (self._parameters, self._expanding), len(self._known)
+        spelling, arguments = self._function_or_variable()
+        self._bare_types(arguments, lambda: self._peek("E"))
+        self._expect("E")
+        self._parameters, self._expanding = outer
+        # Later references to its template's parameters would mean those of the outer template.
+        for index, each in enumerate(self._known[known:], known):
+            if isinstance(each, LoweredType) and each.of_parameter:
+                self._known[index] = _Pack(())
+        return LoweredValue(None, False, f"{sign}{spelling}")
 
     def _type(self) -> LoweredType:
         for code, spelling in BUILTIN.items():

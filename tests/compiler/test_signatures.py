@@ -226,6 +226,18 @@ def test_kernels_have_their_name_with_its_namespaces(source, name):
     assert kernel(source).expression == name
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#define KERNEL __global__ void\n#define K(name) KERNEL name(int n, float* x) {}\nK(k)",
+        "#define ARGS(T) int n, T* x\n__global__ void k(ARGS(float)) {}",
+        "#define ALL(X) X(k)\n#define K(name) __global__ void name(int n, float* x) {}\nALL(K)",
+    ],
+)
+def test_parameters_in_macros_have_their_names(source):
+    assert kernel(source).signature == "k(int n, float* x)"
+
+
 def test_parameters_of_dependent_types_are_resolved():
     source = (
         "template <class T> struct P { using type = T*; };\n"

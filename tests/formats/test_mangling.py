@@ -58,6 +58,9 @@ def simplified(argument: str | LoweredValue) -> object:
         ("_Z1kI1WfEvT_IT0_E", "k<W, float>", ["W<float>"]),
         ("_Z1kIJifEEvDpPT_", "k<int, float>", ["int*", "float*"]),
         ("_Z1kIXadL_Z1fvEELb1ELc97EEvv", "k<&f, true, 97>", []),
+        # Substitutions within the name of an argument count.
+        ("_Z1kIXadL_ZN2ns1fEfEEEvNS0_1PE", "k<&ns::f>", ["ns::P"]),
+        ("_Z1kIfXadL_ZN3ops3maxIfEET_S2_S2_EEEvPf", "k<float, &ops::max<float>>", ["float*"]),
         ("_Z1kN4cuda3std3__45arrayIiLm3EEE", "k", ["cuda::std::array<int, 3>"]),
         ("_ZN3cub16_V_300500_SM_9001kEN2ns3BoxINS1_1PEEES3_", "cub::k", ["ns::Box<ns::P>", "ns::P"]),
         ("__nv_static_19__5a0b39e0_5_cd_cu_k__ZN2ns1kEPi", "ns::k", ["int*"]),

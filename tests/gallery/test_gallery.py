@@ -63,18 +63,19 @@ SIGNATURES = {
     "names_as_strings": [
         "fill(int, float, float*)(int n, float value, float* x)",
         "fill(int, int, int*)(int n, int value, int* x)",
-        "scale<cuda::std::complex<float>>(int n, complex<float> factor, complex<float>* x)",
+        "scale<cuda::std::complex<float>>(int n, cuda::std::complex<float> factor, "
+        "cuda::std::complex<float>* x)",
         "scale<float>(int n, float factor, float* x)",
         "scale<unsigned char>(int n, unsigned char factor, unsigned char* x)",
         "signal::difference<signal::Edge::Wrap>(int n, const float* x, float* y)",
         "signal::difference<signal::Edge::Zero>(int n, const float* x, float* y)",
-        "signal::filter<double, 3>(int n, Window<double, 3> window, const double* x, double* y)",
-        "signal::filter<float, 5>(int n, Window<float, 5> window, const float* x, float* y)",
+        "signal::filter<double, 3>(int n, signal::Window<double, 3> window, const double* x, double* y)",
+        "signal::filter<float, 5>(int n, signal::Window<float, 5> window, const float* x, float* y)",
     ],
     "parameter_struct": [
         "look_up(Table table, int n, const int* indices, float* y)",
-        "network::forward(int n, Network network, const float* x, float* y)",
-        "sum_biases(Network network, double scale, double* sums)",
+        "network::forward(int n, network::Network network, const float* x, float* y)",
+        "sum_biases(network::Network network, double scale, double* sums)",
     ],
     "random_numbers": [
         "random_bits(int n, unsigned long long seed, unsigned int* x)",

@@ -8,7 +8,7 @@ the device are expanded; conditions are not evaluated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,8 +96,9 @@ _TYPE_WORDS = _QUALIFIERS | frozenset(
 def find_declarations(texts: Sequence[bytes]) -> Declarations:
     """Find what `texts`, a source and the headers of its project, declare at the scope of namespaces."""
     macros = tuple(macro for text in texts for macro in _macros(text))
-    marks = re.compile("|".join([_SPACES, *(macro.name for macro in macros if macro.body)]).encode())
-    found = [_find(text, macros) for text in texts if marks.search(text)]
+    declaring = _declaring(macros)
+    marks = re.compile("|".join([_SPACES, *(macro.name for macro in declaring)]).encode())
+    found = [_find(text, macros, declaring) for text in texts if marks.search(text)]
     return Declarations(
         tuple(k for f in found for k in f.kernels), tuple(v for f in found for v in f.variables)
     )
@@ -109,10 +110,9 @@ def _plain(content: bytes) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _find(content: bytes, macros: tuple[_Macro, ...]) -> Declarations:
+def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, ...]) -> Declarations:
     """Cached, since units share their headers."""
-    text = _expand(_plain(content), macros)
-    names = {macro.name for macro in macros}
+    text = _expand(_plain(content), declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
     for scope, head, space, is_conditional in _declarators(text):
@@ -120,7 +120,7 @@ def _find(content: bytes, macros: tuple[_Macro, ...]) -> Declarations:
         namespaces = [part for part in scope if part not in ("", _C_LINKAGE)]
         is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
         if space["space"] == "__global__":
-            if found := _kernel(text, space.end(), names):
+            if found := _kernel(text, space.end(), macros):
                 name, parameters = found
                 kernels.append(Declaration("::".join([*namespaces, name]), parameters, is_plain, in_c))
         elif "__global__" not in text[head : space.start()]:
@@ -164,13 +164,16 @@ def _declarators(text: str) -> Iterator[tuple[tuple[str, ...], int, re.Match[str
                 head = mark.end()
 
 
-def _kernel(text: str, start: int, macros: Set[str]) -> tuple[str, tuple[DeclaredParameter, ...]] | None:
+def _kernel(
+    text: str, start: int, macros: tuple[_Macro, ...]
+) -> tuple[str, tuple[DeclaredParameter, ...]] | None:
     """The name and parameters of the kernel whose declarator begins at `start`."""
+    names = {macro.name for macro in macros}
     while (match := _CALL.search(text, start)) and match[1]:
         end = _closing(text, match.end())
         name = match[1]
-        if name not in _NOT_NAMES and name not in macros and not re.fullmatch(r"__\w+__", name):
-            return name, _parameters(text[match.end() : end])
+        if name not in _NOT_NAMES and name not in names and not re.fullmatch(r"__\w+__", name):
+            return name, _parameters(_expand(text[match.end() : end], macros))
         start = end + 1
     return None
 
@@ -257,11 +260,12 @@ def find_parameters(texts: Sequence[bytes], name: str) -> tuple[DeclaredParamete
 
 
 class _Macro(NamedTuple):
-    """A macro, with its parameters unless it has none; ``body`` is empty if it declares nothing."""
+    """A macro, with its parameters unless it has none, and whether it itself declares something."""
 
     name: str
     parameters: tuple[str, ...] | None
     body: str
+    declares: bool
 
 
 @lru_cache(maxsize=1000)
@@ -274,31 +278,49 @@ def _macros(content: bytes) -> tuple[_Macro, ...]:
             names = tuple(p.strip() for p in parameters.split(",")) if is_function else None
             # As a rule, what is for the device and no variable is a function.
             declares = re.search(_SPACES if is_function else _SPACES.replace("device|", ""), body)
-            macros.append(_Macro(name, names, body if declares else ""))
+            # A macro that is an argument may declare something.
+            calls = any(p and re.search(rf"\b{re.escape(p)}\s*\(", body) for p in names or ())
+            macros.append(_Macro(name, names, body, bool(declares or calls)))
     return tuple(macros)
 
 
-def _expand(text: str, macros: Sequence[_Macro]) -> str:
-    """Expand the macros that declare something for the device where `text` uses them."""
-    declaring = {macro.name: macro for macro in macros if macro.body}
-    if not declaring:
+def _declaring(macros: Sequence[_Macro]) -> tuple[_Macro, ...]:
+    """The macros that declare something for the device, also by other macros."""
+    found = {macro.name: macro for macro in macros if macro.declares}
+    words = {macro: set(_WORD.findall(macro.body)) for macro in macros} if found else {}
+    while more := {m.name: m for m in words if m.name not in found and not found.keys().isdisjoint(words[m])}:
+        found |= more
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=1000)
+def _uses(macros: tuple[_Macro, ...]) -> re.Pattern[str]:
+    """What directives, and uses of `macros` look like."""
+    return re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(macro.name for macro in macros)})\b")
+
+
+def _expand(text: str, macros: tuple[_Macro, ...]) -> str:
+    """Expand `macros` where `text` uses them, and within what they stand for."""
+    if not macros:
         return text
-    use = re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(declaring)})\b")
+    by_name = {macro.name: macro for macro in macros}
     pieces, start = [], 0
-    while match := use.search(text, start):
+    while match := _uses(macros).search(text, start):
         pieces.append(text[start : match.start()])
         start = match.end()
         if match[1] is None:
             pieces.append(match[0])
             continue
-        macro = declaring[match[1]]
+        macro = by_name[match[1]]
         values: dict[str, str] = {}
         if macro.parameters is not None:
             opening = re.compile(r"\s*\(").match(text, start)
             if opening is None:
+                pieces.append(match[0])
                 continue
             start = _closing(text, opening.end()) + 1
             values = dict(zip(macro.parameters, _split(text[opening.end() : start - 1]), strict=False))
         body = _WORD.sub(lambda word, values=values: values.get(word[0], word[0]), macro.body)  # type: ignore[misc]
-        pieces.append(" " + re.sub(r"\s*##\s*", "", body) + " ")
+        others = tuple(other for other in macros if other.name != macro.name)
+        pieces += [" ", _expand(re.sub(r"\s*##\s*", "", body), others), " "]
     return "".join([*pieces, text[start:]])
