@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding
 
-__all__ = ["can_optimise", "link", "optimise"]
+__all__ = ["can_optimise", "link", "list_variables", "optimise"]
 
 # Lines of a log that only repeat that there was an error.
 _STATUS = re.compile(
@@ -57,12 +58,20 @@ def optimise(
 ) -> tuple[bytes, str]:
     """Compile the LTO-IR of a whole program without the variables that no kernel uses, but `variables`.
 
+    Of all others it assumes that the host does not write them: `variables` must have those that it may write.
+    They are parts of lowered names, so a short one keeps more than it names.
+
     NVRTC itself keeps all variables, such as each ``static constexpr`` member in a header. `options` are
     those that decide on code. Returns the cubin or PTX, and the compiler's messages.
     """
     verbose = ["-Xptxas=-v"] if architecture.kind == "cubin" else []
     used = [f"-variables-used={','.join(variables)}"] if variables else []
     return _link([ltoir], architecture, options=[*_LEAN, *used, *options, *verbose])
+
+
+def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
+    """The lowered names of all variables in LTO-IR."""
+    return list(ptx.variables(_link([ltoir], architecture.as_kind("ptx"))[0]))
 
 
 @cache

@@ -18,7 +18,9 @@ from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatur
 from cuda_ext.compiler.signatures.probes import (
     PROBES,
     Probed,
+    declarations_of,
     known_subjects,
+    may_be_declared,
     probe,
     read_probe,
     variables_to_keep,
@@ -32,7 +34,7 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names
-from cuda_ext.toolchain.nvjitlink import can_optimise, optimise
+from cuda_ext.toolchain.nvjitlink import can_optimise, list_variables, optimise
 
 __all__ = ["Nvrtc"]
 
@@ -122,9 +124,12 @@ class Nvrtc:
         addresses, others = variables_to_keep(unit)
         program, trace = self._run(unit, options, known_subjects(unit), addresses)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
+        kept = [*program.addresses, *others]
+        if len(program.addresses) < len(addresses) or not declarations_of(unit).is_certain:
+            kept += may_be_declared(unit, list_variables(ltoir, architectures[0]))
         images = []
         for architecture in architectures:
-            data, log = optimise(ltoir, architecture, linking, [*program.addresses, *others])
+            data, log = optimise(ltoir, architecture, linking, kept)
             log = "\n".join(filter(None, (program.log, log)))
             images.append(self._finish(unit, architecture, data, program, log, trace))
         return tuple(images)

@@ -38,10 +38,14 @@ class Declaration(NamedTuple):
 
 
 class Declarations(NamedTuple):
-    """All that the texts of a translation unit declare."""
+    """All that the texts of a translation unit declare.
+
+    Unless it ``is_certain``, they may declare more variables, or some under other names.
+    """
 
     kernels: tuple[Declaration, ...]
     variables: tuple[Declaration, ...]
+    is_certain: bool = True
 
 
 _TEXT = re.compile(
@@ -61,6 +65,11 @@ _MARK = re.compile(
 )
 _GUARD = re.compile(
     r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
+)
+# A variable whose specifier may be in a macro of another header.
+_MACRO_VARIABLE = re.compile(
+    rb"(?m)^[ \t]*(?:static[ \t]+|extern[ \t]+)*[A-Z][A-Z0-9_]{3,}[ \t]+[\w:<>, \t*&]+?\b\w+\s*"
+    rb"(?:\[[^\]]*\]\s*)*[=;{]"
 )
 # Words before a parenthesis that are not the name of a function.
 _NOT_NAMES = {
@@ -100,7 +109,9 @@ def find_declarations(texts: Sequence[bytes]) -> Declarations:
     marks = re.compile("|".join([_SPACES, *(macro.name for macro in declaring)]).encode())
     found = [_find(text, macros, declaring) for text in texts if marks.search(text)]
     return Declarations(
-        tuple(k for f in found for k in f.kernels), tuple(v for f in found for v in f.variables)
+        tuple(k for f in found for k in f.kernels),
+        tuple(v for f in found for v in f.variables),
+        all(f.is_certain for f in found) and not any(map(_MACRO_VARIABLE.search, texts)),
     )
 
 
@@ -115,24 +126,34 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     text = _expand(_plain(content), declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
+    is_certain = True
     for scope, head, space, is_conditional in _declarators(text):
-        in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in scope
-        namespaces = [part for part in scope if part not in ("", _C_LINKAGE)]
+        in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in (scope or ())
+        namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
         is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
         if space["space"] == "__global__":
-            if found := _kernel(text, space.end(), macros):
+            if scope is not None and (found := _kernel(text, space.end(), macros)):
                 name, parameters = found
                 kernels.append(Declaration("::".join([*namespaces, name]), parameters, is_plain, in_c))
         elif "__global__" not in text[head : space.start()]:
-            for name in _variables(text, head):
-                qualified = "::".join([*namespaces, name])
+            declared = _variables(text, head)
+            # Within a class or function it is none, but then the braces may be those of several conditions.
+            is_certain &= declared is not None and not (declared and scope is None)
+            if scope is not None:
+                is_local = "" in scope or "static" in text[head : space.start()]
+                is_certain &= is_plain or not declared or not is_local
                 is_managed = "__managed__" in text[head : _end_of_statement(text, head)]
-                variables.append(Declaration(qualified, (), is_plain, is_managed=is_managed))
-    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)))
+                for name in declared or ():
+                    qualified = "::".join([*namespaces, name])
+                    variables.append(Declaration(qualified, (), is_plain, is_managed=is_managed))
+    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), is_certain)
 
 
-def _declarators(text: str) -> Iterator[tuple[tuple[str, ...], int, re.Match[str], bool]]:
-    """Each specifier at the scope of a namespace: with that scope, and the start of its declaration."""
+def _declarators(text: str) -> Iterator[tuple[tuple[str, ...] | None, int, re.Match[str], bool]]:
+    """Each specifier, with its namespaces, unless it is within a function or class, and where it begins.
+
+    Last comes whether it depends on a condition.
+    """
     scopes: list[str | None] = []
     conditions: list[bool] = []  # whether each is one, and not an include guard
     head = 0
@@ -153,15 +174,14 @@ def _declarators(text: str) -> Iterator[tuple[tuple[str, ...], int, re.Match[str
             scopes.append(_C_LINKAGE)
             head = mark.end()
         elif mark["space"]:
-            if None not in scopes:
-                yield tuple(s for s in scopes if s is not None), head, mark, any(conditions)
+            scope = None if None in scopes else tuple(s for s in scopes if s is not None)
+            yield scope, head, mark, any(conditions)
         else:
             if mark[0] == "{":
                 scopes.append(None)
             elif mark[0] == "}" and scopes:
                 scopes.pop()
-            if mark[0] != ";" or None not in scopes:
-                head = mark.end()
+            head = mark.end()
 
 
 def _kernel(
@@ -178,24 +198,28 @@ def _kernel(
     return None
 
 
-def _variables(text: str, head: int) -> Iterator[str]:
-    """The names of the variables in the declaration that begins at `head`; none for a function or a class."""
+def _variables(text: str, head: int) -> list[str] | None:
+    """The names of the variables in the declaration that begins at `head`; none for a function.
+
+    ``None`` if it is not clear.
+    """
     statement = text[head : _end_of_statement(text, head)]
     while attribute := _ATTRIBUTE.search(statement):
         end = _closing(statement, attribute.end())
         statement = statement[: attribute.start()] + statement[end + 1 :]
+    if re.search(r"\b(?:constexpr|using|typedef|friend)\b", statement):
+        return []
     first = re.search(r"[({=]", statement)
-    if first and (
-        first[0] == "("
-        or (first[0] == "{" and re.search(r"\b(struct|class|union|enum)\b", statement[: first.start()]))
-    ):
-        return
-    if re.search(r"\b(?:constexpr|using|typedef)\b", statement):
-        return
-    for declarator in _split(statement):
-        plain = re.split(r"[\[{=]", declarator, maxsplit=1)[0]
-        if names := _WORD.findall(plain):
-            yield names[-1]
+    if first and first[0] == "(":
+        pointer = _POINTER.match(statement, first.start())
+        if pointer is None:
+            # With values it is a variable, with types a function.
+            return None if re.match(r"\(\s*[-+'\"\d]", statement[first.start() :]) else []
+        return [pointer[1]] if pointer[1] else None
+    if re.search(r"\b(?:struct|class|union|enum|template)\b", statement[: first.start() if first else None]):
+        return None
+    names = (_WORD.findall(re.split(r"[\[{=]", part, maxsplit=1)[0])[-1:] for part in _split(statement))
+    return [name for each in names for name in each]
 
 
 def _end_of_statement(text: str, start: int) -> int:

@@ -8,7 +8,9 @@ template's arguments.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ __all__ = [
     "Probed",
     "declarations_of",
     "known_subjects",
+    "may_be_declared",
     "probe",
     "read_probe",
 ]
@@ -90,7 +93,7 @@ def known_subjects(unit: TranslationUnit) -> list[str]:
 
 
 def variables_to_keep(unit: TranslationUnit) -> tuple[list[str], list[str]]:
-    """The variables that `unit` itself declares, which the host may use even if no kernel does.
+    """The variables that `unit` itself declares: the host may write them, and use what no kernel uses.
 
     Returns name expressions of their addresses, and lowered names of those for which NVRTC may take none: it
     has no addresses of managed variables, and conditions may exclude others.
@@ -99,3 +102,17 @@ def variables_to_keep(unit: TranslationUnit) -> tuple[list[str], list[str]]:
     addresses = [f"&{v.name}" for v in variables if v.is_plain and not v.is_managed]
     others = [lower_variable(v.name) for v in variables if not v.is_plain or v.is_managed]
     return list(dict.fromkeys(addresses)), list(dict.fromkeys(others))
+
+
+def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
+    """Those of the lowered names `variables` that `unit` may declare in any way: its text has them."""
+    texts = unit.source, *unit.headers.values()
+    if any(b"##" in text for text in texts):  # a macro may put a name together
+        return list(variables)
+    words = {word for text in texts for word in re.findall(rb"\w+", text)}
+    named = ((v, read_lowered_name(v)) for v in variables)
+    return [v for v, name in named if _last_part(name.name if name else v).encode() in words]
+
+
+def _last_part(name: str) -> str:
+    return name.partition("<")[0].rpartition("::")[2]

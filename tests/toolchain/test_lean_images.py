@@ -1,0 +1,120 @@
+"""NVRTC's images hold no variables that are not used; those that the host may write are kept and read.
+
+Probes leave no trace, and code is that of a compilation without the link.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.elf import read_elf
+from cuda_ext.toolchain.nvjitlink import can_optimise
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from tests.fixtures.device_code import image, unit
+
+HEADER = "#include <cuda/std/utility>\n"
+BLOCK_REDUCE = """
+#include <cub/block/block_reduce.cuh>
+extern "C" __global__ void reduce(const float* x, float* y) {
+  using Reduce = cub::BlockReduce<float, 128>;
+  __shared__ typename Reduce::TempStorage storage;
+  float sum = Reduce(storage).Sum(x[blockIdx.x * 128 + threadIdx.x]);
+  if (!threadIdx.x) y[blockIdx.x] = sum;
+}
+"""
+pytestmark = pytest.mark.skipif(not can_optimise(), reason="nvJitLink before CUDA 13 keeps all variables")
+
+
+def code(data: bytes) -> dict[str, bytes]:
+    return {s.name: bytes(s.data) for s in read_elf(data).sections if s.name.startswith(".text.")}
+
+
+def direct(source: str, architecture: str = "sm_90", **options: object) -> bytes:
+    (compiled,) = Nvrtc(lean=False).compile(unit(source, **options), [Architecture.parse(architecture)])
+    return compiled.data
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_90a"])
+@pytest.mark.parametrize("options", [{}, {"fast_math": True}], ids=["precise", "fast"])
+def test_a_block_reduction_is_its_code_and_the_same(architecture, options):
+    lean = image(unit(BLOCK_REDUCE, **options), architecture).data
+    plain = direct(BLOCK_REDUCE, architecture, **options)
+    assert len(lean) < 6000 < 100_000 < len(plain)
+    assert code(lean) == code(plain)
+    assert read_cubin(lean).variables == {}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [("--fmad=false",), ("--ftz=true", "--prec-div=false", "--prec-sqrt=false"), ("--maxrregcount=16",)],
+)
+def test_options_that_decide_on_code_reach_the_link(raw):
+    source = HEADER + (
+        'extern "C" __global__ void k(float* x) { float a[9]; for (int i = 0; i < 9; ++i) a[i] = x[i * 99];\n'
+        "for (int i = 0; i < 9; ++i) x[i] = sqrtf(a[i]) / a[8 - i] * a[4] + a[i]; }"
+    )
+    lean, plain = image(unit(source, raw=raw)).data, direct(source, raw=raw)
+    assert len(lean) < len(plain)
+    assert code(lean) == code(plain)
+    assert code(lean) != code(image(unit(source)).data)
+
+
+def test_an_option_that_the_link_lacks_costs_the_link_and_nothing_else():
+    source = f'{HEADER}extern "C" __global__ void k(int* x) {{ *x = 1; }}'
+    raw = ("--extra-device-vectorization",)
+    assert image(unit(source, raw=raw)).data == direct(source, raw=raw)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "name"),
+    [
+        ("__device__ int flag = 3;", "flag"),
+        ("static __device__ int flag = 3;", "flag"),
+        ("__constant__ int flag = 3;", "flag"),
+        ("__managed__ int flag = 3;", "flag"),
+        ("namespace a { namespace { __device__ int flag = 3; } }", "a::flag"),
+        ("namespace a { static __device__ int flag = 3; }", "a::flag"),
+        ("#if 1\nnamespace { __device__ int flag = 3; }\n#endif", "flag"),
+        ("#if 1\nnamespace a {\n#else\nnamespace a {\n#endif\nstatic __device__ int flag = 3; }", "a::flag"),
+        ("template <class T> __device__ T flag = 3;", "flag<int>"),
+        ("__device__ struct { int x; } flag = {3};", "flag.x"),
+        ("#define VARIABLE(name) __device__ int name##_ = 3;\nVARIABLE(flag)", "flag_"),
+        ("#define MEMORY __device__\nMEMORY int flag = 3;", "flag"),
+    ],
+)
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
+def test_what_the_host_may_write_is_read_however_it_is_declared(declaration, name, architecture):
+    """A linker that is not told that the host writes a variable takes its initial value for it."""
+    source = f'{HEADER}{declaration}\nextern "C" __global__ void read(int* x) {{ *x = {name}; }}'
+    compiled = image(unit(source), architecture)
+    assert [v for v in compiled.variables if "flag" in v.rpartition("_unit_cu_")[2]]
+    if architecture == "compute_90":
+        assert re.search(r"ld\.(?:global|const)\S*\s+%r\d+, \[\S*flag", compiled.data.decode())
+
+
+def test_variables_that_only_the_host_uses_are_kept():
+    source = f"{HEADER}__device__ int version = 7;\n__constant__ float weights[9];\n__global__ void k() {{}}"
+    assert {"version", "weights"} <= set(image(unit(source)).variables)
+
+
+def test_constants_of_headers_and_of_the_source_go():
+    table = "static constexpr int table[3] = {1, 2, 3};\n"
+    source = f"{HEADER}{table}__global__ void k(int* x) {{ *x = table[1]; }}"
+    assert image(unit(source)).variables == ()
+
+
+@pytest.mark.parametrize("raw", [(), ("-lineinfo",), ("-G",), ("-rdc=true",), ("-default-device",)])
+@pytest.mark.parametrize("architecture", ["sm_90", "compute_90", "lto_90"])
+def test_probes_leave_no_trace(raw, architecture):
+    source = (
+        'enum E { A };\nextern "C" __global__ void k(int* x, E e) { *x = e; }\n__constant__ float w[4];\n'
+    )
+    compiled = image(unit(source, raw=raw), architecture)
+    assert b"cuda_ext_probe" not in compiled.data
+    assert compiled.signatures is not None
+    assert [k.signature for k in compiled.signatures.kernels.values()] == ["k(int* x, E e)"]
+    assert [s.type for s in compiled.signatures.symbols.values()] == ["float[4]"]
