@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Documentation", "Kernel"]
 
+# More threads in a block, and more bytes of shared memory, than any GPU has.
+_MANY = 1 << 30
+
 
 class Documentation:
     """The docstring of a class of kernels, and of each kernel its own, for ``help``."""
@@ -147,7 +150,7 @@ class Kernel(FastLaunch):
         """Its parameters: names, C++ types, sizes and offsets in bytes."""
         return self._kernel.parameters
 
-    def attributes(self, device: int | None = None) -> Attributes:
+    def attributes(self, device: SupportsIndex | None = None) -> Attributes:
         """The registers, memory and threads that it uses on the GPU number `device`, or on the current one.
 
         Raises a :class:`~cuda_ext.errors.DriverError` if it cannot be loaded.
@@ -156,14 +159,21 @@ class Kernel(FastLaunch):
 
         return read_attributes(self._load(_device(device)))
 
-    def occupancy(self, block: int, *, shared: int = 0, device: int | None = None) -> float:
+    def occupancy(
+        self, block: SupportsIndex, *, shared: SupportsIndex = 0, device: SupportsIndex | None = None
+    ) -> float:
         """The fraction of a multiprocessor's threads that are resident at once, between 0 and 1.
 
         `block` is the number of threads in a block, `shared` its dynamic shared memory in bytes.
         """
+        from cuda_ext.runtime.launch.configuration import check_count
+
+        threads = check_count("block", block, "a number of threads")
+        memory = check_count("shared", shared, "a number of bytes")
         gpu = _device(device)
-        blocks = self._load(gpu).blocks_per_multiprocessor(block, shared)
-        return blocks * block / gpu.threads_per_multiprocessor
+        # The driver takes the lower bits of larger numbers.
+        blocks = self._load(gpu).blocks_per_multiprocessor(min(threads, _MANY), min(memory, _MANY))
+        return blocks * threads / gpu.threads_per_multiprocessor
 
     def bind(
         self,
@@ -224,9 +234,9 @@ class Kernel(FastLaunch):
         return f"<kernel {self.signature}>"
 
 
-def _device(ordinal: int | None) -> Device:
+def _device(ordinal: SupportsIndex | None) -> Device:
     driver = open_driver()
-    return driver.current_device() if ordinal is None else driver.device(ordinal)
+    return driver.current_device() if ordinal is None else driver.device(operator.index(ordinal))
 
 
 def _python_signature(parameters: tuple[Parameter, ...]) -> Signature:

@@ -27,7 +27,7 @@ _PRAGMAS = ("# mypy: ignore-errors", "# pyright: basic")
 # Where the names in stubs come from, in the groups that imports are written in.
 _ORIGINS = (
     {
-        "builtins": ("object",),
+        "builtins": ("object", "str", "tuple"),
         "typing": (*("Any", "Literal", "Protocol", "SupportsFloat", "SupportsIndex", "Unpack", "overload"),),
     },
     {
@@ -245,7 +245,7 @@ class _Writer:
         """Write the brackets of a namespace or module. What is not known is a kernel compiled on demand."""
         literal = self._name("Literal")
         results = [(f"{literal}[{_quote(expression)}]", type_) for expression, type_ in items.items()]
-        return self._select([*results, ("str", self._name("Kernel"))]) if results else []
+        return self._select([*results, (self._name("str"), self._name("Kernel"))]) if results else []
 
     def _select(self, results: Iterable[tuple[str, str]]) -> list[str]:
         """Write overloads of brackets: the types of what they take and of their results."""
@@ -260,7 +260,7 @@ class _Writer:
         values = [f"{literal}[{_quote(part)}{_as_python(part)}]" for part in parts]
         if len(values) == 1 and parts[0] == item:
             return values[0]
-        separate = f" | tuple[{', '.join(values)}]" if len(values) > 1 else ""
+        separate = f" | {self._name('tuple')}[{', '.join(values)}]" if len(values) > 1 else ""
         return f"{literal}[{_quote(item)}]{separate}"
 
     def _kernel(self, kernel: Kernel) -> str:

@@ -30,9 +30,18 @@ def call(function: int, *arguments: int | bytes | None) -> tuple[int, ...]:
     """
     results = [ctypes.c_uint64() for argument in arguments if argument is None]
     addresses = map(ctypes.addressof, results)
-    words = [next(addresses) if argument is None else argument for argument in arguments]
+    words = [next(addresses) if argument is None else _checked(argument) for argument in arguments]
     status: int = _function(function, len(words))(*words)
     return status, *(result.value for result in results)
+
+
+def _checked(argument: int | bytes) -> int | bytes:
+    """Refuse what ctypes would convert, such as text, or cut off."""
+    if not isinstance(argument, (int, bytes)):
+        raise TypeError(f"expected an int, bytes or None, found {argument!r}")
+    if isinstance(argument, int) and not -1 << 63 <= argument < 1 << 64:
+        raise OverflowError("expected an integer of eight bytes")
+    return argument
 
 
 @cache

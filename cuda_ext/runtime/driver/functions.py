@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cuda_ext.errors import DriverTooOldError
+from cuda_ext.errors import DriverError, DriverTooOldError
 from cuda_ext.runtime.driver import cuda_h
 
 TYPE_CHECKING = False
@@ -27,16 +27,17 @@ _VERSION = 12000  # of CUDA, whose signatures the functions have
 
 
 class Functions:
-    """The functions of the driver's library, which stays open. Raises :class:`OSError` if there is none."""
+    """The functions of the driver's library, which stays open.
+
+    Raises :class:`OSError` if there is none, and :class:`DriverError` for an invalid setting.
+    """
 
     def __init__(self) -> None:
         self._library = calls.open_library(_LIBRARY)
         self._get_address = calls.find_symbol(self._library, "cuGetProcAddress_v2")
-        # A variable of cuda-bindings, whose users share their streams with this package.
-        per_thread = int(os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0"))
         self._flags = (
             cuda_h.CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-            if per_thread
+            if _has_stream_per_thread()
             else cuda_h.CU_GET_PROC_ADDRESS_DEFAULT
         )
         self._addresses: dict[str, int] = {}
@@ -68,3 +69,15 @@ class Functions:
                 return address
         # Drivers before CUDA 12 and stubs: enough to find out that they are that.
         return calls.find_symbol(self._library, name)
+
+
+def _has_stream_per_thread() -> bool:
+    """Read the variable of cuda-bindings, whose users share their streams with this package, as it does."""
+    name = "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"
+    value = os.environ.get(name, "0")
+    try:
+        return int(value) != 0
+    except ValueError:
+        raise DriverError(
+            f"expected a number, found {value!r}", where=name, remedy="set it to 0 or 1, or unset it"
+        ) from None

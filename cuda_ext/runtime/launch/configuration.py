@@ -13,7 +13,15 @@ from cuda_ext.runtime.driver import cuda_h
 if TYPE_CHECKING:
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
-__all__ = ["OPTIONS", "Dim", "Extents", "LaunchConfiguration", "LaunchOptions", "check_extents"]
+__all__ = [
+    "OPTIONS",
+    "Dim",
+    "Extents",
+    "LaunchConfiguration",
+    "LaunchOptions",
+    "check_count",
+    "check_extents",
+]
 
 Dim: TypeAlias = (
     SupportsIndex
@@ -62,14 +70,14 @@ class LaunchConfiguration(NamedTuple):
     def check(cls, options: LaunchOptions, kernel: LoadedKernel) -> LaunchConfiguration:
         """Check `options`. Raises :class:`ArgumentError` for what `kernel` does not support on its GPU."""
         device = kernel.device
-        shared = _check_count("shared", options.shared, "a number of bytes")
+        shared = check_count("shared", options.shared, "a number of bytes")
         kernel.allow_shared(shared)
         if options.threads is not None:
             if options.grid is not None:
                 raise ArgumentError(
                     "counts all threads of the grid", where="threads", remedy="give either that or grid"
                 )
-            threads = _check_count("threads", options.threads, "a number of threads")
+            threads = check_count("threads", options.threads, "a number of threads")
             grid, block = _divide(threads, options, kernel)
         elif options.grid is None or options.block is None:
             raise ArgumentError("expected grid and block, or threads")
@@ -132,7 +140,8 @@ def check_extents(name: str, value: Dim, largest: Extents) -> Extents:
     return x, y, z
 
 
-def _check_count(name: str, value: SupportsIndex, expected: str) -> int:
+def check_count(name: str, value: SupportsIndex, expected: str) -> int:
+    """Return `value` as an int. Raises :class:`ArgumentError` if it is negative or no integer."""
     try:
         number = operator.index(value)
     except TypeError:

@@ -54,6 +54,8 @@ __global__ void __getattr__(int n) {}
 __global__ void Literal(int n) {}
 __global__ void overload(int n) {}
 __global__ void object(int n) {}
+__global__ void str(int n) {}
+__global__ void tuple(int n) {}
 __global__ void Any(int n) {}
 __global__ void _axpy(int n) {}
 __global__ void _axpy_float(int n) {}
@@ -410,9 +412,13 @@ def test_unusual_names_cause_no_conflicts(awkward, tool, tmp_path):
 from typing import Any
 
 from pkg import kernels
+from pkg.kernels import __kernels__
 
 
-def use(x: Any) -> None:
+def use(x: Any, expression: str) -> None:
+    __kernels__[expression](1, grid=1, block=1)
+    kernels.str(1, grid=1, block=1)
+    kernels.pack["int", "float"](x, x, grid=1, block=1)
     kernels.Kernel(1, 2, 3, 4, x, 6, grid=1, block=1)
     kernels.Literal(1, grid=1, block=1)
     kernels.Any(1, grid=1, block=1)
@@ -436,6 +442,8 @@ def test_names_that_are_no_identifiers_need_brackets(awkward):
             "Literal",
             "overload",
             "object",
+            "str",
+            "tuple",
             "Any",
             "_axpy",
             "_axpy_float",

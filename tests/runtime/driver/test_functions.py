@@ -71,6 +71,20 @@ def test_functions_take_integers_bytes_and_places_for_results(calls: ModuleType,
         calls.open_library("missing-library.so")
 
 
+@pytest.mark.parametrize("calls", [*compiled, ctypes_calls], ids=lambda module: module.__name__)
+def test_only_numbers_of_eight_bytes_and_bytes_are_passed(calls: ModuleType, tmp_path: Path) -> None:
+    library = calls.open_library(str(build(tmp_path, LIBRARY, "library.so", "-shared", "-fPIC")))
+    nothing = calls.find_symbol(library, "nothing")
+    for right in (-1 << 63, (1 << 64) - 1, True, b"text"):
+        assert calls.call(nothing, right) == (-5,)
+    for wrong in ("text", 1.5, bytearray(8), object()):
+        with pytest.raises(TypeError, match="expected an int, bytes or None, found"):
+            calls.call(nothing, wrong)
+    for large in (1 << 64, (-1 << 63) - 1, 1 << 70):
+        with pytest.raises(OverflowError):
+            calls.call(nothing, large)
+
+
 @pytest.mark.parametrize("calls", compiled)
 def test_wrong_arguments_are_refused(calls: ModuleType) -> None:
     for wrong in (
@@ -179,6 +193,24 @@ def test_other_libraries_are_refused(source: str, expected: str, tmp_path: Path)
     build(tmp_path, source, "libcuda.so.1", "-shared", "-fPIC", "-w")
     run = run_script(USE, tmp_path, LD_LIBRARY_PATH=str(tmp_path))
     assert run.output[0].startswith(expected)
+
+
+def test_an_invalid_setting_of_the_default_stream_is_named(with_driver: Callable[..., Run]) -> None:
+    run = with_driver(
+        """
+        import os
+        os.environ["CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM"] = "yes"
+        import cuda_ext
+        from sample import kernels
+        print(cuda_ext.gpu_available())
+        caught(kernels.plain, grid=1, block=1)
+        """
+    )
+    assert run.output == [
+        "False",
+        "DriverError: CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM: expected a number, found 'yes'; set it to "
+        "0 or 1, or unset it",
+    ]
 
 
 @pytest.mark.parametrize("lacking", ["cuda_ext.runtime.driver._calls", "cuda.bindings"])

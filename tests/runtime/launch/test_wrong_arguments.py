@@ -79,3 +79,37 @@ for _ in "cold", "warm":
     assert run.output == [refused.format(*places) for places in ((1, 0), (0, 1), (1, 0))] * 40
     places = [launch.partition("device=")[2][0] for launch in run.launches]
     assert places == ["0"] * 50 + ["1"] * 32 + ["0"] * 50 + ["1"] * 32
+
+
+@pytest.mark.parametrize("lacking", ["nothing", "cuda_ext.runtime.driver._calls"])
+def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver, lacking: str) -> None:
+    run = with_driver(
+        f"""
+        sys.modules[{lacking!r}] = None
+        import numpy
+        from sample import kernels
+        occupancy, attributes = kernels.plain.occupancy, kernels.plain.attributes
+        number = numpy.int64
+        print(occupancy(number(256), shared=number(0), device=number(0)), attributes(number(0)).registers)
+        print(occupancy(1 << 40), occupancy((1 << 32) + 256), occupancy(1 << 70, shared=1 << 70))
+        for block in (None, "256", 2.5, b"256", -1):
+            caught(occupancy, block)
+        for shared in (None, "0", -1):
+            caught(occupancy, 256, shared=shared)
+        caught(occupancy, 0)
+        for device in ("0", 0.0):
+            try:
+                attributes(device)
+            except TypeError as error:
+                print(error)
+        """
+    )
+    assert run.output[:2] == ["1.0 32", "0.0 0.0 0.0"]
+    wrong = ["None", "'256'", "2.5", "b'256'", "-1"]
+    block = [f"ArgumentError: block: expected a number of threads, found {each}" for each in wrong]
+    wrong = ["None", "'0'", "-1"]
+    shared = [f"ArgumentError: shared: expected a number of bytes, found {each}" for each in wrong]
+    assert run.output[2:10] == block + shared
+    assert run.output[10].startswith("DriverCallError: cuOccupancyMaxActiveBlocksPerMultiprocessor failed")
+    wrong = ["'str'", "'float'"]
+    assert run.output[11:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
