@@ -1,4 +1,4 @@
-"""Read fatbins without any CUDA library. :mod:`cuda_ext.toolchain.nvfatbin` writes them.
+"""Read and join fatbins without any CUDA library. :mod:`cuda_ext.toolchain.nvfatbin` writes them.
 
 A fatbin is a container of entries, one per image. :func:`read_fatbin` checks every byte of it: damage
 is a :class:`~cuda_ext.errors.FatbinError` that says what is wrong and at which offset.
@@ -7,6 +7,7 @@ is a :class:`~cuda_ext.errors.FatbinError` that says what is wrong and at which 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from cuda_ext.errors import FatbinError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import ImageKind
 
-__all__ = ["Codec", "FatbinEntry", "read_fatbin"]
+__all__ = ["Codec", "FatbinEntry", "join_fatbins", "read_fatbin"]
 
 Codec = Literal["none", "lz4", "zstd"]
 
@@ -93,7 +94,7 @@ def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
     while offset < len(data):
         header = _take(data, offset, _CONTAINER.size, len(data), "container")
         magic, version, header_size, size = _CONTAINER.unpack(header)
-        if (magic, version, header_size) != (0xBA55ED50, 1, _CONTAINER.size):
+        if (magic, version, header_size) != (_MAGIC, _VERSION, _CONTAINER.size):
             raise _error(offset, "no container begins here")
         end = offset + header_size + size
         if end > len(data):
@@ -103,6 +104,12 @@ def read_fatbin(data: bytes) -> tuple[FatbinEntry, ...]:
             entry, offset = _read_entry(data, offset, end)
             entries.append(entry)
     return tuple(entries)
+
+
+def join_fatbins(fatbins: Sequence[bytes]) -> bytes:
+    """Put the entries of `fatbins`, each of one container, into one: the bytes of a fatbin written as one."""
+    entries = b"".join(fatbin[_CONTAINER.size :] for fatbin in fatbins)
+    return _CONTAINER.pack(_MAGIC, _VERSION, _CONTAINER.size, len(entries)) + entries
 
 
 class _EntryHeader(NamedTuple):
@@ -124,6 +131,7 @@ class _EntryHeader(NamedTuple):
     size: int
 
 
+_MAGIC, _VERSION = 0xBA55ED50, 1
 _CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _OPTIONS = struct.Struct("<II")  # offset and size of the text

@@ -14,7 +14,7 @@ from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
-from cuda_ext.toolchain.nvfatbin import write_fatbin
+from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
 from cuda_ext.toolchain.nvjitlink import link
 
 __all__ = ["compile_library", "compile_module", "compile_products", "pack_library", "perform"]
@@ -31,8 +31,12 @@ def perform(job: Job, compiler: Compiler) -> Product:
             return compiler.compile(unit, architectures)
 
 
-def pack_library(plan: LibraryPlan, products: Mapping[Job, Outcome]) -> Library:
+def pack_library(
+    plan: LibraryPlan, products: Mapping[Job, Outcome], write_image: WriteImage | None = None
+) -> Library:
     """Build the library of `plan` from all its `products`, and put its images into files.
+
+    `write_image` compresses an image, if not nvFatbin alone.
 
     Raises :class:`BuildError` for failed jobs, and if anything that was asked for is missing.
     """
@@ -41,7 +45,7 @@ def pack_library(plan: LibraryPlan, products: Mapping[Job, Outcome]) -> Library:
     if plan.only:
         return Library(Unit((plan.only.described,), ()), log=log)
     if plan.emit == "fatbin":
-        files = [(f"{plan.stem}.fatbin", _fatbin(plan, images))] * len(images)
+        files = [(f"{plan.stem}.fatbin", _fatbin(plan, images, write_image))] * len(images)
     else:
         files = [(f"{plan.stem}.{i.architecture}.{i.architecture.kind}", i.data) for i in images]
     return pack(plan, images, signatures, files, log)
@@ -83,12 +87,12 @@ def compile_module(plan: ModulePlan, compiler: Compiler) -> CompiledModule:
     return assemble(plan, libraries, compiler.name, compiler.version)
 
 
-def _fatbin(plan: LibraryPlan, images: Sequence[CompiledImage]) -> bytes:
+def _fatbin(plan: LibraryPlan, images: Sequence[CompiledImage], write_image: WriteImage | None) -> bytes:
     unit = plan.units[0]
     if unit.kind == "fatbin":
         fatbin = unit.source  # it ships unchanged
     else:
-        fatbin = write_fatbin(((image.architecture, image.data) for image in images), plan.compress)
+        fatbin = write_fatbin([(i.architecture, i.data) for i in images], plan.compress, write_image)
     entries = {entry.architecture for entry in read_fatbin(fatbin)}
     if missing := [str(i.architecture) for i in images if str(i.architecture) not in entries]:
         raise BuildError(

@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Sequence
+from typing import Protocol
 
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import join_fatbins
 from cuda_ext.manifest import Compression
 from cuda_ext.toolchain.bindings import binding
 
-__all__ = ["write_fatbin"]
+__all__ = ["WriteImage", "write_fatbin", "write_image"]
+
+# The bytes of images from which threads are worth their start.
+_LARGE = 1 << 16
 
 
-def write_fatbin(images: Iterable[tuple[Architecture, bytes]], compress: Compression) -> bytes:
+class WriteImage(Protocol):
+    """:func:`write_image`, or one that remembers what it wrote."""
+
+    def __call__(self, architecture: Architecture, image: bytes, compress: Compression) -> bytes: ...
+
+
+def write_fatbin(
+    images: Sequence[tuple[Architecture, bytes]], compress: Compression, write: WriteImage | None = None
+) -> bytes:
     """Write `images` into one fatbin, in their order. The same images give the same bytes on all machines.
 
     ``"speed"`` compresses with LZ4, which every driver reads; ``"balance"`` and ``"size"`` with
     zstd, which requires a driver of CUDA 12.4 or newer. Cubins and LTO-IR are stored unchanged; nvFatbin
     drops comments and indentation from PTX.
     """
+    write = write or write_image
+    if len(images) == 1 or sum(len(image) for _, image in images) < _LARGE:
+        return join_fatbins([write(architecture, image, compress) for architecture, image in images])
+    from concurrent.futures import ThreadPoolExecutor
+
+    # nvFatbin compresses without the interpreter's lock.
+    with ThreadPoolExecutor(min(len(images), os.cpu_count() or 1)) as threads:
+        return join_fatbins(list(threads.map(lambda each: write(each[0], each[1], compress), images)))
+
+
+def write_image(architecture: Architecture, image: bytes, compress: Compression) -> bytes:
+    """Write a fatbin of one `image`. Raises :class:`~cuda_ext.errors.BuildError`."""
     nvfatbin = binding("nvfatbin")
     # An entry names a host, by default that of the machine. Of the modes, only "size" compresses cubins
     # without -compress-all.
     options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
     handle = nvfatbin.create(options, len(options))
     try:
-        for architecture, image in images:
-            add = getattr(nvfatbin, f"add_{architecture.kind}")
-            texts = [""] if architecture.kind == "cubin" else ["", ""]  # identifier, and options
-            try:
-                add(handle, image, len(image), architecture.target, *texts)
-            except nvfatbin.nvFatbinError as error:
-                reason = nvfatbin.get_error_string(error.status)
-                raise BuildError(
-                    f"nvFatbin refuses {architecture}: {reason}",
-                    remedy='install nvFatbin and the compiler of one CUDA, as "cuda-ext[cu13]" does',
-                ) from None
+        add = getattr(nvfatbin, f"add_{architecture.kind}")
+        texts = [""] if architecture.kind == "cubin" else ["", ""]  # identifier, and options
+        try:
+            add(handle, image, len(image), architecture.target, *texts)
+        except nvfatbin.nvFatbinError as error:
+            reason = nvfatbin.get_error_string(error.status)
+            raise BuildError(
+                f"nvFatbin refuses {architecture}: {reason}",
+                remedy='install nvFatbin and the compiler of one CUDA, as "cuda-ext[cu13]" does',
+            ) from None
         fatbin = bytearray(nvfatbin.size(handle))
         nvfatbin.get(handle, fatbin)
         return bytes(fatbin)

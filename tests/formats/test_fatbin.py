@@ -19,6 +19,7 @@ from cuda_ext.errors import BuildError, FatbinError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Compression
+from cuda_ext.toolchain import nvfatbin
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 
 ROOT = Path(__file__).parents[2]
@@ -134,6 +135,23 @@ def test_each_mode_is_smaller_than_the_one_before(images):
     sizes = [len(write_fatbin(images, compress)) for compress in COMPRESS]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes)
+
+
+@pytest.mark.parametrize("compress", COMPRESS)
+@pytest.mark.parametrize("threads", [False, True])
+def test_images_written_one_by_one_are_a_fatbin_of_nvfatbin(images, compress, threads, monkeypatch):
+    from cuda.bindings import nvfatbin as library
+
+    options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
+    handle = library.create(options, len(options))
+    for architecture, data in images:
+        texts = [""] if architecture.kind == "cubin" else ["", ""]
+        getattr(library, f"add_{architecture.kind}")(handle, data, len(data), architecture.target, *texts)
+    expected = bytearray(library.size(handle))
+    library.get(handle, expected)
+    library.destroy(handle)
+    monkeypatch.setattr(nvfatbin, "_LARGE", 0 if threads else 1 << 30)
+    assert write_fatbin(images, compress) == expected
 
 
 def digests(images: list[Image]) -> list[str]:

@@ -162,7 +162,7 @@ class Batch:
         from cuda_ext.toolchain.compile_library import pack_library
 
         try:
-            packed = pack_library(library.plan, library.products)
+            packed = pack_library(library.plan, library.products, library.cache.write_image)
             packed = packed._replace(reads=frozenset(library.reads))
         except ToolchainError:
             raise

@@ -1,4 +1,4 @@
-"""Products of jobs, and libraries, in the cache.
+"""Products of jobs, compressed images, and libraries, in the cache.
 
 Their keys are all that determines them, but the headers that the compiler reads.
 """
@@ -18,13 +18,17 @@ from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import decode, encode, key_of
-from cuda_ext.manifest import Options
+from cuda_ext.manifest import Compression, Options
 from cuda_ext.toolchain.bindings import library_files
 from cuda_ext.toolchain.header_dependencies import Resolver
 from cuda_ext.toolchain.identity import identity_of, linker_files
 
 __all__ = ["JobCache"]
+
+# The bytes up to which an image is compressed again: the cache takes as long.
+_SMALL = 1 << 15
 
 
 class JobCache:
@@ -61,6 +65,19 @@ class JobCache:
             resolve = self._resolver(job.units)
             for key, content in zip(keys, product, strict=True):
                 self._contents.keep(key, reads, resolve, content)
+
+    def write_image(self, architecture: Architecture, image: bytes, compress: Compression) -> bytes:
+        """Return a fatbin of one `image`, which is compressed only once if that takes long."""
+        from cuda_ext.toolchain.nvfatbin import write_image
+
+        if len(image) < _SMALL:
+            return write_image(architecture, image, compress)
+        key = key_of("fatbin", self._packer, compress, str(architecture), hashlib.sha256(image).digest())
+        if known := self._contents.find(key, _no_file, bytes):
+            return known.content
+        fatbin = write_image(architecture, image, compress)
+        self._contents.keep(key, (), _no_file, fatbin)
+        return fatbin
 
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
@@ -178,3 +195,7 @@ class JobCache:
     def _key_of_options(self, options: Options) -> str:
         in_order = options._replace(define=dict(sorted(options.define.items())))
         return key_of("options", self.compiler.identity, encode(in_order))
+
+
+def _no_file(_name: str) -> None:
+    """Resolve the names of a content that depends on no file."""

@@ -1,21 +1,36 @@
-"""How long jobs took in earlier builds, so that the longest start first."""
+"""How long jobs took in earlier builds, or will take by their size, so that the longest start first."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.jobs import Job, LinkJob, SignatureJob
+from cuda_ext.compiler.jobs import Job, LinkJob
+from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
 
 __all__ = ["Timings"]
 
-# Estimates without a measurement, in seconds. CUDA's and CCCL's headers take long, and signatures take longer
-# than an image, since debug information is written and read.
-_WITH_HEADERS, _SIGNATURES, _IMAGE = 2.0, 0.1, 0.05
+# Estimates without a measurement, in seconds, as NVRTC 13.5 takes on a core of a server: for any job, and for
+# each byte of a source with its instantiations, of the project's headers, and of what is linked.
+_JOB, _BYTE, _HEADER_BYTE, _LINKED_BYTE = 0.02, 2e-5, 2e-6, 3e-6
+# The headers that take longest, by the beginning of their names, and any other. They include each other, so
+# that only the longest counts.
+_HEADERS = {
+    b"cutlass/": 3.0,
+    b"cute/": 3.0,
+    b"cub/": 0.6,
+    b"thrust/": 0.4,
+    b"cuda/": 0.4,
+    b"cooperative_": 0.4,
+}
+_HEADER = 0.05
+_INCLUDE = rb"(?m)^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>"
 
 
 class _Entry(NamedTuple):
@@ -42,9 +57,9 @@ class Timings:
         known = self.known(module, job)
         if known is not None:
             return known
-        if isinstance(job, LinkJob) or b"#include <" in job.unit.source:
-            return _WITH_HEADERS
-        return _SIGNATURES if isinstance(job, SignatureJob) else _IMAGE
+        if isinstance(job, LinkJob):
+            return _JOB + _LINKED_BYTE * sum(len(i.data) for i in job.inputs)
+        return _estimate(job.unit)
 
     def measured(self, module: str, job: Job, seconds: float) -> None:
         self._measured[f"{module} {job}"] = round(seconds, 3)
@@ -58,3 +73,24 @@ class Timings:
         with suppress(DecodingError):
             return decode(_Entry, self._store.get(self._key) or b"").seconds
         return {}
+
+
+def _estimate(unit: TranslationUnit) -> float:
+    """The seconds that a compilation of `unit` for one target takes."""
+    explicit = unit.source.count(b"template __global__")
+    templates = max(1, unit.source.count(b"__global__") - explicit)
+    # Each instantiation takes as long as its template, the share of one kernel in the text.
+    copies = 1 + (len(unit.instantiate) + explicit) / templates
+    own = _BYTE * len(unit.source) * copies + _HEADER_BYTE * sum(map(len, unit.headers.values()))
+    return _JOB + own + max(map(_longest_header, (unit.source, *unit.headers.values())))
+
+
+@lru_cache(maxsize=10_000)  # since units share their headers
+def _longest_header(text: bytes) -> float:
+    """The seconds that the longest of the tool chain's headers takes which `text` includes."""
+    included = re.findall(_INCLUDE, text)
+    return max((_seconds(name) for name in included), default=0.0)
+
+
+def _seconds(header: bytes) -> float:
+    return next((seconds for start, seconds in _HEADERS.items() if header.startswith(start)), _HEADER)

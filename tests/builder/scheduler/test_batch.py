@@ -13,9 +13,12 @@ from cuda_ext.builder.scheduler import batch
 from cuda_ext.builder.session import build_project
 from cuda_ext.compiler.jobs import Job, Product, decode_product
 from cuda_ext.errors import BuildError, CompilationError, ConfigError
-from cuda_ext.manifest import loads
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.manifest import Compression, loads
+from cuda_ext.toolchain import nvfatbin
 from tests.fixtures.caches import create_empty_cache
-from tests.fixtures.projects import build, load, write_project
+from tests.fixtures.projects import FILL, KERNELS, SM_90, build, load, write_project
 
 TABLE = """
 [tool.cuda_ext]
@@ -127,6 +130,28 @@ def test_a_library_that_waits_for_a_product_holds_none_of_the_cache(
         assert of_one == [(of_one[0][0], what) for what in ("sm_80", "sm_90")]
 
 
+def test_an_image_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compressed: list[str] = []
+    write_image = nvfatbin.write_image
+
+    def write(architecture: Architecture, image: bytes, compress: Compression) -> bytes:
+        compressed.append(f"{architecture} {len(image) // 1000}")
+        return write_image(architecture, image, compress)
+
+    monkeypatch.setattr(nvfatbin, "write_image", write)
+    large = f"__device__ int large[15000] = {{{', '.join(map(str, range(15000)))}}};\n{FILL}"
+    root = write_project(tmp_path / "project", KERNELS, {"device/large.cu": large})
+    first = build(root)["p.kernels"].files["large.fatbin"]
+    (image,) = compressed
+    assert image.startswith("sm_90 6")
+    two = KERNELS.replace('"sm_90"', '"sm_80", "sm_90"')
+    write_project(root, two, {"device/large.cu": f"{large}// new\n"})
+    both = build(root)["p.kernels"].files["large.fatbin"]
+    assert [line.split()[0] for line in compressed] == ["sm_90", "sm_80"]
+    (own,), (_, same) = read_fatbin(first), read_fatbin(both)
+    assert (own.stored, own.codec) == (same.stored, "zstd")
+
+
 def test_a_product_that_vanishes_from_the_cache_is_compiled_again(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +179,33 @@ BROKEN = {
     "device/c.cu": 'extern "C" __global__ void c(int* x) { *x = missing; }\n',
     "device/d.cu": 'extern "C" __global__ void d(int* x) { *x = absent; }\n',
 }
+
+
+# Order.
+
+
+def test_the_longest_compile_first_in_the_first_build_of_all_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_JOBS", "1")
+    short = 'extern "C" __global__ void NAME(int* x) { *x = 1; }\n'
+    files = {
+        "device/a.cu": short.replace("NAME", "a"),
+        "device/b.cu": short.replace("NAME", "b") + "// text\n" * 20,
+        "device/c.cu": "#include <math_constants.h>\n" + short.replace("NAME", "c"),
+        "device/d.cu": "template <class T> __global__ void d(T* x) { *x = x[1]; }\n",
+        "device/e.cu": '#include "deep.cuh"\n' + short.replace("NAME", "e"),
+        "device/deep.cuh": "#include <cuda/std/limits>\n",
+    }
+    types = ("char", "short", "int", "unsigned", "long", "float", "double", "bool")
+    module = '[tool.cuda_ext.modules."p.{0}"]\nsources = ["device/[{0}].cu"]\n{1}\n'
+    instantiate = [f"d<{qualifier}{t}>" for t in types for qualifier in ("", "volatile ")]
+    table = SM_90 + "".join(
+        module.format(name, f"instantiate = {instantiate}" if name == "d" else "") for name in "abcde"
+    )
+    lines: list[str] = []
+    build(write_project(tmp_path, table, files), lines)
+    assert re.findall(r"device/(.)\.cu", "\n".join(lines)) == ["e", "c", "d", "b", "a"]
 
 
 def failure(root: Path, lines: list[str] | None = None) -> str:
