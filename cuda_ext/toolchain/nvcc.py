@@ -153,7 +153,7 @@ class Nvcc:
         Returns the PTX, the lowered names of the instantiations, and the types of the subjects.
         """
         while True:
-            expressions = [*unit.instantiate, *map(probe, subjects)]
+            expressions = [*unit.instantiate, *(probe(s, index) for index, s in enumerate(subjects))]
             source = _with_name_map(unit, "static __device__ void* const", expressions)
             lines: list[int] = []
             try:
@@ -272,6 +272,7 @@ _OUTPUT = "cuda_ext.image"
 _READ = "cuda_ext.d"
 _TIMES = "cuda_ext.times"
 _NAME_MAP = "cuda_ext_name_map"
+_DEFINED_PROBES = PROBES.replace("__global__ void probe();", "__device__ void probe() {}")
 _FIRST_LINE = 2  # of an expression, behind the declaration
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -336,8 +337,9 @@ def _with_name_map(unit: TranslationUnit, declaration: str, expressions: Sequenc
         return unit.source
     table = [
         ";",  # an incomplete source causes an error here, before the table
-        # Device code cannot refer to kernels that are not defined.
-        *([PROBES.replace("__global__", "__device__")] if len(expressions) > len(unit.instantiate) else []),
+        # Device code cannot refer to kernels that are not defined, nor to such functions if their types are
+        # of an anonymous namespace.
+        *([_DEFINED_PROBES] if len(expressions) > len(unit.instantiate) else []),
         '#line 1 "__nv_name_map"',
         f"[[maybe_unused]] {declaration} {_NAME_MAP}[] = {{",
         *(f"(void*)&{expression}," for expression in expressions),

@@ -43,6 +43,8 @@ _BUILT_IN = "__nv_nvrtc_builtin_header.h"
 _PROBES = "cuda_ext_probes.h"
 # The name expression that an error is about.
 _REJECTED = r"(?m)^[ \t]*#pragma nv_mangled_name (.*)$"
+# An error of a probe whose types are of an anonymous namespace.
+_INTERNAL = r"cuda_ext_probe::probe<T, ?subject>\(\) \[with [^\n]*?\bsubject=(\d+)"
 
 
 class Nvrtc:
@@ -200,7 +202,7 @@ class Nvrtc:
                 if minimal:
                     minimal = []
                 else:
-                    subjects = [subject for subject in subjects if probe(subject) not in rejected]
+                    subjects = [subject for subject in subjects if subject not in rejected]
                     addresses = [address for address in addresses if address not in rejected]
         if self._scratch is None:
             return program, NO_TRACE
@@ -305,19 +307,19 @@ class _Program:
         self._nvrtc = nvrtc
         self._requested = unit.instantiate
         self._addresses = addresses
-        self.subjects = subjects
+        self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
         headers = {**unit.headers, _PROBES: PROBES.encode()} if subjects else unit.headers
         names, contents = list(headers), list(headers.values())
         status, self._handle = nvrtc.nvrtcCreateProgram(
             unit.source, unit.name.encode(), len(names), contents, [n.encode() for n in names]
         )
         self._check(status)
-        for expression in (*unit.instantiate, *addresses, *map(probe, subjects)):
+        for expression in (*unit.instantiate, *addresses, *self._probes):
             self._check(nvrtc.nvrtcAddNameExpression(self._handle, expression.encode())[0])
 
     def compile(self, options: Sequence[str]) -> bool:
         """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
-        options = [*options, f"--pre-include={_PROBES}"] if self.subjects else options
+        options = [*options, f"--pre-include={_PROBES}"] if self._probes else options
         arguments = [option.encode() for option in options]
         (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return int(status) == 0
@@ -351,12 +353,18 @@ class _Program:
     @cached_property
     def probed(self) -> dict[str, Probed]:
         """The types of the subjects."""
-        types = {subject: read_probe(self._lowered_name(probe(subject))) for subject in self.subjects}
+        types = {s: read_probe(self._lowered_name(expression)) for expression, s in self._probes.items()}
         return {subject: found for subject, found in types.items() if found is not None}
 
     def rejected(self) -> set[str]:
-        """The name expressions of ours that were rejected: the compiler knows no or several such names."""
-        return set(re.findall(_REJECTED, self.log)) & {*map(probe, self.subjects), *self._addresses}
+        """The subjects and addresses that were rejected.
+
+        The compiler knows no or several such names, or a kernel has a parameter of an anonymous namespace.
+        """
+        names, subjects = set(re.findall(_REJECTED, self.log)), list(self._probes.values())
+        unknown = {subject for expression, subject in self._probes.items() if expression in names}
+        internal = {subjects[int(index)] for index in re.findall(_INTERNAL, self.log)}
+        return unknown | internal | (names & set(self._addresses))
 
     def _lowered_name(self, expression: str) -> str:
         status, name = self._nvrtc.nvrtcGetLoweredName(self._handle, expression.encode())

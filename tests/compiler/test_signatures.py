@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cuda_ext.compiler.signatures.reflection import reflect_image
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Kernel, Parameter, Symbol
-from tests.fixtures.device_code import image, signatures, unit
+from tests.fixtures.device_code import image, nvcc, nvrtc, signatures, unit
 
 TYPES = """
 struct Pair { float x; double y; };
@@ -226,11 +227,27 @@ def test_kernels_have_their_name_with_its_namespaces(source, name):
     assert kernel(source).expression == name
 
 
+@pytest.mark.parametrize("compiler", [nvrtc, nvcc])
+def test_types_of_anonymous_namespaces_are_described(compiler):
+    source = (
+        "namespace { struct P { int x; }; enum class E { A };\n"
+        "__global__ void k(P p, E* e) { e[p.x] = E::A; } }\n"
+        'extern "C" __global__ void c(P p, int n) {}\n__device__ int v;\n'
+        "__global__ void known(int n, float* x) { x[n] = v; }"
+    )
+    found = compiler().reflect(unit(source, "k", "c", "known"), Architecture.parse("sm_90"))
+    signatures_ = {kernel.signature for kernel in found.kernels.values()}
+    assert {"k(P p, E* e)", "known(int n, float* x)"} <= signatures_
+    assert [symbol.type for symbol in found.symbols.values()] == ["int"]
+
+
 @pytest.mark.parametrize(
     "source",
     [
         "#define KERNEL __global__ void\n#define K(name) KERNEL name(int n, float* x) {}\nK(k)",
         "#define ARGS(T) int n, T* x\n__global__ void k(ARGS(float)) {}",
+        "#define NAME(x) x\n#define BOUNDS(n) __launch_bounds__(n)\n"
+        "__global__ void BOUNDS(64) NAME(k)(int n, float* x) {}",
         "#define ALL(X) X(k)\n#define K(name) __global__ void name(int n, float* x) {}\nALL(K)",
     ],
 )

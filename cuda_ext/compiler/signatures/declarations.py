@@ -85,6 +85,7 @@ _NOT_NAMES = {
     "return",
 }
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
+_BRACE = re.compile(r"[;{}]")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
 _POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
 # Words that are never the name of a parameter; qualifiers are not even a type.
@@ -188,14 +189,22 @@ def _kernel(
     text: str, start: int, macros: tuple[_Macro, ...]
 ) -> tuple[str, tuple[DeclaredParameter, ...]] | None:
     """The name and parameters of the kernel whose declarator begins at `start`."""
-    names = {macro.name for macro in macros}
-    while (match := _CALL.search(text, start)) and match[1]:
-        end = _closing(text, match.end())
+    end = next(
+        (m.start() for m in _BRACE.finditer(text, start) if _is_balanced(text[start : m.start()])), None
+    )
+    declarator = _expand(text[start:end], macros)
+    at = 0
+    while (match := _CALL.search(declarator, at)) and match[1]:
+        end = _closing(declarator, match.end())
         name = match[1]
-        if name not in _NOT_NAMES and name not in names and not re.fullmatch(r"__\w+__", name):
-            return name, _parameters(_expand(text[match.end() : end], macros))
-        start = end + 1
+        if name not in _NOT_NAMES and not re.fullmatch(r"__\w+__", name):
+            return name, _parameters(declarator[match.end() : end])
+        at = end + 1
     return None
+
+
+def _is_balanced(text: str) -> bool:
+    return text.count("(") == text.count(")")
 
 
 def _variables(text: str, head: int) -> list[str] | None:

@@ -37,7 +37,7 @@ template <class... T> struct kernel;
 template <class T> struct variable;
 template <class... T> __device__ kernel<parameter<T, __is_enum(T)>...> of(void (*)(T...));
 template <class T> __device__ variable<T> of(T*);
-template <class T> __global__ void probe();
+template <class T, int subject> __global__ void probe();
 }
 """
 
@@ -49,10 +49,13 @@ class Probed(NamedTuple):
     variable: LoweredType | None = None
 
 
-def probe(subject: str) -> str:
-    """The name expression of the probe for `subject`, a name expression of a kernel or variable."""
+def probe(subject: str, index: int) -> str:
+    """The name expression of the probe for `subject`, a name expression of a kernel or variable.
+
+    Errors name the probe by its `index`.
+    """
     address = subject if subject.lstrip()[:1] in ("&", "(") else f"&{subject}"
-    return f"cuda_ext_probe::probe<decltype(cuda_ext_probe::of({address}))>"
+    return f"cuda_ext_probe::probe<decltype(cuda_ext_probe::of({address})), {index}>"
 
 
 def read_probe(lowered: str) -> Probed | None:
