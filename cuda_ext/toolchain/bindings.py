@@ -73,8 +73,7 @@ def _major() -> int:
 def gpu_capabilities() -> list[int]:
     """The compute capabilities of the GPUs in this machine; empty where there is no driver or no GPU.
 
-    Only ``cuInit`` and queries that need no context are called. They are taken from the driver's library,
-    since builds with nvcc need no cuda-bindings.
+    Only ``cuInit`` and queries that need no context are called, with or without cuda-bindings.
     """
     import ctypes  # slow to import
 

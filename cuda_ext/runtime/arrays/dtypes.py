@@ -135,6 +135,8 @@ def alignment(element: str) -> int:
     element, _ = element_and_shape(element)
     _, count, most = _split_vector(element)
     dtype = item_dtype(element)
+    if element.startswith("std::complex<"):  # an array of two; those of CUDA are aligned as vectors
+        dtype = item_dtype(element.partition("<")[2].removesuffix(">"))
     bits = dtype.removeprefix(dtype.rstrip("0123456789"))
     # Vectors of three have the alignment of one element.
     return min(most, (int(bits) // 8 if bits else 1) * (1 if count == 3 else count))
