@@ -21,6 +21,7 @@ from cuda_ext.compiler.signatures.reflection import reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
+from cuda_ext.formats.architecture import Architecture
 
 __all__ = ["compile_log", "library_images", "missing_jobs"]
 
@@ -167,7 +168,8 @@ def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
         first = SignatureJob(unit, (plan.newest,))
         # Failed passes raise here.
         for job in [first, *_uncovered(plan, unit, products)]:
-            (own[job.architectures[0]],) = _signatures([job], products)
+            (read,) = _signatures([job], products)
+            own[job.architectures[0]] = _with_offsets(read, images, job.architectures[0])
     # The newest counts, and its cubin rather than its PTX.
     in_order = sorted(own, key=lambda a: (a.number, a.suffix, a == plan.newest, a.kind == "cubin"))
     signatures = merge_signatures(own[a] for a in in_order)
@@ -176,6 +178,25 @@ def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
     compiled = {image.architecture: image for image in images}
     others = own.get(plan.newest, signatures)
     return [replace(compiled[a], names=own.get(a, others).names) for a in plan.targets], signatures
+
+
+def _with_offsets(
+    signatures: Signatures, images: Sequence[CompiledImage], architecture: Architecture
+) -> Signatures:
+    """`signatures` with the offsets of the cubin for `architecture`, which shifts widely aligned parameters."""
+    cubins = (i.data for i in images if i.architecture == architecture and architecture.kind == "cubin")
+    placed = reflect_image("cubin", data).kernels if (data := next(cubins, None)) else {}
+    kernels = {
+        name: kernel._replace(
+            parameters=tuple(
+                p._replace(offset=slot.offset)
+                for p, slot in zip(kernel.parameters, placed[name].parameters, strict=True)
+            )
+        )
+        for name, kernel in signatures.kernels.items()
+        if name in placed and len(placed[name].parameters) == len(kernel.parameters)
+    }
+    return replace(signatures, kernels={**signatures.kernels, **kernels})
 
 
 def _linked(plan: LibraryPlan, products: Products) -> _Contents:

@@ -76,7 +76,7 @@ def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
 
 @cache
 def can_optimise() -> bool:
-    """Whether there is an nvJitLink that :func:`optimise` can use; before CUDA 13 it keeps all variables."""
+    """Whether there is an nvJitLink that :func:`optimise` can use."""
     try:
         nvjitlink = binding("nvjitlink")
         options = ["-arch=sm_90", "-lto", *_LEAN]

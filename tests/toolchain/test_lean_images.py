@@ -26,7 +26,7 @@ extern "C" __global__ void reduce(const float* x, float* y) {
   if (!threadIdx.x) y[blockIdx.x] = sum;
 }
 """
-pytestmark = pytest.mark.skipif(not can_optimise(), reason="nvJitLink before CUDA 13 keeps all variables")
+pytestmark = pytest.mark.skipif(not can_optimise(), reason="this nvJitLink keeps all variables")
 
 
 def code(data: bytes) -> dict[str, bytes]:

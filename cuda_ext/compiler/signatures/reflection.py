@@ -186,9 +186,9 @@ def _declared_parameters(
     declarations = [k for k in declarations_of(unit).kernels if k.name.rpartition("::")[2] == last]
     exact = [k for k in declarations if k.name == plain]
     candidates = [k.parameters for k in exact or declarations]
-    if not candidates:
+    if not any(d.name for c in candidates for d in c):  # a macro of another header marks the definition
         found = find_parameters((unit.source, *unit.headers.values()), last)
-        candidates = [found] if found is not None else []
+        candidates += [found] if found is not None else []
     fitting = [fitted for c in candidates if (fitted := _expand_pack(c, len(slots))) is not None]
     if not fitting:
         return None
