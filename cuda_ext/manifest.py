@@ -48,10 +48,10 @@ ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum
 class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
-    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes; the offset is PTX's, and
-    cubins shift parameters that are aligned to more than 16 bytes. ``element`` is the type that a pointer
-    points to, and ``const`` its qualifier. ``opaque`` parameters come from images without type information:
-    they accept any value of that size.
+    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes; the offset is that of the
+    newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. ``element``
+    is the type that a pointer points to, and ``const`` its qualifier. ``opaque`` parameters come from images
+    without type information: they accept any value of that size.
     """
 
     name: str

@@ -183,7 +183,7 @@ def _compiled(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
 def _with_offsets(
     signatures: Signatures, images: Sequence[CompiledImage], architecture: Architecture
 ) -> Signatures:
-    """`signatures` with the offsets of the cubin for `architecture`, which shifts widely aligned parameters."""
+    """`signatures` with the offsets of the cubin for `architecture`; PTX has others for wide alignments."""
     cubins = (i.data for i in images if i.architecture == architecture and architecture.kind == "cubin")
     placed = reflect_image("cubin", data).kernels if (data := next(cubins, None)) else {}
     kernels = {
