@@ -86,6 +86,7 @@ _NOT_NAMES = {
 }
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
 _BRACE = re.compile(r"[;{}]")
+_TEMPLATE = re.compile(r"\s*template\s*<")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
 _POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
 # Words that are never the name of a parameter; qualifiers are not even a type.
@@ -213,6 +214,8 @@ def _variables(text: str, head: int) -> list[str] | None:
     ``None`` if it is not clear.
     """
     statement = text[head : _end_of_statement(text, head)]
+    while template := _TEMPLATE.match(statement):
+        statement = statement[_closing(statement, template.end(), "<>") + 1 :]
     while attribute := _ATTRIBUTE.search(statement):
         end = _closing(statement, attribute.end())
         statement = statement[: attribute.start()] + statement[end + 1 :]
@@ -240,11 +243,11 @@ def _end_of_statement(text: str, start: int) -> int:
     return len(text)
 
 
-def _closing(text: str, start: int) -> int:
-    """The index of the parenthesis that closes the one before `start`."""
+def _closing(text: str, start: int, brackets: str = "()") -> int:
+    """The index of the bracket that closes the one before `start`."""
     depth = 1
-    for match in re.compile(r"[()]").finditer(text, start):
-        depth += 1 if match[0] == "(" else -1
+    for match in re.compile(f"[{brackets}]").finditer(text, start):
+        depth += 1 if match[0] == brackets[0] else -1
         if not depth:
             return match.start()
     return len(text)

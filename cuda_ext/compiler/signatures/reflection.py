@@ -169,7 +169,7 @@ def _is_complete(lowered: str, sizes: Sequence[int]) -> bool:
 
 def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
     """Whether the source or a header of the project declares a variable, as far as can be seen."""
-    parts = _name_of(lowered).split("::")
+    parts = plain_name(_name_of(lowered)).split("::")
     for variable in declarations_of(unit).variables:
         *namespaces, name = variable.name.split("::")
         if name == parts[-1] and set(namespaces) <= set(parts):
