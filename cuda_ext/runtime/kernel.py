@@ -171,8 +171,13 @@ class Kernel(FastLaunch):
         threads = check_count("block", block, "a number of threads")
         memory = check_count("shared", shared, "a number of bytes")
         gpu = _device(device)
+        loaded = self._load(gpu)
+        if memory <= gpu.shared_memory_limit - loaded.static_shared:
+            loaded.allow_shared(
+                memory
+            )  # as a launch does; the driver counts no blocks with more than allowed
         # The driver takes the lower bits of larger numbers.
-        blocks = self._load(gpu).blocks_per_multiprocessor(min(threads, _MANY), min(memory, _MANY))
+        blocks = loaded.blocks_per_multiprocessor(min(threads, _MANY), min(memory, _MANY))
         return blocks * threads / gpu.threads_per_multiprocessor
 
     def bind(

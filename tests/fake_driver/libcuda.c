@@ -439,10 +439,9 @@ static CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Function
 }
 
 static CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* function, int threads, size_t shared) {
-  (void)function, (void)shared;
   BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
   if (threads < 1) return INVALID_VALUE;
-  *blocks = 2048 / threads;
+  *blocks = shared > (size_t)function->kernel->dynamic_shared[function->device] ? 0 : 2048 / threads;
   return SUCCESS;
 }
 

@@ -362,6 +362,7 @@ def test_attributes_and_occupancy(kernels: Any) -> None:
     assert attributes.most_threads >= 256
     assert attributes.binary == open_driver().device(0).capability
     assert 0 < kernels.axpy["float"].occupancy(256) <= 1
+    assert 0 < kernels.axpy["float"].occupancy(256, shared=60 << 10) <= 1  # more than without opting in
 
 
 def test_tensor_maps_of_cuda_core(torch: Any) -> None:

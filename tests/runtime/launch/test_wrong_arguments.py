@@ -92,6 +92,7 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
         number = numpy.int64
         print(occupancy(number(256), shared=number(0), device=number(0)), attributes(number(0)).registers)
         print(occupancy(1 << 40), occupancy((1 << 32) + 256), occupancy(1 << 70, shared=1 << 70))
+        print(occupancy(256, shared=227 << 10), occupancy(256, shared=228 << 10))
         for block in (None, "256", 2.5, b"256", -1):
             caught(occupancy, block)
         for shared in (None, "0", -1):
@@ -104,12 +105,12 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
                 print(error)
         """
     )
-    assert run.output[:2] == ["1.0 32", "0.0 0.0 0.0"]
+    assert run.output[:3] == ["1.0 32", "0.0 0.0 0.0", "1.0 0.0"]  # the fake driver counts threads only
     wrong = ["None", "'256'", "2.5", "b'256'", "-1"]
     block = [f"ArgumentError: block: expected a number of threads, found {each}" for each in wrong]
     wrong = ["None", "'0'", "-1"]
     shared = [f"ArgumentError: shared: expected a number of bytes, found {each}" for each in wrong]
-    assert run.output[2:10] == block + shared
-    assert run.output[10].startswith("DriverCallError: cuOccupancyMaxActiveBlocksPerMultiprocessor failed")
+    assert run.output[3:11] == block + shared
+    assert run.output[11].startswith("DriverCallError: cuOccupancyMaxActiveBlocksPerMultiprocessor failed")
     wrong = ["'str'", "'float'"]
-    assert run.output[11:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
+    assert run.output[12:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
