@@ -15,7 +15,7 @@ from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["Cubin", "read_code", "read_cubin", "read_resources"]
+__all__ = ["Cubin", "read_code", "read_cubin", "read_resources", "read_sizes"]
 
 # Sections of a kernel, whose name follows.
 _KERNEL_INFO = ".nv.info."
@@ -89,6 +89,34 @@ def read_resources(data: bytes) -> dict[str, Resources]:
         return _read_resources(read_elf(data))
     except (ValueError, IndexError, struct.error) as error:
         raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
+
+
+def read_sizes(data: bytes) -> dict[str, int]:
+    """Count the bytes of a cubin by what they are for. Raises :class:`BuildError` for a damaged one.
+
+    ``constants`` include the banks of parameters, and ``variables`` those with initial values.
+    """
+    try:
+        sections = read_elf(data).sections
+    except ValueError as error:
+        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
+    sizes = dict.fromkeys(_CONTENT, 0)
+    for section in sections:
+        kind = next((kind for kind, names in _CONTENT.items() if section.name.startswith(names)), "other")
+        sizes[kind] += len(section.data)
+    sizes["other"] += len(data) - sum(sizes.values())
+    return sizes
+
+
+# The beginnings of the names of sections.
+_CONTENT = {
+    "code": (_CODE,),
+    "constants": (".nv.constant",),
+    "variables": (".nv.global",),
+    "symbols": (".symtab", ".strtab", ".shstrtab", ".nv.callgraph", ".nv.prototype"),
+    "debug": (".debug_", ".nv_debug", ".nv.debug", ".rel.debug", ".rela.debug", ".rel.nv_debug"),
+    "other": (".",),
+}
 
 
 def _read_contents(elf: Elf) -> Cubin:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import read_resources
+from cuda_ext.formats.cubin import read_resources, read_sizes
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Options, loads
@@ -33,6 +33,8 @@ from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.command_line import run
 from tests.fixtures.projects import KERNELS, SCALE, build, write_project
 
+SM_90 = Architecture.parse("sm_90")
+LINES = ((), ("-lineinfo",))
 AXPY = """
 #include "factor.cuh"
 __constant__ float weights[9];
@@ -491,6 +493,22 @@ def test_devices_pipes_and_huge_files_are_rejected(tmp_path: Path) -> None:
 def test_many_empty_lines_take_no_time(tmp_path: Path) -> None:
     (tmp_path / "empty.ptx").write_text("\n" * 200_000)
     assert "is not compiled code" in refused(tmp_path / "empty.ptx")
+
+
+def test_sizes_show_what_the_bytes_of_each_cubin_are_for(tmp_path: Path) -> None:
+    source = "__device__ int table[64] = {1};\n__global__ void k(int* x) { *x = table[*x]; }"
+    unit = TranslationUnit("k.cu", source.encode())
+    images = {raw: Nvrtc().compile(replace(unit, options=Options(raw=raw)), [SM_90])[0] for raw in LINES}
+    for raw, image in images.items():
+        (tmp_path / f"{len(raw)}.cubin").write_bytes(image.data)
+        parts = read_sizes(image.data)
+        assert sum(parts.values()) == len(image.data)
+        assert parts["code"] == image.usage["_Z1kPi"].code
+        assert parts["variables"] == 256
+        assert (parts["debug"] > 300) == bool(raw)
+        code, shown, _ = run("inspect", "--sizes", str(tmp_path / f"{len(raw)}.cubin"))
+        assert code == 0
+        assert [f"{size:,}" for size in parts.values()] == shown.splitlines()[-2].split()[1:-2]
 
 
 def test_a_pattern_without_matches_is_rejected(old: Built) -> None:

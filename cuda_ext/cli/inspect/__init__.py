@@ -35,8 +35,11 @@ __all__ = ["inspect"]
     type=TEXT,
     help="Only these kernels, such as axpy or '*<double*'.",
 )
+@click.option("--sizes", is_flag=True, help="Show what the bytes of each cubin are for, instead of kernels.")
 @click.pass_context
-def inspect(context: click.Context, what: str, other: str | None, as_json: bool, pattern: str | None) -> None:
+def inspect(
+    context: click.Context, what: str, other: str | None, as_json: bool, pattern: str | None, sizes: bool
+) -> None:
     """Show compiled kernels: registers, spills, sizes.
 
     WHAT is a wheel, a fatbin, a cubin, PTX, a directory with modules of kernels in it, or the import name of
@@ -56,9 +59,9 @@ def inspect(context: click.Context, what: str, other: str | None, as_json: bool,
 
         echo_json(difference_as_json(*contents) if other else contents_as_json(*contents))
     else:
-        from cuda_ext.cli.inspect.display import show_contents, show_difference
+        from cuda_ext.cli.inspect.display import show_contents, show_difference, show_sizes
 
-        show = show_difference if other else show_contents
+        show = show_difference if other else show_sizes if sizes else show_contents
         show(*contents)
     damaged = [message for each in contents for message in each.damaged]
     for message in damaged:

@@ -34,7 +34,8 @@ class Source:
 class Image:
     """An image. ``stored`` counts its bytes in the fatbin, where it may be compressed.
 
-    ``missing`` is the Python package that could decompress it, and is not installed.
+    ``parts`` counts the bytes of a cubin by what they are for. ``missing`` is the Python package that could
+    decompress it, and is not installed.
     """
 
     architecture: str
@@ -44,6 +45,7 @@ class Image:
     stored: int
     size: int
     missing: str | None = None
+    parts: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -13,7 +13,7 @@ from cuda_ext.cli.inspect.contents import Contents, Image, KernelImage, Module
 from cuda_ext.cli.inspect.tables import Row, open_console, show_groups, show_table
 from cuda_ext.formats.quantities import format_count, format_size
 
-__all__ = ["NOTHING", "show_contents", "show_difference"]
+__all__ = ["NOTHING", "show_contents", "show_difference", "show_sizes"]
 
 NOTHING = "\N{EN DASH}"
 # Digits of a digest; two of one project hardly share them.
@@ -45,6 +45,18 @@ def show_contents(contents: Contents) -> None:
     images = [image for module in contents.modules for unit in module.units for image in unit.images]
     for package in sorted({image.missing for image in images if image.missing}):
         console.print(f'\nimages are compressed; "pip install {package}" to see what is in them')
+
+
+def show_sizes(contents: Contents) -> None:
+    """Print what the bytes of each image are for, module by module."""
+    console = open_console()
+    console.print(_title(contents), soft_wrap=True)
+    for module in contents.modules:
+        images = [image for unit in module.units for image in unit.images]
+        parts = list(dict.fromkeys(part for image in images for part in image.parts or ()))
+        groups = [(unit.title, [_size_row(image, parts) for image in unit.images]) for unit in module.units]
+        show_groups(console, ("architecture", *parts, "size", "stored"), groups, _MOST_KERNELS)
+    console.print("bytes; constants include parameters, other is what the driver needs to load", style="dim")
 
 
 def show_difference(before: Contents, after: Contents) -> None:
@@ -151,6 +163,11 @@ def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:
 def _image_cells(image: Image) -> tuple[str, ...]:
     form = image.kind if image.codec == "none" else f"{image.kind}, {image.codec}"
     return image.architecture, form, format_size(image.stored), format_size(image.size)
+
+
+def _size_row(image: Image, parts: Sequence[str]) -> Row:
+    sizes = [*((image.parts or {}).get(part) for part in parts), image.size, image.stored]
+    return (image.architecture, *map(_number, sizes)), ""
 
 
 def _image_row(image: KernelImage) -> Row:

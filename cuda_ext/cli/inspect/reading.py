@@ -38,7 +38,7 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
-from cuda_ext.formats.cubin import read_cubin, read_resources
+from cuda_ext.formats.cubin import read_cubin, read_resources, read_sizes
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
@@ -278,6 +278,7 @@ def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:
         data = entry.payload()
         if entry.kind == "ptx":
             return _ImageContent(image, dict.fromkeys(ptx.kernels(data)), ptx.variables(data))
+        image = replace(image, parts=read_sizes(data))
         return _ImageContent(image, read_resources(data), read_cubin(data).variables)
     except BuildError as error:
         raise BuildError(str(error), where=entry.architecture) from None
