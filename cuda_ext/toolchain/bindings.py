@@ -19,8 +19,6 @@ from cuda_ext.toolchain import cuda_packages
 
 __all__ = ["binding", "library_files", "gpu_capabilities"]
 
-# Device attributes of cuda.h.
-_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _TITLES = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 
 
@@ -73,21 +71,21 @@ def _major() -> int:
 def gpu_capabilities() -> list[int]:
     """The compute capabilities of the GPUs in this machine; empty where there is no driver or no GPU.
 
-    Only ``cuInit`` and queries that need no context are called, with or without cuda-bindings.
+    Only ``cuInit`` and queries that need no context are called.
     """
-    import ctypes  # slow to import
-
-    count, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        from cuda.bindings import driver
+
+        cuda: Any = driver
+        if int(cuda.cuInit(0)[0]) != 0:
             return []
-        capabilities = set()
-        for device in range(count.value):
-            for number, attribute in (_CAPABILITY_MAJOR, major), (_CAPABILITY_MINOR, minor):
-                if driver.cuDeviceGetAttribute(ctypes.byref(attribute), number, device):
-                    return []
-            capabilities.add(10 * major.value + minor.value)
-    except (AttributeError, OSError):
+        _, count = cuda.cuDeviceGetCount()
+        major = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        minor = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        capabilities = {
+            10 * cuda.cuDeviceGetAttribute(major, device)[1] + cuda.cuDeviceGetAttribute(minor, device)[1]
+            for device in range(count)
+        }
+    except (ImportError, OSError, RuntimeError, ValueError):
         return []
     return sorted(capabilities)

@@ -119,7 +119,7 @@ __attribute__((format(printf, 1, 2))) static void record(const char* format, ...
     if (error) return error;                             \
   } while (0)
 
-CUresult cuInit(unsigned flags) {
+static CUresult cuInit(unsigned flags) {
   (void)flags;
   record("cuInit");
   BEGIN(cuInit);
@@ -152,7 +152,7 @@ static Context contexts[MOST_DEVICES] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}
 static __thread Context* stack[16];
 static __thread int depth;
 
-CUresult cuDeviceGetCount(int* count) {
+static CUresult cuDeviceGetCount(int* count) {
   BEGIN(cuDeviceGetCount);
   *count = setting("FAKE_CUDA_DEVICES", 1);
   return SUCCESS;
@@ -186,7 +186,7 @@ static CUresult cuDeviceTotalMem(size_t* size, int device) {
   return SUCCESS;
 }
 
-CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
+static CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
   BEGIN(cuDeviceGetAttribute);
   const int capability = capability_of(device);
   switch (attribute) {
@@ -905,8 +905,8 @@ static CUresult cuPointerGetAttribute(void* value, int attribute, uint64_t addre
   return INVALID_VALUE;
 }
 
-// The loader and cuda-bindings ask for every function by its name; what is not in the table does not exist. The
-// functions that are not static are looked up in the library, too.
+// The loader and cuda-bindings ask for every function by its name; what is not in the table does not exist. The library
+// exports no other function: NVRTC, which opens it too, would call those that it finds.
 CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uint64_t flags, int* status) {
   (void)version, (void)flags;
   BEGIN(cuGetProcAddress);
