@@ -89,20 +89,6 @@ def test_the_sums_equal_those_of_numpy_and_the_second_process_compiles_nothing(
 
 
 @pytest.mark.parametrize("type_", ["float", "double"])
-def test_entries_of_python_are_used(program: Path, tmp_path: Path, type_: str) -> None:
-    script = (
-        "import sys, cuda_ext\n"
-        "print(len(cuda_ext.prepare(cuda_ext.load(sys.argv[1]), sys.argv[2:]).compiled))\n"
-    )
-    command = [sys.executable, "-c", script, program.with_name("package"), f"axpy<{type_}>"]
-    environment = {**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(CHECKOUT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
-    code, (_, opened) = run(program, type_, tmp_path / "cache")
-    assert (code, opened) == (0, "no nvrtc")
-
-
-@pytest.mark.parametrize("type_", ["float", "double"])
 def test_without_compilation_on_demand_there_is_no_image(program: Path, tmp_path: Path, type_: str) -> None:
     code, (message,) = run(program, type_, tmp_path / "cache", CUDA_EXT_JIT="0")
     assert code == 1
