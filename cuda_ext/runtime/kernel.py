@@ -112,7 +112,10 @@ class Kernel(FastLaunch):
             driver = open_driver()
             if driver.count > 1:
                 return False
-            self._set_kernel(self._load(driver.device(0)), arguments)
+            device = driver.device(0)
+            # Only the launcher compiles on demand, after it has checked the arguments.
+            self._library.image(self._kernel, device)
+            self._set_kernel(self._load(device), arguments)
         except CudaExtError:
             return False
         return True

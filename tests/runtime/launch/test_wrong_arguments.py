@@ -114,3 +114,20 @@ def test_what_a_kernel_is_asked_about_itself_is_checked(with_driver: WithDriver,
     assert run.output[11].startswith("DriverCallError: cuOccupancyMaxActiveBlocksPerMultiprocessor failed")
     wrong = ["'str'", "'float'"]
     assert run.output[12:] == [f"{each} object cannot be interpreted as an integer" for each in wrong]
+
+
+def test_wrong_arguments_are_refused_before_a_kernel_is_compiled_on_demand(with_driver: WithDriver) -> None:
+    run = with_driver(
+        """
+        import cuda_ext
+        module = cuda_ext.compile("__global__ void f(int n) {}", architectures=["sm_80"])
+        caught(module.f, "x", grid=1, block=1)
+        print("cuda_ext.runtime.jit.compile_request" in sys.modules)
+        module.f(1, grid=1, block=1)
+        """
+    )
+    assert run.output == [
+        "ArgumentError: argument 'n': expected int, found 'x'   in a launch of f(int n)",
+        "False",
+    ]
+    assert len(run.launches) == 1
