@@ -438,10 +438,13 @@ static CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Function
   return SUCCESS;
 }
 
-static CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* function, int threads, size_t shared) {
+static CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* launchable, int threads, size_t shared) {
   BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
   if (threads < 1) return INVALID_VALUE;
-  *blocks = shared > (size_t)function->kernel->dynamic_shared[function->device] ? 0 : 2048 / threads;
+  const Function* function = *(const Launchable*)launchable == FUNCTION ? launchable : NULL;
+  const Kernel* kernel = function ? function->kernel : launchable;
+  const int device = function ? function->device : stack[depth - 1]->device;
+  *blocks = shared > (size_t)kernel->dynamic_shared[device] ? 0 : 2048 / threads;
   return SUCCESS;
 }
 
