@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,35 +16,24 @@ from cuda_ext.compiler.compile_options import include_directories, link_options,
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
 from cuda_ext.compiler.signatures.probes import (
-    PROBES,
-    Probed,
     declarations_of,
     known_subjects,
     may_be_declared,
-    probe,
-    read_probe,
     variables_to_keep,
 )
 from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names
 from cuda_ext.toolchain.nvjitlink import can_optimise, list_variables, optimise
+from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
+from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders, were_refused
 
 __all__ = ["Nvrtc"]
-
-# A header within NVRTC itself, and ours with the declaration of probes.
-_BUILT_IN = "__nv_nvrtc_builtin_header.h"
-_PROBES = "cuda_ext_probes.h"
-# The name expression that an error is about.
-_REJECTED = r"(?m)^[ \t]*#pragma nv_mangled_name (.*)$"
-# An error of a probe whose types are of an anonymous namespace.
-_INTERNAL = r"cuda_ext_probe::probe<T, ?subject>\(\) \[with [^\n]*?\bsubject=(\d+)"
 
 
 class Nvrtc:
@@ -63,6 +52,9 @@ class Nvrtc:
         self._scratch = scratch
         self._timed = timed
         self._lean = lean
+        # The include directives that units begin with until further notice, to precompile; none if empty.
+        self.shared_headers = b""
+        self._precompiled = PrecompiledHeaders(scratch) if scratch else None
 
     @cached_property
     def _nvrtc(self) -> Any:
@@ -101,7 +93,7 @@ class Nvrtc:
     def supports(self, architecture: Architecture) -> bool:
         if not architecture.suffix:
             return architecture.number in self.capabilities()
-        program = _Program(self._nvrtc, TranslationUnit("empty.cu", b""))
+        program = NvrtcProgram(self._nvrtc, TranslationUnit("empty.cu", b""))
         return program.compile([f"-arch=compute_{architecture.target}"])
 
     def compile(
@@ -113,7 +105,7 @@ class Nvrtc:
             return self._compile_lean(unit, architectures, linking)
         # On the way to a cubin comes the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
-        program, trace = self._run(unit, options, known_subjects(unit))
+        program, trace = self._run(unit, options, known_subjects(unit), precompiles=True)
         return tuple(
             self._finish(unit, a, program.image(a.kind), program, program.log, trace) for a in architectures
         )
@@ -124,7 +116,7 @@ class Nvrtc:
         """Compile `unit` to LTO-IR, and that to images without the variables that are not used."""
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
         addresses, others = variables_to_keep(unit)
-        program, trace = self._run(unit, options, known_subjects(unit), addresses)
+        program, trace = self._run(unit, options, known_subjects(unit), addresses, precompiles=True)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
         kept = [*program.addresses, *others]
         if len(program.addresses) < len(addresses) or not declarations_of(unit).is_certain:
@@ -141,7 +133,7 @@ class Nvrtc:
         unit: TranslationUnit,
         architecture: Architecture,
         data: bytes,
-        program: _Program,
+        program: NvrtcProgram,
         log: str,
         trace: Trace,
     ) -> CompiledImage:
@@ -155,7 +147,7 @@ class Nvrtc:
         image = read_image(architecture.as_kind("ptx"), program.image("ptx"))
         return replace(self._describe(unit, image, program), trace=trace)
 
-    def _describe(self, unit: TranslationUnit, image: CompiledImage, program: _Program) -> Signatures:
+    def _describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """The signatures of all that is in `image`, which `program` made."""
         if image.architecture.kind == "ltoir":  # shows nothing
             return replace(self.reflect(unit, image.architecture), trace=NO_TRACE)
@@ -180,20 +172,30 @@ class Nvrtc:
         options: list[str],
         subjects: Sequence[str],
         addresses: Sequence[str] = (),
-    ) -> tuple[_Program, Trace]:
+        precompiles: bool = False,
+    ) -> tuple[NvrtcProgram, Trace]:
         """Compile `unit` with probes for `subjects`, of which those that it rejects are left out.
 
-        `addresses` are those of variables whose lowered names are needed. Returns the program and its trace.
+        `addresses` are those of variables whose lowered names are needed. With `precompiles`
+        the shared headers are precompiled. Returns the program and its trace.
         """
-        names_directory = _WITH_NAMES.intersection(options)
-        environment = _nameless_directory() if names_directory else nullcontext()
         minimal = [_MINIMAL] if _is_simple(unit) else []
-        with environment, self._time_trace(unit) as (tracing, spans):
+        with ExitStack() as stack:
+            if _WITH_NAMES.intersection(options):
+                stack.enter_context(_nameless_directory())
+            precompiled = self._precompile(unit, options) if precompiles else []
+            tracing, spans = stack.enter_context(self._time_trace(unit))
             while True:
-                program = _Program(self._nvrtc, unit, subjects, addresses)
-                if program.compile([*options, *minimal, *tracing]):
+                program = NvrtcProgram(self._nvrtc, unit, subjects, addresses)
+                succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
+                rejected = set() if succeeded else program.rejected()
+                if precompiled and (not rejected if not succeeded else were_refused(program.log)):
+                    # The error or image is to be the one without.
+                    precompiled = []
+                    continue
+                if succeeded:
                     break
-                if not minimal and not (rejected := program.rejected()):
+                if not minimal and not rejected:
                     Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
                     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
@@ -206,10 +208,27 @@ class Nvrtc:
                     addresses = [address for address in addresses if address not in rejected]
         if self._scratch is None:
             return program, NO_TRACE
-        opened = [s.detail for s in spans if s.name == HEADER and s.detail not in (_BUILT_IN, _PROBES)]
+        opened = _opened(spans)
+        opened += self._precompiled.opened if precompiled and self._precompiled else []
         # Without a header, the search path is not needed; finding it may unpack NVRTC's own headers.
         reads = header_names(opened, unit, self.search_path(unit) if opened else ())
         return program, Trace(reads, tuple(spans) if self._timed else ())
+
+    def _precompile(self, unit: TranslationUnit, options: Sequence[str]) -> list[str]:
+        """Precompile the shared headers, if that is to be done; return the options to use them in `unit`."""
+        if not self.shared_headers or self._precompiled is None:
+            return []
+        headers = TranslationUnit("headers.cu", self.shared_headers, options=unit.options)
+
+        def compile_headers(more: Sequence[str]) -> tuple[str, list[str]] | None:
+            with self._time_trace(headers) as (tracing, spans):
+                program = NvrtcProgram(self._nvrtc, headers)
+                if not program.compile([*options, *more, *tracing]):
+                    Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
+                    return None
+            return program.log, _opened(spans)
+
+        return self._precompiled.use(headers.source, options, compile_headers)
 
     @contextmanager
     def _time_trace(self, unit: TranslationUnit) -> Iterator[tuple[list[str], list[Span]]]:
@@ -245,6 +264,11 @@ class Nvrtc:
 # Omits the declarations of the CUDA runtime that precede every source and take a third of the time of a small
 # compilation. The images are the same.
 _MINIMAL = "--minimal"
+
+
+def _opened(spans: Sequence[Span]) -> list[str]:
+    """The headers that were read."""
+    return [s.detail for s in spans if s.name == HEADER and s.detail not in OWN_HEADERS]
 
 
 def _is_simple(unit: TranslationUnit) -> bool:
@@ -289,92 +313,3 @@ def _nameless_directory() -> Iterator[None]:
                 del os.environ["PWD"]
             else:
                 os.environ["PWD"] = before
-
-
-class _Program:
-    """One ``nvrtcProgram``, destroyed with the object.
-
-    It lowers the names of instantiations and of the variables at `addresses`, and has probes for `subjects`.
-    """
-
-    def __init__(
-        self,
-        nvrtc: Any,
-        unit: TranslationUnit,
-        subjects: Sequence[str] = (),
-        addresses: Sequence[str] = (),
-    ) -> None:
-        self._nvrtc = nvrtc
-        self._requested = unit.instantiate
-        self._addresses = addresses
-        self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
-        headers = {**unit.headers, _PROBES: PROBES.encode()} if subjects else unit.headers
-        names, contents = list(headers), list(headers.values())
-        status, self._handle = nvrtc.nvrtcCreateProgram(
-            unit.source, unit.name.encode(), len(names), contents, [n.encode() for n in names]
-        )
-        self._check(status)
-        for expression in (*unit.instantiate, *addresses, *self._probes):
-            self._check(nvrtc.nvrtcAddNameExpression(self._handle, expression.encode())[0])
-
-    def compile(self, options: Sequence[str]) -> bool:
-        """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
-        options = [*options, f"--pre-include={_PROBES}"] if self._probes else options
-        arguments = [option.encode() for option in options]
-        (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
-        return int(status) == 0
-
-    @property
-    def log(self) -> str:
-        return self._result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
-
-    def image(self, kind: ImageKind) -> bytes:
-        data = self._result(kind.upper())
-        return data.rstrip(b"\0") if kind == "ptx" else data
-
-    def _result(self, kind: str) -> bytes:
-        """The program's ``PTX``, ``CUBIN``, ``LTOIR`` or ``ProgramLog``."""
-        status, size = getattr(self._nvrtc, f"nvrtcGet{kind}Size")(self._handle)
-        self._check(status)
-        buffer = bytes(size)
-        self._check(getattr(self._nvrtc, f"nvrtcGet{kind}")(self._handle, buffer)[0])
-        return buffer
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The lowered name of each requested instantiation."""
-        return {expression: self._lowered_name(expression) for expression in self._requested}
-
-    @property
-    def addresses(self) -> list[str]:
-        """The lowered names of the variables."""
-        return list(map(self._lowered_name, self._addresses))
-
-    @cached_property
-    def probed(self) -> dict[str, Probed]:
-        """The types of the subjects."""
-        types = {s: read_probe(self._lowered_name(expression)) for expression, s in self._probes.items()}
-        return {subject: found for subject, found in types.items() if found is not None}
-
-    def rejected(self) -> set[str]:
-        """The subjects and addresses that were rejected.
-
-        The compiler knows no or several such names, or a kernel has a parameter of an anonymous namespace.
-        """
-        names, subjects = set(re.findall(_REJECTED, self.log)), list(self._probes.values())
-        unknown = {subject for expression, subject in self._probes.items() if expression in names}
-        internal = {subjects[int(index)] for index in re.findall(_INTERNAL, self.log)}
-        return unknown | internal | (names & set(self._addresses))
-
-    def _lowered_name(self, expression: str) -> str:
-        status, name = self._nvrtc.nvrtcGetLoweredName(self._handle, expression.encode())
-        self._check(status)
-        return str(name.decode())
-
-    def _check(self, status: Any) -> None:
-        if int(status) != 0:
-            raise CompilationError(f"NVRTC: {status.name}")
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self._nvrtc.nvrtcDestroyProgram(self._handle)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from cuda_ext.builder.scheduler.job_cache import JobCache
 from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.cache.dependencies import CachedContent
-from cuda_ext.compiler.jobs import Job, Outcome, decode_product
+from cuda_ext.compiler.jobs import CompileJob, Job, Outcome, decode_product
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
@@ -190,13 +190,19 @@ class Batch:
         """
         if not self._new:
             return []
+        from cuda_ext.builder.scheduler.shared_headers import share_headers
         from cuda_ext.builder.scheduler.task import Task
 
         by_library: dict[_Pending, dict[_Keys, Job]] = {}
+        compiled: list[CompileJob] = []
         for keys in self._new:
             library, job = self._waiting[keys][0]
             by_library.setdefault(library, {})[keys] = job
+            if isinstance(job, CompileJob) and library.cache.compiler.name == "nvrtc":
+                compiled.append(job)
         self._new.clear()
+        # A report shows how long each compilation takes with its headers.
+        shared = share_headers(compiled) if self._log is None else {}
         ordered = []
         for library, jobs in by_library.items():
             spec = library.cache.compiler.spec
@@ -204,7 +210,7 @@ class Batch:
             expected = {keys: self._timings.expected(module, job) for keys, job in jobs.items()}
             longest = max(expected.values())
             ordered += [
-                (Task(jobs[keys], spec, longest, self._log is not None), keys)
+                (Task(job := jobs[keys], spec, longest, self._log is not None, shared.get(job)), keys)
                 for keys in sorted(expected, key=lambda keys: -expected[keys])
             ]
         return sorted(ordered, key=lambda item: -item[0].priority)

@@ -8,23 +8,25 @@ process itself: there, neither Ctrl-C nor a crash of the compiler could be handl
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
 import json
-import math
 import pickle
-import queue
 import secrets
 import shutil
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 from cuda_ext.builder.scheduler import worker
+from cuda_ext.builder.scheduler.shared_headers import SharedHeaders
 from cuda_ext.builder.scheduler.task import Task
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.toolchain import process
@@ -42,6 +44,70 @@ _START = (
 _Item = tuple[Task, "Future[Any]"]
 
 
+class _Queue:
+    """The tasks that wait, with their futures.
+
+    A worker takes the one of the highest priority, but first those that share headers with its last task, and
+    last those that share headers with the task of another worker.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        # By the headers that tasks share: those of highest priority first, in order of arrival among equals.
+        self._waiting: dict[SharedHeaders | None, list[tuple[float, int, _Item]]] = {}
+        self._order = itertools.count()
+        self._taken: Counter[SharedHeaders] = Counter()
+        # By number of the worker, with whether it has them precompiled.
+        self._current: dict[int, tuple[SharedHeaders, bool]] = {}
+        self._is_closed = False
+        # No longer once a worker died of it.
+        self.precompiles = True
+
+    def put(self, task: Task, future: Future[Any]) -> None:
+        with self._condition:
+            heap = self._waiting.setdefault(task.headers, [])
+            heapq.heappush(heap, (-task.priority, next(self._order), (task, future)))
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Let workers end when no task is left."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+
+    def clear(self) -> list[_Item]:
+        """Remove all tasks."""
+        with self._condition:
+            items = [item for heap in self._waiting.values() for *_, item in heap]
+            self._waiting.clear()
+            return items
+
+    def take(self, worker: int) -> _Item | None:
+        """Wait for the next task for `worker`; ``None`` at the end."""
+        with self._condition:
+            while not self._waiting:
+                if self._is_closed:
+                    return None
+                self._condition.wait()
+            own, is_precompiled = self._current.pop(worker, (None, False))
+            others = [headers for headers, _ in self._current.values()]
+            headers = own
+            if own is None or own not in self._waiting:
+                headers = min(self._waiting, key=lambda h: (h in others, self._waiting[h][0][:2]))
+            *_, (task, future) = heapq.heappop(self._waiting[headers])
+            if not self._waiting[headers]:
+                del self._waiting[headers]
+            if headers is None:
+                return task, future
+            share = (headers.tasks - self._taken[headers]) / (1 + others.count(headers))
+            precompiles = self.precompiles and (
+                (headers is own and is_precompiled) or headers.are_worth(share)
+            )
+            self._taken[headers] += 1
+            self._current[worker] = headers, precompiles
+            return replace(task, precompiles=precompiles), future
+
+
 class WorkerPool(Executor):
     """Runs tasks in up to `count` processes, of which `first` start at once (all, if not given).
 
@@ -54,9 +120,7 @@ class WorkerPool(Executor):
     ) -> None:
         self._count = count
         self._started = started
-        # Highest priority first, in order of arrival among equals; at the end, nothing for each thread.
-        self._queue: queue.PriorityQueue[tuple[float, int, _Item | None]] = queue.PriorityQueue()
-        self._order = itertools.count()
+        self._queue = _Queue()
         self._lock = threading.Lock()
         self._has_ended = False
         # Tasks that wait or run.
@@ -87,17 +151,15 @@ class WorkerPool(Executor):
             is_short = len(self._threads) < min(self._unfinished, self._count)
         if is_short:
             self._add_thread()
-        self._queue.put((-fn.priority, next(self._order), (fn, future)))
+        self._queue.put(fn, future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the workers. With `cancel_futures`, end them at once, whatever they are doing."""
         if cancel_futures:
-            with suppress(queue.Empty):
-                while item := self._queue.get_nowait()[-1]:
-                    item[1].cancel()
-        for _ in self._threads:
-            self._queue.put((math.inf, next(self._order), None))
+            for _, future in self._queue.clear():
+                future.cancel()
+        self._queue.close()
         if cancel_futures:
             with self._lock:
                 self._has_ended = True
@@ -118,7 +180,7 @@ class WorkerPool(Executor):
 
     def _drive(self, number: int) -> None:
         """Pass one task after the other to one worker."""
-        while item := self._queue.get()[-1]:
+        while item := self._queue.take(number):
             task, future = item
             if not future.set_running_or_notify_cancel():
                 self._count_finished()
@@ -143,7 +205,10 @@ class WorkerPool(Executor):
             self._unfinished -= 1
 
     def _run(self, number: int, task: Task) -> Any:
-        """The worker's answer. If two workers die in a task, the task is at fault."""
+        """The worker's answer. If two workers die in a task, the task is at fault.
+
+        Only the first uses precompiled headers.
+        """
         death = ""
         for _ in range(2):
             requests, answers = self._worker(number)
@@ -159,6 +224,9 @@ class WorkerPool(Executor):
                 if self._has_ended:
                     raise _cancelled()
                 death = _describe(process.end(self._processes.pop(number)))
+            if task.precompiles:
+                self._queue.precompiles = False
+                task = replace(task, precompiles=False)
         self._fatal.add(task.job.name)
         temporary = tempfile.gettempdir()
         if shutil.disk_usage(temporary).free < _SPACE:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
+from cuda_ext.builder.scheduler.shared_headers import SharedHeaders
 from cuda_ext.compiler.jobs import Job, encode_product
 from cuda_ext.compiler.products import Signatures, Span
 from cuda_ext.compiler.translation_unit import Compiler
@@ -21,6 +22,7 @@ from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain.compile_library import perform
 from cuda_ext.toolchain.compilers import open_compiler
 from cuda_ext.toolchain.identity import identity_of
+from cuda_ext.toolchain.nvrtc import Nvrtc
 
 __all__ = ["Task", "TaskResult"]
 
@@ -45,13 +47,16 @@ class TaskResult:
 class Task:
     """A job and its compiler. Calling a task does the job, in any process.
 
-    Executors start tasks of higher ``priority`` first. With ``timed`` the compiler records a time trace.
+    Executors start tasks of higher ``priority`` first. With ``timed`` the compiler records a time trace. With
+    ``precompiles``, which executors may set, this process precompiles the ``headers`` and keeps them.
     """
 
     job: Job
     compiler: CompilerSpec
     priority: float = 0.0
     timed: bool = False
+    headers: SharedHeaders | None = None
+    precompiles: bool = False
 
     def __str__(self) -> str:
         return str(self.job)
@@ -61,6 +66,8 @@ class Task:
         with _lock:
             compiler = _open(self.compiler, self.timed)
         with _lock if compiler.name == "nvrtc" else nullcontext():
+            if isinstance(compiler, Nvrtc):
+                compiler.shared_headers = self.headers.source if self.headers and self.precompiles else b""
             began, clock = time.time(), time.perf_counter()
             product = perform(self.job, compiler)
         trace = product.trace if isinstance(product, Signatures) else product[0].trace

@@ -14,7 +14,7 @@ from cuda_ext.compiler.jobs import Job, LinkJob
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
 
-__all__ = ["Timings"]
+__all__ = ["Timings", "header_seconds"]
 
 # Estimates without a measurement, in seconds, as NVRTC 13.5 takes on a core of a server: for any job, and for
 # each byte of a source with its instantiations, of the project's headers, and of what is linked.
@@ -82,11 +82,11 @@ def _estimate(unit: TranslationUnit) -> float:
     # Each instantiation takes as long as its template, the share of one kernel in the text.
     copies = 1 + (len(unit.instantiate) + explicit) / templates
     own = _BYTE * len(unit.source) * copies + _HEADER_BYTE * sum(map(len, unit.headers.values()))
-    return _JOB + own + max(map(_longest_header, (unit.source, *unit.headers.values())))
+    return _JOB + own + max(map(header_seconds, (unit.source, *unit.headers.values())))
 
 
 @lru_cache(maxsize=10_000)  # since units share their headers
-def _longest_header(text: bytes) -> float:
+def header_seconds(text: bytes) -> float:
     """The seconds that the longest of the tool chain's headers takes which `text` includes."""
     included = re.findall(_INCLUDE, text)
     return max((_seconds(name) for name in included), default=0.0)

@@ -1,0 +1,74 @@
+"""Which compilations share the headers that they begin with, so that a worker precompiles these once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cuda_ext.builder.scheduler.timings import header_seconds
+from cuda_ext.compiler.jobs import CompileJob, Job
+
+__all__ = ["SharedHeaders", "share_headers"]
+
+# Precompiling takes as long as compiling two or three units. What takes less than these seconds is read anew.
+_FEWEST, _SECONDS = 4, 0.4
+_COMMENT = rb"//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/"
+_LEADING = re.compile(rb"(?:\s|%s)*#[ \t]*include[ \t]*<([^>\n]+)>" % _COMMENT)
+_Names = tuple[bytes, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SharedHeaders:
+    """The source of include directives that `tasks` units of the same options and targets begin with."""
+
+    source: bytes
+    tasks: int
+
+    def are_worth(self, tasks: float) -> bool:
+        """Whether a process should precompile them for that number of `tasks`."""
+        return tasks >= _FEWEST
+
+
+def share_headers(jobs: Iterable[CompileJob]) -> dict[Job, SharedHeaders]:
+    """Find the headers that several of `jobs`, all of one compiler, share. All are of the tool chain."""
+    alike: dict[object, dict[CompileJob, _Names]] = defaultdict(dict)
+    for job in jobs:
+        options = job.unit.options
+        if not options.pre_include and (names := _leading_headers(job.unit.source)):
+            alike[repr(options), job.architectures][job] = names
+    shared: dict[Job, SharedHeaders] = {}
+    for leading in alike.values():
+        while best := _best(leading.values()):
+            using = [job for job, names in leading.items() if names[: len(best)] == best]
+            headers = SharedHeaders(_source(best), len(using))
+            for job in using:
+                shared[job] = headers
+                del leading[job]
+    return shared
+
+
+def _best(sequences: Iterable[_Names]) -> _Names:
+    """The common beginning of `sequences` that saves most; empty if none is worth it."""
+    counts = Counter(names[: i + 1] for names in sequences for i in range(len(names)))
+    saved = {
+        names: (count - _FEWEST + 1) * (header_seconds(_source(names)) + 0.05 * len(names))
+        for names, count in counts.items()
+        if count >= _FEWEST and header_seconds(_source(names)) >= _SECONDS
+    }
+    return max(saved, key=lambda names: saved[names], default=())
+
+
+def _leading_headers(source: bytes) -> _Names:
+    """The headers that `source` includes before anything else, as the tool chain's are included."""
+    names = []
+    position = 0
+    while match := _LEADING.match(source, position):
+        names.append(match[1])
+        position = match.end()
+    return tuple(names)
+
+
+def _source(names: _Names) -> bytes:
+    return b"".join(b"#include <%s>\n" % name for name in names)
