@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cuda_ext.builder.scheduler.timings import header_seconds
@@ -41,7 +41,7 @@ def share_headers(jobs: Iterable[CompileJob]) -> dict[Job, SharedHeaders]:
     shared: dict[Job, SharedHeaders] = {}
     for leading in alike.values():
         while best := _best(leading.values()):
-            using = [job for job, names in leading.items() if names[: len(best)] == best]
+            using = [job for job, names in leading.items() if best in _beginnings(names)]
             headers = SharedHeaders(_source(best), len(using))
             for job in using:
                 shared[job] = headers
@@ -51,13 +51,18 @@ def share_headers(jobs: Iterable[CompileJob]) -> dict[Job, SharedHeaders]:
 
 def _best(sequences: Iterable[_Names]) -> _Names:
     """The common beginning of `sequences` that saves most; empty if none is worth it."""
-    counts = Counter(names[: i + 1] for names in sequences for i in range(len(names)))
+    counts = Counter(beginning for names in sequences for beginning in _beginnings(names))
     saved = {
         names: (count - _FEWEST + 1) * (header_seconds(_source(names)) + 0.05 * len(names))
         for names, count in counts.items()
         if count >= _FEWEST and header_seconds(_source(names)) >= _SECONDS
     }
     return max(saved, key=lambda names: saved[names], default=())
+
+
+def _beginnings(names: _Names) -> Iterator[_Names]:
+    """Those that are at least half of `names`: the others take too long to read."""
+    return (names[:count] for count in range(len(names), (len(names) - 1) // 2, -1))
 
 
 def _leading_headers(source: bytes) -> _Names:

@@ -131,7 +131,9 @@ def jobs(*sources: bytes, **options: object) -> list[CompileJob]:
 def test_units_share_the_headers_that_save_most() -> None:
     cub = b"#include <cuda_fp16.h>\n#include <cub/block/block_scan.cuh>\n"
     several = jobs(*[cub] * 2, *[cub + b"#include <cub/block/block_load.cuh>\n"] * 3)
+    more = b"".join(b"#include <cub/%d.cuh>\n" % number for number in range(3))
     others = [
+        *jobs(*[cub + more] * 2),  # too much besides
         *jobs(*[b"#include <cuda_fp16.h>\n"] * 9),  # too short
         *jobs(*[b"#define X\n" + cub] * 9),  # not the first
         *jobs(*[cub] * 3, fast_math=True),  # too few
