@@ -1,8 +1,9 @@
-"""What a library still needs is a function of its products: no compiler takes part here."""
+"""What a library still needs is a function of its products, which are no results of jobs here."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -13,14 +14,21 @@ from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Parameter
-from tests.fixtures.device_code import unit
+from tests.fixtures.device_code import nvrtc, unit
 
 SM_80, SM_90 = Architecture.parse("sm_80"), Architecture.parse("sm_90")
 A, B = unit("", name="device/a.cu"), unit("", name="device/b.cu")
 
 
+@cache
+def some_cubin() -> bytes:
+    (compiled,) = nvrtc().compile(unit("__global__ void some() {}"), [SM_90])
+    return compiled.data
+
+
 def image(architecture: Architecture, kernel: str) -> CompiledImage:
-    return CompiledImage(architecture, kernel.encode(), (kernel,), (), {kernel: ()})
+    """An image that is said to have `kernel`; the name lies behind it."""
+    return CompiledImage(architecture, some_cubin() + kernel.encode(), (kernel,), (), {kernel: ()})
 
 
 def signatures(kernel: str) -> Signatures:
@@ -94,7 +102,7 @@ def test_a_link_comes_when_all_objects_are_there():
         products[SignatureJob(each, (SM_90,))] = signatures(each.name)
     (link,) = missing_jobs(plan, products)
     assert isinstance(link, LinkJob)
-    assert [item.data for item in link.inputs] == [b"device/a.cu", b"device/b.cu"]
+    assert [item.data.removeprefix(some_cubin()) for item in link.inputs] == [b"device/a.cu", b"device/b.cu"]
     products[link] = (image(SM_90, "device/a.cu"),)
     assert missing_jobs(plan, products) == []
 
