@@ -180,7 +180,8 @@ def test_a_signal_ends_all_of_a_build(
     place = Place(
         tmp_path, compiler, slow=SLOW, **({"quick": QUICK.format(0)} if compiler == "nvrtc" else {})
     )
-    started = place.start()
+    # Two workers compile the slow source, for two architectures, and one the quick one.
+    started = place.start(MAX_JOBS="3")
     reaped.append(started)
     if compiler == "nvrtc":
         first_compilation(started)
@@ -210,9 +211,9 @@ def test_an_interrupted_build_continues_where_it_stopped(
     again = place.start()
     output, errors = again.communicate(timeout=60)
     assert again.returncode == 0, errors
-    # Six units, each for two architectures and for its names.
+    # Six units, each for two architectures.
     compiled = re.search(r"(\d+) compiled", output)
-    assert compiled is None or int(compiled[1]) < 18
+    assert compiled is None or int(compiled[1]) < 12
     assert package_in(place.packages) == built_elsewhere(place, tmp_path / "elsewhere")
 
 
