@@ -19,28 +19,27 @@ __all__ = [
     "template_head",
 ]
 
-_PIECE = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|."
+# Brackets and commas, besides literals and operators that hold them.
+_BRACKET = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|[()<>\[\]{},]"
 _KERNEL = rb"__global__[^;{}]*?\b(\w+)\s*\("
 _LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
 _COMMENT = rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")'
 
 
 def split_arguments(text: str) -> Iterator[str]:
-    """Split `text`, which is between angle brackets, at the commas outside of other brackets.
+    """Split `text`, a list of arguments or declarators, at the commas outside of brackets.
 
     >>> list(split_arguments("pair<int, float>, 256"))
     ['pair<int, float>', '256']
     """
-    part, depth = "", 0
-    for piece in re.findall(_PIECE, text, re.DOTALL):
-        depth += (piece in "<([{") - (piece in ">)]}")
-        if piece == "," and not depth:
-            yield part.strip()
-            part = ""
-        else:
-            part += piece
-    if part.strip():
-        yield part.strip()
+    depth, start = 0, 0
+    for match in re.finditer(_BRACKET, text, re.DOTALL):
+        if match[0] == "," and not depth:
+            yield text[start : match.start()].strip()
+            start = match.end()
+        depth += (match[0] in "<([{") - (match[0] in ">)]}")
+    if text[start:].strip():
+        yield text[start:].strip()
 
 
 def kernel_names(text: bytes) -> set[str]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from cuda_ext.compiler.name_expressions import split_arguments
+
 __all__ = ["Declaration", "Declarations", "DeclaredParameter", "find_declarations", "find_parameters"]
 
 
@@ -230,7 +232,8 @@ def _variables(text: str, head: int) -> list[str] | None:
         return [pointer[1]] if pointer[1] else None
     if re.search(r"\b(?:struct|class|union|enum|template)\b", statement[: first.start() if first else None]):
         return None
-    names = (_WORD.findall(re.split(r"[\[{=]", part, maxsplit=1)[0])[-1:] for part in _split(statement))
+    declarators = (re.split(r"[\[{=]", part, maxsplit=1)[0] for part in split_arguments(statement))
+    names = (_WORD.findall(declarator)[-1:] for declarator in declarators)
     return [name for each in names for name in each]
 
 
@@ -253,20 +256,8 @@ def _closing(text: str, start: int, brackets: str = "()") -> int:
     return len(text)
 
 
-def _split(text: str) -> Iterator[str]:
-    """Split `text` at the commas outside of brackets."""
-    depth, start = 0, 0
-    for match in re.finditer(r"->|[()<>\[\]{},]", text):
-        if match[0] == "," and not depth:
-            yield text[start : match.start()].strip()
-            start = match.end()
-        depth += (match[0] in ("(", "<", "[", "{")) - (match[0] in (")", ">", "]", "}"))
-    if text[start:].strip():
-        yield text[start:].strip()
-
-
 def _parameters(text: str) -> tuple[DeclaredParameter, ...]:
-    return tuple(_parameter(declared) for declared in _split(text) if declared != "void")
+    return tuple(_parameter(declared) for declared in split_arguments(text) if declared != "void")
 
 
 def _parameter(declared: str) -> DeclaredParameter:
@@ -355,7 +346,8 @@ def _expand(text: str, macros: tuple[_Macro, ...]) -> str:
                 pieces.append(match[0])
                 continue
             start = _closing(text, opening.end()) + 1
-            values = dict(zip(macro.parameters, _split(text[opening.end() : start - 1]), strict=False))
+            arguments = split_arguments(text[opening.end() : start - 1])
+            values = dict(zip(macro.parameters, arguments, strict=False))
         body = _WORD.sub(lambda word, values=values: values.get(word[0], word[0]), macro.body)  # type: ignore[misc]
         others = tuple(other for other in macros if other.name != macro.name)
         pieces += [" ", _expand(re.sub(r"\s*##\s*", "", body), others), " "]
