@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -94,6 +95,33 @@ def _link(
     architecture: Architecture,
     libraries: Sequence[Path] = (),
     options: Sequence[str] = (),
+) -> tuple[bytes, str]:
+    """Link in a thread of its own.
+
+    nvJitLink keeps state for each thread. After a fatal error, such as an unsupported version of PTX, every
+    further link in that thread accepts undefined functions, or crashes.
+    """
+    outcome: list[tuple[bytes, str] | Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(_link_here(inputs, architecture, libraries, options))
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _link_here(
+    inputs: Sequence[LinkInput],
+    architecture: Architecture,
+    libraries: Sequence[Path],
+    options: Sequence[str],
 ) -> tuple[bytes, str]:
     nvjitlink = binding("nvjitlink")
     options = [f"-arch=sm_{architecture.target}", *options]

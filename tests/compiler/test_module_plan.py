@@ -484,6 +484,13 @@ def test_an_undefined_function_is_refused(architecture):
         )
 
 
+def test_a_fatal_error_has_no_effect_on_later_links():
+    unsupported = unit(b".version 99.9\n.target sm_80\n.address_size 64\n", name="device/a.ptx")
+    with pytest.raises(CompilationError, match=r"Unsupported .version"):
+        module(unsupported, architectures=["sm_80"])
+    test_an_undefined_function_is_refused("sm_90")
+
+
 @pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
 @pytest.mark.parametrize(
     ("source", "lowered"),
