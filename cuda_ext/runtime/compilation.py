@@ -17,10 +17,10 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.formats import codec
 from cuda_ext.manifest import Compression, Options
+from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.preparation import Preparation, prepare_entries
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
-from cuda_ext.toolchain.bindings import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 
 __all__ = ["compile", "prepare"]

@@ -15,11 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from cuda_ext.errors import ToolchainError
 from cuda_ext.filesystem.file_digest import digest_file
 from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.toolchain import cuda_packages
-from cuda_ext.toolchain.bindings import binding, library_files
+from cuda_ext.toolchain.cuda_libraries import library_files, open_library, system_library
 
 __all__ = ["InstalledNvrtc", "identity_of", "installed_nvrtc", "linker_files"]
 
@@ -77,17 +76,9 @@ def linker_files() -> list[Path]:
 
 
 def _loaded() -> Path:
-    """The library that cuda-bindings finds on the system, by loading it."""
-    binding("nvrtc")
-    from cuda.pathfinder import load_nvidia_dynamic_lib
-
-    path = load_nvidia_dynamic_lib("nvrtc").abs_path
-    if path is None:
-        raise ToolchainError(
-            "cannot determine which libnvrtc was loaded",
-            remedy="set CUDA_PATH to the toolkit that it belongs to",
-        )
-    return Path(path)
+    """The library that cuda-pathfinder finds on the system, by loading it."""
+    open_library("nvrtc")
+    return system_library("nvrtc")
 
 
 # The beginning of the ELF note that holds a build ID of 20 bytes, for little-endian machines.

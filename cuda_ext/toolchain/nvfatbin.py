@@ -10,7 +10,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import join_fatbins
 from cuda_ext.manifest import Compression
-from cuda_ext.toolchain.bindings import binding
+from cuda_ext.toolchain.cuda_libraries import open_library
 
 __all__ = ["WriteImage", "write_fatbin", "write_image"]
 
@@ -45,24 +45,35 @@ def write_fatbin(
 
 def write_image(architecture: Architecture, image: bytes, compress: Compression) -> bytes:
     """Write a fatbin of one `image`. Raises :class:`~cuda_ext.errors.BuildError`."""
-    nvfatbin = binding("nvfatbin")
+    import ctypes  # slow to import
+
+    nvfatbin = open_library("nvfatbin")
     # An entry names a host, by default that of the machine. Of the modes, only "size" compresses cubins
     # without -compress-all.
-    options = ["-host=linux", "-compress-all", f"-compress-mode={compress}"]
-    handle = nvfatbin.create(options, len(options))
-    try:
-        add = getattr(nvfatbin, f"add_{architecture.kind}")
-        texts = [""] if architecture.kind == "cubin" else ["", ""]  # identifier, and options
-        try:
-            add(handle, image, len(image), architecture.target, *texts)
-        except nvfatbin.nvFatbinError as error:
-            reason = nvfatbin.get_error_string(error.status)
+    options = [b"-host=linux", b"-compress-all", f"-compress-mode={compress}".encode()]
+    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+
+    def check(status: int) -> None:
+        if status:
+            nvfatbin.nvFatbinGetErrorString.restype = ctypes.c_char_p
+            reason = nvfatbin.nvFatbinGetErrorString(status).decode()
             raise BuildError(
                 f"nvFatbin refuses {architecture}: {reason}",
                 remedy='install nvFatbin and the compiler of one CUDA, as "cuda-ext[cu13]" does',
-            ) from None
-        fatbin = bytearray(nvfatbin.size(handle))
-        nvfatbin.get(handle, fatbin)
-        return bytes(fatbin)
+            )
+
+    count = ctypes.c_size_t(len(options))
+    check(nvfatbin.nvFatbinCreate(ctypes.byref(handle), (ctypes.c_char_p * len(options))(*options), count))
+    try:
+        add = getattr(nvfatbin, f"nvFatbinAdd{_KINDS[architecture.kind]}")
+        texts = [b""] if architecture.kind == "cubin" else [b"", b""]  # identifier, and options
+        check(add(handle, image, ctypes.c_size_t(len(image)), architecture.target.encode(), *texts))
+        check(nvfatbin.nvFatbinSize(handle, ctypes.byref(size)))
+        fatbin = ctypes.create_string_buffer(size.value)
+        check(nvfatbin.nvFatbinGet(handle, fatbin))
+        return fatbin.raw
     finally:
-        nvfatbin.destroy(handle)
+        nvfatbin.nvFatbinDestroy(ctypes.byref(handle))
+
+
+_KINDS = {"cubin": "Cubin", "ptx": "PTX", "ltoir": "LTOIR"}

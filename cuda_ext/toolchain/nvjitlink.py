@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import ctypes
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.errors import CompilationError, ToolchainError
@@ -16,7 +17,7 @@ from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.toolchain import cuda_packages
-from cuda_ext.toolchain.bindings import binding
+from cuda_ext.toolchain.cuda_libraries import library_version, open_library
 
 __all__ = ["can_optimise", "link", "list_variables", "optimise"]
 
@@ -44,7 +45,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     except CompilationError as error:
         if "__cuda" not in error.problem:
             raise
-    library = cuda_packages.cudadevrt(binding("nvjitlink").version()[0])
+    library = cuda_packages.cudadevrt(library_version("nvjitlink")[0])
     if library is None:
         raise CompilationError(
             "the code launches kernels from the device, which needs the device runtime library (cudadevrt)",
@@ -79,10 +80,8 @@ def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
 def can_optimise() -> bool:
     """Whether there is an nvJitLink that :func:`optimise` can use."""
     try:
-        nvjitlink = binding("nvjitlink")
-        options = ["-arch=sm_90", "-lto", *_LEAN]
-        nvjitlink.destroy(nvjitlink.create(len(options), options))
-    except (ToolchainError, RuntimeError):
+        _Link(["-arch=sm_90", "-lto", *_LEAN]).close()
+    except (ToolchainError, CompilationError):
         return False
     return True
 
@@ -123,54 +122,83 @@ def _link_here(
     libraries: Sequence[Path],
     options: Sequence[str],
 ) -> tuple[bytes, str]:
-    nvjitlink = binding("nvjitlink")
     options = [f"-arch=sm_{architecture.target}", *options]
     if any(i.kind == "ltoir" for i in inputs):
         options.append("-lto")
     if architecture.kind == "ptx":
         options.append("-ptx")
     try:
-        handle = nvjitlink.create(len(options), options)
-    except nvjitlink.nvJitLinkError as error:
+        opened = _Link(options)
+    except CompilationError as error:
         raise CompilationError(
             f"nvJitLink refuses {architecture}: {error}",
             remedy='install nvJitLink and the compiler of one CUDA, as "cuda-ext[cu13]" does',
         ) from None
-    # The linker refers to names until its end.
-    names = {item.name: item.name.encode() for item in inputs}
-    try:
-        for item in inputs:
-            input_type = getattr(nvjitlink.InputType, item.kind.upper())
-            if status := _add_data()(handle, input_type, item.data, len(item.data), names[item.name]):
-                raise nvjitlink.nvJitLinkError(status)
-        for library in libraries:
-            nvjitlink.add_file(handle, nvjitlink.InputType.LIBRARY, str(library))
-        nvjitlink.complete(handle)
-        what = "ptx" if architecture.kind == "ptx" else "cubin"
-        image = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
-        getattr(nvjitlink, f"get_linked_{what}")(handle, image)
-        data = bytes(image).rstrip(b"\0") if what == "ptx" else bytes(image)
-        return data, _INFORMATION.sub("", _log(nvjitlink, handle, "info")).strip()
-    except nvjitlink.nvJitLinkError as error:
-        text = _STATUS.sub("", _log(nvjitlink, handle, "error")).strip()
-        if twice := _MULTIPLY_DEFINED.search(text):
-            raise _defined_twice(inputs, architecture, twice["name"], twice["symbol"]) from None
-        if "Undefined reference" in text or "Unresolved extern" in text:
-            text += "\nname the source that defines it in sources, or leave out what refers to it"
-        raise CompilationError(text or str(error)) from None
-    finally:
-        nvjitlink.destroy(handle)
+    with closing(opened) as linking:
+        try:
+            for item in inputs:
+                linking.add(item)
+            for library in libraries:
+                linking.call("AddFile", _INPUT_TYPES["library"], str(library).encode())
+            linking.call("Complete")
+            data = linking.read("LinkedPtx" if architecture.kind == "ptx" else "LinkedCubin")
+            data = data.rstrip(b"\0") if architecture.kind == "ptx" else data
+            return data, _INFORMATION.sub("", linking.log("Info")).strip()
+        except CompilationError as error:
+            text = _STATUS.sub("", linking.log("Error")).strip()
+            if twice := _MULTIPLY_DEFINED.search(text):
+                raise _defined_twice(inputs, architecture, twice["name"], twice["symbol"]) from None
+            if "Undefined reference" in text or "Unresolved extern" in text:
+                text += "\nname the source that defines it in sources, or leave out what refers to it"
+            raise CompilationError(text or str(error)) from None
 
 
-@cache
-def _add_data() -> Callable[..., int]:
-    """nvJitLinkAddData itself: that of cuda-bindings frees the name of the input before the link."""
-    import ctypes  # slow to import
+# Of nvJitLinkInputType.
+_INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "library": 6}
 
-    functions = importlib.import_module("cuda.bindings._internal.nvjitlink")
-    address = functions._inspect_function_pointer("__nvJitLinkAddData")
-    arguments = (ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p)
-    return ctypes.CFUNCTYPE(ctypes.c_int, *arguments)(address)
+
+class _Link:
+    """An ``nvJitLinkHandle``, which :meth:`close` destroys.
+
+    All other calls raise :class:`CompilationError` with the status if they fail.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._library = open_library("nvjitlink")
+        self._handle = ctypes.c_void_p()
+        # The linker refers to the names of its inputs until its end.
+        self._names: list[bytes] = []
+        spelled = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        _check(self._library.nvJitLinkCreate(ctypes.byref(self._handle), len(options), spelled))
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call the function ``nvJitLink`` + `name`."""
+        _check(self._library[f"nvJitLink{name}"](self._handle, *arguments))
+
+    def add(self, item: LinkInput) -> None:
+        self._names.append(item.name.encode())
+        kind, size = _INPUT_TYPES[item.kind], ctypes.c_size_t(len(item.data))
+        self.call("AddData", kind, item.data, size, self._names[-1])
+
+    def read(self, what: str) -> bytes:
+        """Read what the functions ``nvJitLinkGet`` + `what` give."""
+        size = ctypes.c_size_t()
+        self.call(f"Get{what}Size", ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        if size.value:
+            self.call(f"Get{what}", buffer)
+        return buffer.raw
+
+    def log(self, which: Literal["Info", "Error"]) -> str:
+        return self.read(f"{which}Log").rstrip(b"\0").decode(errors="replace")
+
+    def close(self) -> None:
+        self._library.nvJitLinkDestroy(ctypes.byref(self._handle))
+
+
+def _check(status: int) -> None:
+    if status:
+        raise CompilationError(f"error {status}")
 
 
 def _defined_twice(
@@ -193,13 +221,6 @@ def _are_in_conflict(inputs: Sequence[LinkInput], architecture: Architecture, sy
     except CompilationError as error:
         return error.problem.endswith(f" both define {symbol}")
     return False
-
-
-def _log(nvjitlink: Any, handle: int, which: Literal["info", "error"]) -> str:
-    log = bytearray(getattr(nvjitlink, f"get_{which}_log_size")(handle))
-    if log:
-        getattr(nvjitlink, f"get_{which}_log")(handle, log)
-    return bytes(log).rstrip(b"\0").decode(errors="replace")
 
 
 def _check_defined_once(inputs: Sequence[LinkInput]) -> None:

@@ -1,7 +1,8 @@
-"""NVRTC, in this process, through ``cuda.bindings.nvrtc``: no host compiler, no driver, no GPU."""
+"""NVRTC, in this process: no host compiler, no driver, no GPU."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import threading
@@ -10,7 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from cuda_ext.compiler.compile_options import include_directories, link_options, nvrtc_options
 from cuda_ext.compiler.jobs import LinkInput
@@ -26,14 +26,17 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import cuda_packages
-from cuda_ext.toolchain.bindings import binding, library_files
+from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names
 from cuda_ext.toolchain.nvjitlink import can_optimise, list_variables, optimise
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders, were_refused
 
-__all__ = ["Nvrtc"]
+__all__ = ["UNPACK", "Nvrtc"]
+
+# The function with which NVRTC unpacks its own headers, since 13.3.
+UNPACK = "nvrtcInstallBundledHeaders"
 
 
 class Nvrtc:
@@ -56,16 +59,12 @@ class Nvrtc:
         self.shared_headers = b""
         self._precompiled = PrecompiledHeaders(scratch) if scratch else None
 
-    @cached_property
-    def _nvrtc(self) -> Any:
-        return binding("nvrtc")
-
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
 
     @cached_property
     def version(self) -> str:
-        _, major, minor = self._nvrtc.nvrtcVersion()
+        major, minor = library_version("nvrtc")
         return f"{major}.{minor}"
 
     def files(self) -> Sequence[Path]:
@@ -74,10 +73,9 @@ class Nvrtc:
     @cached_property
     def header_directories(self) -> list[Path]:
         """The directories of CUDA's and CCCL's headers, and of other CUDA libraries from the registry."""
-        major, minor = map(int, self.version.split("."))
+        major = int(self.version.partition(".")[0])
         bundled = cuda_packages.unpacked_headers(self.version)
-        # NVRTC unpacks headers since 13.3; cuda-bindings may be older.
-        if not bundled and (major, minor) >= (13, 3) and hasattr(self._nvrtc, "nvrtcInstallBundledHeaders"):
+        if not bundled and hasattr(open_library("nvrtc"), UNPACK):
             bundled = cuda_packages.unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
         return own + cuda_packages.header_directories(major, next(iter(self.files()), None))
@@ -86,14 +84,17 @@ class Nvrtc:
         return [*include_directories(unit.options), *self.header_directories]
 
     def capabilities(self) -> tuple[int, ...]:
-        _, architectures = self._nvrtc.nvrtcGetSupportedArchs()
-        return tuple(sorted(architectures))
+        nvrtc, count = open_library("nvrtc"), ctypes.c_int()
+        nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        numbers = (ctypes.c_int * count.value)()
+        nvrtc.nvrtcGetSupportedArchs(numbers)
+        return tuple(sorted(numbers))
 
     @cache  # noqa: B019 - one instance lives as long as the build
     def supports(self, architecture: Architecture) -> bool:
         if not architecture.suffix:
             return architecture.number in self.capabilities()
-        program = NvrtcProgram(self._nvrtc, TranslationUnit("empty.cu", b""))
+        program = NvrtcProgram(TranslationUnit("empty.cu", b""))
         return program.compile([f"-arch=compute_{architecture.target}"])
 
     def compile(
@@ -186,7 +187,7 @@ class Nvrtc:
             precompiled = self._precompile(unit, options) if precompiles else []
             tracing, spans = stack.enter_context(self._time_trace(unit))
             while True:
-                program = NvrtcProgram(self._nvrtc, unit, subjects, addresses)
+                program = NvrtcProgram(unit, subjects, addresses)
                 succeeded = program.compile([*options, *minimal, *precompiled, *tracing])
                 rejected = set() if succeeded else program.rejected()
                 if precompiled and (not rejected if not succeeded else were_refused(program.log)):
@@ -222,7 +223,7 @@ class Nvrtc:
 
         def compile_headers(more: Sequence[str]) -> tuple[str, list[str]] | None:
             with self._time_trace(headers) as (tracing, spans):
-                program = NvrtcProgram(self._nvrtc, headers)
+                program = NvrtcProgram(headers)
                 if not program.compile([*options, *more, *tracing]):
                     Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
                     return None
@@ -252,10 +253,10 @@ class Nvrtc:
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
 
     def _unpack_headers(self, directory: Path) -> None:
-        status, *_ = self._nvrtc.nvrtcInstallBundledHeaders(os.fsencode(directory), 0)
-        if int(status) != 0:
+        log = ctypes.c_char_p()
+        if open_library("nvrtc")[UNPACK](os.fsencode(directory), 0, ctypes.byref(log)):
             raise ToolchainError(
-                f"NVRTC could not unpack its headers: {status.name}",
+                f"NVRTC could not unpack its headers: {(log.value or b'').decode(errors='replace')}",
                 where=directory,
                 remedy="set CUDA_EXT_CACHE to a directory with room for 30 MB",
             )

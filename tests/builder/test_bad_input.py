@@ -11,7 +11,7 @@ import pytest
 from cuda_ext.builder.session import build_project
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import loads
-from cuda_ext.toolchain.bindings import gpu_capabilities
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, build, load, refusal, write_project
 

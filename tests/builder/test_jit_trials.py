@@ -15,7 +15,7 @@ from cuda_ext.cli.commands import commands
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.manifest import FILE_NAME, Manifest, loads
 from cuda_ext.runtime.jit.on_demand import OnDemand
-from cuda_ext.toolchain import bindings
+from cuda_ext.toolchain import cuda_libraries
 from tests.fixtures.projects import FILL, KERNELS, SCALE, build, write_project
 
 pytestmark = pytest.mark.host_compiler
@@ -137,7 +137,7 @@ def test_without_nvrtc_nothing_is_embedded(tmp_path: Path, monkeypatch: pytest.M
             raise ToolchainError("NVRTC cannot be loaded (it is not there)")
         return found(name)
 
-    found = bindings.library_files
+    found = cuda_libraries.library_files
     monkeypatch.setattr("cuda_ext.toolchain.nvrtc.library_files", missing)
     write_project(tmp_path, NVCC)
     log: list[str] = []

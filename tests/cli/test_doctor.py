@@ -24,7 +24,7 @@ from cuda_ext.cli.installed import installed_modules
 from cuda_ext.errors import NoDriverError
 from cuda_ext.manifest import Candidate as Choice
 from cuda_ext.manifest import Manifest, Source, Unit, Variants
-from cuda_ext.toolchain.bindings import gpu_capabilities
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from cuda_ext.toolchain.identity import installed_nvrtc
 from tests.fixtures.command_line import MODULE, ROOT, run
 from tests.fixtures.loader import FILES, SAMPLE, unit, write_package
@@ -526,9 +526,8 @@ def no_compiler(directory: Path, **environ: object) -> list[Found]:
     (directory / "nvidia").mkdir(exist_ok=True)
     (directory / "nvidia" / "__init__.py").touch()
     script = directory / "doctor.py"
-    names = [f"cuda.bindings.{name}" for name in ("nvrtc", "nvfatbin", "nvjitlink")]
     script.write_text(
-        f"import sys\nsys.modules.update(dict.fromkeys({names}))\nfrom cuda_ext.cli import main\nmain()\n"
+        "import sys\nsys.modules['cuda.pathfinder'] = None\nfrom cuda_ext.cli import main\nmain()\n"
     )
     status, output, errors = run(
         "doctor", "--json", door=(sys.executable, str(script)), PATH="/nowhere", **environ

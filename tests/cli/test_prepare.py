@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.toolchain.bindings import gpu_capabilities
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 from tests.fixtures.command_line import run
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, write_project

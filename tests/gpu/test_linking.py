@@ -14,7 +14,7 @@ from cuda_ext.manifest import ImageKind
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.module import module_from
 from cuda_ext.toolchain import cuda_packages
-from cuda_ext.toolchain.bindings import binding
+from cuda_ext.toolchain.cuda_libraries import library_version
 from tests.fixtures.device_code import nvcc, nvrtc
 from tests.fixtures.linked_programs import PROGRAMS, WITH_IMAGES, Program, link_program
 
@@ -42,7 +42,7 @@ def test_a_program_linked_with_an_image_computes(name: str, kind: ImageKind, dev
 
 @pytest.fixture(autouse=True)
 def newer_linker(request: pytest.FixtureRequest) -> None:
-    if "weak" in request.node.name and binding("nvjitlink").version() <= (13, 0):
+    if "weak" in request.node.name and library_version("nvjitlink") <= (13, 0):
         pytest.skip("nvJitLink 13.0 takes a weak definition for a strong one")
 
 

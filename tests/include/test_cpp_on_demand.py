@@ -173,7 +173,7 @@ class OnDemand:
             print(kernels[expression].signature if hasattr(kernels[expression], "signature") else "")
         for kernel in library.manifest.kernels:
             caught(library.kernel, kernel, device)
-        print("nvrtc" if "cuda.bindings.nvrtc" in sys.modules else "no nvrtc")
+        print("nvrtc" if "cuda_ext.toolchain.nvrtc" in sys.modules else "no nvrtc")
         """
         return run_script(script, self.python, **self.environment(cache, **settings))
 

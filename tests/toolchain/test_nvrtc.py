@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +16,7 @@ from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.toolchain.bindings import binding
+from cuda_ext.toolchain import cuda_libraries
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, signatures, unit
 
@@ -418,7 +417,9 @@ def test_a_missing_nvrtc_is_reported_with_the_remedy():
         "import sys\n"
         "from cuda_ext.toolchain.nvrtc import Nvrtc\n"
         "from cuda_ext.errors import ToolchainError\n"
-        "sys.modules['cuda.bindings.nvrtc'] = None\n"
+        "sys.modules['cuda.pathfinder'] = None\n"
+        "from cuda_ext.toolchain import cuda_libraries\n"
+        "cuda_libraries.library_files = lambda name: []\n"
         "try:\n"
         "    Nvrtc().version\n"
         "except ToolchainError as error:\n"
@@ -429,14 +430,15 @@ def test_a_missing_nvrtc_is_reported_with_the_remedy():
 
 
 def test_the_names_of_a_missing_library_are_reported_once(monkeypatch):
-    def refuse():
+    def refuse(name):
         raise RuntimeError(
             'Failure finding "libnvrtc.so.13": No such file: libnvrtc.so.13, No such file: lib'
         )
 
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", SimpleNamespace(nvrtcVersion=refuse))
+    monkeypatch.setattr(cuda_libraries, "library_files", lambda name: [])
+    monkeypatch.setattr(cuda_libraries, "system_library", refuse)
     with pytest.raises(ToolchainError, match=r'loaded \(Failure finding "libnvrtc\.so\.13"\); install it'):
-        binding.__wrapped__("nvrtc")
+        cuda_libraries.open_library.__wrapped__("nvrtc")
 
 
 @pytest.mark.parametrize("what", ["a file", "open to all", "a name too long"])

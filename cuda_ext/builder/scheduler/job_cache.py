@@ -21,7 +21,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import decode, encode, key_of
 from cuda_ext.manifest import Compression, Options
-from cuda_ext.toolchain.bindings import library_files
+from cuda_ext.toolchain.cuda_libraries import library_files
 from cuda_ext.toolchain.header_dependencies import Resolver
 from cuda_ext.toolchain.identity import identity_of, linker_files
 

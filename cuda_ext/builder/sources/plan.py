@@ -183,7 +183,7 @@ def native_capabilities(module: ModuleConfig, environ: Mapping[str, str]) -> lis
         asked.update(override.settings.get("architectures", ()))
     if "native" not in asked and "native" not in environ.get("CUDAARCHS", ""):
         return []
-    from cuda_ext.toolchain.bindings import gpu_capabilities
+    from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
     return gpu_capabilities()
 

@@ -25,8 +25,8 @@ from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean
 from cuda_ext.formats.quantities import format_size
-from cuda_ext.toolchain.bindings import gpu_capabilities
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
 __all__ = ["examine_cache", "examine_environment", "examine_installation"]
 

@@ -19,9 +19,10 @@ from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.toolchain import cuda_packages, process
-from cuda_ext.toolchain.bindings import binding, library_files
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, try_nvccs
+from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library, system_library
 from cuda_ext.toolchain.nvcc import Nvcc
+from cuda_ext.toolchain.nvrtc import UNPACK
 
 __all__ = ["compiler_choices", "examine_project", "examine_tool_chain"]
 
@@ -51,7 +52,7 @@ def examine_tool_chain(gpus: Gpus) -> Iterator[Finding]:
     else:
         yield from libraries
         if libraries[0].level == "ok":
-            version = _version("nvrtc")
+            version = library_version("nvrtc")
             yield from _examine_headers(version)
             yield from _examine_compatibility(version, gpus)
         if missing := [title for name, title in _PACKAGES.items() if find_spec(name) is None]:
@@ -63,32 +64,22 @@ def examine_tool_chain(gpus: Gpus) -> Iterator[Finding]:
 # The libraries.
 
 
-def _version(name: _Library) -> _Version:
-    """The version of a library. Raises :class:`ToolchainError` if it cannot be loaded."""
-    module = binding(name)
-    *_, major, minor = module.nvrtcVersion() if name == "nvrtc" else module.version()
-    return major, minor
-
-
 def _examine_library(name: _Library, install: str) -> Finding:
     try:
-        version = _number(_version(name))
+        version = _number(library_version(name))
     except ToolchainError as error:
         return Finding("problem", _TITLES[name], error.statement, error.remedy, install)
-    path = next(iter(library_files(name)), None) or _system_library(name)
+    path = next(iter(library_files(name)), None) or _loaded_file(name)
     details = [f"passed over: {other}" for other in _passed_over(name, path)]
     facts = {"version": version, "path": str(path) if path else None, "passed_over": details}
     text = f"{version}, from {_origin(path)}" if path else version
     return Finding("ok", _TITLES[name], text, details=details, facts=facts)
 
 
-def _system_library(name: _Library) -> Path | None:
+def _loaded_file(name: _Library) -> Path | None:
     """The file of a library that is not from a wheel, if it can be determined."""
     with suppress(ImportError, RuntimeError):
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        if path := load_nvidia_dynamic_lib(name).abs_path:
-            return Path(path)
+        return system_library(name)
     return None
 
 
@@ -133,7 +124,7 @@ def _examine_headers(version: _Version) -> Iterator[Finding]:
     if unpacked is not None:
         facts = {"directories": [str(unpacked)]}
         yield Finding("ok", "headers", f"NVRTC's own, unpacked in {unpacked}", facts=facts)
-    elif version >= (13, 3) and hasattr(binding("nvrtc"), "nvrtcInstallBundledHeaders"):
+    elif hasattr(open_library("nvrtc"), UNPACK):
         yield Finding(
             "ok", "headers", "NVRTC's own, which the first build unpacks", facts={"directories": []}
         )

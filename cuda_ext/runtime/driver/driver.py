@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "lock", "open_driver"]
+__all__ = ["Device", "Driver", "ProcessCache", "gpu_available", "gpu_capabilities", "lock", "open_driver"]
 
 # Held while the driver is opened and while images are loaded. A single lock for both, so that a forked child
 # can tell whether another thread was doing either.
@@ -283,6 +283,15 @@ def gpu_available() -> bool:
     except DriverError:
         return False
     return True
+
+
+def gpu_capabilities() -> list[int]:
+    """The compute capabilities of the GPUs in this machine; empty where there is no usable driver."""
+    try:
+        driver = open_driver()
+        return sorted({driver.device(ordinal).capability for ordinal in range(driver.count)})
+    except DriverError:
+        return []
 
 
 def _open() -> Driver:

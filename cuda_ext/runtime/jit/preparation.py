@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from cuda_ext.errors import BuildError, KernelNotFoundError, did_you_mean
 from cuda_ext.formats.spelling import normalise, plain_name
+from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.driver.images import select_image
 from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
 from cuda_ext.runtime.jit.request import Request
-from cuda_ext.toolchain.bindings import gpu_capabilities
 
 __all__ = ["Preparation", "prepare_entries"]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import Any
 
 from cuda_ext.compiler.signatures.probes import PROBES, Probed, probe, read_probe
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.manifest import ImageKind
+from cuda_ext.toolchain.cuda_libraries import open_library
 
 __all__ = ["OWN_HEADERS", "NvrtcProgram"]
 
@@ -31,30 +32,28 @@ class NvrtcProgram:
 
     def __init__(
         self,
-        nvrtc: Any,
         unit: TranslationUnit,
         subjects: Sequence[str] = (),
         addresses: Sequence[str] = (),
     ) -> None:
-        self._nvrtc = nvrtc
+        self._handle = ctypes.c_void_p()
+        self._nvrtc = open_library("nvrtc")
         self._requested = unit.instantiate
         self._addresses = addresses
         self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
         headers = {**unit.headers, _PROBES: PROBES.encode()} if subjects else unit.headers
-        names, contents = list(headers), list(headers.values())
-        status, self._handle = nvrtc.nvrtcCreateProgram(
-            unit.source, unit.name.encode(), len(names), contents, [n.encode() for n in names]
-        )
-        self._check(status)
+        names, contents = (_pointers(each) for each in ([n.encode() for n in headers], headers.values()))
+        source, name, handle = unit.source, unit.name.encode(), ctypes.byref(self._handle)
+        self._check(self._nvrtc.nvrtcCreateProgram(handle, source, name, len(names), contents, names))
         for expression in (*unit.instantiate, *addresses, *self._probes):
-            self._check(nvrtc.nvrtcAddNameExpression(self._handle, expression.encode())[0])
+            self._check(self._nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
 
     def compile(self, options: Sequence[str]) -> bool:
         """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
         options = [*options, f"--pre-include={_PROBES}"] if self._probes else options
-        arguments = [option.encode() for option in options]
-        (status,) = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
-        return int(status) == 0
+        arguments = _pointers([option.encode() for option in options])
+        status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
+        return status == 0
 
     @property
     def log(self) -> str:
@@ -66,11 +65,11 @@ class NvrtcProgram:
 
     def _result(self, kind: str) -> bytes:
         """The program's ``PTX``, ``CUBIN``, ``LTOIR`` or ``ProgramLog``."""
-        status, size = getattr(self._nvrtc, f"nvrtcGet{kind}Size")(self._handle)
-        self._check(status)
-        buffer = bytes(size)
-        self._check(getattr(self._nvrtc, f"nvrtcGet{kind}")(self._handle, buffer)[0])
-        return buffer
+        size = ctypes.c_size_t()
+        self._check(self._nvrtc[f"nvrtcGet{kind}Size"](self._handle, ctypes.byref(size)))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._check(self._nvrtc[f"nvrtcGet{kind}"](self._handle, buffer))
+        return buffer.raw
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -99,14 +98,19 @@ class NvrtcProgram:
         return unknown | internal | (names & set(self._addresses))
 
     def _lowered_name(self, expression: str) -> str:
-        status, name = self._nvrtc.nvrtcGetLoweredName(self._handle, expression.encode())
-        self._check(status)
-        return str(name.decode())
+        name, lowered = expression.encode(), ctypes.c_char_p()
+        self._check(self._nvrtc.nvrtcGetLoweredName(self._handle, name, ctypes.byref(lowered)))
+        return (lowered.value or b"").decode()
 
-    def _check(self, status: Any) -> None:
-        if int(status) != 0:
-            raise CompilationError(f"NVRTC: {status.name}")
+    def _check(self, status: int) -> None:
+        if status:
+            self._nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+            raise CompilationError(f"NVRTC: {self._nvrtc.nvrtcGetErrorString(status).decode()}")
 
     def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self._nvrtc.nvrtcDestroyProgram(self._handle)
+        if self._handle:
+            self._nvrtc.nvrtcDestroyProgram(ctypes.byref(self._handle))
+
+
+def _pointers(texts: Collection[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * len(texts))(*texts)

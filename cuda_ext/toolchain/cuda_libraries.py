@@ -1,59 +1,81 @@
-"""The CUDA libraries, through cuda-bindings.
+"""NVRTC, nvFatbin and nvJitLink: their files, and their functions through ctypes.
 
-cuda-bindings looks for them in the interpreter's own site-packages, while an isolated build has its
-packages elsewhere on ``sys.path``. So the library of an installed wheel is opened here, by its path;
-cuda-bindings then uses the open library, and never one of another version that the system may have.
+cuda-bindings has the same functions, but its import takes as long as NVRTC takes to compile a small kernel.
+The libraries of installed wheels come first, of the CUDA version that the installed cuda-bindings is for.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain import cuda_packages
 
-__all__ = ["binding", "library_files", "gpu_capabilities"]
+if TYPE_CHECKING:
+    import ctypes
 
-_TITLES = {"nvrtc": "NVRTC", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
+__all__ = ["gpu_capabilities", "library_files", "library_version", "open_library", "system_library"]
+
+# How the functions of each library begin.
+_PREFIXES = {"nvrtc": "nvrtc", "nvfatbin": "nvFatbin", "nvjitlink": "nvJitLink"}
 
 
 @cache
-def binding(name: Literal["nvrtc", "nvfatbin", "nvjitlink"]) -> Any:
-    """Import ``cuda.bindings.<name>`` and open its library.
+def open_library(name: str) -> ctypes.CDLL:
+    """Open the library `name`: ``nvrtc``, ``nvfatbin`` or ``nvjitlink``.
 
-    Raises :class:`~cuda_ext.errors.ToolchainError` if either is missing.
+    Integers are passed to its functions as ``int``, if they are not wrapped into another type. Raises
+    :class:`~cuda_ext.errors.ToolchainError` if there is none that can be opened.
     """
     import ctypes  # slow to import
 
     try:
-        module = importlib.import_module(f"cuda.bindings.{name}")
-        for library in library_files(name):
-            ctypes.CDLL(str(library))
-        module.nvrtcVersion() if name == "nvrtc" else module.version()
+        return ctypes.CDLL(str(next(iter(library_files(name)), None) or system_library(name)))
     except (ImportError, OSError, RuntimeError) as error:
         # The message of cuda-pathfinder repeats the library's name for each place.
         reason = str(error).partition("\n")[0].partition(": No such file: ")[0] or type(error).__name__
+        title = "NVRTC" if name == "nvrtc" else _PREFIXES[name]
         raise ToolchainError(
-            f"{_TITLES[name]} cannot be loaded ({reason})",
+            f"{title} cannot be loaded ({reason})",
             remedy='install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")',
         ) from None
-    return module
+
+
+def library_version(name: str) -> tuple[int, int]:
+    """The CUDA version of the library `name`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
+    import ctypes
+
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    open_library(name)[f"{_PREFIXES[name]}Version"](ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
 
 
 def library_files(name: str) -> list[Path]:
     """Find the library `name` in the installed wheels, without loading it."""
     major = _major()
-    pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_TITLES[name]}.so.{major}".lower()
+    pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_PREFIXES[name]}.so.{major}".lower()
     for directory in cuda_packages.library_directories(name, major):
         for path in sorted(directory.iterdir()):
             if fnmatch(path.name.lower(), pattern):
                 return [path]
     return []
+
+
+def system_library(name: str) -> Path:
+    """Load the library `name` of the system, and return its file.
+
+    Raises :class:`ImportError` without cuda-pathfinder, and :class:`RuntimeError` if there is no such library
+    or its file cannot be determined.
+    """
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    if (path := load_nvidia_dynamic_lib(name).abs_path) is None:
+        raise RuntimeError(f"cannot determine which lib{name} was loaded")
+    return Path(path)
 
 
 @cache
