@@ -17,7 +17,6 @@ from cuda_ext.formats.lowered_types import BUILTIN, INTEGERS, LoweredType, Lower
 __all__ = [
     "LoweredArgument",
     "LoweredName",
-    "lower_variable",
     "read_lowered_name",
     "template_arguments",
 ]
@@ -59,16 +58,6 @@ def read_lowered_name(lowered: str) -> LoweredName | None:
         return reader.encoding()
     except ValueError:
         return None
-
-
-def lower_variable(name: str) -> str:
-    """Lower the name of a variable with external linkage.
-
-    >>> lower_variable("weights"), lower_variable("ns::weights")
-    ('weights', '_ZN2ns7weightsE')
-    """
-    parts = name.split("::")
-    return name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
 
 def template_arguments(lowered: str) -> tuple[LoweredArgument, ...] | None:

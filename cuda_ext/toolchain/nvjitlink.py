@@ -61,7 +61,6 @@ def optimise(
     """Compile the LTO-IR of a whole program without the variables that no kernel uses, but `variables`.
 
     Of all others it assumes that the host does not write them: `variables` must have those that it may write.
-    They are parts of lowered names, so a short one keeps more than it names.
 
     NVRTC itself keeps all variables, such as each ``static constexpr`` member in a header. `options` are
     those that decide on code. Returns the cubin or PTX, and the compiler's messages.
@@ -73,7 +72,7 @@ def optimise(
 
 def list_variables(ltoir: LinkInput, architecture: Architecture) -> list[str]:
     """The lowered names of all variables in LTO-IR."""
-    return list(ptx.variables(_link([ltoir], architecture.as_kind("ptx"))[0]))
+    return list(ptx.variables(_link([ltoir], architecture.as_kind("ptx"), options=["-O0"])[0]))
 
 
 @cache

@@ -15,12 +15,7 @@ from pathlib import Path
 from cuda_ext.compiler.compile_options import include_directories, link_options, nvrtc_options
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.signatures.probes import (
-    declarations_of,
-    known_subjects,
-    may_be_declared,
-    variables_to_keep,
-)
+from cuda_ext.compiler.signatures.probes import addresses_to_keep, known_subjects, may_be_declared
 from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
@@ -116,11 +111,11 @@ class Nvrtc:
     ) -> tuple[CompiledImage, ...]:
         """Compile `unit` to LTO-IR, and that to images without the variables that are not used."""
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
-        addresses, others = variables_to_keep(unit)
+        addresses, is_certain = addresses_to_keep(unit)
         program, trace = self._run(unit, options, known_subjects(unit), addresses, precompiles=True)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
-        kept = [*program.addresses, *others]
-        if len(program.addresses) < len(addresses) or not declarations_of(unit).is_certain:
+        kept = program.addresses
+        if not is_certain or len(kept) < len(addresses):
             kept += may_be_declared(unit, list_variables(ltoir, architectures[0]))
         images = []
         for architecture in architectures:

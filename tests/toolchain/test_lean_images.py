@@ -6,6 +6,7 @@ Probes leave no trace, and code is that of a compilation without the link.
 from __future__ import annotations
 
 import re
+import string
 
 import pytest
 
@@ -69,31 +70,45 @@ def test_an_option_that_the_link_lacks_costs_the_link_and_nothing_else():
     assert image(unit(source, raw=raw)).data == direct(source, raw=raw)
 
 
-@pytest.mark.parametrize(
-    ("declaration", "name"),
-    [
-        ("__device__ int flag = 3;", "flag"),
-        ("static __device__ int flag = 3;", "flag"),
-        ("__constant__ int flag = 3;", "flag"),
-        ("__managed__ int flag = 3;", "flag"),
-        ("namespace a { namespace { __device__ int flag = 3; } }", "a::flag"),
-        ("namespace a { static __device__ int flag = 3; }", "a::flag"),
-        ("#if 1\nnamespace { __device__ int flag = 3; }\n#endif", "flag"),
-        ("#if 1\nnamespace a {\n#else\nnamespace a {\n#endif\nstatic __device__ int flag = 3; }", "a::flag"),
-        ("template <class T> __device__ T flag = 3;", "flag<int>"),
-        ("__device__ struct { int x; } flag = {3};", "flag.x"),
-        ("#define VARIABLE(name) __device__ int name##_ = 3;\nVARIABLE(flag)", "flag_"),
-        ("#define MEMORY __device__\nMEMORY int flag = 3;", "flag"),
-    ],
-)
+WRITABLE = [  # how variables may be declared, and the names for them
+    ("__device__ int {} = 3;", "{}"),
+    ("static __device__ int {} = 3;", "{}"),
+    ("__constant__ int {} = 3;", "{}"),
+    ("__managed__ int {} = 3;", "{}"),
+    ("namespace a {{ namespace {{ __device__ int {} = 3; }} }}", "a::{}"),
+    ("namespace a {{ static __device__ int {} = 3; }}", "a::{}"),
+    ("#if 1\nnamespace {{ __device__ int {} = 3; }}\n#endif", "{}"),
+    ("template <class T> __device__ T {} = 3;", "{}<int>"),
+    ("static __device__ struct {{ int x; }} {} = {{3}};", "{}.x"),
+    ("static __device__ int {}(3);", "{}"),
+    ("#define VARIABLE(name) static __device__ int name##_ = 3;\nVARIABLE({})", "{}_"),
+    ("#define NAME(name) name##_\nstatic __device__ int NAME({}) = 3;", "{}_"),
+    ("#define MEMORY __device__\nstatic MEMORY int {} = 3;", "{}"),
+    # What follows has namespaces that only a compiler knows.
+    ("#if 1\nnamespace a {{\n#else\nnamespace a {{\n#endif\nstatic __device__ int {} = 3; }}", "a::{}"),
+    ("#define OPEN namespace b {{\nOPEN\nstatic __device__ int {} = 3;\n}}", "b::{}"),
+]
+
+
+@pytest.mark.parametrize("forms", [WRITABLE[:-2], WRITABLE[-2:]], ids=["clear", "unclear"])
 @pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
-def test_what_the_host_may_write_is_read_however_it_is_declared(declaration, name, architecture):
+def test_what_the_host_may_write_is_read_however_it_is_declared(forms, architecture):
     """A linker that is not told that the host writes a variable takes its initial value for it."""
-    source = f'{HEADER}{declaration}\nextern "C" __global__ void read(int* x) {{ *x = {name}; }}'
+    flags = [f"flag{letter}" for letter in string.ascii_lowercase[: len(forms)]]
+    declarations = (form.format(flag) for flag, (form, _) in zip(flags, forms, strict=True))
+    sum_of_all = "+".join(name.format(flag) for flag, (_, name) in zip(flags, forms, strict=True))
+    source = "\n".join(
+        [HEADER, *declarations, f'extern "C" __global__ void read(int* x) {{ *x = {sum_of_all}; }}']
+    )
     compiled = image(unit(source), architecture)
-    assert [v for v in compiled.variables if "flag" in v.rpartition("_unit_cu_")[2]]
+    # Lowered names of internal linkage begin with the name of some variable.
+    names = " ".join(re.sub(r".*_unit_cu_[a-z]+", "", variable) for variable in compiled.variables)
+    assert [flag for flag in flags if flag in names] == flags
     if architecture == "compute_90":
-        assert re.search(r"ld\.(?:global|const)\S*\s+%r\d+, \[\S*flag", compiled.data.decode())
+        text = compiled.data.decode()
+        assert {f for f in flags if re.search(rf"ld\.(?:global|const)\S*\s+%r\d+, \[\S*{f}", text)} == set(
+            flags
+        )
 
 
 def test_variables_that_only_the_host_uses_are_kept():

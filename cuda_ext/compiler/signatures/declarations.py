@@ -42,12 +42,12 @@ class Declaration(NamedTuple):
 class Declarations(NamedTuple):
     """All that the texts of a translation unit declare.
 
-    Unless it ``is_certain``, they may declare more variables, or some under other names.
+    ``doubtful`` are words that names of more variables may contain: those of declarations that are not clear.
     """
 
     kernels: tuple[Declaration, ...]
     variables: tuple[Declaration, ...]
-    is_certain: bool = True
+    doubtful: tuple[str, ...] = ()
 
 
 _TEXT = re.compile(
@@ -70,7 +70,7 @@ _GUARD = re.compile(
 )
 # A variable whose specifier may be in a macro of another header.
 _MACRO_VARIABLE = re.compile(
-    rb"(?m)^[ \t]*(?:static[ \t]+|extern[ \t]+)*[A-Z][A-Z0-9_]{3,}[ \t]+[\w:<>, \t*&]+?\b\w+\s*"
+    rb"(?m)^[ \t]*(?:static[ \t]+|extern[ \t]+)*[A-Z][A-Z0-9_]{3,}[ \t]+(?P<rest>[\w:<>, \t*&]+?\b\w+)\s*"
     rb"(?:\[[^\]]*\]\s*)*[=;{]"
 )
 # Words before a parenthesis that are not the name of a function.
@@ -111,11 +111,13 @@ def find_declarations(texts: Sequence[bytes]) -> Declarations:
     macros = tuple(macro for text in texts for macro in _macros(text))
     declaring = _declaring(macros)
     marks = re.compile("|".join([_SPACES, *(macro.name for macro in declaring)]).encode())
-    found = [_find(text, macros, declaring) for text in texts if marks.search(text)]
+    found = [
+        _find(text, macros, declaring) for text in texts if marks.search(text) or _MACRO_VARIABLE.search(text)
+    ]
     return Declarations(
         tuple(k for f in found for k in f.kernels),
         tuple(v for f in found for v in f.variables),
-        all(f.is_certain for f in found) and not any(map(_MACRO_VARIABLE.search, texts)),
+        tuple(dict.fromkeys(word for f in found for word in f.doubtful)),
     )
 
 
@@ -130,7 +132,7 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     text = _expand(_plain(content), declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
-    is_certain = True
+    doubtful = [word for m in _MACRO_VARIABLE.finditer(content) for word in _names(m["rest"].decode())]
     for scope, head, space, is_conditional in _declarators(text):
         in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in (scope or ())
         namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
@@ -140,17 +142,30 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
                 name, parameters = found
                 kernels.append(Declaration("::".join([*namespaces, name]), parameters, is_plain, in_c))
         elif "__global__" not in text[head : space.start()]:
-            declared = _variables(text, head)
-            # Within a class or function it is none, but then the braces may be those of several conditions.
-            is_certain &= declared is not None and not (declared and scope is None)
+            end = _end_of_statement(text, head)
+            statement = text[head : space.end()] + _expand(text[space.end() : end], macros)
+            declared = _variables(statement)
+            is_local = "" in (scope or ()) or "static" in text[head : space.start()]
+            if declared is None:
+                doubtful += _names(statement)
+            elif scope is None or (is_local and not is_plain):
+                # Within a class or function it is none, but then the braces may be of several conditions.
+                doubtful += declared
             if scope is not None:
-                is_local = "" in scope or "static" in text[head : space.start()]
-                is_certain &= is_plain or not declared or not is_local
-                is_managed = "__managed__" in text[head : _end_of_statement(text, head)]
+                is_managed = "__managed__" in statement
                 for name in declared or ():
                     qualified = "::".join([*namespaces, name])
                     variables.append(Declaration(qualified, (), is_plain, is_managed=is_managed))
-    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), is_certain)
+    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful))
+
+
+def _names(text: str) -> list[str]:
+    """The words of `text` that may be names: those outside of braces."""
+    while braces := re.search(r"\{[^{}]*\}", text):
+        text = text[: braces.start()] + text[braces.end() :]
+    return [
+        word for word in _WORD.findall(text) if word not in _TYPE_WORDS and not re.fullmatch(r"__\w+__", word)
+    ]
 
 
 def _declarators(text: str) -> Iterator[tuple[tuple[str, ...] | None, int, re.Match[str], bool]]:
@@ -210,12 +225,8 @@ def _is_balanced(text: str) -> bool:
     return text.count("(") == text.count(")")
 
 
-def _variables(text: str, head: int) -> list[str] | None:
-    """The names of the variables in the declaration that begins at `head`; none for a function.
-
-    ``None`` if it is not clear.
-    """
-    statement = text[head : _end_of_statement(text, head)]
+def _variables(statement: str) -> list[str] | None:
+    """The names of the variables that `statement` declares: none for a function, ``None`` if unclear."""
     while template := _TEMPLATE.match(statement):
         statement = statement[_closing(statement, template.end(), "<>") + 1 :]
     while attribute := _ATTRIBUTE.search(statement):

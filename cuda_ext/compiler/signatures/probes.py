@@ -8,7 +8,6 @@ template's arguments.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -17,11 +16,12 @@ from typing import NamedTuple
 from cuda_ext.compiler.signatures.declarations import Declarations, find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.lowered_types import LoweredType, LoweredValue
-from cuda_ext.formats.mangling import lower_variable, read_lowered_name
+from cuda_ext.formats.mangling import read_lowered_name
 
 __all__ = [
     "PROBES",
     "Probed",
+    "addresses_to_keep",
     "declarations_of",
     "known_subjects",
     "may_be_declared",
@@ -95,27 +95,25 @@ def known_subjects(unit: TranslationUnit) -> list[str]:
     return list(dict.fromkeys([*unit.instantiate, *kernels, *variables]))
 
 
-def variables_to_keep(unit: TranslationUnit) -> tuple[list[str], list[str]]:
-    """The variables that `unit` itself declares: the host may write them, and use what no kernel uses.
+def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
+    """The addresses, as name expressions, of variables that `unit` surely declares; whether these are all.
 
-    Returns name expressions of their addresses, and lowered names of those for which NVRTC may take none: it
-    has no addresses of managed variables, and conditions may exclude others.
+    The host may write them, and use what no kernel uses. NVRTC takes no address of managed variables, and
+    conditions may exclude others.
     """
-    variables = declarations_of(unit).variables
+    _, variables, doubtful = declarations_of(unit)
     addresses = [f"&{v.name}" for v in variables if v.is_plain and not v.is_managed]
-    others = [lower_variable(v.name) for v in variables if not v.is_plain or v.is_managed]
-    return list(dict.fromkeys(addresses)), list(dict.fromkeys(others))
+    return list(dict.fromkeys(addresses)), len(addresses) == len(variables) and not doubtful
 
 
 def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
-    """Those of the lowered names `variables` that `unit` may declare in any way: its text has them."""
-    texts = unit.source, *unit.headers.values()
-    if any(b"##" in text for text in texts):  # a macro may put a name together
-        return list(variables)
-    words = {word for text in texts for word in re.findall(rb"\w+", text)}
-    named = ((v, read_lowered_name(v)) for v in variables)
-    return [v for v, name in named if _last_part(name.name if name else v).encode() in words]
-
-
-def _last_part(name: str) -> str:
-    return name.partition("<")[0].rpartition("::")[2]
+    """Those of the lowered names `variables` that `unit` may declare, whatever their namespaces."""
+    _, declared, doubtful = declarations_of(unit)
+    names = {v.name.rpartition("::")[2] for v in declared}
+    kept = []
+    for lowered in variables:
+        read = read_lowered_name(lowered)
+        name = (read.name if read else lowered).partition("<")[0].rpartition("::")[2]
+        if name in names or any(word in name for word in doubtful):
+            kept.append(lowered)
+    return kept
