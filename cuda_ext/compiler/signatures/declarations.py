@@ -101,7 +101,7 @@ _QUALIFIERS = frozenset(
 _TYPE_WORDS = _QUALIFIERS | frozenset(
     [
         *("unsigned", "signed", "char", "short", "int", "long", "float", "double", "bool", "void"),
-        *("auto", "__int128", "wchar_t"),
+        *("auto", "__int128", "wchar_t", "constexpr", "friend", "operator", "using", "typedef", "inline"),
     ]
 )
 
@@ -132,7 +132,7 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     text = _expand(_plain(content), declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
-    doubtful = [word for m in _MACRO_VARIABLE.finditer(content) for word in _names(m["rest"].decode())]
+    doubtful = [name for m in _MACRO_VARIABLE.finditer(content) for name in _names(m["rest"].decode())]
     for scope, head, space, is_conditional in _declarators(text):
         in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in (scope or ())
         namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]

@@ -8,6 +8,7 @@ template's arguments.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -109,11 +110,15 @@ def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
 def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
     """Those of the lowered names `variables` that `unit` may declare, whatever their namespaces."""
     _, declared, doubtful = declarations_of(unit)
-    names = {v.name.rpartition("::")[2] for v in declared}
+    names = {*(v.name.rpartition("::")[2] for v in declared), *doubtful}
+    parts = [name for name in doubtful if len(name) > 2]  # a macro may put the name together
     kept = []
     for lowered in variables:
         read = read_lowered_name(lowered)
-        name = (read.name if read else lowered).partition("<")[0].rpartition("::")[2]
-        if name in names or any(word in name for word in doubtful):
+        name = read.name if read else lowered
+        while (outer := re.sub(r"<[^<>]*>", "", name)) != name:
+            name = outer
+        name = name.rpartition("::")[2]
+        if name in names or any(part in name for part in parts):
             kept.append(lowered)
     return kept
