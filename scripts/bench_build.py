@@ -36,6 +36,7 @@ PARTS = {
     "a": "example_project",
     "b": "a library of small kernels",
     "c": "sources that include CUB",
+    "d": "the same sources with common leading includes",
     "plan": "planning, by number of units",
     "dask": "(c) with one and two Dask workers",
     "torch": "a PyTorch extension",
@@ -85,6 +86,7 @@ def _measure(
         "a": lambda: copy_example(work / "a", ROOT),
         "b": lambda: write_small(work / "b", size.small),
         "c": lambda: write_cub(work / "c", size.cub),
+        "d": lambda: write_cub(work / "d", size.cub, common=True),
     }
     results: dict[str, Result] = {}
     for key in filter(parts.__contains__, prepare):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,15 +22,18 @@ class _Template:
     blocks: tuple[int, ...] = (128, 256)
 
 
-def cub_kernels(count: int) -> Iterator[Source]:
-    """Generate the first `count` of the ten sources."""
-    for name, template in list(_TEMPLATES.items())[:count]:
+def cub_kernels(count: int, common: bool = False) -> Iterator[Source]:
+    """Generate the first `count` of the ten sources. With `common`, each includes the headers of all."""
+    templates = list(_TEMPLATES.items())[:count]
+    all_headers = tuple(sorted({header for _, template in templates for header in template.headers}))
+    for name, template in templates:
         instances = list(product(template.types, template.blocks))
-        yield Source(f"{name}.cu", _text(name, template, instances), len(instances))
+        text = _text(name, template, all_headers if common else template.headers, instances)
+        yield Source(f"{name}.cu", text, len(instances))
 
 
-def _text(name: str, template: _Template, instances: list[tuple[str, int]]) -> str:
-    includes = "\n".join(f"#include <{header}>" for header in template.headers)
+def _text(name: str, template: _Template, headers: Sequence[str], instances: list[tuple[str, int]]) -> str:
+    includes = "\n".join(f"#include <{header}>" for header in headers)
     explicit = "\n".join(
         f"template __global__ void {name}<{t}, {block}>({template.parameters.replace('T', t)});"
         for t, block in instances

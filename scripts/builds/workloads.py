@@ -81,12 +81,12 @@ def write_small(directory: Path, count: int) -> Workload:
     return _plan_workload("b", title, root, {s.name: s.kernels for s in sources})
 
 
-def write_cub(directory: Path, count: int) -> Workload:
-    """Write `count` sources that include CUB, for four architectures."""
-    sources = list(cub_kernels(count))
+def write_cub(directory: Path, count: int, common: bool = False) -> Workload:
+    """Write `count` sources that include CUB, by `common` headers or their own, for four architectures."""
+    sources = list(cub_kernels(count, common))
     root = _write_project(directory, "cub_kernels", sources, FOUR)
-    title = f"{count} CUB sources x {len(FOUR)} architectures"
-    return _plan_workload("c", title, root, {s.name: s.kernels for s in sources})
+    title = f"{count} CUB sources x {len(FOUR)} architectures{', common includes' * common}"
+    return _plan_workload("d" if common else "c", title, root, {s.name: s.kernels for s in sources})
 
 
 def write_one(directory: Path) -> Workload:
