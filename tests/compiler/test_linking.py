@@ -14,8 +14,14 @@ from tests.fixtures.device_code import module, nvcc, nvrtc, unit
 from tests.fixtures.linked_programs import PROGRAMS, WITH_IMAGES, link_program
 
 
-@pytest.mark.parametrize("compiler", [nvrtc, nvcc])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "compiler"),
+    [
+        *((name, nvrtc) for name in PROGRAMS),
+        *((name, nvcc) for name in WITH_IMAGES[:3]),
+        *(pytest.param(n, nvcc, marks=pytest.mark.slow) for n in PROGRAMS if n not in WITH_IMAGES[:3]),
+    ],
+)
 def test_a_program_is_linked(name: str, compiler: Callable[[], Compiler]) -> None:
     program = PROGRAMS[name]
     if program.launches and cuda_packages.cudadevrt(int(compiler().version.partition(".")[0])) is None:

@@ -12,7 +12,7 @@ import pytest
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import loads
-from tests.fixtures.gallery import COMPILERS, GALLERY, build_gallery_project
+from tests.fixtures.gallery import GALLERY, build_gallery_project
 
 NUMBERS = (
     *("signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long long"),
@@ -97,14 +97,27 @@ SIGNATURES = {
     ],
 }
 SYMBOLS = {"dynamic_parallelism": {"int launches"}}
+QUICK = {"function_pointers", "macro_kernels", "vendored_tree"}  # with nvcc; the others take seconds each
 
 
 def test_every_project_is_tested() -> None:
     assert sorted(SIGNATURES) == sorted(table.parent.name for table in GALLERY.glob("*/pyproject.toml"))
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize(
+    ("name", "compiler"),
+    [
+        *((name, "nvrtc") for name in SIGNATURES),
+        *(
+            pytest.param(
+                name,
+                "nvcc",
+                marks=[pytest.mark.host_compiler, *([] if name in QUICK else [pytest.mark.slow])],
+            )
+            for name in SIGNATURES
+        ),
+    ],
+)
 def test_every_kernel_is_built_and_described(name: str, compiler: str) -> None:
     package = build_gallery_project(name, compiler)
     manifest = loads(package.files["manifest.json"], "manifest.json")

@@ -26,20 +26,20 @@ from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.projects import KERNELS, build, write_project
 
 SM_90 = Architecture.parse("sm_90")
-SHARED = b"#include <cuda/std/complex>\n#include <cuda/std/limits>\n"
+SHARED = b"#include <cuda/std/type_traits>\n#include <cuda/std/limits>\n"
 SOURCE = b"""// Comments and blank lines may come before.
 
-#include  <cuda/std/complex>  // as a project writes it
+#include  <cuda/std/type_traits>  // as a project writes it
 /* several
    lines */ #include <cuda/std/limits>
-#include <cuda/std/array>
+#include <cuda/std/cstdint>
 struct Line { int number = __LINE__; };
 template <class T> __global__ void scale(T* x) {
   x[0] = x[0] * x[1] + T(cuda::std::numeric_limits<float>::max() + Line().number + NUMBER);
 }
 __constant__ float weights[4];
-extern "C" __global__ void whole(const cuda::std::array<float, 4>* x, float* y) {
-  y[threadIdx.x] = (*x)[threadIdx.x] * weights[0];
+extern "C" __global__ void whole(const cuda::std::int16_t* x, float* y) {
+  y[threadIdx.x] = x[threadIdx.x] * weights[0];
 }
 """
 
@@ -49,7 +49,7 @@ def unit(number: int, source: bytes = SOURCE, **options: object) -> TranslationU
         f"device/u{number}.cu",
         source.replace(b"NUMBER", str(number).encode()),
         options=Options(**options),  # type: ignore[arg-type]
-        instantiate=("scale<cuda::std::complex<float>>", "scale<float>") if source is SOURCE else (),
+        instantiate=("scale<double>", "scale<float>") if source is SOURCE else (),
     )
 
 
@@ -75,18 +75,18 @@ def compile_units(scratch: Path, shared: bytes, *units: TranslationUnit) -> list
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"raw": ("-lineinfo",)}, {"relocatable": True}, {"fast_math": True}], ids=str
+    "options", [{}, {"raw": ("-lineinfo",), "relocatable": True, "fast_math": True}], ids=["none", "several"]
 )
 def test_images_and_dependencies_are_those_without(
     tmp_path: Path, compiled_with: list[str], options: dict[str, object]
 ) -> None:
-    units = [unit(number, **options) for number in range(3)]
+    units = [unit(number, **options) for number in range(2)]
     plain = compile_units(tmp_path / "plain", b"", *units)
     assert not any(compiled_with)
     compiled_with.clear()
     precompiled = compile_units(tmp_path / "precompiled", SHARED, *units)
     assert compiled_with.count("--create-pch") == 1
-    assert compiled_with.count("--use-pch") >= 3
+    assert compiled_with.count("--use-pch") >= 2
     assert precompiled == plain
     for (with_, *_), (without, *_) in zip(precompiled, plain, strict=True):
         assert with_.trace.reads == without.trace.reads
@@ -161,7 +161,7 @@ def test_an_edit_of_a_precompiled_header_compiles_all_units(
     header.parent.mkdir(parents=True)
     header.write_text("#pragma once\n#include <cuda/std/limits>\n#define VALUE 1\n")
     source = '#include <cuda/own.cuh>\nextern "C" __global__ void k{0}(int* x) {{ *x = VALUE + {0}; }}\n'
-    files = {f"device/u{n}.cu": source.format(n) for n in range(6)}
+    files = {f"device/u{n}.cu": source.format(n) for n in range(5)}
     shared: list[SharedHeaders] = []
     monkeypatch.setattr(
         shared_headers,
@@ -170,13 +170,13 @@ def test_an_edit_of_a_precompiled_header_compiles_all_units(
     )
     root = write_project(tmp_path / "p", f'{KERNELS}options = ["-I{tmp_path / "include"}"]\n', files)
     first = build(root)["p.kernels"].files
-    assert [headers.tasks for headers in shared] == [6] * 6
+    assert [headers.tasks for headers in shared] == [5] * 5
     lines: list[str] = []
     build(root, lines)
-    assert "6 from the cache" in lines[-1] or not any(line.startswith("[") for line in lines)
+    assert "5 from the cache" in lines[-1] or not any(line.startswith("[") for line in lines)
     header.write_text(header.read_text().replace("1\n", "2\n"))
     second = build(root)["p.kernels"].files
-    names = [f"u{n}.fatbin" for n in range(6)]
+    names = [f"u{n}.fatbin" for n in range(5)]
     assert all(first[name] != second[name] for name in names)
     monkeypatch.setattr(shared_headers, "_FEWEST", 1000)
     monkeypatch.setenv("CUDA_EXT_CACHE", str(create_empty_cache(tmp_path / "other")))
