@@ -48,8 +48,9 @@ ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum
 class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
-    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes; the offset is that of the
-    newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. ``element``
+    ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes. The offset is that of the
+    newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. A launch does
+    not need it: it passes each argument by address, and the driver places it as the image says. ``element``
     is the type that a pointer points to, and ``const`` its qualifier. ``opaque`` parameters come from images
     without type information: they accept any value of that size.
     """

@@ -101,8 +101,8 @@ def instantiate(template: LoweredType, arguments: tuple[LoweredValue | LoweredTy
 
 def point_to(target: LoweredType, sign: str) -> LoweredType:
     """A pointer or reference to `target`."""
-    spelled = target.spelling
-    left, right = spelled + sign, ""
+    left, right = target.spelling.removesuffix(target.right), target.right
     if target.kind in ("array", "function"):
-        left, right = f"{spelled.removesuffix(target.right)}({sign}", f"){target.right}"
+        left, right = f"{left}(", f"){right}"
+    left += sign
     return replace(target, kind="pointer", left=left, right=right, target=target, arguments=(), qualifiers=())

@@ -59,6 +59,8 @@ VALUES = [
     ("long long", "long long", "integer", 8),
     ("size_t", "unsigned long", "unsigned", 8),
     ("ns::Box<char>", None, "struct", 1),
+    ("char16_t", "char16_t", "unsigned", 2),
+    ("char32_t", "char32_t", "unsigned", 4),
     ("cuda::std::int8_t", "signed char", "integer", 1),
     ("cuda::std::uint32_t", "unsigned int", "unsigned", 4),
     ("float", "float", "float", 4),
@@ -110,6 +112,10 @@ def test_values_are_described(values, index):
         ("const float (*p)[3][2]", "const float(*)[3][2]", "const float[3][2]", True),
         ("float p[8]", "float*", "float", False),
         ("void (*p)(int, const float*)", "void(*)(int, const float*)", "void(int, const float*)", False),
+        ("int (*p[2])(void)", "int(**)()", "int(*)()", False),
+        ("int (*const (*p)[2])(char)", "int(* const(*)[2])(char)", "int(* const[2])(char)", True),
+        ("int* (*p)(int)", "int*(*)(int)", "int*(int)", False),
+        ("int (*(*p)(char))()", "int(*(*)(char))()", "int(*(char))()", False),
         ("decltype(nullptr) p", "void*", "void", False),
     ],
 )
@@ -264,9 +270,17 @@ def test_parameters_of_dependent_types_are_resolved():
     assert [p.type for p in found.parameters] == ["double*", "const double(*)[4]"]
 
 
-def test_a_parameter_pack_becomes_single_parameters():
-    found = kernel("template <class... T> __global__ void k(T*... x) {}", "k<int, float>")
-    assert [p.type for p in found.parameters] == ["int*", "float*"]
+@pytest.mark.parametrize(
+    ("instantiation", "signature"),
+    [
+        ("k<int, const float>", "k<int, const float>(int n, int* xs0, const float* xs1)"),
+        ("k<int>", "k<int>(int n, int* xs0)"),
+        ("k<>", "k<>(int n)"),
+    ],
+)
+def test_a_parameter_pack_becomes_numbered_parameters(instantiation, signature):
+    source = "template <class... T> __global__ void k(int n, T*... xs) {}"
+    assert kernel(source, instantiation).signature == signature
 
 
 def test_every_overload_has_parameters_of_its_own():

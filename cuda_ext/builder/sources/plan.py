@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -115,7 +115,7 @@ def plan_module(
     """Return all that decides the module's bytes. Raises :class:`BuildError` for an invalid plan."""
     units = sources.units()
     check_duplicates(module.name, units)
-    assigned = _assign_instantiations(module, units)
+    assigned = _assign_instantiations(module, units, sources.settings)
     targets: dict[Settings, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
     for unit in units:
@@ -215,7 +215,9 @@ def _architectures(
     return found
 
 
-def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit]) -> dict[str, list[str]]:
+def _assign_instantiations(
+    module: ModuleConfig, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]
+) -> dict[str, list[str]]:
     """Give each instantiation of the module to the unit that defines its kernel."""
     assigned: dict[str, list[str]] = {u.name: [] for u in units}
     for unit in units:
@@ -229,7 +231,7 @@ def _assign_instantiations(module: ModuleConfig, units: Sequence[TranslationUnit
                     )
                 assigned[unit.name] += wanted
     if module.settings.instantiate:
-        owners = _Owners([u for u in units if u.kind == "cu"])
+        owners = _Owners([u for u in units if u.kind == "cu"], settings)
         where = module.key_path("instantiate")
         for expression in module.settings.instantiate:
             assigned[_owner(expression, owners, module, where)].append(expression)
@@ -260,8 +262,9 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
 class _Owners:
     """Which units define a kernel, as far as their text shows."""
 
-    def __init__(self, units: Sequence[TranslationUnit]) -> None:
+    def __init__(self, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]) -> None:
         self._units = units
+        self._settings = settings
 
     @cached_property
     def _in_sources(self) -> dict[str, list[str]]:
@@ -276,16 +279,22 @@ class _Owners:
         return sorted(self._in_sources)
 
     def of(self, kernel: str) -> list[str]:
-        """The names of the units that have `kernel` in their own text, else in a header, else in a macro."""
+        """The names of the units that have `kernel` in their own text, else in a header, else in a macro.
+
+        Of those that have it from the same headers, and the same settings, it is the first alone.
+        """
         if len(self._units) == 1:
             return [self._units[0].name]
         if kernel in self._in_sources:
             return self._in_sources[kernel]
-        in_header = cache(lambda header: kernel in kernel_names(header))
+        defines = cache(lambda header: kernel in kernel_names(header))
+        first: dict[object, str] = {}
+        for unit in self._units:
+            if headers := frozenset(name for name, text in unit.headers.items() if defines(text)):
+                settings = replace(self._settings(unit.name), instantiate=())
+                first.setdefault((headers, repr(settings)), unit.name)
         word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
-        return [u.name for u in self._units if any(map(in_header, u.headers.values()))] or [
-            u.name for u in self._units if word.search(u.source)
-        ]
+        return list(first.values()) or [u.name for u in self._units if word.search(u.source)]
 
 
 def read_source(path: Path, name: str) -> bytes:

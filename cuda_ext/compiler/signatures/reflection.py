@@ -205,12 +205,11 @@ def _declared_parameters(
 
 
 def _expand_pack(declared: Sequence[DeclaredParameter], count: int) -> Sequence[DeclaredParameter] | None:
-    if declared and declared[-1].is_pack:
+    if declared and declared[-1].is_pack and count >= len(declared) - 1:
         *first, pack = declared
-        more = count - len(first)
-        if more < 0:
-            return None
-        return [*first, *([pack] if more == 1 else [DeclaredParameter("", pack.type)] * more)]
+        numbers = range(count - len(first))
+        names = [f"{pack.name}{number}" if pack.name else "" for number in numbers]
+        return [*first, *(DeclaredParameter(name, pack.type) for name in names)]
     return declared if len(declared) == count else None
 
 
@@ -233,19 +232,17 @@ def _describe(slot: Parameter, type_: LoweredType, is_enum: bool) -> Parameter:
             if type_.target is not None:
                 element, is_const = type_.target.unqualified, type_.target.is_const
         case "builtin":
-            kind = _KINDS.get(type_.left, "integer")
-            if type_.left.startswith("unsigned"):
-                kind = "unsigned"
+            kind = _KINDS.get(type_.left, "unsigned" if type_.left.startswith("unsigned") else "integer")
         case _:
             kind = "enum" if is_enum else "struct"
     return slot._replace(type=type_.spelling, kind=kind, element=element, const=is_const)
 
 
-# Python has no long double, and no characters of C++.
+# Python has no long double.
 _KINDS: dict[str, ParameterKind] = {
     "bool": "bool",
     "float": "float",
     "double": "float",
     **dict.fromkeys(("long double", "__float128", "_Float16", "__bf16"), "opaque"),
-    **dict.fromkeys(("char8_t", "char16_t", "char32_t"), "opaque"),
+    **dict.fromkeys(("char8_t", "char16_t", "char32_t"), "unsigned"),
 }

@@ -534,6 +534,31 @@ def test_a_kernel_may_be_defined_in_a_header_of_the_unit(tmp_path: Path, nvrtc: 
     assert assigned(tmp_path, nvrtc, '["scale<float>"]', files)["device/a.cu"] == ["scale<float>"]
 
 
+@pytest.mark.parametrize(
+    ("files", "more", "owners"),
+    [
+        ({"device/a.cuh": SCALE}, "", ["device/a.cu"]),
+        ({"device/a.cuh": SCALE}, f'{OVERRIDES}sources = ["device/b.cu"]\ninstantiate = []', ["device/a.cu"]),
+        ({"device/a.cuh": SCALE}, f'{OVERRIDES}sources = ["device/b.cu"]\nstd = "c++20"', []),
+        ({"device/b.cuh": SCALE, "device/c.cuh": SCALE}, "", []),
+    ],
+)
+def test_of_two_sources_the_first_instantiates_a_template_of_a_header_of_both(
+    tmp_path: Path, nvrtc: Nvrtc, files: dict[str, str], more: str, owners: list[str]
+) -> None:
+    headers = list(map(Path, files))
+    sources: Files = {
+        "device/a.cu": f'#include "{headers[0].name}"',
+        "device/b.cu": f'#include "{headers[-1].name}"',
+    }
+    if owners:
+        found = assigned(tmp_path, nvrtc, '["scale<float>"]', {**sources, **files}, more)
+        assert [name for name, expressions in found.items() if expressions] == owners
+    else:
+        write_project(tmp_path, f'{TABLE}instantiate = ["scale<float>"]\n{more}', {**sources, **files})
+        assert "device/a.cu and device/b.cu each define 'scale'" in refused(tmp_path, nvrtc)
+
+
 def test_a_kernel_may_be_defined_by_a_macro(tmp_path: Path, nvrtc: Nvrtc) -> None:
     macro = "#define KERNEL(name) template <class T> __global__ void name(T* x) {}\nKERNEL(scale)\n"
     files: Files = {"device/a.cu": macro, "device/b.cu": OTHER}
