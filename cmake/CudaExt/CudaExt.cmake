@@ -64,22 +64,19 @@ the wheel. In the build tree it lies in the directory that the target property `
 #]=======================================================================]
 function(cuda_ext_add_module target)
   list(APPEND CMAKE_MESSAGE_CONTEXT "cuda_ext")
-  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
-  if(NOT "CXX" IN_LIST languages)
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): the language CXX is not enabled; write project(${PROJECT_NAME} LANGUAGES CXX)")
-  endif()
+  set(call "cuda_ext_add_module(${target})")
   if(NOT target MATCHES "^[A-Za-z0-9_.+-]+$")
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): invalid target name; use letters, digits and _.+-")
+    message(FATAL_ERROR "${call}: invalid target name; use letters, digits and _.+-")
   endif()
   if(TARGET "${target}")
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): a target of that name exists already; choose another name")
+    message(FATAL_ERROR "${call}: a target of that name exists already; choose another name")
   endif()
 
   # Here and not in find_package, since a project may choose a Python after that.
   _cuda_ext_find_python(python)
   _cuda_ext_check_python("${python}" problem)
   if(problem)
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): ${problem}")
+    message(FATAL_ERROR "${call}: ${problem}")
   endif()
   set(directory "${CMAKE_CURRENT_BINARY_DIR}/cuda_ext/${target}")
   # Not ARGN, since a value may contain a semicolon or a newline.
@@ -92,7 +89,10 @@ function(cuda_ext_add_module target)
     endif()
   endforeach()
   file(WRITE "${directory}/arguments.txt" "${arguments}")
-  if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang" AND NOT WIN32)
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(NOT "CXX" IN_LIST languages)
+    set(embed none)
+  elseif(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang" AND NOT WIN32)
     set(embed incbin)
   else()
     set(embed literal)
@@ -101,17 +101,18 @@ function(cuda_ext_add_module target)
   if(CMAKE_EXPORT_COMPILE_COMMANDS)
     set(exported ON)
   endif()
+  get_property(others GLOBAL PROPERTY CUDA_EXT_MODULES)
   set(step "${python}" -P -m cuda_ext.integrations.cmake)
   execute_process(
     COMMAND ${step} configure "${directory}" "${target}" "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
-            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} ${exported}
+            "${CMAKE_CUDA_ARCHITECTURES}" ${embed} "${CMAKE_GENERATOR}" ${exported} "${others}"
     RESULT_VARIABLE result
     OUTPUT_VARIABLE output
     ERROR_VARIABLE output
     OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
   if(NOT result EQUAL 0 OR NOT EXISTS "${directory}/module.cmake")
     if(output STREQUAL "")
-      set(output "cuda_ext_add_module(${target}): ${python} cannot be run (${result}); run it by hand")
+      set(output "${call}: ${python} cannot be run (${result}); run it by hand")
     endif()
     message(FATAL_ERROR "${output}")
   endif()
@@ -119,11 +120,7 @@ function(cuda_ext_add_module target)
     message(WARNING "${output}")
   endif()
   include("${directory}/module.cmake")
-  get_property(other GLOBAL PROPERTY "CUDA_EXT_TARGET_OF_${cuda_ext_name}")
-  if(other)
-    message(FATAL_ERROR "cuda_ext_add_module(${target}): ${other} is the module ${cuda_ext_name} already; choose another NAME")
-  endif()
-  set_property(GLOBAL PROPERTY "CUDA_EXT_TARGET_OF_${cuda_ext_name}" "${target}")
+  set_property(GLOBAL APPEND PROPERTY CUDA_EXT_MODULES "${cuda_ext_module}")
 
   # Configure again when the settings change, or when files that match a glob are added or removed.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/module.json" ${cuda_ext_pyproject})
@@ -133,6 +130,11 @@ function(cuda_ext_add_module target)
   foreach(glob IN LISTS cuda_ext_recursive_globs)
     file(GLOB_RECURSE _ CONFIGURE_DEPENDS "${glob}")
   endforeach()
+  # When all targets and generated files are known.
+  if(cuda_ext_depends)
+    cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]] CALL
+      _cuda_ext_check_depends [[${call} in ${CMAKE_CURRENT_LIST_FILE}]] [[${CMAKE_CURRENT_SOURCE_DIR}]] [[${CMAKE_CURRENT_BINARY_DIR}]] [[${cuda_ext_depends}]])")
+  endif()
 
   set(stamps)
   foreach(source IN LISTS cuda_ext_sources)
@@ -151,12 +153,16 @@ function(cuda_ext_add_module target)
   endforeach()
 
   set(package "${directory}/python/${cuda_ext_path}")
-  set(header "${directory}/include/${cuda_ext_path}.h")
   list(TRANSFORM cuda_ext_code PREPEND "${directory}/" OUTPUT_VARIABLE code)
-  # Files whose content stays the same are not written, so that C++ is compiled only when needed.
+  set(header)
+  if(code)
+    set(header "${directory}/include/${cuda_ext_path}.h")
+  endif()
+  # Files whose content stays the same are not written, so that C++ is compiled only when needed. Those that
+  # are deleted are generated again: Ninja knows the byproducts, and the depfile has all others.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
-    BYPRODUCTS "${header}" ${code} "${package}/manifest.json"
+    BYPRODUCTS ${header} ${code} "${package}/manifest.json"
     COMMAND ${step} generate "${directory}" "${target}" "${directory}/module.stamp" "${directory}/module.stamp.d"
     DEPENDS ${stamps} "${directory}/module.json"
     DEPFILE "${directory}/module.stamp.d"
@@ -170,27 +176,55 @@ function(cuda_ext_add_module target)
   endforeach()
   # A package that is installed must be built even if no target links the library.
   set(all)
-  if(cuda_ext_python_destination)
+  if(cuda_ext_python_destination OR NOT code)
     set(all ALL)
   endif()
-  add_custom_target(${target}_generate ${all} DEPENDS "${directory}/module.stamp")
-
-  get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
-  file(GLOB loader "${include}/cuda_ext/*.hpp")
-  add_library(${target} STATIC)
-  add_dependencies(${target} ${target}_generate)
-  target_sources(${target}
-    PRIVATE ${code}
-    PUBLIC FILE_SET HEADERS BASE_DIRS "${directory}/include" "${include}" FILES "${header}" ${loader})
-  target_compile_features(${target} PUBLIC cxx_std_17)
-  target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
-  set_target_properties(${target} PROPERTIES
-    POSITION_INDEPENDENT_CODE ON
-    CUDA_EXT_PYTHON_PACKAGE "${package}")
+  set(generate "${target}")
+  if(code)
+    set(generate "${target}_generate")
+    _cuda_ext_add_library(${target} "${directory}/include" "${header}" "${code}")
+    add_dependencies(${target} ${generate})
+  endif()
+  add_custom_target(${generate} ${all} DEPENDS "${directory}/module.stamp")
+  set_target_properties(${generate} PROPERTIES ADDITIONAL_CLEAN_FILES "${directory}/python;${directory}/include")
+  set_target_properties(${target} PROPERTIES CUDA_EXT_PYTHON_PACKAGE "${package}")
 
   if(cuda_ext_python_destination)
     install(DIRECTORY "${package}/" DESTINATION "${cuda_ext_python_destination}/${cuda_ext_path}" COMPONENT "${target}")
   endif()
+endfunction()
+
+# Add the static library `target` of the sources `code`, with its `header` below `include`.
+function(_cuda_ext_add_library target include header code)
+  get_target_property(loader CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
+  file(GLOB headers "${loader}/cuda_ext/*.hpp")
+  add_library(${target} STATIC)
+  target_sources(${target}
+    PRIVATE ${code}
+    PUBLIC FILE_SET HEADERS BASE_DIRS "${include}" "${loader}" FILES "${header}" ${headers})
+  # The warnings that a project asks for are those about its own code.
+  target_include_directories(${target} SYSTEM INTERFACE "$<BUILD_INTERFACE:${include};${loader}>")
+  target_compile_features(${target} PUBLIC cxx_std_17)
+  target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# Stop if one of `depends`, of a call in the directory `source`, is neither a target nor a file.
+function(_cuda_ext_check_depends call source binary depends)
+  foreach(name IN LISTS depends)
+    get_filename_component(in_source "${name}" ABSOLUTE BASE_DIR "${source}")
+    get_filename_component(in_binary "${name}" ABSOLUTE BASE_DIR "${binary}")
+    set(found FALSE)
+    foreach(file IN ITEMS "${in_source}" "${in_binary}")
+      get_source_file_property(generated "${file}" GENERATED)
+      if(generated OR EXISTS "${file}")
+        set(found TRUE)
+      endif()
+    endforeach()
+    if(NOT found AND NOT TARGET "${name}")
+      message(FATAL_ERROR "${call}: DEPENDS: '${name}' is no target, no file, and no output of a command; correct it")
+    endif()
+  endforeach()
 endfunction()
 
 # Set `problem` to why `python` cannot compile for these files, or to nothing.
@@ -240,7 +274,7 @@ function(_cuda_ext_find_python variable)
     # As in <prefix>/lib/python3.12/site-packages/cuda_ext/cmake, and <prefix>/Lib/site-packages/cuda_ext/cmake.
     if(CMAKE_CURRENT_FUNCTION_LIST_DIR MATCHES "^(.*)/[Ll]ib(64)?/((python3[0-9.]*)/)?[^/]*-packages/cuda_ext/cmake$")
       find_program(python NAMES ${CMAKE_MATCH_4} python3 python
-                   PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH NO_CACHE)
+                   PATHS "${CMAKE_MATCH_1}" PATH_SUFFIXES bin Scripts NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
     endif()
   endif()
   foreach(known Python_EXECUTABLE Python3_EXECUTABLE PYTHON_EXECUTABLE)
@@ -250,7 +284,7 @@ function(_cuda_ext_find_python variable)
   endforeach()
   if(NOT python)
     unset(python)
-    find_program(python NAMES python3 python NO_CACHE)
+    find_program(python NAMES python3 python NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
   endif()
   set(${variable} "${python}" PARENT_SCOPE)
 endfunction()

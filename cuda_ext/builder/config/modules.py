@@ -30,6 +30,7 @@ __all__ = [
     "PROJECT_TABLE",
     "ModuleConfig",
     "Override",
+    "check_apart",
     "parse_module",
     "parse_table",
 ]
@@ -106,7 +107,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
         parse_module(name, module, key_path(f"{TABLE}.modules", name), common)
         for name, module in modules.items()
     )
-    _check_apart(parsed)
+    check_apart(parsed)
     if all(module.settings.compiler == "nvrtc" for module in parsed):
         _refuse_nvcc_keys(common, values)
     settings = {key: values[key] for key in BUILD_KEYS if key in values}
@@ -251,7 +252,7 @@ def _unquoted(name: str, table: Mapping[str, Any]) -> str:
     return ".".join(path) if len(path) > 1 and "." not in name else ""
 
 
-def _check_apart(modules: Iterable[ModuleConfig]) -> None:
+def check_apart(modules: Iterable[ModuleConfig]) -> None:
     """Each module has a directory of its own, also on file systems that ignore upper and lower case."""
     for other, module in itertools.permutations(modules, 2):
         outer, name = other.name.casefold(), module.name.casefold()

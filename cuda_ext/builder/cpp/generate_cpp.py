@@ -38,14 +38,20 @@ class CppModule(NamedTuple):
     files: Mapping[str, bytes]
 
 
-def render(package: Package, include_dirs: Sequence[str], package_directory: Path, embed: Embed) -> CppModule:
-    """The C++ of `package`, whose files lie in `package_directory`.
+def render(
+    package: Package,
+    include_dirs: Sequence[str],
+    package_directory: Path,
+    embed: Embed,
+    namespace: str | None = None,
+) -> CppModule:
+    """The C++ of `package`, whose files lie in `package_directory`, in `namespace` instead of its own.
 
     `include_dirs` are directories of the project, in which compilation on demand looks for headers. The same
     arguments give the same bytes. The text of the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
-    header = Header(manifest)
+    header = Header(manifest, namespace)
     stem = posixpath.basename(header.path).removesuffix(".h")
     # Every external symbol begins with it.
     prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))

@@ -68,15 +68,17 @@ _EXPRESSION = re.compile(r"(?P<name>[^\W\d]\w*(?:::[^\W\d]\w*)*)(?:<(?P<argument
 class Header:
     """The content of a module's header. The same manifest gives the same header.
 
-    ``namespaces`` are the module's own, outermost first; ``overloads`` are the classes of overloaded kernels,
+    ``namespaces`` are the module's own, outermost first: those of its import name, or `namespace` as C++
+    spells it. ``overloads`` are the classes of overloaded kernels,
     of which the arguments of a call select one. ``with_absent`` says that a template has instantiations with
     different numbers of arguments.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, namespace: str | None = None) -> None:
         self.path = f"{manifest.module.replace('.', '/')}.h"
         first, *rest = map(identifier, manifest.module.split("."))
-        self.namespaces = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
+        own = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
+        self.namespaces = tuple(namespace.split("::")) if namespace else own
         self.kernels = [
             KernelClass(index, kernel, manifest.units[kernel.unit].title)
             for index, kernel in enumerate(manifest.kernels)

@@ -15,15 +15,12 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.builder.config.modules import ModuleConfig
-from cuda_ext.compiler.architectures import GROUPS
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError, did_you_mean
-from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import FILE_NAME
 
 __all__ = [
-    "check_module",
     "check_overrides",
     "find_headers",
     "find_sources",
@@ -54,24 +51,6 @@ def fixed_directory(pattern: str) -> str:
     """Return the directory before the first wildcard of `pattern`."""
     parents = PurePosixPath(pattern).parts[:-1]
     return "/".join(takewhile(lambda part: not glob.has_magic(part), parents))
-
-
-def check_module(module: ModuleConfig, root: Path) -> list[str]:
-    """Check what needs no compiler; return the names of the sources. Raises :class:`ConfigError`."""
-    names = find_sources(module, root)
-    check_overrides([(module, names)])
-    find_include_directories(module, root)
-    for source in names:
-        for name in set(module.for_source(source).architectures).difference(GROUPS):
-            try:
-                Architecture.parse(name)
-            except ValueError:
-                raise ConfigError(
-                    f"unknown architecture {name!r}",
-                    where=module.key_path("architectures", source),
-                    remedy="spell it as in sm_90, compute_90 or 90-real",
-                ) from None
-    return names
 
 
 def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_ext.builder.config.keys import BuildSettings
-from cuda_ext.builder.config.modules import ModuleConfig, parse_module
+from cuda_ext.builder.config.modules import ModuleConfig, check_apart, parse_module
 from cuda_ext.builder.project import Project
 from cuda_ext.errors import ConfigError
 from cuda_ext.filesystem.atomic_directory import replace_file
 
-__all__ = ["Call", "call_of"]
+__all__ = ["Call", "Embed", "call_of"]
 
+Embed = Literal["incbin", "literal", "none"]
 _FILE_NAME = "module.json"
 
 
@@ -33,8 +34,10 @@ class Call:
     ``name`` is the import name. The keys of the module are in ``table``, as in pyproject.toml with paths
     relative to the project, or with ``pyproject`` in that file. ``depends`` are targets and files that must
     be built before the sources are compiled. ``architectures`` are the default, and ``cudaarchs`` is
-    ``CUDAARCHS`` in the environment, which overrides them. ``embed`` is the form of images in C++. ``files``
-    are those that the globs match; the module changes with them.
+    ``CUDAARCHS`` in the environment, which overrides them. ``embed`` is the form of images in C++, ``none``
+    for a module without C++; ``python_only`` is what the call says about that. With ``restores_byproducts``
+    the build tool generates deleted byproducts again. ``files`` are those that the globs match; the module
+    changes with them.
     """
 
     target: str
@@ -42,11 +45,14 @@ class Call:
     name: str | None = None
     pyproject: bool = False
     python_destination: str | None = None
+    python_only: bool | None = None
+    cxx_namespace: str | None = None
     depends: Sequence[str] = ()
     table: Mapping[str, Any] = field(default_factory=dict)
     architectures: Sequence[str] = ()
     cudaarchs: str = ""
-    embed: Literal["incbin", "literal"] = "literal"
+    embed: Embed = "literal"
+    restores_byproducts: bool = True
     files: Sequence[str] = ()
 
     @classmethod
@@ -76,6 +82,43 @@ class Call:
                 written={**module.written, "architectures": "CMAKE_CUDA_ARCHITECTURES"},
             )
         return Project(root, (module,), settings, self.target)
+
+    def choose_embed(self, available: Embed) -> Embed:
+        """Return the form of images in C++, of which `available` is ``none`` if CXX is not enabled.
+
+        Raises :class:`ConfigError` if the call then has arguments for C++.
+        """
+        if self.python_only and self.cxx_namespace:
+            raise self._error(
+                "CXX_NAMESPACE is for C++, and PYTHON_ONLY excludes it", "leave out one of them"
+            )
+        if available == "none" and (self.cxx_namespace or self.python_only is False):
+            given = "CXX_NAMESPACE" if self.cxx_namespace else "PYTHON_ONLY OFF"
+            raise self._error(
+                f"{given} is for C++, and the language CXX is not enabled",
+                "add CXX to the LANGUAGES of project()",
+            )
+        return "none" if self.python_only else available
+
+    def check_apart(self, name: str, others: Sequence[str]) -> str:
+        """Check that the module `name` collides with none of `others`; return its own entry for such a list.
+
+        Raises :class:`ConfigError`.
+        """
+        namespace = self.cxx_namespace or name.replace(".", "::")
+        modules = []
+        for entry in others:
+            other_target, other, other_namespace = entry.split("|")
+            if other == name:
+                raise self._error(f"{other_target} is the module {name} already", "choose another NAME")
+            if other_namespace == namespace:
+                raise self._error(
+                    f"{other_target} has the C++ namespace {namespace} already",
+                    "choose another CXX_NAMESPACE",
+                )
+            modules.append(ModuleConfig(other, call_of(other_target)))
+        check_apart([*modules, ModuleConfig(name, call_of(self.target))])
+        return f"{self.target}|{name}|{namespace}"
 
     def environ(self) -> Mapping[str, str]:
         """The environment of a step."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.builder.config.keys import KEYS
+from cuda_ext.builder.cpp.kernel_classes import identifier
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.integrations.cmake.module_call import Call, call_of
@@ -28,10 +29,32 @@ _FIELDS = {
     "NAME": "name",
     "FROM_PYPROJECT": "pyproject",
     "PYTHON_DESTINATION": "python_destination",
+    "PYTHON_ONLY": "python_only",
+    "CXX_NAMESPACE": "cxx_namespace",
     "DEPENDS": "depends",
 }
 _OVERRIDE = "OVERRIDE"
 _KNOWN = (*_KEY_OF, *_FIELDS, _OVERRIDE)
+# Arguments of similar functions and properties of CMake, and of pyproject.toml.
+_MISNOMERS = {
+    "INCLUDE_DIRS": "INCLUDE_DIRECTORIES",
+    "INCLUDES": "INCLUDE_DIRECTORIES",
+    "SOURCE": "SOURCES",
+    "ARCHS": "ARCHITECTURES",
+    "CUDA_ARCHITECTURES": "ARCHITECTURES",
+    "DEFINITIONS": "DEFINE",
+    "COMPILE_DEFINITIONS": "DEFINE",
+    "COMPILE_OPTIONS": "OPTIONS",
+    "FLAGS": "OPTIONS",
+    "CUDA_STANDARD": "STD",
+    "CXX_STANDARD": "STD",
+    "CUDA_SEPARABLE_COMPILATION": "LINK",
+    "PRECOMPILE_HEADERS": "PRE_INCLUDE",
+    "DEPENDENCIES": "DEPENDS",
+    "DESTINATION": "PYTHON_DESTINATION",
+    "NAMESPACE": "CXX_NAMESPACE",
+    "MODULE": "NAME",
+}
 _BOOLEANS = dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), True) | dict.fromkeys(
     ("0", "OFF", "NO", "FALSE", "N"), False
 )
@@ -108,7 +131,7 @@ def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:
                 raise ConfigError(f"{keyword} is given twice", where=where, remedy="merge the two")
             values = groups[-1][keyword] = []
         elif values is None or _is_misspelled(word, keyword):
-            close = closest_name(word.upper(), _KNOWN)
+            close = _MISNOMERS.get(word.upper()) or closest_name(word.upper(), _KNOWN)
             remedy = f"did you mean {close}?" if close else f"keywords are {', '.join(sorted(_KNOWN))}"
             raise ConfigError(f"unknown keyword {word!r}", where=where, remedy=remedy)
         else:
@@ -121,7 +144,7 @@ def _is_misspelled(word: str, keyword: str) -> bool:
     return (
         re.fullmatch("[A-Z][A-Z_]{3,}", word) is not None
         and keyword not in ("DEFINE", "OPTIONS")
-        and bool(closest_name(word, _KNOWN, 0.8))
+        and (word in _MISNOMERS or bool(closest_name(word, _KNOWN, 0.8)))
     )
 
 
@@ -154,8 +177,10 @@ def _value(key: str, values: Sequence[str], where: str, paths: _Paths) -> Any:
         case "depends":
             return _split(values)
     default = KEYS[key].default if key in KEYS else None
-    if key == "pyproject" or isinstance(default, bool):
+    if key in ("pyproject", "python_only") or isinstance(default, bool):
         return _boolean(values, where)
+    if key == "cxx_namespace":
+        return _namespace(_single(values, where), where)
     return list(values) if isinstance(default, tuple) else _single(values, where)
 
 
@@ -172,6 +197,21 @@ def _boolean(values: Sequence[str], where: str) -> bool:
     if value.upper() not in _BOOLEANS:
         raise ConfigError(f"expected ON or OFF, found {value!r}", where=where)
     return _BOOLEANS[value.upper()]
+
+
+def _namespace(value: str, where: str) -> str:
+    """The namespace `value`, which can be declared: ``my::gpu``."""
+    parts = value.split("::")
+    is_usable = all(
+        re.fullmatch(r"[A-Za-z]\w*", part, re.ASCII) and identifier(part) == part for part in parts
+    )
+    if not is_usable or "__" in value:
+        raise ConfigError(f"{value!r} is not a namespace", where=where, remedy="write it as in C++: my::gpu")
+    if parts[0] in ("std", "cuda_ext"):
+        raise ConfigError(
+            f"{parts[0]} is not your namespace", where=where, remedy="begin with one of your own"
+        )
+    return value
 
 
 def _toml(text: str, where: str, before: str = "") -> dict[str, Any]:

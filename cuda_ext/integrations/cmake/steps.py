@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import Literal
 
 import cuda_ext
 from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.package.depfile import render_depfile
-from cuda_ext.builder.package.in_place import remove_others
-from cuda_ext.builder.sources.globs import check_module, find_headers
+from cuda_ext.builder.session import plan as plan_modules
+from cuda_ext.builder.sources.globs import find_headers
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
-from cuda_ext.filesystem.atomic_directory import replace_file
-from cuda_ext.integrations.cmake.module_call import Call, call_of
+from cuda_ext.filesystem.atomic_directory import replace_directory, replace_file
+from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
+from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["main"]
 
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str]) -> int:
         _show(spell_error(error, call_of(target)))
         return 1
     except OSError as error:
-        _show(f"{call_of(target)}: {error.filename}: cannot be read or written: {error.strerror}")
+        place = f"{call_of(target)}: {error.filename}"
+        _show(f"{place}: cannot be read or written: {error.strerror}; correct that, and build again")
         return 1
     return 0
 
@@ -57,55 +59,89 @@ def _configure(
     root: str,
     current: str,
     architectures: str,
-    embed: Literal["incbin", "literal"],
+    embed: Embed,
+    generator: str,
     exported: str,
+    others: str,
 ) -> None:
     """Read ``arguments.txt`` in `directory`; write ``module.json`` for the other steps and ``module.cmake``.
 
-    If `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
+    `embed` is ``none`` where C++ is not enabled. `others` are the modules of the project before this one. If
+    `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
     """
-    words = (directory / "arguments.txt").read_text(encoding="utf-8").split(_SEPARATOR)[1:]
+    text = (directory / "arguments.txt").read_bytes()
+    call = parse_call(_decode(text, target).split(_SEPARATOR)[1:], target, Path(root), Path(current))
     call = dataclasses.replace(
-        parse_call(words, target, Path(root), Path(current)),
+        call,
         # enable_language(CUDA) takes OFF for the compiler's default.
         architectures=[] if architectures.upper() in ("OFF", "FALSE") else from_cmake(architectures),
         cudaarchs=os.environ.get("CUDAARCHS", ""),
-        embed=embed,
+        embed=call.choose_embed(embed),
+        restores_byproducts="Makefiles" not in generator,
     )
-    real = Path(call.root)
-    (config,) = call.project().modules
-    sources = check_module(config, real)
-    call = dataclasses.replace(call, files=(*sources, *find_headers(config, real)))
+    project = call.project()
+    (config,) = project.modules
+    module = call.check_apart(config.name, list(filter(None, others.split(";"))))
+    # Architectures and the compiler are checked here, rather than once for each source.
+    (plan,) = plan_modules(project, call.environ())
+    units = [unit for library in plan.libraries for unit in library.units]
+    sources = sorted({unit.name for unit in units})
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
+    real = Path(call.root)
     variables = {
+        "module": [module],
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources,
-        "code": list(source_names(config.name, config.settings.jit)),
+        "code": list(source_names(config.name, config.settings.jit)) if call.embed != "none" else [],
         "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
         "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(real / "pyproject.toml")] if call.pyproject else [],
         "python_destination": [call.python_destination] if call.python_destination else [],
         "depends": call.depends,
     }
-    if split := [value for values in variables.values() for value in values if ";" in value]:
-        raise ConfigError(
-            f"{split[0]!r} has a semicolon, which separates paths in CMake",
-            where=call_of(target),
-            remedy="rename it",
-        )
-    text = "".join(f"set(cuda_ext_{name} [==[{';'.join(values)}]==])\n" for name, values in variables.items())
-    replace_file(directory / "module.cmake", text.encode())
+    headers = {name for unit in units for name in unit.headers} | plan.headers.keys()
+    _check_names([*sources, *sorted(headers)], target)
+    call = dataclasses.replace(call, files=(*sources, *find_headers(config, real)))
+    lines = (f'set(cuda_ext_{name} "{_escape(";".join(values))}")\n' for name, values in variables.items())
+    replace_file(directory / "module.cmake", "".join(lines).encode())
     call.write(directory)
     if exported == "ON":
         from cuda_ext.builder.sources import compilation_database as editors
 
         try:
-            commands = editors.list_commands(call.project(), call.environ())
+            commands = editors.list_commands(project, call.environ())
         except ToolchainError as error:
             _show(f"{call_of(target)}: {editors.FILE_NAME} is not written: {error}")
         else:
             editors.write(directory / editors.FILE_NAME, commands)
+
+
+def _decode(text: bytes, target: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"an argument has the byte {text[error.start]:#04x}, which is not UTF-8",
+            where=call_of(target),
+            remedy="save the CMakeLists.txt as UTF-8",
+        ) from None
+
+
+def _check_names(names: Iterable[str], target: str) -> None:
+    """No file has a name that CMake, Ninja or Make would change or divide."""
+    for name in names:
+        if found := re.search(r'[\x00-\x1f\x7f"*:;<>\\^`|]', name):
+            raise ConfigError(
+                f"{name!r} has the character {found[0]!r}, which build tools do not accept in file names",
+                where=call_of(target),
+                remedy="rename it",
+            )
+
+
+def _escape(value: str) -> str:
+    """`value` as it stands between quotes in CMake."""
+    return re.sub(r'([\\"$])', r"\\\1", value)
 
 
 def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str) -> None:
@@ -123,29 +159,46 @@ def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str
 
 
 def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
-    """Write the package below ``python``, the C++ header below ``include``, and the C++ sources."""
-    from cuda_ext.builder.cpp import generate_cpp
+    """Write the package below ``python``, the C++ header below ``include``, and the C++ sources.
+
+    These directories are the build tree's own: whatever else they hold is removed.
+    """
     from cuda_ext.builder.scheduler.progress import Quiet
     from cuda_ext.builder.session import build
 
     call = Call.read(directory, target)
     project = call.project()
     (package,) = build(project, call.environ(), Quiet(lambda _: None), directory / _CACHE)
-    place = directory / "python" / Path(*package.name.split("."))
-    remove_others(directory / "python", [place])
-    package.write(place)
-    cpp = generate_cpp.render(package, project.modules[0].settings.include_dirs, place, call.embed)
-    for name, content in cpp.files.items():
-        replace_file(directory / name, content)
-    _remove_other_headers(directory / "include", directory / cpp.header)
-    _finish(stamp, depfile, (str(project.root / name) for name in project.source_files()))
+    place = Path("python", *package.name.split("."))
+    files = {(place / name).as_posix(): content for name, content in package.files.items()}
+    _replace_below(directory, "python", files)
+    generated, byproducts = set(files), {(place / FILE_NAME).as_posix()}
+    if call.embed != "none":
+        from cuda_ext.builder.cpp import generate_cpp
+
+        include_dirs = project.modules[0].settings.include_dirs
+        cpp = generate_cpp.render(package, include_dirs, directory / place, call.embed, call.cxx_namespace)
+        _replace_below(directory, "include", cpp.files)
+        for name in cpp.files.keys() - {cpp.header}:
+            replace_file(directory / name, cpp.files[name])
+        generated |= cpp.files.keys()
+        byproducts |= {cpp.header, *cpp.sources}
+    watched = {directory / name for name in generated}
+    if call.restores_byproducts:
+        watched -= {directory / name for name in byproducts}
+        # Ninja runs this step again for a dependency that is newer than the start of the last run.
+        inputs = (directory / "module.json", *directory.glob("stamps/*"))
+        start = max(path.stat().st_mtime_ns for path in inputs)
+        for path in watched:
+            os.utime(path, ns=(start, min(start, path.stat().st_mtime_ns)))
+    _finish(stamp, depfile, map(str, watched.union(project.root / name for name in project.source_files())))
 
 
-def _remove_other_headers(directory: Path, header: Path) -> None:
-    """Remove the header of a module that was renamed, so that it cannot be included by mistake."""
-    for other in directory.rglob("*.h"):
-        if other != header:
-            other.unlink()
+def _replace_below(directory: Path, name: str, files: Mapping[str, bytes]) -> None:
+    """Make the directory `name` in `directory` contain exactly those of `files` that lie there."""
+    prefix = f"{name}/"
+    own = {path.removeprefix(prefix): content for path, content in files.items() if path.startswith(prefix)}
+    replace_directory(directory / name, own)
 
 
 def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
