@@ -81,8 +81,18 @@ def test_a_key_equals_that_of_pyproject(key: str) -> None:
 
 
 def test_arguments_that_are_no_keys_are_kept_apart() -> None:
-    found = parsed("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
-    assert found == Call("k", str(ROOT), "p.k", True, "lib/python", ["a", "b", "c"])
+    words = ("FROM_PYPROJECT", "NAME", "p.k", "PYTHON_DESTINATION", "lib/python", "DEPENDS", "a;b", "c")
+    found = parsed(*words, "CXX_NAMESPACE", "my::gpu", "PYTHON_ONLY", "no")
+    assert found == Call(
+        "k",
+        str(ROOT),
+        "p.k",
+        pyproject=True,
+        python_destination="lib/python",
+        python_only=False,
+        cxx_namespace="my::gpu",
+        depends=["a", "b", "c"],
+    )
     assert parsed() == Call("k", str(ROOT))
 
 

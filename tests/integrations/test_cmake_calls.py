@@ -1,0 +1,181 @@
+"""Calls of ``cuda_ext_add_module`` that are refused, all of them when the project is configured."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.integrations.cmake.steps import main
+from tests.fixtures.cmake_projects import FILES, PYTHON_LISTS, CMakeProject
+
+PYPROJECT = """[project]
+name = "app"
+version = "1"
+[tool.cuda_ext.modules."app.kernels"]
+sources = ["device/axpy.cu"]
+[tool.cuda_ext.modules."app.others"]
+sources = ["device/fill.cu"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> CMakeProject:
+    return CMakeProject(tmp_path / "app").write({**FILES, "pyproject.toml": PYPROJECT})
+
+
+def refused(project: CMakeProject, *words: str | bytes, embed: str = "incbin", others: str = "") -> str:
+    """The message for a call for the target ``k``, by the step that CMake runs."""
+    given = b"".join(b"\x1f" + (w if isinstance(w, bytes) else w.encode()) for w in words)
+    directory = project.root.with_name("build")
+    directory.mkdir(exist_ok=True)
+    (directory / "arguments.txt").write_bytes(given)
+    root = str(project.root)
+    assert main(["configure", str(directory), "k", root, root, "", embed, "Ninja", "OFF", others]) == 1
+    assert not (directory / "module.cmake").exists()
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("SOURCES device/*.cu", "has no NAME; add the name by which"),
+        ("NAME kernels", "a module lives inside a package;"),
+        ("NAME a.k SOURCE device/*.cu", "unknown keyword 'SOURCE'; did you mean SOURCES?"),
+        (
+            "NAME a.k SOURCES device/*.cu INCLUDE_DIRS .",
+            "unknown keyword 'INCLUDE_DIRS'; did you mean INCLUDE_D",
+        ),
+        ("NAME a.k SOURCES device/*.cu DEFINITIONS A", "unknown keyword 'DEFINITIONS'; did you mean DEFINE?"),
+        ("NAME a.k SOURCES dev/*.cu", "SOURCES: nothing matches 'dev/*.cu'"),
+        ("NAME a.k INCLUDE_DIRECTORIES inc", "INCLUDE_DIRECTORIES: 'inc' is not a directory of the project"),
+        ("NAME a.k HEADERS a.h", "HEADERS: nothing matches 'a.h'"),
+        (
+            "NAME a.k OVERRIDE SOURCES x.cu STD c++20",
+            "OVERRIDE[0] SOURCES: 'x.cu' matches none of the sources",
+        ),
+        ("FROM_PYPROJECT", "[tool.cuda_ext] has several modules; choose one"),
+        ("FROM_PYPROJECT NAME a.b", "[tool.cuda_ext] has no module 'a.b'; it has app.kernels, app.others"),
+        (
+            "NAME a.k ARCHITECTURES sm_9O",
+            "ARCHITECTURES: unknown architecture 'sm_9O'; did you mean 'sm_90'?",
+        ),
+        ("NAME a.k ARCHITECTURES sm_20", "ARCHITECTURES: nvrtc 13."),
+        (
+            "NAME a.k OVERRIDE SOURCES device/fill.cu ARCHITECTURES sm_20",
+            "OVERRIDE[0] ARCHITECTURES: nvrtc 13.",
+        ),
+        (
+            "NAME a.k COMPILER nvcc NVCC /nowhere/nvcc",
+            "NVCC: no nvcc can be used:\n  configured: /nowhere/nvcc",
+        ),
+        (
+            "NAME a.k INSTANTIATE axpi<float>",
+            "INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi'; did",
+        ),
+        (
+            "NAME a.k CXX_NAMESPACE a.b",
+            "CXX_NAMESPACE: 'a.b' is not a namespace; write it as in C++: my::gpu",
+        ),
+        ("NAME a.k CXX_NAMESPACE my::class", "CXX_NAMESPACE: 'my::class' is not a namespace; write it"),
+        ("NAME a.k CXX_NAMESPACE std::gpu", "CXX_NAMESPACE: std is not your namespace; begin with one of"),
+        (
+            "NAME a.k CXX_NAMESPACE a PYTHON_ONLY",
+            "CXX_NAMESPACE is for C++, and PYTHON_ONLY excludes it; leave out one of them",
+        ),
+    ],
+)
+def test_a_wrong_call(
+    project: CMakeProject, words: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(project, *words.split(" "))
+    assert capsys.readouterr().err.startswith(f"cuda_ext_add_module(k): {answer}")
+
+
+@pytest.mark.parametrize(("words", "given"), [("PYTHON_ONLY OFF",) * 2, ("CXX_NAMESPACE a", "CXX_NAMESPACE")])
+def test_cpp_without_its_language(
+    project: CMakeProject, words: str, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(project, "NAME", "a.k", *words.split(), embed="none")
+    answer = (
+        f"{given} is for C++, and the language CXX is not enabled; add CXX to the LANGUAGES of project()\n"
+    )
+    assert capsys.readouterr().err == f"cuda_ext_add_module(k): {answer}"
+
+
+@pytest.mark.parametrize(
+    ("other", "answer"),
+    [
+        ("a.k|a::k", "other is the module a.k already; choose another NAME"),
+        ("a.b|x", "other has the C++ namespace x already; choose another CXX_NAMESPACE"),
+        ("a.K|a::K", "differs only in upper and lower case from the module 'a.K'; rename one of them"),
+        ("a.k.l|y", "lies within the module 'a.k'; rename one of them"),
+    ],
+)
+def test_modules_that_collide(
+    project: CMakeProject, other: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(project, *["NAME", "a.k", "CXX_NAMESPACE", "x"], others=f"first|a.first|a::first;other|{other}")
+    assert answer in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("character", ['"', ":", "\\", "\t", "\n", ";", "<", "*", "|", "^", "`"])
+def test_names_that_build_tools_do_not_accept(
+    project: CMakeProject, character: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"device/a{character}b.cuh"
+    project.write({name: "", "device/fill.cu": f'#include "{Path(name).name}"\n{FILES["device/fill.cu"]}'})
+    refused(project, *["NAME", "a.k", "HEADERS", "device/*.cuh"])
+    answer = (
+        f"{name!r} has the character {character!r}, which build tools do not accept in file names; rename it"
+    )
+    assert capsys.readouterr().err == f"cuda_ext_add_module(k): {answer}\n"
+
+
+def test_an_argument_in_another_encoding(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(project, "NAME", "a.k", "DEFINE", "größe".encode("latin-1"))
+    answer = "an argument has the byte 0xf6, which is not UTF-8; save the CMakeLists.txt as UTF-8\n"
+    assert capsys.readouterr().err == f"cuda_ext_add_module(k): {answer}"
+
+
+def test_a_project_without_the_table(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> None:
+    (project.root / "pyproject.toml").write_text("[project]\nname = 'a'\n")
+    refused(project, "FROM_PYPROJECT")
+    assert "pyproject.toml has no [tool.cuda_ext] table" in capsys.readouterr().err
+
+
+# What CMake itself has to check, and how it shows the message.
+
+
+@pytest.mark.parametrize(
+    ("module", "answer"),
+    [
+        ("cuda_ext_add_module(k SOURCES device/*.cu)", "cuda_ext_add_module(k): has no NAME; add the name"),
+        (
+            "add_library(k INTERFACE)\ncuda_ext_add_module(k NAME a.k)",
+            "cuda_ext_add_module(k): a target of that name exists already; choose",
+        ),
+        ("cuda_ext_add_module()", "cuda_ext_add_module Function invoked with incorrect arguments"),
+        ("cuda_ext_add_module(a::k NAME a.k)", "cuda_ext_add_module(a::k): invalid target name; use letters"),
+        ('cuda_ext_add_module("" NAME a.k)', "cuda_ext_add_module(): invalid target name; use letters"),
+        (
+            "cuda_ext_add_module(k NAME a.k)\ncuda_ext_add_module(other NAME a.k)",
+            "cuda_ext_add_module(other): k is the module a.k already; choose another NAME",
+        ),
+    ],
+)
+def test_the_line_of_a_wrong_call(project: CMakeProject, module: str, answer: str) -> None:
+    project.write({"CMakeLists.txt": PYTHON_LISTS + module})
+    output = project.configure(status=1)
+    assert answer in " ".join(output.split())
+    line = (PYTHON_LISTS + module).count("\n") + 1
+    assert re.search(rf"CMakeLists\.txt:{line} \(", output)
+    assert "Traceback" not in output
+
+
+def test_dependencies_that_nothing_makes(project: CMakeProject) -> None:
+    call = "cuda_ext_add_module(k NAME a.k DEPENDS CMakeLists.txt later {})\nadd_custom_target(later)\n"
+    project.write({"CMakeLists.txt": PYTHON_LISTS + call.format("erlier")})
+    answer = "DEPENDS: 'erlier' is no target, no file, and no output of a command; correct it"
+    assert f"cuda_ext_add_module(k) in {project.root}/CMakeLists.txt: {answer}" in project.refused()
