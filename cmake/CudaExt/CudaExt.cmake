@@ -27,15 +27,21 @@ Compile device sources, and embed them in C++ and in a Python package::
     [<KEY> <value>...]...
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
+    [CXX_NAMESPACE <namespace>]
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
   cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>]
     [DEPENDS <target or file>...]
-    [PYTHON_DESTINATION <directory>])
+    [PYTHON_DESTINATION <directory>]
+    [PYTHON_ONLY])
 
 ``<target>`` is a static library. Targets that link it include ``<example_project/kernels.h>``, where
-``example_project.kernels`` is the import name; they need C++17 and no CUDA. The library can be installed and exported
-with its headers, ``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
+``example_project.kernels`` is the import name; they need C++17 and no CUDA. The kernels are in the namespace
+``example_project::kernels``, or that of ``CXX_NAMESPACE``. The library can be installed and exported with its headers,
+``install(TARGETS <target> EXPORT ... FILE_SET HEADERS)``.
+
+With ``PYTHON_ONLY`` there is no library and no C++: ``<target>`` is a custom target that builds the Python package, as
+part of ``all``. This is the default in a project that has not enabled the language CXX.
 
 ``HEADERS`` are device headers to embed besides those that the sources include, for code that is compiled at run time.
 
@@ -46,7 +52,8 @@ Boolean keys need no value, ``LINK``. ``DEFINE`` takes ``NAME=value``. What is a
 the pyproject.toml in ``PROJECT_SOURCE_DIR``.
 
 ``ARCHITECTURES`` takes nvcc's spelling and CMake's: ``sm_90`` or ``90-real``, ``compute_90`` or ``90-virtual``, ``90``
-for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the environment overrides both.
+for both. The default is ``CMAKE_CUDA_ARCHITECTURES``. ``CUDAARCHS`` in the environment overrides both. The compiler and
+the architectures are checked when the project is configured.
 
 If ``CMAKE_EXPORT_COMPILE_COMMANDS`` is true, ``cuda_ext/<target>/compile_commands.json`` in the current binary
 directory says how clangd must read the sources. CMake's own compile_commands.json is unchanged. clangd reads both if
@@ -60,7 +67,9 @@ a ``.clangd`` beside the project's CMakeLists.txt says where::
 ``DEPENDS`` are targets and files that must be built before the sources are compiled, such as generated headers.
 
 The Python package is installed into ``PYTHON_DESTINATION``, as the component ``<target>``; under scikit-build-core, into
-the wheel. In the build tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names.
+the wheel. In the build tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names. The
+directories ``python`` and ``include`` of ``cuda_ext/<target>`` in the binary directory belong to the function, which
+removes all other files from them.
 #]=======================================================================]
 function(cuda_ext_add_module target)
   list(APPEND CMAKE_MESSAGE_CONTEXT "cuda_ext")

@@ -7,7 +7,9 @@ CUDA kernels in a C++ project, without a CUDA toolkit::
   find_package(CudaExt REQUIRED)
 
 scikit-build-core finds the package by itself. Elsewhere, set ``CMAKE_PREFIX_PATH`` to the directory that
-``python -m cuda_ext cmake-dir`` prints. The package defines :command:`cuda_ext_add_module` and
+``python -m cuda_ext cmake-dir`` prints, or ``CudaExt_DIR`` if a toolchain file restricts ``find_package`` to a root path.
+A requested version must be of the same minor version, as ``SameMinorVersion``, or a range; there are no components.
+The package defines :command:`cuda_ext_add_module` and
 
 ``CudaExt::loader``
   The headers that generated headers include, for code that includes ``cuda_ext/loader.hpp`` itself.

@@ -212,6 +212,7 @@ EXAMPLES = {
     "[<KEY> <value>...]...": "STD c++17",
     "<directory>...": "device",
     "<directory>": "lib/python",
+    "<namespace>": "my::gpu",
 }
 
 
@@ -237,6 +238,7 @@ def test_the_cmake_reference_is_current(tmp_path: Path) -> None:
             "CMakeLists.txt": LISTS.replace("find_package(CudaExt REQUIRED)", FOUND) + "\n".join(calls),
             "device/axpy.cu": AXPY,
             "device/fill.cu": FILL,
+            "device/reduce.cu": AXPY.replace("axpy", "reduce"),
             "device/index.cuh": INDEX,
             "pyproject.toml": '[tool.cuda_ext.modules."app.kernels_1"]\n',
         }
