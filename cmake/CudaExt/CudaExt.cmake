@@ -24,13 +24,15 @@ Compile device sources, and embed them in C++ and in a Python package::
     [ARCHITECTURES <architecture>...]
     [INCLUDE_DIRECTORIES <directory>...]
     [INSTANTIATE <name expression>...]
+    [JIT]
+    [EMBED_SOURCES <path or glob>...]
     [<KEY> <value>...]...
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
     [CXX_NAMESPACE <namespace>]
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
-  cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>]
+  cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [JIT]
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
     [PYTHON_ONLY])
@@ -43,7 +45,11 @@ Compile device sources, and embed them in C++ and in a Python package::
 With ``PYTHON_ONLY`` there is no library and no C++: ``<target>`` is a custom target that builds the Python package, as
 part of ``all``. This is the default in a project that has not enabled the language CXX.
 
-``HEADERS`` are device headers to embed besides those that the sources include, for code that is compiled at run time.
+``JIT`` compiles kernels that were not built ahead when the program runs, in C++ and in Python. Without it, Python does so
+if the package has its sources, as it has by default, and C++ does not; with ``JIT OFF``, neither.
+
+``EMBED_SOURCES`` are device headers and sources that the header declares by name, with the headers that they include, for
+``cuda_ext::compile`` or for NVRTC. A module may consist of them alone.
 
 The keys are those of ``[tool.cuda_ext]``, in upper case with underscores, and have the same meaning; ``include-dirs``
 is ``INCLUDE_DIRECTORIES``. Paths are relative to the current source directory and lie within ``PROJECT_SOURCE_DIR``.
@@ -192,6 +198,9 @@ function(cuda_ext_add_module target)
   if(code)
     set(generate "${target}_generate")
     _cuda_ext_add_library(${target} "${directory}/include" "${header}" "${code}")
+    if(cuda_ext_on_demand)
+      _cuda_ext_add_on_demand(${target})
+    endif()
     add_dependencies(${target} ${generate})
   endif()
   add_custom_target(${generate} ${all} DEPENDS "${directory}/module.stamp")
@@ -216,6 +225,19 @@ function(_cuda_ext_add_library target include header code)
   target_compile_features(${target} PUBLIC cxx_std_17)
   target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# Add compilation on demand to the library `target`: one object for all modules. It is part of each library, so that
+# these can be installed alone; the linker takes it from the first.
+function(_cuda_ext_add_on_demand target)
+  if(NOT TARGET cuda_ext_on_demand)
+    get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
+    add_library(cuda_ext_on_demand OBJECT EXCLUDE_FROM_ALL "${include}/cuda_ext/on_demand/on_demand.cpp")
+    target_include_directories(cuda_ext_on_demand SYSTEM PRIVATE "${include}")
+    target_compile_features(cuda_ext_on_demand PRIVATE cxx_std_17)
+    set_target_properties(cuda_ext_on_demand PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:cuda_ext_on_demand>)
 endfunction()
 
 # Stop if one of `depends`, of a call in the directory `source`, is neither a target nor a file.

@@ -5,7 +5,7 @@ process ends in any way. Processes on several machines share it as far as their 
 on Windows, locks are those of one user on one machine.
 
 Written with the standard library: filelock adds 20 ms to the first launch of a program and leaves a file
-beside each path that it locks, and the C++ loader takes the same locks with flock (`on_demand/store.hpp`).
+beside each path that it locks.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the encoded value. The annotations are the schema: :func:`decode` takes nothing 
 damaged bytes are one :class:`DecodingError`.
 
 A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
-loader uses the same encoding (``include/cuda_ext/on_demand/fields.hpp``).
+loader uses the same encoding (``include/cuda_ext/on_demand/hash.hpp``).
 
 >>> from typing import NamedTuple
 >>> class Point(NamedTuple):

@@ -1,6 +1,7 @@
 // Does what its arguments say with the kernels of a generated module, and prints what came of each, in a
 // line.
 
+#include <cuda_ext/compile.hpp>
 #include <p/kernels.h>
 
 #include <dlfcn.h>
@@ -9,6 +10,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,14 +50,49 @@ void run(const std::string& text) {
 // Every parameter is given bytes that are 0.
 void launch(const cuda_ext::Kernel& kernel) {
   std::vector<char> zeros(4096);
-  std::vector<void*> arguments(kernel.data().parameters.size, zeros.data());
+  std::vector<void*> arguments(64, zeros.data());
   kernel.launch_raw({1, 1}, arguments.data());
+}
+
+// A source that is compiled when the program runs, with an embedded header, one of the program's own, and one in
+// the directory `include`.
+constexpr const char* source = R"(
+#include "by.cuh"
+#include <own.h>
+#if HAS_FILE
+#include "file.h"
+#endif
+template <class T> __global__ void times(int n, T* x, T by) { if (threadIdx.x < n) x[threadIdx.x] *= by * BY * OWN; }
+extern "C" __global__ void plain(float* x) { *x = 1; }
+)";
+
+std::optional<cuda_ext::Library> compiled;
+
+void compile(const std::string& include, const std::vector<std::string>& names) {
+  cuda_ext::CompileOptions options;
+  options.name = "own.cu";
+  options.options = {"--std=c++20", include.empty() ? "-DHAS_FILE=0" : "-DHAS_FILE=1"};
+  options.headers = &kernels::cuda_ext_headers();
+  options.texts = {{"own.h", "#define OWN 2\n"}};
+  if (!include.empty()) options.include_directories = {include};
+  compiled = cuda_ext::compile(source, names, options);
 }
 
 void perform(const std::string& command, const std::string& operand) {
   const cuda_ext::Library& library = kernels::cuda_ext_library();
   if (command == "launch") return launch(library.kernel(operand));
   if (command == "signature") return print(cuda_ext::signature(library.kernel(operand).data()));
+  if (command == "compile") return compile(operand, {"times<float>", "times<double>", "plain"});
+  if (command == "wrong") return compile("", {operand});
+  if (command == "compiled") return launch(compiled->kernel(operand));
+  if (command == "times") return compiled->kernel("times<float>").launch({1, 32}, 32, &command, 2.0f);
+  if (command == "mistaken") return compiled->kernel("times<float>").launch({1, 32}, 32L, &command, 2.0f);
+  if (command == "few") return compiled->kernel("times<float>").launch({1, 32}, 32);
+  if (command == "unload") return compiled.reset();
+  if (command == "directories") {
+    for (const std::string& directory : cuda_ext::toolkit_directories()) print(directory);
+    return;
+  }
   if (command == "all") {
     for (const cuda_ext::KernelData& kernel : library.data().kernels) {
       launch(library.kernel(kernel.expression));

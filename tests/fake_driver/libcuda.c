@@ -398,6 +398,14 @@ static CUresult cuLibraryGetGlobal(void** address, size_t* size, Library* librar
   return NOT_FOUND;
 }
 
+static CUresult cuKernelGetParamInfo(const Kernel* kernel, size_t index, size_t* offset, size_t* size) {
+  BEGIN(cuKernelGetParamInfo);
+  if (index >= (size_t)kernel->count) return INVALID_VALUE;
+  *offset = 0;  // nothing asks for it
+  *size = kernel->sizes[index];
+  return SUCCESS;
+}
+
 static CUresult cuKernelGetAttribute(int* value, int attribute, Kernel* kernel, int device) {
   BEGIN(cuKernelGetAttribute);
   switch (attribute) {
@@ -926,7 +934,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
       FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxSetCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuLibraryLoadData),
       FUNCTION(cuLibraryUnload), FUNCTION(cuLibraryGetKernel),
-      FUNCTION(cuLibraryGetGlobal), FUNCTION(cuKernelGetAttribute), FUNCTION(cuKernelSetAttribute),
+      FUNCTION(cuLibraryGetGlobal), FUNCTION(cuKernelGetAttribute), FUNCTION(cuKernelGetParamInfo), FUNCTION(cuKernelSetAttribute),
       FUNCTION(cuLaunchKernel), FUNCTION(cuLaunchKernelEx), FUNCTION(cuMemcpyHtoDAsync),
       FUNCTION(cuMemcpyDtoHAsync), FUNCTION(cuMemcpyAsync), FUNCTION(cuCtxSynchronize), FUNCTION(cuStreamSynchronize),
       FUNCTION(cuStreamIsCapturing), FUNCTION(cuPointerGetAttribute), FUNCTION(cuStreamGetCtx), FUNCTION(cuKernelGetFunction),

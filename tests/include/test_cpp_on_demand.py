@@ -1,8 +1,7 @@
-"""Compilation on demand from C++: real NVRTC, the fake driver, and the cache entries of Python."""
+"""Compilation on demand from C++: real NVRTC, the fake driver, and the cache that Python shares."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -14,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.cpp import generate_cpp, source_names
+from cuda_ext.builder.cpp import source_names
+from cuda_ext.cache.local_store import LocalStore
+from cuda_ext.runtime.jit.entry import Entry, decode_entry
 from cuda_ext.toolchain.cuda_packages import library_directories
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.cpp_modules import INCLUDE, write_cpp
-from tests.fixtures.device_code import image, unit
-from tests.fixtures.loader import CHECKOUT, Run, run_script
+from tests.fixtures.disks import mounted, needs_mount
+from tests.fixtures.loader import CHECKOUT, Run
 from tests.fixtures.projects import build, write_project
 from tests.include.test_cpp_loader import compiled
 
@@ -36,43 +37,22 @@ pytestmark = [
 ]
 
 CPP = CHECKOUT / "tests" / "cpp"
+ON_DEMAND = INCLUDE / "cuda_ext" / "on_demand" / "on_demand.cpp"
+MINGW = shutil.which("x86_64-w64-mingw32-g++-posix") or shutil.which("x86_64-w64-mingw32-g++")
 
-# Of all that a signature can hold.
-TYPES = """
-typedef unsigned int u32;
-using function = int (*)(float, const char*);
-struct __align__(16) Aligned { int x[4]; };
-union Either { int a; float b; };
+VARIABLES = """
 namespace ns {
 struct Particle { float x, y, z; };
-enum class Mode : short { slow, fast };
-enum Plain { first };
-template <class T> struct Pair { T a, b; };
-template <class T, int N> __global__ void fill(T* x, T v, Pair<Particle> w, const Particle* p) { x[0] = v; }
+template <class T, int N> __global__ void fill(T* x, T v, const Particle* p) { x[0] = v; }
 namespace {
 __global__ void hidden(int (*rows)[4], const float* const* q) {}
-__device__ int secret;
-__constant__ float table[3][5];
 }
 __device__ volatile unsigned long long counter;
-__constant__ Particle origin;
-const __device__ int fixed = 3;
 }
-extern "C" __global__ void plain(u32 n, function f, bool b, char c, signed char s, unsigned char u,
-                                 long long l, unsigned short h, double d, ns::Mode m, ns::Plain e,
-                                 const u32 (&a)[3]) {}
-static __global__ void internal(void* p, const void* q, float4 v, int2 w) {}
+extern "C" __global__ void plain(unsigned n, bool b, double d, ns::Particle p) {}
+static __global__ void internal(void* p, float4 v) {}
 __global__ void overloaded(int) {}
 __global__ void overloaded(float, int*) {}
-__global__ void aligned(char c, Aligned a, Either e, int** q) {}
-__global__ void members(int ns::Particle::* m, decltype(nullptr) n, int* __restrict__ r,
-                        int* const* volatile* v) {}
-template <class... T> __global__ void variadic(T... t) {}
-template __global__ void variadic<int, float, char>(int, float, char);
-template <template <class> class C, class T> __global__ void nested(C<T> c) {}
-__device__ Aligned vector;
-__constant__ int4 quadruple;
-__device__ ns::Pair<double> pair;
 """
 BLOCK = """
 #include <cub/block/block_reduce.cuh>
@@ -83,7 +63,6 @@ template <class T> __global__ void reduce(const T* x, T* y) {
   if (!threadIdx.x) *y = sum;
 }
 """
-HALF = "#include <cuda_fp16.h>\n__global__ void half_precision(__half a, const __half2* b, __half* c) {}\n"
 SCALE = (
     '#include "by.cuh"\ntemplate <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by + BY; }\n'
 )
@@ -96,9 +75,8 @@ __global__ void companion(int n) {}
 AMBIGUOUS = "template <class T> __global__ void ambiguous(T* x) {}\n__global__ void special(int n) {}\n"
 NEWER = "__global__ void newer(float* x) { *x = 1; }\n"
 FILES = {
-    "device/types.cu": TYPES,
+    "device/types.cu": VARIABLES,
     "device/block.cu": BLOCK,
-    "device/half.cu": HALF,
     "device/scale.cu": SCALE,
     "device/by.cuh": "#define BY 3\n",
     "device/templates.cu": TEMPLATES,
@@ -109,7 +87,8 @@ TABLE = """
 [tool.cuda_ext]
 architectures = ["sm_80"]
 [tool.cuda_ext.modules."p.kernels"]
-instantiate = ["ns::fill<double, 256>", "nested<ns::Pair, const char*>", "reduce<float>", "scale<float>"]
+include-dirs = ["device"]
+instantiate = ["ns::fill<double, 256>", "reduce<float>", "scale<float>"]
 define = { UNUSED = "1 + 1" }
 [[tool.cuda_ext.modules."p.kernels".overrides]]
 sources = ["device/special.cu"]
@@ -124,10 +103,9 @@ MADE = ["scale<double>", "scale<unsigned char>", "reduce<int>", "lonely<float co
 
 @dataclass(frozen=True)
 class OnDemand:
-    """A module with its sources, as a C++ program and as a package of Python."""
+    """A program with a module and its sources."""
 
     program: Path
-    python: Path
     driver: Path
 
     def environment(self, cache: Path, **settings: object) -> dict[str, str]:
@@ -161,41 +139,25 @@ class OnDemand:
         assert re.fullmatch(said, done.stderr), done.stderr
         return Run(done.stdout.splitlines(), log.read_text().splitlines())
 
-    def of_python(self, expressions: list[str], cache: Path, **settings: object) -> Run:
-        """Load all kernels and those of the `expressions` in Python."""
-        script = f"""
-        from p import kernels
-        from cuda_ext.runtime.driver.driver import open_driver
-        from cuda_ext.runtime.module import library_of
 
-        library, device = library_of(kernels), open_driver().current_device()
-        for expression in {expressions!r}:
-            print(kernels[expression].signature if hasattr(kernels[expression], "signature") else "")
-        for kernel in library.manifest.kernels:
-            caught(library.kernel, kernel, device)
-        print("nvrtc" if "cuda_ext.toolchain.nvrtc" in sys.modules else "no nvrtc")
-        """
-        return run_script(script, self.python, **self.environment(cache, **settings))
+SOURCES = source_names("p.kernels")
 
 
 @pytest.fixture(scope="module")
 def on_demand(tmp_path_factory: pytest.TempPathFactory, fake_driver: Path) -> OnDemand:
+    """The object that compiles is there twice, as in two static libraries that are linked whole."""
     root = tmp_path_factory.mktemp("on_demand")
     (package,) = build(write_project(root / "project", TABLE, FILES)).values()
-    module = write_cpp(package, root / "cpp")
-    package.write(root / "python" / "p" / "kernels")
-    (root / "python" / "p" / "__init__.py").touch()
-    compile_program(root / "cpp", module, root / "program")
-    return OnDemand(root / "program", root / "python", fake_driver)
+    write_cpp(package, root / "cpp", include_dirs=["device"], jit=True)
+    compiled("-std=c++17", "-g0", "-c", ON_DEMAND, "-o", root / "on_demand.o")
+    compile_program(root / "cpp", root / "program", root / "on_demand.o", root / "on_demand.o")
+    return OnDemand(root / "program", fake_driver)
 
 
-SOURCES = source_names("p.kernels", jit=True)
-
-
-def compile_program(directory: Path, module: generate_cpp.CppModule, program: Path, *options: str) -> None:
-    sources = CPP / "on_demand.cpp", *(directory / source for source in module.sources)
+def compile_program(directory: Path, program: Path, *others: str | Path) -> None:
+    sources = CPP / "on_demand.cpp", *(directory / source for source in SOURCES)
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
-    compiled("-std=c++17", "-g0", *where, *options, *sources, "-o", program, "-ldl", "-pthread")
+    compiled("-std=c++17", "-g0", *where, *sources, *others, "-o", program, "-ldl", "-pthread")
 
 
 def entries(cache: Path) -> dict[str, bytes]:
@@ -213,46 +175,112 @@ def cache_of_cpp(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) 
     return cache
 
 
-@pytest.fixture(scope="module")
-def cache_of_python(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    cache = tmp_path_factory.mktemp("cache of python") / "cache"
-    assert on_demand.of_python(MADE, cache).output[-1] == "nvrtc"
-    return cache
-
-
-def test_both_loaders_share_a_cache_and_no_entry(
-    on_demand: OnDemand, cache_of_cpp: Path, cache_of_python: Path, tmp_path: Path
-) -> None:
-    """Images of Python lack the variables that no kernel uses, so each loader has its own keys."""
-    of_cpp, of_python = entries(cache_of_cpp), entries(cache_of_python)
-    assert len(of_cpp) == len(of_python) == 11
-    assert of_cpp.keys().isdisjoint(of_python)
-    both = tmp_path / "cache"
-    shutil.copytree(cache_of_cpp, both)
-    assert on_demand.of_python(MADE, both).output[-1] == "nvrtc"
-    assert entries(both) == of_cpp | of_python
-    assert on_demand.of_python(MADE, both).output[-1] == "no nvrtc"
-    assert on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=both).output == ["no"]
-    assert entries(both) == of_cpp | of_python
+def test_python_reads_the_entries_of_cpp(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    """They lie in the same cache, have the same format, and are valid."""
+    store = LocalStore(cache_of_cpp, 1 << 30, pytest.fail)
+    files = list(store.files())
+    assert [file.kind for file in files] == ["entry"] * 10
+    assert [store.flaw(file) for file in files] == [""] * 10
+    made = [decode_entry(store.get(file.key) or b"") for file in files]
+    assert all(isinstance(entry, Entry) and entry.image.startswith(b"\x7fELF") for entry in made)
+    names = {(k.expression, k.lowered) for entry in made if isinstance(entry, Entry) for k in entry.kernels}
+    assert ("scale<double>", "_Z5scaleIdEvPT_S0_") in names
+    assert ("lonely<float const*>", "_Z6lonelyIPKfEvPT_") in names
+    again = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache_of_cpp)
+    assert again.output == ["no"]
 
 
 def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     done = on_demand.cpp(
-        *("signature: scale < double >", "same:scale<double>", "signature:lonely<const float*>"),
+        *("signature: scale < double >", "same:scale<double>", "signature:plain"),
         *("launch:scale<double>", "launch:scale<float>", "symbol:ns::counter", "launch:ns::fill<double,256>"),
         cache=cache_of_cpp,
     )
     assert done.output == [
-        "scale<double>(double* x, double by)",
+        "scale<double>",
         "the same",
-        "lonely<const float*>(const float** x)",
+        "plain(unsigned int n, bool b, double d, ns::Particle p)",
         "8 bytes",
     ]
     assert [launch.split()[1] for launch in done.launches] == [
         "_Z5scaleIdEvPT_S0_",
         "_Z5scaleIfEvPT_S0_",
-        "_ZN2ns4fillIdLi256EEEvPT_S1_NS_4PairINS_8ParticleEEEPKS4_",
+        "_ZN2ns4fillIdLi256EEEvPT_S1_PKNS_8ParticleE",
     ]
+
+
+def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_path: Path) -> None:
+    commands = ("compile:", "times", "compiled:times<double>", "compiled:plain", "unload")
+    for nvrtc in "yes", "no":
+        done = on_demand.cpp(*commands, "opened", cache=tmp_path / "cache")
+        assert done.output == [nvrtc]
+        assert [launch.split()[1] for launch in done.launches] == [
+            "_Z5timesIfEviPT_S0_",
+            "_Z5timesIdEviPT_S0_",
+            "plain",
+        ]
+        assert done.calls.count("cuLibraryLoadData") == done.calls.count("cuLibraryUnload") == 1
+    assert len(entries(tmp_path / "cache")) == 1
+    # On another GPU, it is compiled at the first launch there.
+    done = on_demand.cpp(
+        *("compile:", "times", "context:1", "times", "times"),
+        cache=tmp_path / "cache",
+        devices=2,
+        capability="90,100",
+    )
+    assert [launch.split()[6] for launch in done.launches] == ["device=0", "device=1", "device=1"]
+    assert len(entries(tmp_path / "cache")) == 2
+
+
+def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, tmp_path: Path) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    for text in "#define A 1", "#define A 12":
+        (include / "file.h").write_text(text)
+        done = on_demand.cpp(f"compile:{include}", "times", "opened", cache=tmp_path / "cache")
+        assert done.output == ["yes"]
+    assert len(entries(tmp_path / "cache")) == 2
+
+
+@pytest.mark.parametrize(
+    ("commands", "settings", "expected"),
+    [
+        (
+            ("compile:", "mistaken"),
+            {},
+            "Error: argument 0: expected 4 bytes, found 8|  in a launch of times<float>",
+        ),
+        (("compile:", "few"), {}, "Error: expected 3 arguments, found 1|  in a launch of times<float>"),
+        (
+            ("compile:", "compiled:pliant"),
+            {},
+            "KernelNotFoundError: own.cu has no kernel or symbol 'pliant';",
+        ),
+        (("wrong:nothing<int>",), {}, "CompilationError: "),
+        (
+            ("compile:",),
+            {"VIRTUAL_ENV": ""},
+            "ToolchainError: own.cu cannot be compiled: NVRTC cannot be loaded (it is neither in the active "
+            'environment nor in CUDA_PATH); install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]"), or set '
+            "CUDA_PATH to a CUDA toolkit",
+        ),
+        (("compile:",), {"fail": "cuInit=100"}, "Error: the CUDA driver finds no GPU; see whether"),
+    ],
+)
+def test_mistakes_with_a_source(
+    on_demand: OnDemand, cache_of_cpp: Path, commands: tuple[str], settings: Mapping[str, str], expected: str
+) -> None:
+    done = on_demand.cpp(*commands, cache=cache_of_cpp, **settings)
+    assert len(done.output) == 1
+    assert done.output[0].startswith(expected)
+    assert done.launches == []
+
+
+def test_toolkit_directories_are_those_of_python(on_demand: OnDemand, tmp_path: Path) -> None:
+    root = tmp_path / "cuda"
+    (root / "include" / "cccl").mkdir(parents=True)
+    done = on_demand.cpp("directories", cache=tmp_path / "cache", CUDA_PATH=root)
+    assert done.output[-2:] == [str(root / "include"), str(root / "include" / "cccl")]
 
 
 def test_each_gpu_gets_its_own(on_demand: OnDemand, tmp_path: Path) -> None:
@@ -339,23 +367,22 @@ ADD = '; add "{}" to `instantiate` and build again'
             "launch:scale<double>",
             {"VIRTUAL_ENV": ""},
             "KernelNotFoundError: p.kernels: scale<double> was not built ahead; built: scale<float>; "
-            "jit: NVRTC cannot be loaded (none of these is there: libnvrtc.so.13, "
-            "/usr/local/cuda/lib64/libnvrtc.so.13, libnvrtc.so.12, /usr/local/cuda/lib64/libnvrtc.so.12); "
-            'install it with "cuda-ext[cu13]" (or "cuda-ext[cu12]")' + ADD.format("scale<double>"),
+            "jit: NVRTC cannot be loaded (it is neither in the active environment nor in CUDA_PATH); install "
+            'it with "cuda-ext[cu13]" (or "cuda-ext[cu12]"), or set CUDA_PATH to a CUDA toolkit'
+            + ADD.format("scale<double>"),
         ),
         (
             "launch:plain",
             {"VIRTUAL_ENV": "", "CUDA_PATH": "/nowhere"},
             "NoImageError: p.kernels: device/types.cu has no image for this GPU: device is sm_90; built for "
-            "sm_80; PTX: none; jit: NVRTC cannot be loaded (none of these is there: "
-            "/nowhere/lib64/libnvrtc.so.13, /nowhere/lib/libnvrtc.so.13, libnvrtc.so.13, ",
+            "sm_80; PTX: none; jit: NVRTC cannot be loaded (it is neither in the active ",
         ),
         (
             "launch:ns::fill<int,3>",
             {},
-            "KernelNotFoundError: p.kernels: ns::fill<int, 3> was not built ahead and cannot be compiled on "
+            "KernelNotFoundError: p.kernels: ns::fill<int,3> was not built ahead and cannot be compiled on "
             "demand: device/types.cu has the variable 'ns::counter', of which it would have a copy of its own"
-            + ADD.format("ns::fill<int, 3>"),
+            + ADD.format("ns::fill<int,3>"),
         ),
         (
             "launch:ambiguous<int>",
@@ -396,10 +423,9 @@ def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"CUDA_EXT_CACHE": "/proc/nowhere"}, "/proc/nowhere/objects: compiling goes on without a cache: "),
+        ({"CUDA_EXT_CACHE": "/proc/nowhere"}, "/proc/nowhere/objects: compiling goes on without a cache: No"),
         ({"CUDA_EXT_CACHE": "", "HOME": "/proc/nowhere"}, "/proc/nowhere/.cache/cuda_ext/objects: compiling"),
-        ({"CUDA_EXT_CACHE": "/dev/null"}, "/dev/null/objects: compiling goes on without a cache: a file is"),
-        ({"CUDA_EXT_CACHE": "/dev/full"}, "/dev/full/objects: compiling goes on without a cache: a file is"),
+        ({"CUDA_EXT_CACHE": "/dev/null"}, "/dev/null/objects: compiling goes on without a cache: "),
     ],
     ids=str,
 )
@@ -414,16 +440,23 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(
     )
     assert done.output == []
     assert len(done.launches) == 3
-    assert list(tmp_path.glob("cuda-ext-*")) == []
+
+
+@needs_mount
+def test_a_full_disk_costs_a_warning(on_demand: OnDemand, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=4k,mode=700", "tmpfs") as disk:
+        said = f"cuda-ext: warning: {disk}(/objects)?: [^\n]*No space left on device[^\n]*\n"
+        done = on_demand.cpp("launch:lonely<int>", "launch:lonely<int>", cache=disk, said=said)
+        assert (done.output, len(done.launches)) == ([], 2)
 
 
 def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_path: Path) -> None:
     objects = tmp_path / "cache" / "objects"
     objects.mkdir(parents=True)
     objects.chmod(0o777)
-    said = f"{objects}: compiling goes on without a cache: other users may write there (mode 777); remove it"
+    said = f"{objects}: compiling goes on without a cache: other users may write there; set"
     done = on_demand.cpp(
-        "launch:scale<double>",
+        "launch:lonely<int>",
         cache=tmp_path / "cache",
         said=f"cuda-ext: warning: {re.escape(said)}[^\n]*\n",
     )
@@ -431,34 +464,24 @@ def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_pa
     assert list(objects.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_damaged_entries_are_compiled_again(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: Path) -> None:
-    cache = shutil.copytree(cache_of_cpp, tmp_path / "cache")
+def test_damaged_entries_are_compiled_again(on_demand: OnDemand, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    on_demand.cpp("launch:lonely<int>", cache=cache)
     expected = entries(cache)
     for key, content in expected.items():
         (cache / "objects" / key[:2] / key[2:]).write_bytes(content[:-1] + b"!")
-    done = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache)
-    assert done.output == ["yes"]
+    assert on_demand.cpp("launch:lonely<int>", "opened", cache=cache).output == ["yes"]
     assert entries(cache) == expected
 
 
-def test_the_cache_is_kept_within_its_bound(on_demand: OnDemand, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    on_demand.cpp("launch:scale<double>", "launch:scale<int>", cache=cache, CUDA_EXT_CACHE_SIZE="7000")
-    assert len(entries(cache)) == 1
-
-
 @pytest.mark.slow
-def test_damaged_bytes_do_no_harm(tmp_path: Path) -> None:
-    source = unit(TYPES, "ns::fill<double, 256>", name="unit.cu", raw=("-G",))
-    (tmp_path / "cubin").write_bytes(image(source).data)
-    (tmp_path / "ptx").write_bytes(image(source, "compute_90").data)
+def test_the_cache_survives_damage_and_is_kept_within_its_bound(tmp_path: Path) -> None:
     sanitizers = "-O0", "-g0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
-    program = tmp_path / "damaged"
-    compiled("-std=c++20", *sanitizers, CPP / "damaged_records.cpp", "-o", program, "-ldl")
+    program = tmp_path / "store"
+    compiled("-std=c++20", *sanitizers, "-Wno-unused-function", CPP / "store.cpp", "-o", program, "-ldl")
     done = subprocess.run(
-        [program, tmp_path / "ptx", tmp_path / "cubin"],
-        env={**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "cache")},
+        [program],
+        env={**os.environ, "CUDA_EXT_CACHE": str(tmp_path / "cache"), "CUDA_EXT_CACHE_SIZE": "10000"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -472,8 +495,8 @@ def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: 
     """All entries are cached, so that NVRTC, which is built without sanitizers, does not run."""
     directory = on_demand.program.with_name("cpp")
     program = tmp_path / "program"
-    compile_program(directory, generate_cpp.CppModule("", SOURCES, {}), program, "-fsanitize=thread")
-    raced = OnDemand(program, on_demand.python, on_demand.driver)
+    compile_program(directory, program, ON_DEMAND, "-fsanitize=thread")
+    raced = OnDemand(program, on_demand.driver)
     for devices in 1, 3:
         done = raced.cpp(
             *("threads:launch:scale<double>", "threads:launch:plain", "threads:launch:reduce<int>"),
@@ -486,21 +509,26 @@ def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: 
         assert done.calls.count("cuLibraryLoadData") == 3
 
 
-@pytest.mark.parametrize("standard", ["c++17", "c++20"])
-def test_projects_without_exceptions(on_demand: OnDemand, standard: str) -> None:
-    directory = on_demand.program.with_name("cpp")
-    sources = (directory / name for name in SOURCES)
-    where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
-    compiled(f"-std={standard}", "-fno-exceptions", "-fno-rtti", *where, "-fsyntax-only", *sources)
+def test_projects_without_exceptions() -> None:
+    compiled("-std=c++20", "-fno-exceptions", "-fno-rtti", "-fsyntax-only", ON_DEMAND)
+
+
+@pytest.mark.skipif(MINGW is None, reason="takes MinGW's compiler")
+def test_it_compiles_for_windows() -> None:
+    assert MINGW is not None
+    subprocess.run(
+        [MINGW, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", ON_DEMAND], check=True
+    )
 
 
 @pytest.mark.slow
 def test_generated_sources_export_nothing_and_run_no_code(on_demand: OnDemand, tmp_path: Path) -> None:
     directory = on_demand.program.with_name("cpp")
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
-    objects = [tmp_path / f"{name}.o" for name in SOURCES]
-    for name, output in zip(SOURCES, objects, strict=True):
-        compiled("-std=c++17", "-fPIC", "-c", *where, directory / name, "-o", output)
+    sources = [*(directory / name for name in SOURCES), ON_DEMAND]
+    objects = [tmp_path / f"{source.name}.o" for source in sources]
+    for source, output in zip(sources, objects, strict=True):
+        compiled("-std=c++17", "-O1", "-fPIC", "-c", *where, source, "-o", output)
     compiled("-shared", *objects, "-o", tmp_path / "lib.so", "-ldl")
 
     def printed(*command: str | Path) -> str:
@@ -533,12 +561,3 @@ def test_sources_that_include_the_header_compile_none_of_it(on_demand: OnDemand)
     assert [name for name in ours if name.startswith("on_demand")] == []
     # Nor are there containers in it.
     assert not re.search(r"stl_(vector|map|set|deque)\.h", read)
-
-
-def test_without_sources_there_is_nothing_to_compile(tmp_path: Path) -> None:
-    table = TABLE.replace("define =", "jit = false\ndefine =")
-    (package,) = build(write_project(tmp_path / "project", table, FILES)).values()
-    module = write_cpp(package, tmp_path)
-    text = module.files[module.sources[0]].decode()
-    assert "on_demand" not in text
-    assert json.loads(package.files["manifest.json"])["embedded"] is None

@@ -258,7 +258,9 @@ def test_units_that_are_linked_are_compiled_one_by_one_before(tmp_path: Path) ->
 
 
 def test_headers_that_come_are_noticed_too(tmp_path: Path) -> None:
-    module = "cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90 HEADERS device/*.cuh)\n"
+    module = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90
+      SOURCES device/*.cu EMBED_SOURCES device/*.cuh)
+    """
     files = {
         "CMakeLists.txt": PYTHON_LISTS + module,
         "device/fill.cu": FILES["device/fill.cu"],

@@ -50,7 +50,7 @@ def refused(project: CMakeProject, *words: str | bytes, embed: str = "incbin", o
         ("NAME a.k SOURCES device/*.cu DEFINITIONS A", "unknown keyword 'DEFINITIONS'; did you mean DEFINE?"),
         ("NAME a.k SOURCES dev/*.cu", "SOURCES: nothing matches 'dev/*.cu'"),
         ("NAME a.k INCLUDE_DIRECTORIES inc", "INCLUDE_DIRECTORIES: 'inc' is not a directory of the project"),
-        ("NAME a.k HEADERS a.h", "HEADERS: nothing matches 'a.h'"),
+        ("NAME a.k EMBED_SOURCES a.h", "EMBED_SOURCES: nothing matches 'a.h'"),
         (
             "NAME a.k OVERRIDE SOURCES x.cu STD c++20",
             "OVERRIDE[0] SOURCES: 'x.cu' matches none of the sources",
@@ -126,7 +126,7 @@ def test_names_that_build_tools_do_not_accept(
 ) -> None:
     name = f"device/a{character}b.cuh"
     project.write({name: "", "device/fill.cu": f'#include "{Path(name).name}"\n{FILES["device/fill.cu"]}'})
-    refused(project, *["NAME", "a.k", "HEADERS", "device/*.cuh"])
+    refused(project, *["NAME", "a.k", "EMBED_SOURCES", "device/*.cuh"])
     answer = (
         f"{name!r} has the character {character!r}, which build tools do not accept in file names; rename it"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def parsed(*words: str, current: str = "") -> Call:
 
 
 def settings(*words: str, current: str = "") -> Settings:
-    return parse_module("p.k", parsed(*words, current=current).table, WHERE).settings
+    call = dataclasses.replace(parsed(*words, current=current), name="p.k")
+    return call.project().modules[0].settings
 
 
 def refused(*words: str, current: str = "") -> str:
@@ -65,7 +67,7 @@ KEYS: dict[str, tuple[list[str], Any]] = {
     "compress": (["COMPRESS", "none"], "none"),
     "emit": (["EMIT", "cubin"], "cubin"),
     "jit": (["JIT", "FALSE"], False),
-    "headers": (["HEADERS", "device/**/*.cuh"], ("device/**/*.cuh",)),
+    "headers": (["EMBED_SOURCES", "device/**/*.cuh"], ("device/**/*.cuh",)),
     "link": (["LINK", "1"], True),
 }
 
@@ -113,7 +115,7 @@ def test_key_paths_are_spelled_as_in_cmake(where: str, spelled: str) -> None:
 
 
 def test_paths_are_relative_to_the_directory_of_their_file() -> None:
-    words = ("SOURCES", "*.cu", "../shared/a.cu", "INCLUDE_DIRECTORIES", "..", "HEADERS", "x.cuh")
+    words = ("SOURCES", "*.cu", "../shared/a.cu", "INCLUDE_DIRECTORIES", "..", "EMBED_SOURCES", "x.cuh")
     found = parsed(*words, current="src/gpu").table
     assert found == {
         "sources": ["src/gpu/*.cu", "src/shared/a.cu"],

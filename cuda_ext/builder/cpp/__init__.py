@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["source_names"]
 
 
-def source_names(module: str, jit: bool) -> tuple[str, ...]:
-    """The sources of `module`: one with its data and, with `jit`, one that compiles on demand."""
-    stem = module.rpartition(".")[2]
-    return f"{stem}.cpp", *([f"{stem}.on_demand.cpp"] if jit else [])
+def source_names(module: str) -> tuple[str, ...]:
+    """The sources of `module`."""
+    return (f"{module.rpartition('.')[2]}.cpp",)

@@ -7,6 +7,7 @@ as constants. No code of either runs before the first use of a kernel.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,8 @@ from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
+from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.formats.codec import key_of
 from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 
 if TYPE_CHECKING:
@@ -38,16 +41,27 @@ class CppModule(NamedTuple):
     files: Mapping[str, bytes]
 
 
+class Texts(NamedTuple):
+    """Device code to embed: ``files`` below ``root``, and the ``named`` ones, which the header declares."""
+
+    root: Path = Path()
+    files: Mapping[str, bytes] = {}
+    named: Sequence[str] = ()
+
+
 def render(
     package: Package,
     include_dirs: Sequence[str],
     package_directory: Path,
     embed: Embed,
     namespace: str | None = None,
+    jit: bool = False,
+    given: Texts = Texts(),  # noqa: B008 - immutable
 ) -> CppModule:
     """The C++ of `package`, whose files lie in `package_directory`, in `namespace` instead of its own.
 
-    `include_dirs` are directories of the project, in which compilation on demand looks for headers. The same
+    It has the texts that are `given`; `include_dirs` are directories of the project, below which headers have
+    further names. With `jit`, the sources of the package are embedded and compiled on demand. The same
     arguments give the same bytes. The text of the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
@@ -55,11 +69,18 @@ def render(
     stem = posixpath.basename(header.path).removesuffix(".h")
     # Every external symbol begins with it.
     prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
+    jit = jit and manifest.embedded is not None
+    sources = manifest.embedded or () if jit else ()
+    texts = {**given.files, **{name: package.files[f"sources/{name}"] for name in sources}}
+    places = {name: package_directory / "sources" if name in sources else given.root for name in texts}
     embedded = _embedded(package, manifest, package_directory, prefix)
-    texts = {name: package.files[f"sources/{name}"] for name in manifest.embedded or ()}
+    embedded |= {
+        f"sources/{name}": Embedded(f"{prefix}_{index}", places[name] / name, text, "char")
+        for index, (name, text) in enumerate(texts.items(), len(embedded))
+    }
     text_names = {name: embedded[f"sources/{name}"].name for name in texts}
     compiled = {source.name: source for unit in manifest.units for source in unit.sources}
-    headers = _headers(texts, compiled, text_names, include_dirs)
+    headers = _headers(texts, compiled, text_names, given, include_dirs)
     context = {
         "manifest": manifest,
         "header": header,
@@ -68,20 +89,24 @@ def render(
         "embed": embed,
         "prefix": prefix,
         "embedded": embedded,
-        "units": [_unit(unit, manifest, texts, list(headers)) for unit in manifest.units],
+        "units": [_unit(unit, manifest, texts if jit else {}, list(headers)) for unit in manifest.units],
         "kernels": [(kernel, _exceptions(kernel, manifest)) for kernel in manifest.kernels],
         "symbols": [(symbol, _exceptions(symbol, manifest)) for symbol in manifest.symbols],
         "sources": {name: text for name, text in text_names.items() if name in compiled},
         "headers": headers,
+        "headers_sha256": key_of(*(field for item in sorted(texts.items()) for field in item), *headers),
+        "named": _identifiers(given.named),
+        "jit": jit,
         "is_linked": any(source.options.relocatable for source in compiled.values()),
     }
-    sources = source_names(manifest.module, manifest.embedded is not None)
-    files = {f"include/{header.path}": _render("module.h.j2", context)}
-    for name, template in zip(sources, ("module.cpp.j2", "module.on_demand.cpp.j2"), strict=False):
-        files[name] = _render(template, context)
+    (source,) = sources_of = source_names(manifest.module)
+    files = {
+        f"include/{header.path}": _render("module.h.j2", context),
+        source: _render("module.cpp.j2", context),
+    }
     if embed == "literal":
         files |= {f"{stem}.{i}.inc": literal(each) for i, each in enumerate(embedded.values())}
-    return CppModule(f"include/{header.path}", sources, files)
+    return CppModule(f"include/{header.path}", sources_of, files)
 
 
 def _render(template: str, context: Mapping[str, object]) -> bytes:
@@ -101,17 +126,11 @@ def _comment(text: str) -> str:
 
 
 def _embedded(package: Package, manifest: Manifest, directory: Path, prefix: str) -> dict[str, Embedded]:
-    """The images and texts of `package` by their path within it."""
+    """The images of `package` by their path within it."""
     images = dict.fromkeys(image.file for unit in manifest.units for image in unit.images)
-    files = [*images, *(f"sources/{name}" for name in manifest.embedded or ())]
     return {
-        file: Embedded(
-            f"{prefix}_{index}",
-            directory / file,
-            package.files[file],
-            "unsigned char" if file in images else "char",
-        )
-        for index, file in enumerate(files)
+        file: Embedded(f"{prefix}_{index}", directory / file, package.files[file])
+        for index, file in enumerate(images)
     }
 
 
@@ -119,6 +138,7 @@ def _headers(
     texts: Mapping[str, bytes],
     compiled: Mapping[str, Source],
     text_names: Mapping[str, str],
+    given: Texts,
     include_dirs: Sequence[str],
 ) -> dict[str, str]:
     """The C++ expression of the text of each header, by the names that an ``#include`` may spell."""
@@ -130,7 +150,7 @@ def _headers(
     headers = {
         name: text
         for name, text in text_names.items()
-        if name not in compiled or name in before or is_included(name)
+        if name not in compiled or name in before or name in given.files or is_included(name)
     }
     # Aliases forward, since #pragma once takes one text under two names for two headers.
     aliases = _aliases(headers, include_dirs).items()
@@ -138,11 +158,15 @@ def _headers(
 
 
 class _Recipe(NamedTuple):
-    """How a source is compiled on demand; ``headers`` are indices into those of the module."""
+    """How a source is compiled on demand; ``headers`` are indices into those of the module.
+
+    ``templates`` are the names of the kernels that the source or its headers define.
+    """
 
     source: Source
     options: Sequence[str]
     headers: Sequence[int]
+    templates: Sequence[str]
 
 
 class _Unit(NamedTuple):
@@ -175,10 +199,12 @@ def _unit(unit: Unit, manifest: Manifest, texts: Mapping[str, bytes], headers: S
 def _recipe(source: Source, texts: Mapping[str, bytes], headers: Sequence[str]) -> _Recipe:
     others = {name: text for name, text in texts.items() if name != source.name}
     reached = closure(texts[source.name], source.options.pre_include, others)
+    defined = kernel_names(texts[source.name]).union(*map(kernel_names, reached.values()))
     return _Recipe(
         source,
         nvrtc_options(source.name, source.options),
         [headers.index(name) for name in reached],
+        sorted(defined),
     )
 
 
@@ -187,6 +213,17 @@ def _exceptions(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple[int, 
     images = enumerate(manifest.units[entity.unit].images)
     names = ((i, manifest.lowered_name(entity, image)) for i, image in images)
     return [(i, name) for i, name in names if name != entity.lowered]
+
+
+def _identifiers(names: Sequence[str]) -> dict[str, str]:
+    """The files `names` by their names in C++: ``device_copy_cu`` for ``device/copy.cu``."""
+    identifiers: dict[str, str] = {}
+    for name in names:
+        identifier = re.sub(r"\W|^(?=[0-9])", "_", _ascii(name))
+        while identifier in identifiers:
+            identifier += "_"
+        identifiers[identifier] = name
+    return identifiers
 
 
 def _ascii(name: str) -> str:

@@ -16,6 +16,13 @@
 #define CUDA_EXT_VISIBLE
 #endif
 
+// For what several libraries of one program may define alike.
+#if defined(__GNUC__) && !defined(_WIN32)
+#define CUDA_EXT_WEAK __attribute__((weak))
+#else
+#define CUDA_EXT_WEAK
+#endif
+
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 
@@ -64,13 +71,14 @@ struct ParameterData {
 };
 
 // A kernel, or one instantiation of a template. `lowered` is its name in all images but those in
-// `exceptions`.
+// `exceptions`. Where it is compiled when the program runs, the parameters are not described.
 struct KernelData {
   const char* expression;
   const char* lowered;
   std::size_t unit;
   Array<ParameterData> parameters;
   Array<LoweredName> exceptions;
+  bool is_described = true;
 };
 
 // A __constant__ or __device__ variable.
@@ -92,15 +100,18 @@ struct SourceData {
 // Device headers, in the form in which nvrtcCreateProgram takes them. Each is there under its path within the
 // project, which is how the other texts include it. Under its path below an include directory is a header
 // that includes it.
+// `sha256` is the digest of all names and texts.
 struct HeaderData {
   int count;
   const char* const* texts;
   const char* const* names;
+  const char* sha256;
 };
 
 // A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers,
 // which are those of these indices; `options` are those of NVRTC on every machine and for every
-// architecture; `instantiate` are the name expressions that were built ahead.
+// architecture; `instantiate` are the name expressions that were built ahead, and `templates` the names of the
+// kernels that the source or its headers define. `is_specific` adds the features of exactly one GPU (sm_90a).
 struct RecipeData {
   const char* name;
   const char* text;
@@ -108,17 +119,21 @@ struct RecipeData {
   Array<const char*> options;
   Array<const char*> instantiate;
   Array<std::size_t> headers;
+  Array<const char*> templates;
+  bool is_specific = false;
 };
 
+// Of demand.hpp.
 struct Demand;
+void prepare_demand(Demand& demand);
+void fulfil_demand(Demand& demand);
 
-// What compiles on demand (on_demand.hpp), and what of each unit: nothing where its sources are not embedded. `link`
-// is the module's name where units are linked, and nullptr where each stands alone.
+// What compiles on demand (demand.hpp), and what of each unit: nothing where its sources are not embedded.
 struct OnDemandData {
   void (*prepare)(Demand& demand);
   void (*fulfil)(Demand& demand);
   Array<Array<RecipeData>> units;
-  const char* link;
+  bool is_linked;
 };
 
 // `name` is the import name, "example_project.kernels"; `compiler` what compiled it, "nvrtc 13.5". `jit` says

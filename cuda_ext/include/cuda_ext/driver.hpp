@@ -7,8 +7,8 @@
 
 #include "data.hpp"
 #include "driver_api.hpp"
-#include "driver_library.hpp"
 #include "error.hpp"
+#include "shared_library.hpp"
 #include "text.hpp"
 
 #include <atomic>
@@ -203,7 +203,11 @@ CUDA_EXT_COLD inline Failure Driver::open() noexcept {
                  {"there is no CUDA driver for macOS: kernels can be built and inspected here, ",
                   "and launched under Linux and Windows"});
 #else
-  const DriverLibrary library;
+#if defined(_WIN32)
+  const SharedLibrary library("nvcuda.dll", LibrarySearch::system);
+#else
+  const SharedLibrary library("libcuda.so.1", LibrarySearch::system);
+#endif
   if (!library.reason().empty()) {
     return failure(ErrorKind::no_driver, {"there is no CUDA driver on this machine (", library.reason(),
                                           "); launching kernels takes an NVIDIA GPU and its driver"});
@@ -263,6 +267,7 @@ CUDA_EXT_COLD inline bool Driver::find_what_opening_takes() noexcept {
 }
 
 CUDA_EXT_COLD inline bool Driver::find_the_rest() noexcept {
+  if (!find(call.parameter_info, "cuKernelGetParamInfo", 12040)) missing_ = nullptr;
   return find(call.device_count, "cuDeviceGetCount", 2000) &&
          find(call.device_attribute, "cuDeviceGetAttribute", 2000) &&
          find(call.retain_primary_context, "cuDevicePrimaryCtxRetain", 7000) &&

@@ -126,6 +126,7 @@ struct Functions {
   Code(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
   Code(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel,
                                             Device device);
+  Code(CUDA_EXT_CALL* parameter_info)(Kernel kernel, std::size_t index, std::size_t* offset, std::size_t* size);
   Code(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
   Code(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
   Code(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,

@@ -89,13 +89,13 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
                   "\" to architectures and build again"});
 }
 
-// `image` is the only one that fits, and the driver does not read its PTX; nor is `unit` compiled on demand.
+// Only an image for `architecture` fits, and the driver does not read its PTX; nor is `unit` compiled on demand.
 CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
-                                         const ImageData& image, int driver, std::string_view jit) {
+                                         const char* architecture, int driver, std::string_view jit) {
   const std::string maker =
       unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)}) : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
-                 {module.name, ": of ", unit.sources, " only PTX (", image.architecture, ") fits this GPU; ",
+                 {module.name, ": of ", unit.sources, " only PTX (", architecture, ") fits this GPU; ",
                   maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver), "; ",
                   told_jit(jit), "upgrade the driver, or add this GPU to architectures and build again"});
 }
@@ -126,7 +126,7 @@ inline Result<const ImageData*> image_for(const ModuleData& module, const UnitDa
   if (unit.zstd && driver < first_with_zstd) {
     return image_too_new(module, unit, *image, driver, first_with_zstd, "compressed with zstd");
   }
-  if (is_ptx && driver < unit.ptx_version) return ptx_too_new(module, unit, *image, driver, jit);
+  if (is_ptx && driver < unit.ptx_version) return ptx_too_new(module, unit, image->architecture, driver, jit);
   return image;
 }
 

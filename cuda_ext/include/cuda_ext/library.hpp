@@ -2,6 +2,13 @@
 
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
 #include "data.hpp"
 #include "driver.hpp"
 #include "driver_api.hpp"
@@ -10,13 +17,6 @@
 #include "loaded_module.hpp"
 #include "names.hpp"
 #include "text.hpp"
-
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <string_view>
-#include <type_traits>
-#include <utility>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
@@ -35,20 +35,24 @@ const void* address_of(const T& argument) noexcept {
 }
 
 // Whether arguments of these `sizes` fit the parameters of `kernel`.
-CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const std::size_t* sizes,
-                                             std::size_t count) {
+CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Array<ParameterData>& parameters,
+                                             const std::size_t* sizes, std::size_t count) {
   const auto counted = [](std::size_t number) {
     return joined({number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments"});
   };
   std::string reason;
-  if (count != kernel.parameters.size) {
-    reason = joined({"expected ", counted(kernel.parameters.size), ", found ", count});
+  if (count != parameters.size) {
+    reason = joined({"expected ", counted(parameters.size), ", found ", count});
   }
   for (std::size_t i = 0; i < count && reason.empty(); i++) {
-    const ParameterData& parameter = kernel.parameters[i];
+    const ParameterData& parameter = parameters[i];
     if (sizes[i] == parameter.size) continue;
-    reason = joined({"argument '", parameter.name, "': expected the ", parameter.size, " bytes of ",
-                     parameter.type, ", found ", sizes[i]});
+    if (!parameter.name) {
+      reason = joined({"argument ", i, ": expected ", parameter.size, " bytes, found ", sizes[i]});
+    } else {
+      reason = joined({"argument '", parameter.name, "': expected the ", parameter.size, " bytes of ",
+                       parameter.type, ", found ", sizes[i]});
+    }
   }
   return failure(ErrorKind::argument, {reason, "\n  in a launch of ", signature(kernel)});
 }
@@ -62,6 +66,8 @@ class CUDA_EXT_VISIBLE SharedModule {
  public:
   CUDA_EXT_HIDDEN SharedModule() noexcept = default;
   CUDA_EXT_HIDDEN explicit SharedModule(const ModuleData& data) : module_(new LoadedModule(data)) {}
+  CUDA_EXT_HIDDEN explicit SharedModule(std::unique_ptr<const OwnedModule> data)
+      : module_(new LoadedModule(std::move(data))) {}
   CUDA_EXT_HIDDEN SharedModule(const SharedModule& other) noexcept : module_(other.module_) {
     if (module_) module_->holders.fetch_add(1, std::memory_order_relaxed);
   }
@@ -101,10 +107,18 @@ class CUDA_EXT_VISIBLE Kernel {
                                           const Arguments&... arguments) const noexcept {
     constexpr std::size_t count = sizeof...(Arguments);
     constexpr std::size_t sizes[count + 1] = {sizeof(Arguments)..., 0};
-    const Array<ParameterData>& parameters = data().parameters;
-    bool fits = count == parameters.size;
-    for (std::size_t i = 0; fits && i < count; i++) fits = sizes[i] == parameters[i].size;
-    if (!fits) return wrong_arguments(data(), sizes, count);
+    Array<ParameterData> parameters = data().parameters;
+    bool fits = false;
+    if (!data().is_described) {
+      if (auto failed = module().measure(*kernel_)) return failed;
+      parameters = {kernel_->measured.get(), kernel_->parameter_count};
+      fits = !parameters.data;  // the driver is older than 12.4
+    }
+    if (!fits) {
+      fits = count == parameters.size;
+      for (std::size_t i = 0; fits && i < count; i++) fits = sizes[i] == parameters[i].size;
+      if (!fits) return wrong_arguments(data(), parameters, sizes, count);
+    }
     void* addresses[count + 1] = {const_cast<void*>(address_of(arguments))..., nullptr};
     return try_launch_raw(config, addresses);
   }
@@ -148,7 +162,9 @@ class CUDA_EXT_VISIBLE Kernel {
 // is used. It is unloaded with the Library and all its Kernels, and nothing of it may run then.
 class CUDA_EXT_VISIBLE Library {
  public:
+  CUDA_EXT_HIDDEN Library() noexcept = default;  // no module, as after a move
   CUDA_EXT_HIDDEN explicit Library(const ModuleData& module) : module_(module) {}
+  CUDA_EXT_HIDDEN explicit Library(std::unique_ptr<const OwnedModule> module) : module_(std::move(module)) {}
   CUDA_EXT_HIDDEN Library(Library&&) noexcept = default;
   CUDA_EXT_HIDDEN Library& operator=(Library&&) noexcept = default;
   CUDA_EXT_HIDDEN Library(const Library&) = delete;
@@ -165,6 +181,9 @@ class CUDA_EXT_VISIBLE Library {
     if (!kernel) return std::move(kernel).failure();
     return Kernel(module_, **kernel);
   }
+
+  // Compiles a module of a source for the GPU of the current context.
+  CUDA_EXT_HIDDEN Result<void> try_prepare() const noexcept { return module().prepare(); }
 
   // The variable of that name on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<Symbol> try_symbol(std::string_view name) const noexcept {
@@ -221,4 +240,4 @@ class StaticKernel {
 };
 
 }  // namespace v1
-}  // namespace cuda_ext
+}  // namespace cuda_ext CUDA_EXT_HIDDEN

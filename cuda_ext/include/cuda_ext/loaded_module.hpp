@@ -2,6 +2,14 @@
 
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "data.hpp"
 #include "demand.hpp"
 #include "driver.hpp"
@@ -12,14 +20,6 @@
 #include "loaded_kernel.hpp"
 #include "names.hpp"
 #include "text.hpp"
-
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <utility>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
@@ -32,6 +32,7 @@ struct CUDA_EXT_VISIBLE Symbol {
 
 // "axpy<float>(int n, float a, const float* x, float* y)"
 CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
+  if (!kernel.is_described) return kernel.expression;
   std::string text = joined({kernel.expression, "("});
   for (std::size_t i = 0; i < kernel.parameters.size; i++) {
     const ParameterData& parameter = kernel.parameters[i];
@@ -98,6 +99,10 @@ struct KernelOfModule {
   bool is_built = true;  // ahead; if not, it is compiled on demand for each GPU
   LoadedKernel everywhere;
   std::atomic<LoadedKernel*> on_device{nullptr};
+  // Of a kernel that is not described, once `is_measured`: the sizes, unless the driver does not tell them.
+  std::atomic<bool> is_measured{false};
+  std::unique_ptr<ParameterData[]> measured;
+  std::size_t parameter_count = 0;
 
   KernelOfModule() noexcept = default;
   KernelOfModule(const KernelOfModule&) = delete;
@@ -112,6 +117,9 @@ class LoadedModule {
       : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {
     for (std::size_t i = 0; i < data.kernels.size; i++) kernels_[i].data = &data.kernels[i];
   }
+  explicit LoadedModule(std::unique_ptr<const OwnedModule> owned) : LoadedModule(owned->data) {
+    owned_ = std::move(owned);
+  }
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
   ~LoadedModule();
@@ -124,6 +132,12 @@ class LoadedModule {
   // for the GPU of the current context.
   KernelOfModule& kernel(std::size_t index) noexcept { return kernels_[index]; }
   Result<KernelOfModule*> kernel(std::string_view name) noexcept;
+
+  // Compiles the only unit of a module without images for the GPU of the current context.
+  Failure prepare() noexcept;
+
+  // Asks the driver, which knows them from CUDA 12.4 on, for the sizes of the parameters of a kernel.
+  Failure measure(KernelOfModule& kernel) noexcept;
 
   // Launches the kernel. `arguments` points to each argument.
   Failure launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept {
@@ -165,13 +179,15 @@ class LoadedModule {
 
   // An instantiation that was not built ahead.
   struct Instantiation {
+    KernelData data;
     KernelOfModule kernel;
     std::unique_ptr<Instantiation> next;
   };
 
-  // An image, what a kernel or a symbol is called in it, and who compiled it, if that was on demand.
+  // An image, what a kernel or a symbol is called in it, and its compilation, if that was on demand.
   struct Found {
-    const ImageData* image = nullptr;
+    const char* architecture = nullptr;
+    const unsigned char* image = nullptr;
     const char* lowered = nullptr;
     Demanded* demanded = nullptr;
   };
@@ -197,9 +213,7 @@ class LoadedModule {
   Result<Found> find(const CurrentContext& here, const KernelOfModule& kernel) noexcept;
   template <class Entity>
   Result<Found> find(const CurrentContext& here, const Entity& entity, const char* name) noexcept;
-  template <class Entity>
-  Result<Found> find_demanded(const CurrentContext& here, const Entity& entity, const char* name,
-                              Demanded& demanded) const noexcept;
+  static Found found_in(Demanded& demanded, const char* expression, const char* lowered) noexcept;
   template <class Entity>
   Failure lacking(const CurrentContext& here, const Entity& entity, const char* name,
                   std::string_view architecture) const noexcept;
@@ -210,6 +224,7 @@ class LoadedModule {
                            std::string_view expression) noexcept;
   Demanded& demanded(std::size_t unit, std::string_view expression, int capability) noexcept;
 
+  std::unique_ptr<const OwnedModule> owned_;  // what `data_` is in, unless it is constant data
   const ModuleData& data_;
   std::unique_ptr<KernelOfModule[]> kernels_;
   std::mutex loading_;
@@ -351,12 +366,11 @@ inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData&
     known = libraries_.get();
     for (const UnitData* before = data_.units.begin(); before != &unit; before++)
       known += before->images.size;
-    for (const ImageData* sharing = unit.images.begin(); sharing->data != found.image->data; sharing++)
-      known++;
+    for (const ImageData* sharing = unit.images.begin(); sharing->data != found.image; sharing++) known++;
   }
   if (!*known) {
     const auto status =
-        driver.call.load_library(known, found.image->data, nullptr, nullptr, 0, nullptr, nullptr, 0);
+        driver.call.load_library(known, found.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
     if (status) {
       *known = nullptr;
       return status;
@@ -373,8 +387,18 @@ inline Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here
   if (kernel.is_built) return find(here, data, data.expression);
   auto fulfilled = fulfil(here, data.unit, data.expression);
   if (!fulfilled) return std::move(fulfilled).failure();
-  if (fulfilled->demanded) return find_demanded(here, data, data.expression, *fulfilled->demanded);
+  if (fulfilled->demanded) return found_in(*fulfilled->demanded, data.expression, data.lowered);
   return not_found(data_, data.expression, fulfilled->unavailable);
+}
+
+// The same of what was compiled on demand. Compilers lower the names of what was built ahead alike in every
+// image.
+inline LoadedModule::Found LoadedModule::found_in(Demanded& demanded, const char* expression,
+                                                  const char* lowered) noexcept {
+  const CompiledUnit& compiled = *demanded.compiled;
+  const char* named = compiled.lowered_name(expression);
+  return {compiled.architecture.c_str(), reinterpret_cast<const unsigned char*>(compiled.image.data()),
+          named ? named : lowered, &demanded};
 }
 
 // The same of `entity`, a kernel or a symbol that was built ahead.
@@ -392,10 +416,12 @@ Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const
     if (!may_be_made || !data_.on_demand) return std::move(image).failure();
     auto fulfilled = fulfil(here, entity.unit, "");
     if (!fulfilled) return std::move(fulfilled).failure();
-    if (fulfilled->demanded) return find_demanded(here, entity, name, *fulfilled->demanded);
+    if (fulfilled->demanded) return found_in(*fulfilled->demanded, name, entity.lowered);
     return image_for(data_, unit, capability, driver.version, fulfilled->unavailable).failure();
   }
-  if (const char* lowered = lowered_name(entity, unit, **image)) return Found{*image, lowered};
+  if (const char* lowered = lowered_name(entity, unit, **image)) {
+    return Found{(*image)->architecture, (*image)->data, lowered};
+  }
   return lacking(here, entity, name, (*image)->architecture);
 }
 
@@ -411,27 +437,6 @@ CUDA_EXT_COLD Failure LoadedModule::lacking(const CurrentContext& here, const En
   return failure(ErrorKind::no_image, {data_.name, ": ", name, " is not built for this GPU: device is ",
                                        here.driver().name_of(here.device()), ", whose image, ", architecture,
                                        ", lacks it; built for ", built.empty() ? "none" : built.text()});
-}
-
-inline std::string_view name_of(const KernelData& kernel) noexcept { return kernel.expression; }
-inline std::string_view name_of(const SymbolData& symbol) noexcept { return symbol.name; }
-
-inline const Array<KernelData>& described_in(const CompiledUnit& unit, const KernelData&) noexcept {
-  return unit.kernels;
-}
-inline const Array<SymbolData>& described_in(const CompiledUnit& unit, const SymbolData&) noexcept {
-  return unit.symbols;
-}
-
-// The same of what was compiled on demand.
-template <class Entity>
-Result<LoadedModule::Found> LoadedModule::find_demanded(const CurrentContext& here, const Entity& entity,
-                                                        const char* name, Demanded& demanded) const noexcept {
-  const CompiledUnit& compiled = *demanded.compiled;
-  for (const Entity& other : described_in(compiled, entity)) {
-    if (name_of(other) == name) return Found{&compiled.image, other.lowered, &demanded};
-  }
-  return lacking(here, entity, name, joined({compiled.image.architecture, ", compiled on demand"}));
 }
 
 template <class Entity>
@@ -456,7 +461,7 @@ inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, con
     if (found.demanded) return false;
     auto image = image_for(data_, unit, capability, driver.version, "");
     if (!image && !data_.on_demand) continue;  // the driver refuses launches there
-    if (!image || (*image)->data != found.image->data) return false;
+    if (!image || (*image)->data != found.image) return false;
     const char* lowered = lowered_name(kernel, unit, **image);
     if (!lowered || std::string_view(lowered) != found.lowered) return false;
   }
@@ -497,20 +502,49 @@ inline KernelOfModule* LoadedModule::instantiated(std::string_view expression) n
 
 inline Result<KernelOfModule*> LoadedModule::instantiate(std::string_view expression,
                                                          Demanded& demanded) noexcept {
-  for (const KernelData& kernel : demanded.compiled->kernels) {
-    if (kernel.expression != expression) continue;
-    // Another thread may have come here first; both are of the same.
-    if (KernelOfModule* known = instantiated(expression)) return known;
-    auto made = std::make_unique<Instantiation>();
-    made->kernel.data = &kernel;
-    made->kernel.is_built = false;
-    const std::lock_guard<std::mutex> lock(loading_);
-    made->next = std::move(instantiations_);
-    instantiations_ = std::move(made);
-    return &instantiations_->kernel;
+  // Another thread may have come here first; both are of the same.
+  if (KernelOfModule* known = instantiated(expression)) return known;
+  const char* lowered = demanded.compiled->lowered_name(expression);
+  auto made = std::make_unique<Instantiation>();
+  made->data = {demanded.expression.c_str(), lowered ? lowered : "", demanded.unit, {}, {}, false};
+  made->kernel.data = &made->data;
+  made->kernel.is_built = false;
+  const std::lock_guard<std::mutex> lock(loading_);
+  made->next = std::move(instantiations_);
+  instantiations_ = std::move(made);
+  return &instantiations_->kernel;
+}
+
+inline Failure LoadedModule::prepare() noexcept {
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
+  auto fulfilled = fulfil(here, 0, "");
+  if (!fulfilled) return std::move(fulfilled).failure();
+  if (fulfilled->demanded) return nullptr;
+  return failure(ErrorKind::toolchain, {data_.name, " cannot be compiled: ", fulfilled->unavailable});
+}
+
+inline Failure LoadedModule::measure(KernelOfModule& kernel) noexcept {
+  if (kernel.is_measured.load(std::memory_order_acquire)) return nullptr;
+  CurrentContext here;
+  if (auto failed = here.enter(nullptr)) return failed;
+  auto found = loaded(here, kernel);
+  if (!found) return std::move(found).failure();
+  const auto ask = here.driver().call.parameter_info;
+  const std::lock_guard<std::mutex> lock(loading_);
+  if (kernel.is_measured.load(std::memory_order_relaxed)) return nullptr;
+  std::size_t offset = 0;
+  std::size_t size = 0;
+  while (ask && ask((*found)->known(), kernel.parameter_count, &offset, &size) == driver_api::success) {
+    kernel.parameter_count++;
   }
-  return failure(ErrorKind::kernel_not_found,
-                 {data_.name, ": ", expression, " is no kernel; name a __global__ function"});
+  if (ask) kernel.measured = std::make_unique<ParameterData[]>(kernel.parameter_count);
+  for (std::size_t i = 0; i < kernel.parameter_count; i++) {
+    ask((*found)->known(), i, &offset, &kernel.measured[i].size);
+  }
+  kernel.is_measured.store(true, std::memory_order_release);
+  return nullptr;
 }
 
 // Compile what is requested, unless it is compiled already. Other requests do not wait.
@@ -560,11 +594,11 @@ CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, c
     return no_image(data_, unit, driver.at(here.device()).capability, jit);
   }
   if (!found.demanded && status == driver_api::unsupported_ptx_version) {
-    return ptx_too_new(data_, unit, *found.image, driver.version, jit);
+    return ptx_too_new(data_, unit, found.architecture, driver.version, jit);
   }
   bool is_fault = false;
   return failure(ErrorKind::load,
-                 {data_.name, ": the driver refuses ", unit.sources, " (", found.image->architecture,
+                 {data_.name, ": the driver refuses ", unit.sources, " (", found.architecture,
                   found.demanded ? ", compiled on demand" : "", ") on ", driver.name_of(here.device()), ": ",
                   driver.told(function, status, "", is_fault)},
                  status);
@@ -613,4 +647,4 @@ inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
 }
 
 }  // namespace v1
-}  // namespace cuda_ext
+}  // namespace cuda_ext CUDA_EXT_HIDDEN

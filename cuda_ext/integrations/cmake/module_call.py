@@ -33,11 +33,12 @@ class Call:
 
     ``name`` is the import name. The keys of the module are in ``table``, as in pyproject.toml with paths
     relative to the project, or with ``pyproject`` in that file. ``depends`` are targets and files that must
-    be built before the sources are compiled. ``architectures`` are the default, and ``cudaarchs`` is
-    ``CUDAARCHS`` in the environment, which overrides them. ``embed`` is the form of images in C++, ``none``
-    for a module without C++; ``python_only`` is what the call says about that. With ``restores_byproducts``
-    the build tool generates deleted byproducts again. ``files`` are those that the globs match; the module
-    changes with them.
+    be built before the sources are compiled. ``jit`` says whether kernels are compiled on demand, in C++ too;
+    without it, the Python package does that if the keys say so. ``architectures`` are the default, and
+    ``cudaarchs`` is ``CUDAARCHS`` in the environment, which overrides them. ``embed`` is the form of images
+    in C++, ``none`` for a module without C++; ``python_only`` is what the call says about that. With
+    ``restores_byproducts`` the build tool generates deleted byproducts again. ``files`` are those that the
+    globs match; the module changes with them.
     """
 
     target: str
@@ -48,6 +49,7 @@ class Call:
     python_only: bool | None = None
     cxx_namespace: str | None = None
     depends: Sequence[str] = ()
+    jit: bool | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
     architectures: Sequence[str] = ()
     cudaarchs: str = ""
@@ -80,6 +82,12 @@ class Call:
                 module,
                 settings=dataclasses.replace(module.settings, architectures=tuple(self.architectures)),
                 written={**module.written, "architectures": "CMAKE_CUDA_ARCHITECTURES"},
+            )
+        if self.jit is not None:
+            module = dataclasses.replace(
+                module,
+                settings=dataclasses.replace(module.settings, jit=self.jit),
+                written={**module.written, "jit": f"{call_of(self.target)}.jit"},
             )
         return Project(root, (module,), settings, self.target)
 
@@ -129,7 +137,10 @@ class Call:
             raise self._error(
                 "has no NAME", "add the name by which Python imports it: NAME your_package.kernels"
             )
-        return parse_module(self.name, self.table, call_of(self.target)), BuildSettings()
+        module = parse_module(self.name, self.table, call_of(self.target))
+        if "headers" in self.table and "sources" not in self.table:  # texts alone
+            module = dataclasses.replace(module, settings=dataclasses.replace(module.settings, sources=()))
+        return module, BuildSettings()
 
     def _module_of_pyproject(self, root: Path) -> tuple[ModuleConfig, BuildSettings]:
         project = Project.load(root)

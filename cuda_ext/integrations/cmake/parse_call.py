@@ -22,12 +22,16 @@ from cuda_ext.integrations.cmake.module_call import Call, call_of
 
 __all__ = ["parse_call", "spell_error"]
 
-_KEYWORDS = {key: key.upper().replace("-", "_") for key in KEYS} | {"include-dirs": "INCLUDE_DIRECTORIES"}
+_KEYWORDS = {key: key.upper().replace("-", "_") for key in KEYS} | {
+    "include-dirs": "INCLUDE_DIRECTORIES",
+    "headers": "EMBED_SOURCES",
+}
 _KEY_OF = {keyword: key for key, keyword in _KEYWORDS.items()}
 # Arguments that are not keys of a module's table, and their fields of a call.
 _FIELDS = {
     "NAME": "name",
     "FROM_PYPROJECT": "pyproject",
+    "JIT": "jit",
     "PYTHON_DESTINATION": "python_destination",
     "PYTHON_ONLY": "python_only",
     "CXX_NAMESPACE": "cxx_namespace",

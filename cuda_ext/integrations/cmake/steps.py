@@ -93,7 +93,8 @@ def _configure(
         "name": [config.name],
         "path": [config.name.replace(".", "/")],
         "sources": sources,
-        "code": list(source_names(config.name, config.settings.jit)) if call.embed != "none" else [],
+        "code": list(source_names(config.name)) if call.embed != "none" else [],
+        "on_demand": ["ON"] if call.jit or config.settings.headers else [],
         "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
         "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
         "pyproject": [str(real / "pyproject.toml")] if call.pyproject else [],
@@ -175,9 +176,21 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
     generated, byproducts = set(files), {(place / FILE_NAME).as_posix()}
     if call.embed != "none":
         from cuda_ext.builder.cpp import generate_cpp
+        from cuda_ext.builder.sources.plan import Sources
 
-        include_dirs = project.modules[0].settings.include_dirs
-        cpp = generate_cpp.render(package, include_dirs, directory / place, call.embed, call.cxx_namespace)
+        (config,) = project.modules
+        headers = Sources(config, project.root).headers()
+        _replace_below(directory, "embedded", {f"embedded/{name}": text for name, text in headers.items()})
+        texts = generate_cpp.Texts(directory / "embedded", headers, find_headers(config, project.root))
+        cpp = generate_cpp.render(
+            package,
+            config.settings.include_dirs,
+            directory / place,
+            call.embed,
+            call.cxx_namespace,
+            bool(call.jit),
+            texts,
+        )
         _replace_below(directory, "include", cpp.files)
         for name in cpp.files.keys() - {cpp.header}:
             replace_file(directory / name, cpp.files[name])

@@ -1,7 +1,4 @@
-"""Compile a request from the embedded sources of a module, with the same functions and checks as a build.
-
-The C++ loader produces the same cache entries.
-"""
+"""Compile a request from the embedded sources of a module, with the same functions and checks as a build."""
 
 from __future__ import annotations
 

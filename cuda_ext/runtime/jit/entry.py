@@ -1,7 +1,8 @@
 """Cache entries of compilation on demand: an image with its kernels and symbols, or a reference to one.
 
-The C++ loader reads and writes the same bytes (``include/cuda_ext/on_demand/record.hpp``): the format, then
-the fields of the entry as :mod:`~cuda_ext.formats.codec` writes them.
+C++ programs write the same format, under other keys and without parameters
+(``include/cuda_ext/on_demand/on_demand.cpp``): :data:`BEGINNING`, then the fields of the entry as
+:mod:`~cuda_ext.formats.codec` writes them.
 """
 
 from __future__ import annotations

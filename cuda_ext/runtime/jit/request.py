@@ -1,7 +1,7 @@
 """A request to compile sources of a module after it was built.
 
 A request names its sources by digests, so that its cache entry is found without reading a source or loading a
-compiler. The C++ loader has keys of its own: its images are larger, and spell types otherwise.
+compiler. C++ programs have keys of their own: their entries have larger images and no types.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def kernel(expression: str, *parameters: str, lowered: str = "") -> Kernel:
 def render(
     package: Package, embed: generate_cpp.Embed = "incbin", include_dirs: Sequence[str] = ()
 ) -> generate_cpp.CppModule:
-    return generate_cpp.render(package, include_dirs, PLACE, embed)
+    return generate_cpp.render(package, include_dirs, PLACE, embed, jit=True)
 
 
 def header(package: Package) -> str:
@@ -79,9 +79,9 @@ WHOLE = packaged(SAMPLE, FILES, TEXTS)
 
 def test_files_lie_where_includes_and_build_tools_look_for_them():
     made = render(WHOLE)
-    assert set(made.files) == {"include/sample/kernels.h", "kernels.cpp", "kernels.on_demand.cpp"}
+    assert set(made.files) == {"include/sample/kernels.h", "kernels.cpp"}
     assert made.header == "include/sample/kernels.h"
-    assert made.sources == ("kernels.cpp", "kernels.on_demand.cpp")
+    assert made.sources == ("kernels.cpp",)
     literals = {f"kernels.{i}.inc" for i in range(len(FILES) + len(TEXTS))}
     assert set(render(WHOLE, "literal").files) == {*made.files, *literals}
     assert set(render(package_of(name="alone")).files) == {"include/alone.h", "alone.cpp"}
@@ -148,7 +148,7 @@ def test_the_first_include_directory_wins():
 def test_without_device_texts_nothing_is_compiled_on_demand():
     text = source(packaged(SAMPLE, FILES))
     assert '"nvrtc 13.5",\n  false,' in text
-    assert "{0, nullptr, nullptr}" in text
+    assert "{0, nullptr, nullptr, " in text
     assert '"nvrtc 13.5",\n  true,' in source(WHOLE)
 
 

@@ -1,15 +1,6 @@
-// The cache: bytes by key on disk, for any number of processes. cuda_ext/cache/local_store.py in C++, with the same
-// files.
+// The cache: bytes by key on disk, for any number of processes, as cuda_ext/cache/local_store.py keeps them.
 
 #pragma once
-
-#include "../data.hpp"
-#include "../names.hpp"
-#include "../text.hpp"
-#include "expressions.hpp"
-#include "files.hpp"
-#include "paths.hpp"
-#include "sha256.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -20,323 +11,268 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <memory>
-#include <optional>
+#include <random>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <tuple>
-#include <utility>
+#include <system_error>
 #include <vector>
 
-#include <dirent.h>
+#include "../data.hpp"
+#include "../text.hpp"
+#include "hash.hpp"
+
+#if !defined(_WIN32)
+#include <fcntl.h>
 #include <pwd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#endif
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
-
-// One warning is enough: what follows has the same cause.
-inline std::atomic<bool> was_warned{false};
-
 namespace {
 
-inline void warn_once(Parts parts) {
-  if (!was_warned.exchange(true)) std::fprintf(stderr, "cuda-ext: warning: %s\n", joined(parts).c_str());
-}
+namespace fs = std::filesystem;
 
-// The text of errno.
-inline std::string system_reason() { return std::strerror(errno); }
-
-inline std::string home_directory() {
-  const char* home = std::getenv("HOME");
-  if (home && *home == '/') return home;
-  const struct passwd* user = ::getpwuid(::getuid());
-  return user && user->pw_dir ? user->pw_dir : "";
-}
-
-// Where this machine keeps its cache: CUDA_EXT_CACHE unless that is a URL, else the user's cache. Empty for a
-// user who has no home directory.
-inline std::string cache_directory() {
-  const std::string configured = setting("CUDA_EXT_CACHE");
-  if (!configured.empty() && configured.find("://") == configured.npos) return absolute_path(configured);
-  const std::string home = home_directory();
-#if defined(__APPLE__)
-  std::string caches = home.empty() ? "" : home + "/Library/Caches";
-#else
-  std::string caches = setting("XDG_CACHE_HOME");
-  if (!begins_with(caches, "/")) caches = home.empty() ? "" : home + "/.cache";
+// The environment variable, or nothing.
+std::string setting(const char* name) {
+#if defined(_MSC_VER)
+#pragma warning(suppress : 4996)  // of getenv; nothing here changes the environment
 #endif
-  return begins_with(caches, "/") ? normal_path(caches + "/cuda_ext") : "";
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
-// A size as people write it, "5G" or "500 MiB".
-inline std::optional<std::size_t> size_in_bytes(std::string_view text) noexcept {
-  const auto skip_white_space = [&] {
-    while (!text.empty() && is_white_space(text.front())) text.remove_prefix(1);
-  };
-  const auto take = [&](char upper) {
-    const bool is_next = !text.empty() && (text.front() == upper || text.front() == (upper | 0x20));
-    if (is_next) text.remove_prefix(1);
-    return is_next;
-  };
-  skip_white_space();
-  std::size_t number = 0;
-  std::size_t digits = 0;
-  for (; digits < 18 && !text.empty() && is_digit(text.front()); digits++, text.remove_prefix(1)) {
-    number = 10 * number + static_cast<std::size_t>(text.front() - '0');
-  }
-  skip_white_space();
-  int power = 0;
-  for (const char prefix : {'K', 'M', 'G', 'T'}) {
-    power++;
-    if (!take(prefix)) continue;
-    number = number > SIZE_MAX >> 10 * power ? SIZE_MAX : number << 10 * power;
-    if (take('I') && !take('B')) return std::nullopt;
-    break;
-  }
-  take('B');
-  skip_white_space();
-  if (!digits || !text.empty()) return std::nullopt;
-  return number;
+bool is_existing_directory(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
 }
 
-// The size limit of the cache in bytes, from CUDA_EXT_CACHE_SIZE.
-inline std::size_t cache_bound() {
-  constexpr std::size_t by_default = std::size_t{5} << 30;
+// At most `size` bytes of a regular file, from `offset` on.
+std::string read_file(const fs::path& path, std::uintmax_t offset = 0, std::uintmax_t size = UINTMAX_MAX) {
+  std::error_code error;
+  const std::uintmax_t whole = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+  if (error || offset >= whole) return "";
+  std::string bytes(static_cast<std::size_t>(std::min(size, whole - offset)), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return file ? bytes : "";
+}
+
+// Create a directory that only this user can enter, and its parents; return whether it exists.
+bool make_directories(const fs::path& path) {
+  std::error_code error;
+  if (is_existing_directory(path)) return true;
+  if (path.has_relative_path() && !make_directories(path.parent_path())) return false;
+#if defined(_WIN32)
+  fs::create_directory(path, error);
+#else
+  ::mkdir(path.c_str(), 0700);
+#endif
+  return is_existing_directory(path);
+}
+
+// Why users other than this one and root could have written what is in `directory`; empty if they could not.
+std::string distrust(const fs::path& directory) {
+#if defined(_WIN32)
+  static_cast<void>(directory);
+#else
+  struct stat status{};
+  if (::stat(directory.c_str(), &status)) return std::strerror(errno);
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    return joined({"it belongs to another user (uid ", status.st_uid, ")"});
+  }
+  if (status.st_mode & (S_IWGRP | S_IWOTH)) return "other users may write there";
+  struct stat parent{};
+  const bool is_sticky = ::stat(directory.parent_path().c_str(), &parent) || parent.st_mode & S_ISVTX;
+  if (parent.st_mode & S_IWOTH && !is_sticky) return "all users may write to its parent directory";
+#endif
+  return "";
+}
+
+// Where this machine keeps its cache; empty for a user without a home directory.
+fs::path cache_directory() {
+  std::error_code error;
+  const std::string configured = setting("CUDA_EXT_CACHE");
+  if (!configured.empty() && configured.find("://") == configured.npos)
+    return fs::absolute(configured, error);
+#if defined(_WIN32)
+  fs::path caches = setting("LOCALAPPDATA");
+  return caches.is_absolute() ? caches / "cuda_ext/cuda_ext/Cache" : fs::path();
+#else
+  fs::path home = setting("HOME");
+  const passwd* user = home.empty() ? ::getpwuid(::getuid()) : nullptr;
+  if (user) home = user->pw_dir;
+#if defined(__APPLE__)
+  fs::path caches = home / "Library/Caches";
+#else
+  fs::path caches = setting("XDG_CACHE_HOME");
+  if (!caches.is_absolute()) caches = home / ".cache";
+#endif
+  return caches.is_absolute() ? caches / "cuda_ext" : fs::path();
+#endif
+}
+
+// The size limit of the cache in bytes: CUDA_EXT_CACHE_SIZE, such as 5G or 500 MiB.
+std::uintmax_t cache_bound() {
   const std::string text = setting("CUDA_EXT_CACHE_SIZE");
-  if (text.find_first_not_of(" \t\n\v\f\r") == text.npos) return by_default;
-  const auto bound = size_in_bytes(text);
-  if (!bound) {
-    warn_once({"CUDA_EXT_CACHE_SIZE: '", text,
-               "' is not a size; write bytes, or a number with K, M, G or T, ",
-               "as in 5G; 0 means no cache"});
-  }
-  return bound.value_or(by_default);
+  char* end = nullptr;
+  const std::uintmax_t number = std::strtoull(text.c_str(), &end, 10);
+  if (end == text.c_str()) return std::uintmax_t{5} << 30;
+  while (*end == ' ') end++;
+  const std::size_t power = std::string_view("-KMGT-kmgt").find(*end ? *end : '-') % 5;
+  return number > UINTMAX_MAX >> 10 * power ? UINTMAX_MAX : number << 10 * power;
 }
 
-// Held while one makes what belongs under `key`, so that others wait. It saves work and guards nothing: where
-// the system has no locks, or after a long while, one goes on without.
-class KeyLock {
+// Held while one process or thread computes something, so that others wait. It saves work and guards nothing;
+// on Windows, each of several processes computes it.
+class FileLock {
  public:
-  // One lock file serves many keys, so that none needs to be removed. The system releases the lock of a killed process.
-  KeyLock(const std::string& directory, const std::string& key)
-      : file_(joined({directory, "/", key.substr(0, 2)}), O_RDWR | O_CREAT | O_NOFOLLOW) {
-    using Clock = std::chrono::steady_clock;
-    constexpr std::chrono::milliseconds longest(50);
-    std::chrono::milliseconds pause(1);
-    const Clock::time_point end = Clock::now() + std::chrono::minutes(10);
-    while (file_.is_open() && ::flock(file_.descriptor(), LOCK_EX | LOCK_NB) && Clock::now() < end) {
-      if (errno != EWOULDBLOCK && errno != EINTR) break;
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, longest);
-    }
+  explicit FileLock(const fs::path& path) {
+#if defined(_WIN32)
+    static_cast<void>(path);
+#else
+    // NFS locks only files that are open for writing.
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    while (file_ >= 0 && ::flock(file_, LOCK_EX) && errno == EINTR) continue;
   }
-  KeyLock(const KeyLock&) = delete;
-  KeyLock& operator=(const KeyLock&) = delete;
-  ~KeyLock() {
-    // Closing does not let go where a child was forked meanwhile.
-    if (file_.is_open()) ::flock(file_.descriptor(), LOCK_UN);
+  ~FileLock() {
+    // Closing does not release it where a child was forked meanwhile.
+    if (file_ >= 0) ::flock(file_, LOCK_UN), ::close(file_);
+#endif
   }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
  private:
-  File file_;
+  int file_ = -1;
 };
 
-// Entries as files of one directory. They appear by rename, and their digest is checked at every get, so that
-// a killed writer, a full disk, or a prune at the same time are misses at worst. A cache that cannot be used,
-// or that others could have written, costs one warning and keeps nothing.
+// Entries as files of one directory. They appear by rename, and their digest is checked at every get, so a
+// killed writer, a full disk, or a concurrent prune cause misses at worst. A cache that cannot be used, or to
+// which other users could write, costs one warning and keeps nothing.
 class Store {
  public:
   Store() : bound_(cache_bound()) {
-    const std::string directory = bound_ ? cache_directory() : "";
-    if (!directory.empty()) {
-      open(directory + "/objects");
-    } else if (bound_) {
-      warn_once({"compiling goes on without a cache: there is no home directory; set CUDA_EXT_CACHE to a ",
-                 "directory that can be written"});
+    const fs::path objects = cache_directory() / "objects";
+    if (!bound_) return;
+    errno = 0;
+    const bool is_there = objects.is_absolute() && make_directories(objects);
+    const std::string reason = is_there ? distrust(objects)
+                               : errno  ? std::strerror(errno)
+                                        : "no home directory";
+    if (reason.empty()) {
+      objects_ = objects;
+    } else {
+      warn(objects.string(), "compiling goes on without a cache", reason);
     }
   }
 
-  // What was put under `key`, if it is there and undamaged.
-  std::optional<std::string> get(const std::string& key) const {
-    if (objects_.empty()) return std::nullopt;
-    const std::string path = path_of(key);
-    const File file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    struct stat status{};
-    if (!file.status(status) || !S_ISREG(status.st_mode) || status.st_size > largest) return std::nullopt;
-    const std::string entry = file.read(0, static_cast<std::size_t>(status.st_size));
-    if (entry.size() < head_size) return std::nullopt;
-    const std::string content = entry.substr(head_size);
-    if (!begins_with(entry, head_of(key, content))) return std::nullopt;
-    if (status.st_mtime < std::time(nullptr) - hour) ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  // The content of `key`; empty if it is absent or damaged.
+  std::string get(const std::string& key) const {
+    const std::string entry = objects_.empty() ? "" : read_file(path_of(key));
+    if (entry.size() <= head_size) return "";
+    std::string content = entry.substr(head_size);
+    if (entry.compare(0, head_size, head_of(key, content)) != 0) return "";
+    std::error_code error;
+    const auto now = fs::file_time_type::clock::now();
+    if (fs::last_write_time(path_of(key), error) < now - hour) fs::last_write_time(path_of(key), now, error);
     return content;
   }
 
+  // Nothing is synced to the disk: after a power failure, the digest shows the damage.
   void put(const std::string& key, const std::string& content) const {
     if (objects_.empty()) return;
-    const std::string entry = head_of(key, content) + content;
-    if (!write(path_of(key), entry)) {
-      warn_once({parent(objects_), ": the cache cannot be written: ", system_reason(),
-                 "; free some space, lower CUDA_EXT_CACHE_SIZE, or set CUDA_EXT_CACHE to another directory"});
-      return;
+    std::error_code error;
+    const fs::path path = path_of(key);
+    const fs::path aside = objects_ / "tmp" / unique_name();
+    errno = 0;
+    bool is_done = make_directories(aside.parent_path()) && make_directories(path.parent_path());
+    if (is_done) {
+      std::ofstream file(aside, std::ios::binary);
+      file << head_of(key, content) << content;
+      file.close();
+      is_done = !file.fail();
+      if (is_done) fs::rename(aside, path, error);
     }
-    const File total(total_path(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW);
-    if (total.is_open()) total.write(joined({entry.size(), " "}));
+    if (!is_done || error) {
+      const std::string reason = error ? error.message() : std::strerror(errno);
+      fs::remove(aside, error);
+      warn(objects_.parent_path().string(), "the cache cannot be written", reason);
+    } else if (key[0] == '0') {
+      prune();  // listing all entries takes long, so do it for one of sixteen
+    }
   }
 
-  // Wait until no other process compiles `key`.
-  std::unique_ptr<KeyLock> alone(const std::string& key) const {
-    if (objects_.empty()) return nullptr;
-    const std::string locks = objects_ + "/locks";
-    ::mkdir(locks.c_str(), 0700);
-    return std::make_unique<KeyLock>(locks, key);
+  // Wait while another thread or process computes what `name` stands for.
+  std::unique_ptr<FileLock> lock(const std::string& name) const {
+    if (objects_.empty() || !make_directories(objects_ / "locks")) return nullptr;
+    return std::make_unique<FileLock>(objects_ / "locks" / name.substr(0, 2));
   }
 
-  // Brings the entries to 80 % of the bound if they exceed it; those go first that were not used for longest.
-  // The directory is scanned once an hour, or when what was written since may exceed the bound.
-  void prune() const {
-    if (objects_.empty() || is_within_bound()) return;
-    for (const Entry& remains : files_of(temporary())) {
-      if (remains.modified < std::time(nullptr) - hour) ::unlink(remains.path.c_str());
-    }
-    std::vector<Entry> entries;
-    for (int shard = 0; shard < 256; shard++) {
-      const char digits[] = {static_cast<char>(shard)};
-      for (Entry& entry : files_of(joined({objects_, "/", hexadecimal({digits, 1})}))) {
-        entries.push_back(std::move(entry));
-      }
-    }
-    std::sort(entries.begin(), entries.end());
-    std::size_t total = 0;
-    for (const Entry& entry : entries) total += entry.size;
-    const bool is_too_much = total > bound_;
-    for (const Entry& entry : entries) {
-      if (!is_too_much || total <= bound_ / 5 * 4) break;
-      if (::unlink(entry.path.c_str()) == 0 || errno == ENOENT) total -= entry.size;
-    }
-    write(total_path(), joined({std::time(nullptr), " ", total, " "}));
+  // A name that no other process or thread uses.
+  static std::string unique_name() {
+    std::random_device random;
+    return joined({random(), ".", random()});
   }
 
  private:
-  struct Entry {
-    std::time_t modified;
-    std::size_t size;
-    std::string path;
-
-    bool operator<(const Entry& other) const noexcept {
-      return std::tie(modified, size, path) < std::tie(other.modified, other.size, other.path);
-    }
-  };
-
   static constexpr std::string_view magic{"cudaext\x01", 8};  // the last byte is the version of the format
-  static constexpr std::size_t head_size = magic.size() + 2 * Sha256::size;
-  static constexpr off_t largest = off_t{1} << 30;
-  static constexpr std::time_t hour = 3600;
+  static constexpr std::size_t head_size = magic.size() + 64;
+  static constexpr std::chrono::hours hour{1};
 
-  void open(const std::string& objects) {
-    if (!make_directories(objects)) {
-      const bool is_file = errno == EEXIST || errno == ENOTDIR;
-      without(objects, is_file ? "a file is where a directory should be" : system_reason(),
-              is_file ? "move it" : "set CUDA_EXT_CACHE to a directory that can be written");
-    } else if (const std::string why = why_not_trusted(objects); !why.empty()) {
-      without(objects, why, "remove it, or set CUDA_EXT_CACHE to a directory that only you can write");
-    } else if (::access(objects.c_str(), R_OK | X_OK)) {
-      // A read-only cache serves readers; the first write reports it.
-      without(objects, "it cannot be read", "set CUDA_EXT_CACHE to a directory that can be written");
-    } else {
-      objects_ = objects;
-    }
+  // One warning is enough: others would have the same cause.
+  static void warn(const std::string& where, const char* what, const std::string& reason) {
+    static std::atomic<bool> is_done{false};
+    if (is_done.exchange(true)) return;
+    std::fprintf(stderr,
+                 "cuda-ext: warning: %s: %s: %s; set CUDA_EXT_CACHE to a directory that only you can write\n",
+                 where.c_str(), what, reason.c_str());
   }
 
-  static std::string why_not_trusted(const std::string& objects) {
-    const std::string why = exposure(std::string(parent(objects)));
-    return why.empty() ? distrust(objects) : why;
-  }
+  fs::path path_of(const std::string& key) const { return objects_ / key.substr(0, 2) / key.substr(2); }
 
-  static void without(const std::string& objects, const std::string& reason, const char* remedy) {
-    warn_once({objects, ": compiling goes on without a cache: ", reason, "; ", remedy});
-  }
-
-  std::string path_of(const std::string& key) const {
-    return joined({objects_, "/", key.substr(0, 2), "/", key.substr(2)});
-  }
-  std::string temporary() const { return objects_ + "/tmp"; }
-  // When the last scan was, what it found in all, and the size of each entry written since.
-  std::string total_path() const { return objects_ + "/total"; }
-
-  // Format, digest of all that follows, key.
-  static std::string head_of(const std::string& key, std::string_view content) {
+  // The version of the format, the digest of all that follows, the key.
+  static std::string head_of(const std::string& key, const std::string& content) {
     std::string binary;
-    for (std::size_t i = 0; i + 1 < key.size(); i += 2) {
+    for (std::size_t i = 0; i < key.size(); i += 2) {
       binary += static_cast<char>(std::strtoul(key.substr(i, 2).c_str(), nullptr, 16));
     }
-    return joined({magic, Sha256().update(binary).update(content).digest(), binary});
+    return joined({magic, sha256(binary + content), binary});
   }
 
-  // Make `path` appear atomically, and its directories, which another process may be removing.
-  bool write(const std::string& path, std::string_view content) const {
-    for (int attempt = 0; attempt < 3; attempt++) {
-      if (rename_into_place(path, content)) return true;
-      if (errno != ENOENT && errno != ESTALE) return false;
-      if (!make_directories(temporary()) || !make_directories(std::string(parent(path)))) return false;
+  // Reduce the entries to 80 % of the bound if they exceed it, in the order of their last use.
+  void prune() const {
+    std::vector<fs::directory_entry> entries;
+    std::uintmax_t total = 0;
+    std::error_code error;
+    std::error_code gone;
+    for (fs::recursive_directory_iterator at(objects_, error), end; !error && at != end;
+         at.increment(error)) {
+      if (at->path().filename().string().size() != 62 || !at->is_regular_file(gone)) continue;
+      entries.push_back(*at);
+      total += at->file_size(gone);
     }
-    return false;
-  }
-
-  // Nothing is synced to the disk: after a power failure, the digest tells.
-  bool rename_into_place(const std::string& path, std::string_view content) const {
-    std::string aside = joined({temporary(), "/", ::getpid(), ".XXXXXX"});
-    const File file(aside);
-    if (!file.is_open()) return false;
-    if (file.write(content) && ::rename(aside.c_str(), path.c_str()) == 0) return true;
-    const int reason = errno;
-    ::unlink(aside.c_str());
-    errno = reason;
-    return false;
-  }
-
-  bool is_within_bound() const {
-    const File file(total_path(), O_RDONLY | O_NOFOLLOW);
-    struct stat status{};
-    if (!file.status(status) || status.st_size > largest) return false;
-    const std::string text = file.read(0, static_cast<std::size_t>(status.st_size));
-    const char* at = text.c_str();
-    char* end = nullptr;
-    const auto scanned = static_cast<std::time_t>(std::strtoll(at, &end, 10));
-    if (at == end) return false;
-    std::size_t total = 0;
-    while (at != end) {
-      at = end;
-      total += std::strtoull(at, &end, 10);
+    if (total <= bound_) return;
+    std::sort(entries.begin(), entries.end(), [&](const auto& left, const auto& right) {
+      return left.last_write_time(gone) < right.last_write_time(gone);
+    });
+    for (const fs::directory_entry& entry : entries) {
+      if (total <= bound_ / 5 * 4) break;
+      total -= std::min(total, entry.file_size(gone));
+      fs::remove(entry.path(), gone);
     }
-    // A clock that was set back must not put off the next scan.
-    const std::time_t now = std::time(nullptr);
-    return scanned - hour < now && now < scanned + hour && total <= bound_;
   }
 
-  // Another process may be removing them.
-  static std::vector<Entry> files_of(const std::string& directory) {
-    std::vector<Entry> entries;
-    DIR* listed = ::opendir(directory.c_str());
-    if (!listed) return entries;
-    while (const dirent* entry = ::readdir(listed)) {
-      const std::string path = joined({directory, "/", entry->d_name});
-      struct stat status{};
-      if (::lstat(path.c_str(), &status) || !S_ISREG(status.st_mode)) continue;
-      entries.push_back({status.st_mtime, static_cast<std::size_t>(status.st_size), path});
-    }
-    ::closedir(listed);
-    return entries;
-  }
-
-  std::size_t bound_;
-  std::string objects_;  // empty where nothing is kept
+  std::uintmax_t bound_;
+  fs::path objects_;  // empty if the cache is not used
 };
 
 }  // namespace
 }  // namespace v1
-}  // namespace cuda_ext
+}  // namespace cuda_ext CUDA_EXT_HIDDEN

@@ -1,12 +1,12 @@
-// The driver's own shared library, libcuda.so.1 or nvcuda.dll.
+// A shared library, opened when the program runs: the driver, or NVRTC.
 
 #pragma once
 
-#include "data.hpp"
-#include "text.hpp"
-
 #include <cstdint>
 #include <string>
+
+#include "data.hpp"
+#include "text.hpp"
 
 #if defined(_WIN32)
 // Declared as windows.h does, which is large and full of macros.
@@ -23,37 +23,43 @@ __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace v1 {
 
+// Where Windows searches for a library.
+enum class LibrarySearch : unsigned long { by_default = 0, system = 0x800, its_directory = 0x1100 };
+
 // Opened by the constructor, and never closed: the driver does not survive that.
-class DriverLibrary {
+class SharedLibrary {
  public:
+  // `name` is one that the system's linker finds, or a path.
 #if defined(_WIN32)
-  DriverLibrary() : handle_(::LoadLibraryExA("nvcuda.dll", nullptr, search_system32_only)) {
-    if (!handle_) reason_ = joined({"nvcuda.dll: error ", ::GetLastError()});
+  SharedLibrary(const std::string& name, LibrarySearch search)
+      : handle_(::LoadLibraryExA(name.c_str(), nullptr, static_cast<unsigned long>(search))) {
+    if (!handle_) reason_ = joined({name, ": error ", ::GetLastError()});
   }
 #else
-  DriverLibrary() : handle_(::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {
+  SharedLibrary(const std::string& name, LibrarySearch)
+      : handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_) return;
     const char* reason = ::dlerror();
-    reason_ = reason ? reason : "libcuda.so.1 cannot be opened";
+    reason_ = reason ? reason : name + " cannot be opened";
   }
 #endif
 
   // Why it could not be opened; empty if it could.
   const std::string& reason() const noexcept { return reason_; }
 
-  // Let `function` be what the library exports as `name`, or nullptr.
+  // Let `function` be what the library exports as `name`, or nullptr; return whether it does.
   template <class Function>
-  void find(Function& function, const char* name) const noexcept {
+  bool find(Function& function, const char* name) const noexcept {
 #if defined(_WIN32)
     function = reinterpret_cast<Function>(reinterpret_cast<void*>(::GetProcAddress(handle_, name)));
 #else
     function = reinterpret_cast<Function>(::dlsym(handle_, name));
 #endif
+    return function != nullptr;
   }
 
  private:
 #if defined(_WIN32)
-  static constexpr unsigned long search_system32_only = 0x800;
   ::HINSTANCE__* handle_;
 #else
   void* handle_;
@@ -62,4 +68,4 @@ class DriverLibrary {
 };
 
 }  // namespace v1
-}  // namespace cuda_ext
+}  // namespace cuda_ext CUDA_EXT_HIDDEN

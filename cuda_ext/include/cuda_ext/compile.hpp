@@ -1,0 +1,51 @@
+// Compile CUDA C++ when the program runs, with NVRTC. Targets have it whose module has JIT or EMBED_SOURCES.
+//
+//   cuda_ext::CompileOptions options;
+//   options.headers = &project::kernels::cuda_ext_headers();  // embedded
+//   const cuda_ext::Library library = cuda_ext::compile(text, {"scale<float>"}, options);
+//   library.kernel("scale<float>").launch({grid, block, stream}, n, 2.0f, x);
+
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data.hpp"
+#include "error.hpp"
+#include "library.hpp"
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace v1 {
+
+struct CompileOptions {
+  std::string name = "kernels.cu";                         // of the source, in messages
+  std::vector<std::string> options;                        // of NVRTC, except for the architecture
+  const HeaderData* headers = nullptr;                     // those that a module embeds
+  std::vector<std::pair<std::string, std::string>> texts;  // further headers: name and text
+  std::vector<std::string> include_directories;            // searched before those of the toolkit
+  bool is_specific = false;                                // with features of exactly one GPU: sm_90a
+};
+
+// Compile `source` for the GPU of the current context, or take the result from the cache. `names` are C++
+// name expressions of the kernels: instantiations, and functions that are not templates. For a GPU of another
+// capability, it is compiled at the first launch there.
+//
+// The key in the cache consists of the source, the headers, the options, and the toolkit's version. Files in
+// `include_directories` count by name, size and time of modification.
+Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
+                            const CompileOptions& options = {}) noexcept;
+
+// The include directories of the toolkit in use, with the headers of CUDA and CCCL; those that NVRTC contains
+// are not among them. Empty without NVRTC.
+std::vector<std::string> toolkit_directories();
+
+#if CUDA_EXT_EXCEPTIONS
+inline Library compile(const std::string& source, const std::vector<std::string>& names,
+                       const CompileOptions& options = {}) {
+  return try_compile(source, names, options).value();
+}
+#endif
+
+}  // namespace v1
+}  // namespace cuda_ext CUDA_EXT_HIDDEN
