@@ -30,7 +30,7 @@ from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
-from cuda_ext.errors import BuildError, ConfigError, ToolchainError
+from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
 
@@ -184,12 +184,17 @@ class _Session:
         self, batch: Batch, libraries: Sequence[tuple[LibraryPlan, JobCache]]
     ) -> list[Library | BuildError]:
         try:
-            return batch.run(libraries, self._open_executor)
+            results = batch.run(libraries, self._open_executor)
         except ToolchainError as error:
             if error.where == "launcher":
                 modules = (module for module in self._project.modules if module.settings.launcher)
                 error.where = next(modules).key_path("launcher")
             raise
+        for (plan, _), result in zip(libraries, results, strict=True):
+            if isinstance(result, CompilationError) and result.where == "options":
+                (module,) = (module for module in self._project.modules if module.name == plan.module)
+                result.where = module.key_path("options", plan.units[0].name)
+        return results
 
     def save(self) -> None:
         """Keep what this session learned for the next one."""

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import import_module
 from types import ModuleType
 
@@ -61,15 +62,16 @@ def prepare(module: str, expressions: Sequence[str], architectures: Sequence[str
         except CacheWarning as warning:
             raise Failure(str(warning)) from None
     seconds = time.perf_counter() - began
-    compiled, known = preparation.compiled, preparation.known
+    found = asdict(preparation)
     if as_json:
-        echo_json({"module": module, "compiled": compiled, "known": known, "seconds": round(seconds, 3)})
+        echo_json({"module": module, **found, "seconds": round(seconds, 3)})
         return
-    for label, requests in (("compiled", compiled), ("known", known)):
-        for request in requests:
-            click.echo(f"{label:<9}{request}")
-    if compiled or known:
-        click.echo(f"{module}: {len(compiled):,} compiled, {len(known):,} known, in {seconds:.1f} s")
+    for label, texts in found.items():
+        for text in texts:
+            click.echo(f"{label:<9}{text}")
+    if any(found.values()):
+        counts = (f"{len(texts):,} {label}" for label, texts in found.items() if texts or label != "skipped")
+        click.echo(f"{module}: {', '.join(counts)}, in {seconds:.1f} s")
     else:
         click.echo(f"{module}: nothing to compile: there is an image for each of these GPUs")
 

@@ -292,6 +292,8 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
     for job in jobs:
         outcome = products[job]
         if isinstance(outcome, CompilationError):
+            if outcome.where == "options":  # at fault for all targets
+                raise outcome
             failed.setdefault(str(outcome), []).append(job)
         else:
             succeeded.append(outcome)

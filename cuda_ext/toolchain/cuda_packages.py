@@ -59,13 +59,16 @@ def library_directories(name: str, major: int) -> list[Path]:
     return [place for place in places if place.is_dir()]
 
 
-def cudadevrt(major: int) -> Path | None:
-    """Find the device runtime library, with which device code that launches kernels is linked."""
-    for root in _roots(major):
-        for library in ("lib/libcudadevrt.a", "lib64/libcudadevrt.a", "lib/x64/cudadevrt.lib"):
-            if (root / library).is_file():
-                return root / library
-    return None
+def cudadevrt(major: int, library: Path | None = None) -> Path | None:
+    """Find the device runtime library, with which device code that launches kernels is linked.
+
+    The one beside `library`, or in its toolkit, comes last.
+    """
+    directories = [root / place for root in _roots(major) for place in ("lib", "lib64", "lib/x64")]
+    if library:
+        directories += [library.parent, library.parent.parent / "lib/x64"]
+    files = (directory / name for directory in directories for name in ("libcudadevrt.a", "cudadevrt.lib"))
+    return next(filter(Path.is_file, files), None)
 
 
 def _roots(major: int) -> Iterator[Path]:

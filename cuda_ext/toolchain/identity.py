@@ -71,7 +71,7 @@ def linker_files() -> list[Path]:
     """The files that determine the result of a link besides its inputs; empty where they are not known."""
     libraries = library_files("nvjitlink")
     major = re.search(r"\.so\.(\d+)|_(\d\d)\d_", libraries[0].name) if libraries else None
-    runtime = cuda_packages.cudadevrt(int(major[1] or major[2])) if major else None
+    runtime = cuda_packages.cudadevrt(int(major[1] or major[2]), libraries[0]) if major else None
     return [*libraries, *([runtime] if runtime else [])]
 
 

@@ -198,7 +198,9 @@ class Nvcc:
             rejected += (line - _FIRST_LINE for line in name_map_lines(log))
         from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
-        raise CompilationError(explain(log, unit) or str(ended))
+        explained = explain(log, unit)
+        explained.problem = explained.problem or str(ended)
+        raise explained
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
         times = directory / f"{_TIMES}.json"  # a launcher does not restore it

@@ -45,7 +45,8 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     except CompilationError as error:
         if "__cuda" not in error.problem:
             raise
-    library = cuda_packages.cudadevrt(library_version("nvjitlink")[0])
+    linker = Path(open_library("nvjitlink")._name)
+    library = cuda_packages.cudadevrt(library_version("nvjitlink")[0], linker)
     if library is None:
         raise CompilationError(
             "the code launches kernels from the device, which needs the device runtime library (cudadevrt)",

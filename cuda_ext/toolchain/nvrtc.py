@@ -18,7 +18,7 @@ from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatur
 from cuda_ext.compiler.signatures.probes import addresses_to_keep, known_subjects, may_be_declared
 from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
@@ -196,7 +196,7 @@ class Nvrtc:
                     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
                     # Finding the directories may unpack the headers.
-                    raise CompilationError(explain(program.log, unit, lambda: self.header_directories))
+                    raise explain(program.log, unit, lambda: self.header_directories)
                 if minimal:
                     minimal = []
                 else:

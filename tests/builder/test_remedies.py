@@ -139,6 +139,33 @@ def test_a_header_of_the_tool_chain_for_host_code_is_reported_once(tmp_path: Pat
     assert f"): this header of the tool chain is for host code; leave it out, or {NVCC}\n" in message
 
 
+def test_the_header_of_the_driver_is_answered_as_host_code(tmp_path: Path) -> None:
+    write_project(tmp_path, files={"device/a.cu": f"#include <cuda.h>\n{FILL}"})
+    assert "<cuda.h> declares the driver API, for host code; leave it out, put it between" in refusal(
+        tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "path"),
+    [
+        (f'{KERNELS}options = ["--frobnicate"]', 'tool.cuda_ext.modules."p.kernels".options'),
+        (f'{SM_90}options = ["--frobnicate"]\n{KERNELS.removeprefix(SM_90)}', "tool.cuda_ext.options"),
+        (
+            f'{KERNELS}[[tool.cuda_ext.modules."p.kernels".overrides]]\nsources = ["device/*"]\n'
+            'options = ["--frobnicate"]',
+            'tool.cuda_ext.modules."p.kernels".overrides[0].options',
+        ),
+    ],
+)
+def test_an_unknown_option_is_answered_with_its_key(tmp_path: Path, table: str, path: str) -> None:
+    write_project(tmp_path, table, {"device/a.cu": FILL})
+    assert refusal(tmp_path) == (
+        f"p.kernels:\n{path}: nvrtc: error: unrecognized option --frobnicate found\n"
+        'correct --frobnicate, or take it out; for options of nvcc, set compiler = "nvcc"'
+    )
+
+
 @pytest.mark.host_compiler
 def test_nvcc_takes_host_code(tmp_path: Path) -> None:
     source = f"#include <cstdlib>\n{FILL}int main() {{ fill<<<1, 1>>>(nullptr, 1); return EXIT_SUCCESS; }}"

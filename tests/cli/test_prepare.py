@@ -26,6 +26,9 @@ PROJECT = """
 architectures = ["sm_80"]
 [tool.cuda_ext.modules."p.kernels"]
 instantiate = ["scale<float>"]
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/outside.cu"]
+options = ["-I/opt/none"]
 """
 
 Prepare = Callable[..., tuple[int, str, str]]
@@ -40,7 +43,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "p" / "broken.py").write_text("1 / 0\n")
     (site / "p" / "incomplete.py").write_text("import nobody_has_this\n")
     for package in build(
-        write_project(root, PROJECT, {"device/axpy.cu": AXPY, "device/scale.cu": SCALE})
+        write_project(
+            root,
+            PROJECT,
+            {"device/axpy.cu": AXPY, "device/scale.cu": SCALE, "device/outside.cu": "__global__ void o() {}"},
+        )
     ).values():
         package.write(site / "p" / "kernels")
     return site
@@ -87,7 +94,13 @@ def test_programs_get_json_and_the_cache_lists_it(prepare: Prepare) -> None:
 
 
 def test_without_expressions_missing_images_are_compiled(prepare: Prepare) -> None:
-    assert prepare("p.kernels", "--arch", "sm_90")[1].startswith("compiled device/axpy.cu for sm_90\n")
+    lines = prepare("p.kernels", "--arch", "sm_90")[1].splitlines()
+    assert lines[0] == "compiled device/axpy.cu for sm_90"
+    assert lines[-2] == (
+        "skipped  sm_90: device/outside.cu was compiled with -I/opt/none, and other machines may have other "
+        "files there"
+    )
+    assert lines[-1].startswith("p.kernels: 2 compiled, 0 known, 1 skipped, in ")
     assert prepare("p.kernels", "--arch", "sm_80") == (
         0,
         "p.kernels: nothing to compile: there is an image for each of these GPUs\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +53,15 @@ def test_a_launch_without_a_link_is_answered_with_the_key(compiler: Callable[[],
     text = "__global__ void child() {}\n__global__ void parent() { child<<<1, 1>>>(); }"
     with pytest.raises(CompilationError, match=r"linked with the device runtime library: set link = true"):
         module(unit(text), compiler=compiler())
+
+
+def test_the_device_runtime_library_may_lie_in_the_toolkit_of_the_linker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_packages, "nvidia_packages", list)
+    for name in ("CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    linker, library = tmp_path / "libnvJitLink.so.13", tmp_path / "libcudadevrt.a"
+    assert cuda_packages.cudadevrt(13, linker) is None
+    library.touch()
+    assert cuda_packages.cudadevrt(13, linker) == library

@@ -688,7 +688,7 @@ def test_a_source_that_breaks_off_is_not_blamed_on_an_instantiation(nvcc, source
 @pytest.mark.host_compiler
 def test_an_option_that_nvcc_does_not_know_is_reported(nvcc):
     fatal, remedy = error_of(nvcc, unit("", raw=("--no-such",))).splitlines()
-    assert fatal == "nvcc fatal   : Unknown option '--no-such'"
+    assert fatal == "options: nvcc fatal   : Unknown option '--no-such'"
     assert remedy.startswith("this is about the options: see std, options, define")
 
 

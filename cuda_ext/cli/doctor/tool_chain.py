@@ -134,7 +134,7 @@ def _examine_headers(version: _Version) -> Iterator[Finding]:
     else:
         facts = {"directories": list(map(str, directories))}
         yield Finding("ok", "headers", f"from {_origin(directories[0])}", facts=facts)
-    if cuda_packages.cudadevrt(version[0]) is None:
+    if cuda_packages.cudadevrt(version[0], Path(open_library("nvrtc")._name)) is None:
         text = "no cudadevrt: device code that launches kernels cannot be linked"
         command = f"pip install nvidia-cuda-runtime{suffix}"
         yield Finding("note", "headers", text, "if there is such code", command)

@@ -18,10 +18,14 @@ __all__ = ["Preparation", "prepare_entries"]
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What was ``compiled``, and what was ``known`` before: texts such as ``axpy<__half> for sm_90``."""
+    """What was ``compiled``, and what was ``known`` before: texts such as ``axpy<__half> for sm_90``.
+
+    ``skipped`` says which sources lack an image for a GPU, and why they cannot be compiled on demand.
+    """
 
     compiled: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def prepare_entries(
@@ -42,14 +46,15 @@ def prepare_entries(
     names = None if expressions is None else list(map(normalise, expressions))
     compiled: list[str] = []
     known: list[str] = []
+    skipped: list[str] = []
     for capability in _capabilities(architectures):
-        for requests in _group_requests(on_demand, names, capability):
+        for requests in _group_requests(on_demand, names, capability, skipped):
             missing = [request for request in requests if on_demand.find(request) is None]
             if missing:
                 on_demand.compile_together(missing)
             compiled += map(str, missing)
             known += [str(request) for request in requests if request not in missing]
-    return Preparation(tuple(compiled), tuple(known))
+    return Preparation(tuple(compiled), tuple(known), tuple(skipped))
 
 
 def _capabilities(architectures: Sequence[str] | None) -> list[int]:
@@ -70,8 +75,13 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
     return list(dict.fromkeys(capabilities))
 
 
-def _group_requests(on_demand: OnDemand, names: Sequence[str] | None, capability: int) -> list[list[Request]]:
-    """The requests for `names`, or for all units, in groups that are compiled at once."""
+def _group_requests(
+    on_demand: OnDemand, names: Sequence[str] | None, capability: int, skipped: list[str]
+) -> list[list[Request]]:
+    """The requests for `names`, or for all units, in groups that are compiled at once.
+
+    `skipped` receives the reasons why units without an image cannot be compiled.
+    """
     manifest = on_demand.manifest
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
     wanted = set(range(len(manifest.units))) if names is None else set()
@@ -89,12 +99,13 @@ def _group_requests(on_demand: OnDemand, names: Sequence[str] | None, capability
             instantiations.setdefault(owner, []).append(name)
         else:
             raise _unknown_kernel(on_demand, name, list(kernels))
-    units = [unit for index, unit in enumerate(manifest.units) if index in wanted]
-    lacking = [
-        unit
-        for unit in units
-        if select_image(unit.images, capability) is None and not on_demand.obstacle(unit)
-    ]
+    lacking = []
+    for index, unit in enumerate(manifest.units):
+        if index in wanted and select_image(unit.images, capability) is None:
+            if reason := on_demand.obstacle(unit):
+                skipped.append(f"sm_{capability}: {reason}")
+            else:
+                lacking.append(unit)
     return [
         *([on_demand.request_unit(unit, capability)] for unit in lacking),
         *(

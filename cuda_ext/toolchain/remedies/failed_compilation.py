@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.remedies.bad_instantiations import explain_instantiations
 from cuda_ext.toolchain.remedies.host_code import explain_host_code
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
@@ -30,11 +31,11 @@ _OPTION = r"nvrtc: error: unrecognized option (?P<nvrtc>\S+) found|nvrtc: error|
 
 def explain(
     log: str, unit: TranslationUnit, nvrtc_headers: Callable[[], Sequence[Path]] | None = None
-) -> str:
-    """Append remedies to `log`, the text of a failed compilation, and remove lines about other things.
+) -> CompilationError:
+    """The error of a failed compilation: its `log` with remedies, and without lines about other things.
 
     With `nvrtc_headers`, the directories of its headers, it is NVRTC's, which compiles no host code;
-    otherwise it is nvcc's.
+    otherwise it is nvcc's. If an option is at fault, the error's ``where`` is ``options``.
     """
     log = re.sub(_ASIDES, "", log)
     log, notes = explain_instantiations(log, unit, by_nvrtc=nvrtc_headers is not None)
@@ -57,10 +58,13 @@ def explain(
         notes.append(
             "kernels that launch kernels are linked with the device runtime library: set link = true"
         )
-    return "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
+    text = "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
+    return CompilationError(text, where="options" if option and unit.options.raw else "")
 
 
 def _about_option(unknown_to_nvrtc: str | None) -> str:
     if unknown_to_nvrtc and (found := nvcc_only([unknown_to_nvrtc])):
         return f"{unknown_to_nvrtc} is an option of nvcc; {found[1]}"
+    if unknown_to_nvrtc:
+        return f'correct {unknown_to_nvrtc}, or take it out; for options of nvcc, set compiler = "nvcc"'
     return "this is about the options: see std, options, define and pre-include of the module"

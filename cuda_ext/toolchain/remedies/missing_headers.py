@@ -39,6 +39,11 @@ _CUDA_PACKAGES = {
 }
 _FOR_DEVICE_CODE = {"nvidia-curand", "nvidia-cuda-cccl"}
 _TORCH = r"(?:ATen|c10|torch)/.+"
+_DRIVER_API = (
+    "<cuda.h> declares the driver API, for host code; leave it out, put it between #ifndef __CUDACC_RTC__ "
+    'and #endif, or set compiler = "nvcc"; a kernel with a tensor map can declare '
+    "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };"
+)
 _BINDINGS = r"Python\.h|(?:pybind11|nanobind)/.+"
 
 
@@ -70,6 +75,8 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
             "#ifndef __CUDACC_RTC__ and #endif"
         )
     if any(Path(place).is_relative_to(directory) for directory in directories):
+        if Path(place.partition("(")[0]).name == "cuda.h":
+            return _DRIVER_API
         return (
             f"this header needs <{name}>, which NVRTC does not have; if it is for host code, leave it out or "
             'set compiler = "nvcc"; otherwise a package of the tool chain is missing'

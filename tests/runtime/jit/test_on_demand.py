@@ -583,7 +583,8 @@ def test_many_instantiations_are_compiled_in_one_go(saved: Path, empty_cache: Pa
     assert compilations(lines[1:2]) == [f"{together} for sm_90"]
     assert lines[2] == (
         "Preparation(compiled=('axpy<float>, ns::reduce<float, 4> for sm_90', 'axpy<double> for sm_90', "
-        "'axpy<int> for sm_90', 'axpy<short> for sm_90', 'axpy<unsigned int> for sm_90'), known=())"
+        "'axpy<int> for sm_90', 'axpy<short> for sm_90', 'axpy<unsigned int> for sm_90'), known=(), "
+        "skipped=())"
     )
     again = outputs([prepared(saved, *expressions, "ns::reduce<int, 2>")])
     assert compilations(again) == ["ns::reduce<int, 2> for sm_90"]
@@ -616,7 +617,7 @@ def test_a_template_is_prepared_for_the_gpus_of_the_machine(on_gpu: Callable[...
     assert len(compilations(run.output)) == 2
     assert run.output[-1] == (
         "Preparation(compiled=('axpy<double> for sm_80', 'axpy<int> for sm_80', 'axpy<double> for sm_90', "
-        "'axpy<int> for sm_90'), known=())"
+        "'axpy<int> for sm_90'), known=(), skipped=())"
     )
 
 
