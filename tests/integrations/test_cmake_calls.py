@@ -71,6 +71,10 @@ def refused(project: CMakeProject, *words: str | bytes, embed: str = "incbin", o
             "NVCC: no nvcc can be used:\n  configured: /nowhere/nvcc",
         ),
         (
+            "NAME a.k COMPILER nvcc LAUNCHER nowhere",
+            "LAUNCHER: 'nowhere' is not on PATH; install it, or leave",
+        ),
+        (
             "NAME a.k INSTANTIATE axpi<float>",
             "INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi'; did",
         ),

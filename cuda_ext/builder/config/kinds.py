@@ -212,13 +212,13 @@ def _refuse_zero(text: str, where: str) -> str:
 
 def _check_standard(text: str, where: str) -> str:
     if not re.fullmatch(_STANDARD, text):
-        year = re.search(r"\d[\da-z]$", text)
-        remedy = f"did you mean 'c++{year[0] if year else 17}'?"
+        close = f"c++{text[-2:]}"
+        remedy = f"did you mean '{close if re.fullmatch(_STANDARD, close) else 'c++17'}'?"
         raise ConfigError(f"{text!r} is not a C++ standard", where=where, remedy=remedy)
     return text
 
 
-_STANDARD = r"^c\+\+\d[\da-z]$"
+_STANDARD = r"^c\+\+(?:03|1[147]|2[036a-c])$"
 
 FLAG = Kind(lambda value, where: expect(value, bool, where, "true or false"), {"type": "boolean"})
 STANDARD = string('a string such as "c++17"', pattern=_STANDARD).then(_check_standard)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from glob import has_magic
@@ -84,6 +85,9 @@ def _configure(
     module = call.check_apart(config.name, list(filter(None, others.split(";"))))
     # Architectures and the compiler are checked here, rather than once for each source.
     (plan,) = plan_modules(project, call.environ())
+    if (launcher := config.settings.launcher) and not shutil.which(launcher):
+        where = config.key_path("launcher")
+        raise ConfigError(f"{launcher!r} is not on PATH", where=where, remedy="install it, or leave it out")
     units = [unit for library in plan.libraries for unit in library.units]
     sources = sorted({unit.name for unit in units})
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]

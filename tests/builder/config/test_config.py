@@ -105,6 +105,7 @@ WRONG = {
         ("17", 'expected a string such as "c++17", found 17'),
         ('"17"', "'17' is not a C++ standard; did you mean 'c++17'?"),
         ('"gnu++20"', "'gnu++20' is not a C++ standard; did you mean 'c++20'?"),
+        ('"c++99"', "'c++99' is not a C++ standard; did you mean 'c++17'?"),
         ('"C++14"', "'C++14' is not a C++ standard; did you mean 'c++14'?"),
         ('"latest"', "'latest' is not a C++ standard; did you mean 'c++17'?"),
     ],
