@@ -74,8 +74,8 @@ a ``.clangd`` beside the project's CMakeLists.txt says where::
 
 The Python package is installed into ``PYTHON_DESTINATION``, as the component ``<target>``; under scikit-build-core, into
 the wheel. In the build tree it lies in the directory that the target property ``CUDA_EXT_PYTHON_PACKAGE`` names. The
-directories ``python`` and ``include`` of ``cuda_ext/<target>`` in the binary directory belong to the function, which
-removes all other files from them.
+directories ``python``, ``include`` and ``embedded`` of ``cuda_ext/<target>`` in the binary directory belong to the
+function, which removes all other files from them.
 #]=======================================================================]
 function(cuda_ext_add_module target)
   list(APPEND CMAKE_MESSAGE_CONTEXT "cuda_ext")
@@ -204,7 +204,8 @@ function(cuda_ext_add_module target)
     add_dependencies(${target} ${generate})
   endif()
   add_custom_target(${generate} ${all} DEPENDS "${directory}/module.stamp")
-  set_target_properties(${generate} PROPERTIES ADDITIONAL_CLEAN_FILES "${directory}/python;${directory}/include")
+  set_target_properties(${generate} PROPERTIES
+    ADDITIONAL_CLEAN_FILES "${directory}/python;${directory}/include;${directory}/embedded")
   set_target_properties(${target} PROPERTIES CUDA_EXT_PYTHON_PACKAGE "${package}")
 
   if(cuda_ext_python_destination)

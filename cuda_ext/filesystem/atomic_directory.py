@@ -55,6 +55,7 @@ def replace_directory(
         if _holds(directory, files):
             return
         with _temporary_beside(directory) as temporary:
+            (temporary / "new").mkdir()
             for name, content in files.items():
                 path = temporary / "new" / name
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -107,6 +107,9 @@ def _configure(
     }
     headers = {name for unit in units for name in unit.headers} | plan.headers.keys()
     _check_names([*sources, *sorted(headers)], target)
+    if split := [value for values in variables.values() for value in values if ";" in value]:
+        problem = f"{split[0]!r} has a semicolon, which separates values in CMake"
+        raise ConfigError(problem, where=call_of(target), remedy="rename it")
     call = dataclasses.replace(call, files=(*sources, *find_headers(config, real)))
     lines = (f'set(cuda_ext_{name} "{_escape(";".join(values))}")\n' for name, values in variables.items())
     replace_file(directory / "module.cmake", "".join(lines).encode())
@@ -164,7 +167,7 @@ def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str
 
 
 def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
-    """Write the package below ``python``, the C++ header below ``include``, and the C++ sources.
+    """Write the package below ``python``, the header below ``include``, texts below ``embedded``, and C++.
 
     These directories are the build tree's own: whatever else they hold is removed.
     """
@@ -176,15 +179,13 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
     (package,) = build(project, call.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = Path("python", *package.name.split("."))
     files = {(place / name).as_posix(): content for name, content in package.files.items()}
-    _replace_below(directory, "python", files)
-    generated, byproducts = set(files), {(place / FILE_NAME).as_posix()}
+    byproducts = {(place / FILE_NAME).as_posix()}
     if call.embed != "none":
         from cuda_ext.builder.cpp import generate_cpp
         from cuda_ext.builder.sources.plan import Sources
 
         (config,) = project.modules
         headers = Sources(config, project.root).headers()
-        _replace_below(directory, "embedded", {f"embedded/{name}": text for name, text in headers.items()})
         texts = generate_cpp.Texts(directory / "embedded", headers, find_headers(config, project.root))
         cpp = generate_cpp.render(
             package,
@@ -195,12 +196,15 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
             bool(call.jit),
             texts,
         )
-        _replace_below(directory, "include", cpp.files)
-        for name in cpp.files.keys() - {cpp.header}:
-            replace_file(directory / name, cpp.files[name])
-        generated |= cpp.files.keys()
+        files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
         byproducts |= {cpp.header, *cpp.sources}
-    watched = {directory / name for name in generated}
+    for own in ("python", "include", "embedded"):
+        below = {name.removeprefix(f"{own}/"): files[name] for name in files if name.startswith(f"{own}/")}
+        replace_directory(directory / own, below)
+    for name in files:
+        if "/" not in name:
+            replace_file(directory / name, files[name])
+    watched = {directory / name for name in files}
     if call.restores_byproducts:
         watched -= {directory / name for name in byproducts}
         # Ninja runs this step again for a dependency that is newer than the start of the last run.
@@ -209,13 +213,6 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
         for path in watched:
             os.utime(path, ns=(start, min(start, path.stat().st_mtime_ns)))
     _finish(stamp, depfile, map(str, watched.union(project.root / name for name in project.source_files())))
-
-
-def _replace_below(directory: Path, name: str, files: Mapping[str, bytes]) -> None:
-    """Make the directory `name` in `directory` contain exactly those of `files` that lie there."""
-    prefix = f"{name}/"
-    own = {path.removeprefix(prefix): content for path, content in files.items() if path.startswith(prefix)}
-    replace_directory(directory / name, own)
 
 
 def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
