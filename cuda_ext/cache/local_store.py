@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import math
 import os
 import re
 import stat
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Literal, NamedTuple
+from _thread import allocate_lock
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cuda_ext.cache.store import CONTENT_START, DIGEST, KEY, KEY_PATTERN, MAGIC, pack, unpack
 from cuda_ext.errors import StoreError
 from cuda_ext.filesystem.locks import lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
 __all__ = ["LocalStore", "StoredFile", "without_cache"]
 
@@ -61,13 +62,19 @@ class StoredFile(NamedTuple):
 class LocalStore:
     """A :class:`~cuda_ext.cache.store.Store` in `directory` of at most `bound` bytes."""
 
-    def __init__(self, directory: Path, bound: int, warn: Callable[[str], None]) -> None:
+    def __init__(self, directory: str | Path, bound: int, warn: Callable[[str], None]) -> None:
         self._directory = directory
-        self.objects = directory / "objects"
-        self._prefix = os.fspath(self.objects)
+        self._prefix = os.path.join(directory, "objects")
         self.bound = bound
         self._warn: Callable[[str], None] | None = warn
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
+
+    @property
+    def objects(self) -> Path:
+        """The directory of the entries."""
+        from pathlib import Path  # slow to import
+
+        return Path(self._prefix)
 
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
@@ -86,7 +93,7 @@ class LocalStore:
             return
         entry = pack(key, content)
         try:
-            self._write_file(Path(self._path(key)), entry)
+            self._write_file(self._path(key), entry)
         except OSError as error:
             if error.errno in _FULL:
                 raise StoreError(
@@ -105,10 +112,10 @@ class LocalStore:
         This avoids duplicate work and guards nothing: without locks, or after ten minutes, go on regardless.
         """
         # One file for many keys, so that none must be removed.
-        path = self.objects / _LOCKS / key[:2]
+        directory = f"{self._prefix}/{_LOCKS}"
         with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-        return lock(path, create=True, patience=_PATIENCE)
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        return lock(f"{directory}/{key[:2]}", create=True, patience=_PATIENCE)
 
     def prune(self) -> None:
         """Reduce the entries to 80 % of the bound if they exceed it. Never raises.
@@ -133,7 +140,7 @@ class LocalStore:
                 if _remove_file(path):
                     total -= size
         with contextlib.suppress(OSError):
-            self._write_file(self.objects / _TOTAL, b"%d %d " % (time.time(), total))
+            self._write_file(f"{self._prefix}/{_TOTAL}", b"%d %d " % (time.time(), total))
 
     def close(self) -> None:
         pass
@@ -143,7 +150,7 @@ class LocalStore:
 
         The store's own files (total, locks) are excluded.
         """
-        for outer in _sorted(self.objects):
+        for outer in _sorted(self._prefix):
             if outer.name in (_LOCKS, _TOTAL):
                 continue
             is_ours = outer.name == _TEMPORARY or _SHARD.fullmatch(outer.name)
@@ -158,6 +165,8 @@ class LocalStore:
 
         Reads the file in pieces. It does not count as a use.
         """
+        import hashlib  # slow to import
+
         try:
             with open(entry.path, "rb", opener=_open_to_read) as file:
                 head = file.read(CONTENT_START)
@@ -188,13 +197,14 @@ class LocalStore:
 
     def remove(self, file: StoredFile) -> bool:
         """Remove an entry or an unfinished write; return whether it is gone."""
-        _remove_file(self.objects / _TOTAL)  # the next prune scans
+        _remove_file(f"{self._prefix}/{_TOTAL}")  # the next prune scans
         return _remove_file(file.path)
 
     def _estimate(self) -> float:
         """The size of all entries by the file ``total``; infinite if that is missing, damaged or old."""
         try:
-            scanned, *sizes = map(int, (self.objects / _TOTAL).read_bytes().split())
+            with open(f"{self._prefix}/{_TOTAL}", "rb") as file:
+                scanned, *sizes = map(int, file.read().split())
         except (OSError, ValueError):
             return math.inf
         # A clock that was set back must not put off the next scan.
@@ -205,7 +215,7 @@ class LocalStore:
         with contextlib.suppress(OSError), open(path, "ab", 0, opener=_open_to_append) as file:
             file.write(b"%d " % size)
 
-    def _write_file(self, path: Path, content: bytes) -> None:
+    def _write_file(self, path: str, content: bytes) -> None:
         """Write `path` by a rename; create missing directories, each for its owner alone."""
         for attempt in range(3):
             try:
@@ -213,21 +223,21 @@ class LocalStore:
             except OSError as error:
                 if error.errno not in _GONE or attempt == 2:
                     raise
-            for directory in (self.objects, self.objects / _TEMPORARY, path.parent):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (self._prefix, f"{self._prefix}/{_TEMPORARY}", os.path.dirname(path)):
+                os.makedirs(directory, mode=0o700, exist_ok=True)
         return None
 
-    def _rename_into_place(self, path: Path, content: bytes) -> None:
+    def _rename_into_place(self, path: str, content: bytes) -> None:
         # Nothing is synced to the disk: after a power failure, the digest shows the damage.
-        file = self.objects / _TEMPORARY / f"{os.urandom(8).hex()}.{os.getpid()}.{_host()}"
+        file = f"{self._prefix}/{_TEMPORARY}/{os.urandom(8).hex()}.{os.getpid()}.{_host()}"
         try:
             with open(file, "xb", opener=_open_to_append) as opened:
                 opened.write(content)
-            file.replace(path)
+            os.replace(file, path)
         except BaseException as error:
             _remove_file(file)
             # Windows does not replace a file that is being read. If it is damaged, the next put replaces it.
-            if not (os.name == "nt" and isinstance(error, PermissionError) and path.exists()):
+            if not (os.name == "nt" and isinstance(error, PermissionError) and os.path.exists(path)):
                 raise
 
     def _path(self, key: str) -> str:
@@ -242,13 +252,13 @@ class LocalStore:
             warn(without_cache(self._directory, reason, "set CUDA_EXT_CACHE to another directory"))
 
 
-def without_cache(directory: Path, reason: str, remedy: str) -> str:
+def without_cache(directory: str | Path, reason: str, remedy: str) -> str:
     """Make the text of the warning that the cache in `directory` is not used."""
     problem = f"compiling goes on without a cache: {reason}"
     return str(StoreError(problem, where=str(directory), remedy=remedy))
 
 
-def _sorted(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+def _sorted(directory: str | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     """The contents of `directory` by name; empty if it cannot be read."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         return sorted(entries, key=lambda entry: entry.name)
@@ -289,7 +299,7 @@ def _open_to_append(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
-def _list_files(*directories: str | Path) -> Iterator[tuple[float, int, str]]:
+def _list_files(*directories: str) -> Iterator[tuple[float, int, str]]:
     """List the time of modification, size and path of each file in `directories`."""
     for directory in directories:
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -299,12 +309,15 @@ def _list_files(*directories: str | Path) -> Iterator[tuple[float, int, str]]:
                     yield status.st_mtime, status.st_size, entry.path
 
 
-def _remove_file(path: str | Path) -> bool:
+def _remove_file(path: str) -> bool:
     """Remove a file; return whether it is gone."""
-    with contextlib.suppress(OSError):
-        Path(path).unlink(missing_ok=True)
-        return True
-    return False
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
 
 
 def _host() -> str:

@@ -6,22 +6,28 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
 from cuda_ext.errors import StoreError, ToolchainError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = ["distrust", "exposure", "hide_password", "local_directory", "read_rights", "shared_cache"]
 
 
-def local_directory(environ: Mapping[str, str]) -> Path:
+def local_directory(environ: Mapping[str, str]) -> str:
     """Return this machine's cache: ``CUDA_EXT_CACHE`` unless that is a URL, else the user's cache directory.
 
     Raises :class:`StoreError` for a user without a home directory.
     """
     configured = environ.get("CUDA_EXT_CACHE", "")
     if configured and "://" not in configured:
-        return Path(os.path.abspath(configured))  # noqa: PTH100 - links stay
+        return os.path.abspath(configured)  # links stay
+    if sys.platform == "linux":  # as platformdirs has it, which is slow to import
+        place = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
+        return _absolute(os.path.join(place, "cuda_ext"))
     try:
         from platformdirs import user_cache_path
     except ImportError as error:
@@ -29,10 +35,14 @@ def local_directory(environ: Mapping[str, str]) -> Path:
             f"compiling needs platformdirs ({error})", remedy='install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
         ) from None
     try:
-        directory = user_cache_path("cuda_ext")
+        return _absolute(str(user_cache_path("cuda_ext")))
     except RuntimeError:
-        directory = Path()
-    if not directory.is_absolute():  # some versions of platformdirs return such a path instead of raising
+        return _absolute("")
+
+
+def _absolute(directory: str) -> str:
+    """`directory`, which is relative where there is no home directory. Raises :class:`StoreError` then."""
+    if not os.path.isabs(directory):
         raise StoreError(
             "there is no home directory", remedy="set CUDA_EXT_CACHE to a directory that can be written"
         )
@@ -62,11 +72,11 @@ def read_rights(directory: Path) -> tuple[int, str] | None:
         return status.st_mode, str(status.st_uid)
 
 
-def distrust(directory: Path) -> str | None:
+def distrust(directory: str | os.PathLike[str]) -> str | None:
     """Explain why users other than this one and root could have written the contents of `directory`."""
     if sys.platform == "win32":
         return None
-    status = directory.stat()
+    status = os.stat(directory)
     if status.st_uid not in (os.geteuid(), 0):
         return f"it belongs to another user (uid {status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -74,9 +84,9 @@ def distrust(directory: Path) -> str | None:
     return None
 
 
-def exposure(directory: Path) -> str | None:
+def exposure(directory: str | os.PathLike[str]) -> str | None:
     """Explain why other users could replace what is in `directory` by something else."""
-    mode = directory.stat().st_mode
+    mode = os.stat(directory).st_mode
     if sys.platform == "win32" or not mode & stat.S_IWOTH or mode & stat.S_ISVTX:
         return None
     return f"all users may write to {directory} (mode {stat.S_IMODE(mode):o})"

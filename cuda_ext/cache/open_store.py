@@ -8,13 +8,16 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from cuda_ext.cache.local_store import LocalStore, without_cache
 from cuda_ext.cache.location import distrust, exposure, local_directory
 from cuda_ext.cache.store import NullStore, Store
 from cuda_ext.errors import ConfigError, StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 __all__ = ["local_store", "open_local_store", "open_store", "why_not_used"]
 
@@ -30,7 +33,7 @@ def open_store(
     """
     local = open_local_store(environ, warn)
     if fallback is not None and isinstance(local, NullStore):
-        local = _open(fallback, _DEFAULT_BOUND, warn)
+        local = _open(str(fallback), _DEFAULT_BOUND, warn)
     location = environ.get("CUDA_EXT_CACHE", "")
     if "://" not in location or _bound(environ) == 0:
         return local
@@ -75,11 +78,11 @@ def why_not_used(environ: Mapping[str, str]) -> str:
     return "".join(warnings)
 
 
-def _open(directory: Path, bound: int, warn: Callable[[str], None]) -> LocalStore | NullStore:
-    objects = directory / "objects"
+def _open(directory: str, bound: int, warn: Callable[[str], None]) -> LocalStore | NullStore:
+    objects = os.path.join(directory, "objects")
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        objects.mkdir(mode=0o700, exist_ok=True)
+        for each in (directory, objects):
+            os.makedirs(each, mode=0o700, exist_ok=True)
         why = exposure(directory) or distrust(objects)
         # A read-only store can be read; the first write warns.
         if not why and not os.access(objects, os.R_OK | os.X_OK):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from contextlib import AbstractContextManager
 from typing import Protocol
+
+from cuda_ext.formats.sha256 import sha256
 
 __all__ = ["CONTENT_START", "DIGEST", "KEY", "KEY_PATTERN", "MAGIC", "NullStore", "Store", "pack", "unpack"]
 
@@ -58,11 +59,11 @@ class NullStore:
 def pack(key: str, content: bytes) -> bytes:
     """Make an entry. It contains its key, so that a renamed entry is a miss."""
     body = bytes.fromhex(key) + content
-    return b"".join((MAGIC, hashlib.sha256(body).digest(), body))
+    return b"".join((MAGIC, sha256(body), body))
 
 
 def unpack(key: str, entry: bytes) -> bytes | None:
     """Return the content of an entry, or None if any byte is wrong."""
-    digest = hashlib.sha256(memoryview(entry)[KEY.start :]).digest()
+    digest = sha256(memoryview(entry)[KEY.start :])
     is_valid = entry[:CONTENT_START] == MAGIC + digest + bytes.fromhex(key)
     return entry[CONTENT_START:] if is_valid else None

@@ -22,7 +22,7 @@ from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.terminal import Failure, echo_json
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
-from cuda_ext.toolchain.cuda_packages import remove_unpacked, unpacked_directories
+from cuda_ext.toolchain.programs.bundled_headers import remove_unpacked, unpacked_directories
 
 __all__ = ["cache"]
 
@@ -347,7 +347,7 @@ def clear(as_json: bool, headers: bool, older_than: float | None) -> None:
     Other processes may be using it: at worst, they compile again. Files that do not belong to the cache stay.
     """
     store = _open_store()
-    directory = local_directory(os.environ)
+    directory = Path(local_directory(os.environ))
     removed = _Removed()
     if store is not None:
         _remove_files(store, math.inf if older_than is None else time.time() - older_than * _DAY, removed)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_ext.manifest import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = [
     "NOT_FOR_TYPES",
@@ -25,10 +28,8 @@ __all__ = [
 NOT_FOR_TYPES = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
 
 # Options whose argument is a file or a directory.
-_WITH_PATH = re.compile(
-    "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
-)
-_INCLUDE_DIRECTORY = re.compile(r"(?:-I|--include-path|-isystem|--system-include)=?(.*)", re.DOTALL)
+_WITH_PATH = "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
+_INCLUDE_DIRECTORY = r"(?s)(?:-I|--include-path|-isystem|--system-include)=?(.*)"
 
 # The limit of unrolling in CCCL's lists of types: 10 under nvcc, 16 elsewhere, where one header takes as long
 # as all others together (CCCL 3.5, cuda/std/__type_traits/type_list.h). The images are the same.
@@ -121,16 +122,18 @@ def link_options(options: Options) -> list[str] | None:
 
 def include_directories(options: Options) -> tuple[Path, ...]:
     """List the include directories outside the project, which are among the raw options."""
+    from pathlib import Path  # slow to import
+
     return tuple(
         Path(match[1] or following)
         for option, following in itertools.pairwise((*options.raw, ""))
-        if (match := _INCLUDE_DIRECTORY.fullmatch(option))
+        if (match := re.fullmatch(_INCLUDE_DIRECTORY, option))
     )
 
 
 def option_with_path(options: Options) -> str:
     """Return the first raw option that names a file or a directory, which may differ on other machines."""
-    return next(filter(_WITH_PATH.match, options.raw), "")
+    return next((option for option in options.raw if re.match(_WITH_PATH, option)), "")
 
 
 def on_demand_obstacle(options: Options) -> str:

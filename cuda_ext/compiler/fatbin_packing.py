@@ -5,7 +5,6 @@ All that was asked for must be there: every requested instantiation is checked i
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +13,7 @@ from cuda_ext.compiler.products import CompiledImage, Library, Signatures
 from cuda_ext.errors import BuildError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_code
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
@@ -48,7 +48,7 @@ def pack(
                 kind=image.architecture.kind,
                 file=file,
                 size=len(image.data),
-                sha256=hashlib.sha256(content).hexdigest(),
+                sha256=sha256(content).hex(),
                 names={e: here.get(e) for e, lowered in expected.items() if here.get(e) != lowered}
                 if image.architecture.kind != "ltoir"
                 else {},
@@ -76,7 +76,7 @@ def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str
             code = ptx.code(image.data)
         case "ltoir":
             return {}
-    return {e: hashlib.sha256(code[n]).hexdigest() for e, n in names.items() if n in code}
+    return {e: sha256(code[n]).hex() for e, n in names.items() if n in code}
 
 
 def _kernels(

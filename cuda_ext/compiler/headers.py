@@ -15,26 +15,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_ext.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["Headers", "closure"]
 
 # Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
 # continued lines may separate the words of a directive.
-_DIRECTIVE = re.compile(
-    rb"""
+_DIRECTIVE = rb"""(?xms)
     (?P<head> ^ GAP \# GAP include GAP | \b __has_include GAP \( GAP )
       (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> )
     | //(?:\\\r?\n|[^\n])* | /\*.*?\*/
     | \b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?\)(?P=fence)"
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*"),
-    re.VERBOSE | re.MULTILINE | re.DOTALL,
-)
-_STOP = re.compile(rb"[\0\xff]")
+    """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*")
+_STOP = rb"[\0\xff]"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -48,7 +48,9 @@ def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes])
 
 def _canonical(text: bytes) -> list[str]:
     """List the canonical names in the include directives of `text`."""
-    return [os.fsdecode(match["quoted"]) for match in _DIRECTIVE.finditer(text) if match["quoted"]]
+    if b"include" not in text:  # spares most small sources the pattern
+        return []
+    return [os.fsdecode(match["quoted"]) for match in re.finditer(_DIRECTIVE, text) if match["quoted"]]
 
 
 def _reach(
@@ -71,7 +73,7 @@ class Headers:
     All paths are absolute and real; files below `root` are the project's.
     """
 
-    def __init__(self, root: Path, include_dirs: Sequence[Path]) -> None:
+    def __init__(self, root: str | Path, include_dirs: Sequence[str | Path]) -> None:
         self._root = f"{root}{os.sep}"
         self._include_dirs = tuple(map(str, include_dirs))
         self._texts: dict[str, tuple[bytes, tuple[str, ...]]] = {}
@@ -119,19 +121,22 @@ class Headers:
             return match["head"] + b'"' + os.fsencode(target) + b'"'
 
         try:
-            text = Path(path).read_bytes() if text is None else text
+            if text is None:
+                with open(path, "rb") as file:
+                    text = file.read()
         except OSError as error:
             raise BuildError(
                 f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
             ) from None
-        if stop := _STOP.search(text):
+        if stop := re.search(_STOP, text):
             # A compiler would stop there.
             raise BuildError(
                 f"is not UTF-8 text, as it holds a byte 0x{stop[0].hex()}",
                 where=name,
                 remedy="save it as UTF-8",
             )
-        return _DIRECTIVE.sub(replace, text.removeprefix(_BYTE_ORDER_MARK)), tuple(names)
+        text = text.removeprefix(_BYTE_ORDER_MARK)
+        return re.sub(_DIRECTIVE, replace, text) if b"include" in text else text, tuple(names)
 
     def _find(self, name: str, directories: Iterable[str]) -> str | None:
         """Find the first file of the project that `name` leads to, and return its canonical name."""

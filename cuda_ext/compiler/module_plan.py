@@ -5,13 +5,12 @@ Everything is done in memory; nothing is read from or written to the project.
 
 from __future__ import annotations
 
-import hashlib
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from cuda_ext.compiler.name_expressions import kernel_names
@@ -19,6 +18,7 @@ from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import SCHEMA, Compression, Kernel, Manifest
 
@@ -59,7 +59,7 @@ class LibraryPlan:
         """The name of its files, without their suffix."""
         if self.link:
             return self.module.rpartition(".")[2]
-        stem = self.file_stem or PurePosixPath(self.units[0].name).stem
+        stem = self.file_stem or posixpath.splitext(posixpath.basename(self.units[0].name))[0]
         return stem if self.part is None else f"{stem}-{self.part}"
 
     @cached_property
@@ -129,7 +129,7 @@ def file_stems(names: Iterable[str]) -> dict[str, str]:
     >>> file_stems(["a/fwd.cu", "b/fwd.cu", "b/bwd.cu"])
     {'a/fwd.cu': 'a.fwd', 'b/fwd.cu': 'b.fwd', 'b/bwd.cu': 'bwd'}
     """
-    parts = {name: PurePosixPath(name).with_suffix("").parts for name in names}
+    parts = {name: posixpath.splitext(name)[0].split("/") for name in names}
     depths = dict.fromkeys(parts, 1)
     while True:
         stems = {name: ".".join(own[-depths[name] :]) for name, own in parts.items()}
@@ -161,7 +161,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         units=tuple(library.unit for library in libraries),
         kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
-        embedded={n: hashlib.sha256(c).hexdigest() for n, c in embedded.items()} if plan.embed else None,
+        embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
     )
     files: dict[str, bytes] = {}
     for library in libraries:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.cubin import Resources
 from cuda_ext.manifest import Kernel, Symbol, Unit
 
 __all__ = [

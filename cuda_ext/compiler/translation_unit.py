@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Options, Source
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuda_ext.compiler.products import CompiledImage, Signatures
 
 __all__ = ["Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
@@ -20,31 +20,44 @@ __all__ = ["Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
 SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
 
 
-@dataclass(frozen=True, eq=False)
 class TranslationUnit:
     """One device source with all headers of the project that it includes.
 
     ``name`` is the source's path within the project, with forward slashes. ``headers`` maps canonical
     names to contents, and every include directive in them and in ``source`` that leads to one of them
-    spells that canonical name (see :mod:`cuda_ext.compiler.headers`).
+    spells that canonical name (see :mod:`cuda_ext.compiler.headers`). Its attributes do not change.
     """
 
-    name: str
-    source: bytes
-    kind: SourceKind = "cu"
-    headers: Mapping[str, bytes] = field(default_factory=dict)
-    options: Options = field(default_factory=Options)
-    instantiate: tuple[str, ...] = ()
+    # Not a dataclass, whose import takes longer than finding what was compiled before in the cache.
+    def __init__(
+        self,
+        name: str,
+        source: bytes,
+        kind: SourceKind = "cu",
+        headers: Mapping[str, bytes] | None = None,
+        options: Options | None = None,
+        instantiate: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.kind = kind
+        self.headers = {} if headers is None else headers
+        self.options = options or Options()
+        self.instantiate = instantiate
+
+    def replace(self, **changes: Any) -> TranslationUnit:
+        """The same unit with other values of these attributes."""
+        names = ("name", "source", "kind", "headers", "options", "instantiate")
+        return TranslationUnit(**{name: getattr(self, name) for name in names} | changes)
 
     @cached_property
     def sha256(self) -> str:
         """The digest of the source and its headers, names included."""
-        digest = hashlib.sha256()
+        parts: list[bytes] = []
         for name, content in [(self.name, self.source), *sorted(self.headers.items())]:
             for part in (name.encode(), content):
-                digest.update(len(part).to_bytes(8, "little"))
-                digest.update(part)
-        return digest.hexdigest()
+                parts += len(part).to_bytes(8, "little"), part
+        return sha256(b"".join(parts)).hex()
 
     @property
     def may_include(self) -> bool:
@@ -65,7 +78,7 @@ class TranslationUnit:
 @lru_cache(maxsize=10_000)
 def _sha256(content: bytes) -> str:
     """Cached, since units share their headers."""
-    return hashlib.sha256(content).hexdigest()
+    return sha256(content).hex()
 
 
 class CompilerInfo(Protocol):

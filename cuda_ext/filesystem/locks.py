@@ -11,13 +11,14 @@ beside each path that it locks.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["lock"]
 
@@ -26,7 +27,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
 @contextlib.contextmanager
-def lock(path: Path, *, create: bool = False, patience: float = math.inf) -> Iterator[bool]:
+def lock(path: str | os.PathLike[str], *, create: bool = False, patience: float = math.inf) -> Iterator[bool]:
     """Hold the lock of the file or directory `path`; yield whether it is held.
 
     It is not where the system or the file system has no locks, where `path` cannot be opened, and after
@@ -57,12 +58,13 @@ def _wait(descriptor: int, patience: float) -> bool:
 
 if sys.platform == "win32":
 
-    def _open(path: Path, create: bool) -> int:  # noqa: ARG001
+    def _open(path: str | os.PathLike[str], create: bool) -> int:  # noqa: ARG001
         # Windows opens no directories, and others cannot read a locked file: lock another file instead.
+        import hashlib
         import tempfile
 
-        name = hashlib.sha256(os.path.normcase(path.absolute()).encode()).hexdigest()
-        return os.open(Path(tempfile.gettempdir(), f"cuda_ext-{name}.lock"), os.O_RDWR | os.O_CREAT)
+        name = hashlib.sha256(os.path.normcase(os.path.abspath(path)).encode()).hexdigest()
+        return os.open(f"{tempfile.gettempdir()}/cuda_ext-{name}.lock", os.O_RDWR | os.O_CREAT)
 
     def _attempt(descriptor: int) -> bool:
         import msvcrt
@@ -80,7 +82,7 @@ if sys.platform == "win32":
 
 else:
 
-    def _open(path: Path, create: bool) -> int:
+    def _open(path: str | os.PathLike[str], create: bool) -> int:
         # NFS locks only files that are open for writing.
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if create else os.O_RDONLY, 0o600)
 

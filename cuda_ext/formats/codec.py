@@ -26,13 +26,14 @@ b'4:axpy-0:'
 
 from __future__ import annotations
 
-import hashlib
 import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar
+
+from cuda_ext.formats.sha256 import sha256
 
 __all__ = ["DecodingError", "Field", "decode", "decode_fields", "encode", "encode_fields", "key_of"]
 
@@ -110,7 +111,7 @@ def decode_fields(data: bytes) -> list[bytes | None]:
 
 def key_of(*fields: Field) -> str:
     """Derive a key from `fields`: the SHA-256 of their encoding."""
-    return hashlib.sha256(encode_fields(fields)).hexdigest()
+    return sha256(encode_fields(fields)).hex()
 
 
 _END = object()

@@ -7,21 +7,21 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
-from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["Cubin", "read_code", "read_cubin", "read_resources", "read_sizes"]
+__all__ = ["Cubin", "Resources", "read_code", "read_cubin", "read_resources", "read_sizes"]
 
 # Sections of a kernel, whose name follows.
 _KERNEL_INFO = ".nv.info."
 _CODE = ".text."
 _PARAMETER_BANK = ".nv.constant0."
-_CODE_OR_CONSTANTS = re.compile(r"\.(?:text|nv\.constant[1-9]\d*)\.(.+)")
+_CODE_OR_CONSTANTS = r"\.(?:text|nv\.constant[1-9]\d*)\.(.+)"
 _SHARED = ".nv.shared."
 # An attribute of .nv.info is a format byte, an attribute byte and 16 bits. These are its value; with this
 # format they are the number of bytes of the value, which follows.
@@ -66,6 +66,34 @@ class Cubin(NamedTuple):
     defined: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources that a kernel takes of a multiprocessor; ``None`` is unknown.
+
+    Registers are per thread, everything else is in bytes. ``code`` is its machine code. The counts are those
+    of ``ptxas -v``, which excludes functions that are called and not inlined. Only its cubin shows
+    ``deepest_stack``, which includes these and is ``None`` for unbounded recursion, and ``max_threads``, the
+    launch bound. ``constant`` is the bank with the parameters.
+    """
+
+    code: int
+    registers: int | None = None
+    stack: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    shared: int | None = None
+    constant: int | None = None
+    deepest_stack: int | None = None
+    max_threads: int | None = None
+
+    @property
+    def spilled(self) -> int | None:
+        """The bytes that a thread spills: stores and loads together."""
+        if self.spill_stores is None or self.spill_loads is None:
+            return None
+        return self.spill_stores + self.spill_loads
+
+
 def read_cubin(data: bytes) -> Cubin:
     """Read a cubin. Raises :class:`BuildError` unless `data` is a complete one."""
     try:
@@ -78,7 +106,7 @@ def read_code(data: bytes) -> dict[str, bytes]:
     """Read the instructions of each function and the constants that are its own, by lowered name."""
     code: defaultdict[str, bytes] = defaultdict(bytes)
     for section in read_elf(data).sections:
-        if match := _CODE_OR_CONSTANTS.fullmatch(section.name):
+        if match := re.fullmatch(_CODE_OR_CONSTANTS, section.name):
             code[match[1]] += section.data
     return dict(code)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from types import ModuleType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
@@ -18,16 +16,21 @@ from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.formats import codec
 from cuda_ext.manifest import Compression, Options
 from cuda_ext.runtime.driver.driver import gpu_capabilities
-from cuda_ext.runtime.jit.preparation import Preparation, prepare_entries
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 from cuda_ext.toolchain.identity import installed_nvrtc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from cuda_ext.runtime.jit.preparation import Preparation
 
 __all__ = ["compile", "prepare"]
 
 _FORMAT = "cuda-ext compiled 2"
 # Includes of files that the digest of a unit does not cover: by a macro, or by an absolute path.
-_UNKNOWN_INCLUDE = re.compile(rb'#[ \t]*include[ \t]*(?:[A-Za-z_]|[<"](?:/|[A-Za-z]:))')
+_UNKNOWN_INCLUDE = rb'#[ \t]*include[ \t]*(?:[A-Za-z_]|[<"](?:/|[A-Za-z]:))'
 
 
 def compile(  # noqa: A001 - reads as cuda_ext.compile
@@ -122,6 +125,8 @@ def prepare(
     Raises :class:`~cuda_ext.errors.BuildError` where nothing can be compiled, and
     :class:`~cuda_ext.errors.KernelNotFoundError` for an expression that no source defines.
     """
+    from cuda_ext.runtime.jit.preparation import prepare_entries
+
     return prepare_entries(library_of(module).on_demand, expressions, architectures)
 
 
@@ -150,7 +155,7 @@ class _Wanted(NamedTuple):
         """The cache key, or ``None`` if the result depends on files that cannot be part of it."""
         unit = self.unit
         texts = (unit.source, *unit.headers.values())
-        if option_with_path(unit.options) or any(map(_UNKNOWN_INCLUDE.search, texts)):
+        if option_with_path(unit.options) or any(re.search(_UNKNOWN_INCLUDE, text) for text in texts):
             return None
         try:
             identity = installed_nvrtc().identity
@@ -200,11 +205,11 @@ def _gather(
     source: str | os.PathLike[str], name: str, include_dirs: Sequence[str | os.PathLike[str]]
 ) -> tuple[str, bytes, dict[str, bytes]]:
     """The name, text and headers of `source`. Names are relative to the common parent of all directories."""
-    directories = [Path(os.path.realpath(d)) for d in include_dirs]
+    directories = [os.path.realpath(d) for d in include_dirs]
     for directory in directories:
-        if not directory.is_dir():
+        if not os.path.isdir(directory):
             raise BuildError(
-                f"{str(directory)!r} is not a directory", where="include_dirs", remedy="correct the path"
+                f"{directory!r} is not a directory", where="include_dirs", remedy="correct the path"
             )
     text: bytes | None = None
     if isinstance(source, str):
@@ -213,12 +218,12 @@ def _gather(
                 f"source: expected CUDA C++ text, found what looks like a path; pass pathlib.Path({source!r})"
             )
         # Text includes headers as a file in the first directory would.
-        path = (directories[0] if directories else Path(os.path.realpath(os.curdir))) / name
+        path = os.path.join(directories[0] if directories else os.path.realpath(os.curdir), name)
         text = source.encode()
     else:
-        path = Path(os.path.realpath(source))
-        if not path.is_file():
+        path = os.path.realpath(source)
+        if not os.path.isfile(path):
             raise BuildError("is not a file", where=os.fspath(source), remedy="correct the path")
-    root = Path(os.path.commonpath([path.parent, *directories]))
-    file = path.relative_to(root).as_posix()
+    root = os.path.commonpath([os.path.dirname(path), *directories])
+    file = os.path.relpath(path, root).replace(os.sep, "/")
     return file, *Headers(root, directories).gather(file, text=text)

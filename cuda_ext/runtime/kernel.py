@@ -114,7 +114,8 @@ class Kernel(FastLaunch):
                 return False
             device = driver.device(0)
             # Only the launcher compiles on demand, after it has checked the arguments.
-            self._library.image(self._kernel, device)
+            if not self._library.is_compiled(self._kernel, device):
+                return False
             self._set_kernel(self._load(device), arguments)
         except CudaExtError:
             return False

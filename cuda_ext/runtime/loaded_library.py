@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cached_property
-from importlib import import_module
 
 from cuda_ext.errors import (
     DriverCallError,
@@ -15,13 +13,14 @@ from cuda_ext.errors import (
     NoImageError,
     ToolchainError,
 )
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import FILE_NAME, Image, Kernel, Manifest, Symbol, Unit, Variants, loads
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
 from cuda_ext.runtime.driver.functions import OUT
-from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new
+from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new, select_image
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 TYPE_CHECKING = False
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from cuda_ext.runtime.jit.entry import Entry
     from cuda_ext.runtime.jit.on_demand import OnDemand, Owner
+    from cuda_ext.runtime.jit.request import Request
 
     _Entity: TypeAlias = Kernel | Symbol | Variants
     # What the driver loads: an image that was built, or one that was compiled on demand.
@@ -166,12 +166,29 @@ class Library:
         self._lowered_name(entity, image, device)
         return image
 
+    def is_compiled(self, kernel: Kernel, device: Device) -> bool:
+        """Whether an image of `kernel` for `device` was built, or compiled on demand before."""
+        unit = self.manifest.units[kernel.unit]
+        request = self._instantiation(kernel, device)
+        if request is None:
+            if select_image(unit.images, device.capability) is not None:
+                return True
+            if self.on_demand.obstacle(unit, device.driver.version):
+                return False
+            request = self.on_demand.request_unit(unit, device.capability)
+        return self.on_demand.find(request) is not None
+
+    def _instantiation(self, entity: Kernel | Symbol, device: Device) -> Request | None:
+        """The request for `entity` on `device`, if it is a kernel that was instantiated on demand."""
+        if not isinstance(entity, Kernel) or not (owner := self._owners.get(entity.expression)):
+            return None
+        return self.on_demand.request_kernel(owner, entity.expression, device.capability)
+
     def _resolve(self, entity: Kernel | Symbol, device: Device) -> tuple[_Code, str]:
         """The code of `entity` for `device`, compiled if it was not built, and its lowered name there."""
         unit = self.manifest.units[entity.unit]
         code: _Code
-        if isinstance(entity, Kernel) and (owner := self._owners.get(entity.expression)):
-            request = self.on_demand.request_kernel(owner, entity.expression, device.capability)
+        if request := self._instantiation(entity, device):
             code = self.on_demand.compile(request)
         else:
             try:
@@ -224,7 +241,7 @@ class Library:
         except OSError as error:
             problem = f"cannot be read: {error.strerror or error}"
         else:
-            if _sha256(content) == image.sha256:
+            if sha256(content).hex() == image.sha256:
                 return content
             problem = "is damaged: it is not what the manifest describes"
         where = self.manifest.module
@@ -257,21 +274,6 @@ class Library:
                 return _explain_jit(explained, self.on_demand.obstacle(unit, driver))
         text = f"the driver refuses {rejected} on {device}: {error}"
         return LoadError(text, where=manifest.module)
-
-
-# Larger contents are worth the import of OpenSSL, which is several times as fast.
-_LARGE = 4 << 20
-
-
-def _sha256(content: bytes) -> str:
-    # As the standard library's random does, since hashlib is slow to import.
-    in_c = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
-    try:
-        module = import_module("hashlib" if len(content) > _LARGE else in_c)
-    except ImportError:  # another implementation of Python
-        module = import_module("hashlib")
-    digest: str = module.sha256(content).hexdigest()
-    return digest
 
 
 def _strip_parameters(name: str) -> str:

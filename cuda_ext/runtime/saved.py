@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from types import ModuleType
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.errors import ManifestError
-from cuda_ext.filesystem.atomic_directory import replace_directory
-from cuda_ext.filesystem.ownership import foreign
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
 
 __all__ = ["load", "save"]
 
@@ -20,13 +21,17 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
 
     Raises :class:`FileExistsError` if the directory holds other files.
     """
+    from pathlib import Path  # slow to import, as what writes files is
+
+    from cuda_ext.filesystem.atomic_directory import replace_directory
+
     library = library_of(module)
     manifest = library.manifest
     images = {image.file for unit in manifest.units for image in unit.images}
     names = [*sorted(images), *(f"sources/{name}" for name in manifest.embedded or {})]
     files = {name: library.read(name) for name in names}
     files[manifest_file.FILE_NAME] = manifest_file.dumps(manifest).encode()
-    replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)  # noqa: PTH100 - keeps links
+    replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)
 
 
 def load(directory: str | os.PathLike[str]) -> KernelModule:
@@ -34,17 +39,24 @@ def load(directory: str | os.PathLike[str]) -> KernelModule:
 
     Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
     """
-    folder = Path(os.path.abspath(directory))  # noqa: PTH100 - the working directory may change, links stay
-    file = folder / manifest_file.FILE_NAME
+    folder = os.path.abspath(directory)
+
+    def read(name: str) -> bytes:
+        with open(os.path.join(folder, name), "rb") as file:
+            return file.read()
+
+    file = os.path.join(folder, manifest_file.FILE_NAME)
     try:
-        text = file.read_bytes()
+        text = read(file)
     except OSError as error:
         raise ManifestError(
-            f"{error.strerror}", where=str(file), remedy="cuda_ext.save puts a module there"
+            f"{error.strerror}", where=file, remedy="cuda_ext.save puts a module there"
         ) from None
-    return module_from(manifest_file.loads(text, str(file)), lambda name: (folder / name).read_bytes())
+    return module_from(manifest_file.loads(text, file), read)
 
 
 def _refuse_others(directory: Path) -> None:
+    from cuda_ext.filesystem.ownership import foreign
+
     if file := foreign(directory):
         raise FileExistsError(f"{file}: is not part of a saved module and would be deleted; save elsewhere")

@@ -15,7 +15,6 @@ from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
 from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
-from cuda_ext.toolchain.nvjitlink import link
 
 __all__ = ["compile_library", "compile_module", "compile_products", "pack_library", "perform"]
 
@@ -24,6 +23,8 @@ def perform(job: Job, compiler: Compiler) -> Product:
     """Do `job`. Raises :class:`CompilationError`."""
     match job:
         case LinkJob(_, inputs, (architecture,)):
+            from cuda_ext.toolchain.nvjitlink import link  # most sources are not linked
+
             return (read_image(architecture, link(inputs, architecture)),)
         case SignatureJob(unit, (architecture,)):
             return compiler.reflect(unit, architecture)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain import cuda_packages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuda_ext.toolchain.nvcc import Nvcc
     from cuda_ext.toolchain.nvrtc import Nvrtc
 
@@ -104,6 +104,9 @@ def try_nvccs(
 
 def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
     """The places where nvcc may be: each with a path, or with the reason why there is none."""
+    import shutil  # slow to import, and not needed for NVRTC
+    from pathlib import Path
+
     search_path = environ.get("PATH", "")
     if configured is not None:
         yield "configured", Path(shutil.which(configured, path=search_path) or configured)
@@ -115,7 +118,7 @@ def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[
     directories = [
         d
         for package in cuda_packages.nvidia_packages()
-        for d in sorted(package.glob("cu*/bin"), reverse=True)
+        for d in sorted(Path(package).glob("cu*/bin"), reverse=True)
     ]
     wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
     yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"

@@ -6,10 +6,10 @@ The libraries of installed wheels come first, of the CUDA version that the insta
 
 from __future__ import annotations
 
+import os
 import sys
-from fnmatch import fnmatch
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuda_ext.errors import ToolchainError
@@ -34,7 +34,7 @@ def open_library(name: str) -> ctypes.CDLL:
     import ctypes  # slow to import
 
     try:
-        return ctypes.CDLL(str(next(iter(library_files(name)), None) or system_library(name)))
+        return ctypes.CDLL(next(iter(library_files(name)), None) or system_library(name))
     except (ImportError, OSError, RuntimeError) as error:
         # The message of cuda-pathfinder repeats the library's name for each place.
         reason = str(error).partition("\n")[0].partition(": No such file: ")[0] or type(error).__name__
@@ -54,18 +54,23 @@ def library_version(name: str) -> tuple[int, int]:
     return major.value, minor.value
 
 
-def library_files(name: str) -> list[Path]:
+def library_files(name: str) -> list[str]:
     """Find the library `name` in the installed wheels, without loading it."""
     major = _major()
-    pattern = f"{name}64_*.dll" if sys.platform == "win32" else f"lib{_PREFIXES[name]}.so.{major}".lower()
     for directory in cuda_packages.library_directories(name, major):
-        for path in sorted(directory.iterdir()):
-            if fnmatch(path.name.lower(), pattern):
-                return [path]
+        for file in sorted(os.listdir(directory)):
+            if _is_library(file.lower(), name, major):
+                return [f"{directory}/{file}"]
     return []
 
 
-def system_library(name: str) -> Path:
+def _is_library(file: str, name: str, major: int) -> bool:
+    if sys.platform == "win32":
+        return file.startswith(f"{name}64_") and file.endswith(".dll")
+    return file == f"lib{name}.so.{major}"
+
+
+def system_library(name: str) -> str:
     """Load the library `name` of the system, and return its file.
 
     Raises :class:`ImportError` without cuda-pathfinder, and :class:`RuntimeError` if there is no such library
@@ -73,9 +78,10 @@ def system_library(name: str) -> Path:
     """
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
-    if (path := load_nvidia_dynamic_lib(name).abs_path) is None:
+    path: str | None = load_nvidia_dynamic_lib(name).abs_path
+    if path is None:
         raise RuntimeError(f"cannot determine which lib{name} was loaded")
-    return Path(path)
+    return path
 
 
 @cache
@@ -84,9 +90,11 @@ def _major() -> int:
     if loaded := sys.modules.get("cuda.bindings"):
         return int(loaded.__version__.partition(".")[0])
     # The name of its metadata directory has the version. importlib.metadata would take 40 ms.
-    for entry in map(Path, sys.path):
-        for metadata in entry.glob("cuda_bindings-*.dist-info"):
-            return int(metadata.name.removeprefix("cuda_bindings-").partition(".")[0])
+    for entry in sys.path:
+        with suppress(OSError):
+            for name in os.listdir(entry or os.curdir):
+                if name.startswith("cuda_bindings-") and name.endswith(".dist-info"):
+                    return int(name.removeprefix("cuda_bindings-").partition(".")[0])
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
@@ -51,6 +50,8 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
 
     Raises :class:`~cuda_ext.errors.CompilationError` for what the compiler could not write properly.
     """
+    import json  # slow to import
+
     spans = []
     try:
         for event in json.loads(content, strict=False)["traceEvents"]:

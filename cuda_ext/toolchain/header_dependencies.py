@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
 __all__ = ["Resolver", "header_names", "make_dependencies"]
 

@@ -107,7 +107,7 @@ class Nvcc:
     @cached_property
     def _header_directories(self) -> list[Path]:
         """The directories of headers that nvcc does not find by itself."""
-        found = cuda_packages.header_directories(int(self.version.partition(".")[0]))
+        found = map(Path, cuda_packages.header_directories(int(self.version.partition(".")[0])))
         return [d for d in found if not any(d.resolve().is_relative_to(r.resolve()) for r in self._roots)]
 
     @cache  # noqa: B019 - one instance lives as long as the build

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import threading
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 from cuda_ext.compiler.jobs import LinkInput
@@ -45,8 +45,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     except CompilationError as error:
         if "__cuda" not in error.problem:
             raise
-    linker = Path(open_library("nvjitlink")._name)
-    library = cuda_packages.cudadevrt(library_version("nvjitlink")[0], linker)
+    library = cuda_packages.cudadevrt(library_version("nvjitlink")[0], open_library("nvjitlink")._name)
     if library is None:
         raise CompilationError(
             "the code launches kernels from the device, which needs the device runtime library (cudadevrt)",
@@ -92,7 +91,7 @@ _LEAN = ("-optimize-unused-variables",)
 def _link(
     inputs: Sequence[LinkInput],
     architecture: Architecture,
-    libraries: Sequence[Path] = (),
+    libraries: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> tuple[bytes, str]:
     """Link in a thread of its own.
@@ -119,7 +118,7 @@ def _link(
 def _link_here(
     inputs: Sequence[LinkInput],
     architecture: Architecture,
-    libraries: Sequence[Path],
+    libraries: Sequence[str],
     options: Sequence[str],
 ) -> tuple[bytes, str]:
     options = [f"-arch=sm_{architecture.target}", *options]
@@ -139,7 +138,7 @@ def _link_here(
             for item in inputs:
                 linking.add(item)
             for library in libraries:
-                linking.call("AddFile", _INPUT_TYPES["library"], str(library).encode())
+                linking.call("AddFile", _INPUT_TYPES["library"], os.fsencode(library))
             linking.call("Complete")
             data = linking.read("LinkedPtx" if architecture.kind == "ptx" else "LinkedCubin")
             data = data.rstrip(b"\0") if architecture.kind == "ptx" else data

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import threading
+from _thread import allocate_lock
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.compile_options import include_directories, link_options, nvrtc_options
 from cuda_ext.compiler.jobs import LinkInput
@@ -24,9 +24,12 @@ from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names
-from cuda_ext.toolchain.nvjitlink import can_optimise, list_variables, optimise
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders, were_refused
+
+# What sources without headers do not need is imported where it is used.
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["UNPACK", "Nvrtc"]
 
@@ -63,17 +66,24 @@ class Nvrtc:
         return f"{major}.{minor}"
 
     def files(self) -> Sequence[Path]:
-        return [*library_files("nvrtc"), *library_files("nvjitlink")]
+        from pathlib import Path
+
+        return [Path(file) for name in ("nvrtc", "nvjitlink") for file in library_files(name)]
 
     @cached_property
     def header_directories(self) -> list[Path]:
         """The directories of CUDA's and CCCL's headers, and of other CUDA libraries from the registry."""
+        from pathlib import Path
+
+        from cuda_ext.toolchain.programs.bundled_headers import unpack_headers, unpacked_headers
+
         major = int(self.version.partition(".")[0])
-        bundled = cuda_packages.unpacked_headers(self.version)
+        bundled = unpacked_headers(self.version)
         if not bundled and hasattr(open_library("nvrtc"), UNPACK):
-            bundled = cuda_packages.unpack_headers(self.version, self._unpack_headers)
+            bundled = unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
-        return own + cuda_packages.header_directories(major, next(iter(self.files()), None))
+        library = next(iter(library_files("nvrtc")), None)
+        return [*own, *map(Path, cuda_packages.header_directories(major, library))]
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
         return [*include_directories(unit.options), *self.header_directories]
@@ -110,6 +120,8 @@ class Nvrtc:
         self, unit: TranslationUnit, architectures: Sequence[Architecture], linking: Sequence[str]
     ) -> tuple[CompiledImage, ...]:
         """Compile `unit` to LTO-IR, and that to images without the variables that are not used."""
+        from cuda_ext.toolchain.nvjitlink import list_variables, optimise
+
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
         addresses, is_certain = addresses_to_keep(unit)
         program, trace = self._run(unit, options, known_subjects(unit), addresses, precompiles=True)
@@ -158,9 +170,11 @@ class Nvrtc:
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
         """The options to make lean images of `unit`; ``None`` if it is better compiled as it is."""
         # Headers are what brings variables that are not used. What is linked later is optimised then.
-        if not self._lean or unit.options.relocatable or not unit.may_include or not can_optimise():
+        if not self._lean or unit.options.relocatable or not unit.may_include:
             return None
-        return link_options(unit.options)
+        from cuda_ext.toolchain.nvjitlink import can_optimise
+
+        return link_options(unit.options) if can_optimise() else None
 
     def _run(
         self,
@@ -291,7 +305,7 @@ def _target(architecture: Architecture) -> list[str]:
 _WITH_NAMES = {"-dlto", "-lineinfo", "--generate-line-info", "-G", "--device-debug"}
 # Checks the source, and lowers names.
 _FRONT_END_ONLY = "-fdevice-syntax-only"
-_environment = threading.Lock()
+_environment = allocate_lock()
 
 
 @contextmanager

@@ -187,10 +187,10 @@ open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, b"")
 def test_the_directory_is_the_users_cache_unless_one_is_named(tmp_path: Path) -> None:
     platformdirs = pytest.importorskip("platformdirs")
     default = platformdirs.user_cache_path("cuda_ext")
-    assert local_directory({}) == local_directory({"CUDA_EXT_CACHE": ""}) == default
-    assert local_directory({"CUDA_EXT_CACHE": "s3://bucket/prefix"}) == default
-    assert local_directory({"CUDA_EXT_CACHE": str(tmp_path / "a" / ".." / "b")}) == tmp_path / "b"
-    assert local_directory({"CUDA_EXT_CACHE": "here"}) == Path.cwd() / "here"
+    assert local_directory({}) == local_directory({"CUDA_EXT_CACHE": ""}) == str(default)
+    assert local_directory({"CUDA_EXT_CACHE": "s3://bucket/prefix"}) == str(default)
+    assert local_directory({"CUDA_EXT_CACHE": str(tmp_path / "a" / ".." / "b")}) == str(tmp_path / "b")
+    assert local_directory({"CUDA_EXT_CACHE": "here"}) == str(Path.cwd() / "here")
 
 
 def goes_on_without(directory: Path) -> str:

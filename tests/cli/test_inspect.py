@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import read_resources, read_sizes
+from cuda_ext.formats.cubin import Resources, read_resources, read_sizes
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import Options, loads
 from cuda_ext.toolchain.diagnostics import VERBOSE
 from cuda_ext.toolchain.nvfatbin import write_fatbin
@@ -498,7 +497,7 @@ def test_many_empty_lines_take_no_time(tmp_path: Path) -> None:
 def test_sizes_show_what_the_bytes_of_each_cubin_are_for(tmp_path: Path) -> None:
     source = "__device__ int table[64] = {1};\n__global__ void k(int* x) { *x = table[*x]; }"
     unit = TranslationUnit("k.cu", source.encode())
-    images = {raw: Nvrtc().compile(replace(unit, options=Options(raw=raw)), [SM_90])[0] for raw in LINES}
+    images = {raw: Nvrtc().compile(unit.replace(options=Options(raw=raw)), [SM_90])[0] for raw in LINES}
     for raw, image in images.items():
         (tmp_path / f"{len(raw)}.cubin").write_bytes(image.data)
         parts = read_sizes(image.data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -290,7 +289,7 @@ def test_the_same_project_elsewhere_is_the_same_unit(root, write):
         return gathered(root / name, "include")
 
     here, there = write_and_gather("here"), write_and_gather("there")
-    assert dataclasses.asdict(here) == dataclasses.asdict(there)
+    assert vars(here) == vars(there)
     assert here.sha256 == there.sha256
 
 

@@ -62,6 +62,6 @@ def test_the_device_runtime_library_may_lie_in_the_toolkit_of_the_linker(
     for name in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name, raising=False)
     linker, library = tmp_path / "libnvJitLink.so.13", tmp_path / "libcudadevrt.a"
-    assert cuda_packages.cudadevrt(13, linker) is None
+    assert cuda_packages.cudadevrt(13, str(linker)) is None
     library.touch()
-    assert cuda_packages.cudadevrt(13, linker) == library
+    assert cuda_packages.cudadevrt(13, str(linker)) == str(library)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -368,7 +367,7 @@ def test_the_standard_is_the_requested_one(nvcc):
 @pytest.mark.host_compiler
 def test_a_pre_included_header_comes_first(nvcc):
     plain = unit("__global__ void k(T* x) {}", pre_include=("device/types.h",))
-    image = compiled(nvcc, replace(plain, headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
+    image = compiled(nvcc, plain.replace(headers={"device/types.h": b"using T = double;"}), COMPUTE_90)
     assert image.entries == ("_Z1kPd",)
 
 
@@ -451,7 +450,7 @@ def test_warnings_are_kept_with_paths_of_the_project(nvcc):
 @pytest.mark.parametrize("relocatable", [False, True])
 @pytest.mark.parametrize("architecture", [SM_90, COMPUTE_90], ids=str)
 def test_each_expression_is_mapped_to_an_entry_of_the_image(nvcc, architecture, relocatable):
-    source = replace(UNIT, options=Options(relocatable=relocatable))
+    source = UNIT.replace(options=Options(relocatable=relocatable))
     image, names = compiled(nvcc, source, architecture), nvcc.reflect(source, architecture).names
     assert tuple(names) == UNIT.instantiate
     assert names["axpy<float, 4>"] == "_Z4axpyIfLi4EEvT_PAT0__S0_b"
@@ -475,7 +474,7 @@ def test_an_expression_may_use_anything_that_the_source_knows(nvcc):
 def test_asking_for_names_leaves_no_trace_in_the_image(nvcc, architecture):
     source = unit('extern "C" __global__ void k(float* x) { *x = 1; }\n__device__ int v;')
     plain = compiled(nvcc, source, architecture).data
-    assert compiled(nvcc, replace(source, instantiate=("k",)), architecture).data == plain
+    assert compiled(nvcc, source.replace(instantiate=("k",)), architecture).data == plain
 
 
 @pytest.mark.host_compiler
@@ -564,7 +563,7 @@ def test_files_are_named_as_the_project_names_them(nvcc):
         b'#include "device/h.cuh"\n__device__ const char* files[] = {__FILE__, __BASE_FILE__, HERE};',
         headers={"device/h.cuh": b"#define HERE here()\n__device__ const char* in_header = __FILE__;"},
     )
-    source = replace(source, source=source.source.replace(b", HERE", b""))
+    source = source.replace(source=source.source.replace(b", HERE", b""))
     text = compiled(nvcc, source, COMPUTE_90).data
     strings = {
         bytes(map(int, literal.split(b","))) for literal in re.findall(rb"\$str\S* = \{([^}]*)\}", text)
@@ -748,7 +747,7 @@ def test_signatures_show_the_project_s_variables_and_no_others(signatures):
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("architecture", [SM_90, LTO_90], ids=str)
 def test_signatures_and_the_image_use_the_same_lowered_names(nvcc, architecture):
-    relocatable = replace(UNIT, options=Options(relocatable=True))
+    relocatable = UNIT.replace(options=Options(relocatable=True))
     image, signatures = compiled(nvcc, relocatable, architecture), nvcc.reflect(relocatable, architecture)
     assert tuple(signatures.names) == UNIT.instantiate
     assert set(signatures.names.values()) <= set(signatures.kernels)
@@ -758,7 +757,7 @@ def test_signatures_and_the_image_use_the_same_lowered_names(nvcc, architecture)
 @pytest.mark.host_compiler
 @pytest.mark.parametrize("relocatable", [False, True])
 def test_signatures_are_those_of_nvrtc(nvcc, nvrtc, relocatable):
-    same = replace(UNIT, source=SOURCE, options=Options(relocatable=relocatable))
+    same = UNIT.replace(source=SOURCE, options=Options(relocatable=relocatable))
     for ours, theirs in zip(
         described(nvcc.reflect(same, SM_90)), described(nvrtc.reflect(same, SM_90)), strict=True
     ):

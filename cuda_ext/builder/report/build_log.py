@@ -17,7 +17,7 @@ from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
-from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.cubin import Resources
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package

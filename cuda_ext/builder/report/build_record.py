@@ -16,7 +16,7 @@ from cuda_ext.builder.report.difference import Build, Place
 from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
 from cuda_ext.formats.codec import decode, encode
-from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.cubin import Resources
 
 __all__ = ["Action", "BuildRecord", "JobRecord", "decode_record", "encode_record"]
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from cuda_ext.builder.report.difference import Place, architecture_order
-from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.cubin import Resources
 
 __all__ = ["IMAGES", "KERNELS", "Matrix", "Metric", "arrange", "column_order", "is_cubin"]
 

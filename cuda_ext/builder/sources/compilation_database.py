@@ -26,10 +26,10 @@ from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
-from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.compilers import open_compiler
 from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.programs.bundled_headers import is_for_now
 
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
@@ -199,7 +199,7 @@ def _macros(options: Options) -> Iterator[str]:
 def _headers(compiler: Nvrtc | Nvcc, options: Options) -> Iterator[str]:
     """The search path of the tool chain's headers."""
     directories = list(compiler.search_path(TranslationUnit("", b"", options=options)))
-    if any(map(cuda_packages.is_for_now, directories)):
+    if any(map(is_for_now, directories)):
         raise ToolchainError(
             "NVRTC's headers, which editors read, cannot be kept",
             remedy="set CUDA_EXT_CACHE to a directory that you can write",

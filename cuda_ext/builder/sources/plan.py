@@ -163,11 +163,11 @@ def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings
     """
     unique = {normalise(expression): expression for expression in instantiate}
     if not settings.split_instantiations or settings.link:
-        return [replace(unit, instantiate=tuple(unique.values()))]
+        return [unit.replace(instantiate=tuple(unique.values()))]
     plain = tuple(written for expression, written in unique.items() if not expression.endswith(">"))
     templates = [written for written in unique.values() if written not in plain]
     parts = [(*plain, *templates[:1]), *((each,) for each in templates[1:])]
-    return [replace(unit, instantiate=part) for part in parts]
+    return [unit.replace(instantiate=part) for part in parts]
 
 
 def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:

@@ -23,6 +23,7 @@ from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, try_nvcc
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library, system_library
 from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import UNPACK
+from cuda_ext.toolchain.programs.bundled_headers import unpacked_headers
 
 __all__ = ["compiler_choices", "examine_project", "examine_tool_chain"]
 
@@ -69,14 +70,15 @@ def _examine_library(name: _Library, install: str) -> Finding:
         version = _number(library_version(name))
     except ToolchainError as error:
         return Finding("problem", _TITLES[name], error.statement, error.remedy, install)
-    path = next(iter(library_files(name)), None) or _loaded_file(name)
+    file = next(iter(library_files(name)), None) or _loaded_file(name)
+    path = Path(file) if file else None
     details = [f"passed over: {other}" for other in _passed_over(name, path)]
     facts = {"version": version, "path": str(path) if path else None, "passed_over": details}
     text = f"{version}, from {_origin(path)}" if path else version
     return Finding("ok", _TITLES[name], text, details=details, facts=facts)
 
 
-def _loaded_file(name: _Library) -> Path | None:
+def _loaded_file(name: _Library) -> str | None:
     """The file of a library that is not from a wheel, if it can be determined."""
     with suppress(ImportError, RuntimeError):
         return system_library(name)
@@ -95,7 +97,8 @@ def _origin(path: Path) -> str:
 def _passed_over(name: _Library, used: Path | None) -> Iterator[str]:
     """The libraries of that kind that are not used, each with the reason."""
     seen = {used.resolve()} if used else set()
-    for directory in chain.from_iterable(cuda_packages.library_directories(name, n) for n in (13, 12)):
+    places = chain.from_iterable(cuda_packages.library_directories(name, n) for n in (13, 12))
+    for directory in map(Path, places):
         for path in chain(directory.glob(f"lib{name}.so.*"), directory.glob(f"{name}64_*.dll")):
             if path.resolve() in seen:
                 continue
@@ -115,7 +118,7 @@ def _major(library: Path) -> str:
 def _examine_headers(version: _Version) -> Iterator[Finding]:
     """The headers of CUDA and CCCL that sources include."""
     try:
-        unpacked = cuda_packages.unpacked_headers(_number(version))
+        unpacked = unpacked_headers(_number(version))
     except ToolchainError as error:  # other users may write there
         yield Finding("problem", "headers", error.statement, error.remedy)
         return
@@ -128,13 +131,13 @@ def _examine_headers(version: _Version) -> Iterator[Finding]:
         yield Finding(
             "ok", "headers", "NVRTC's own, which the first build unpacks", facts={"directories": []}
         )
-    elif missing := [p for h, p in _HEADERS.items() if not any((d / h).is_file() for d in directories)]:
+    elif missing := [p for h, p in _HEADERS.items() if not any(Path(d, h).is_file() for d in directories)]:
         command = f"pip install {' '.join(package + suffix for package in missing)}"
         yield Finding("warning", "headers", "some of CUDA's are missing", command=command)
     else:
-        facts = {"directories": list(map(str, directories))}
-        yield Finding("ok", "headers", f"from {_origin(directories[0])}", facts=facts)
-    if cuda_packages.cudadevrt(version[0], Path(open_library("nvrtc")._name)) is None:
+        facts = {"directories": directories}
+        yield Finding("ok", "headers", f"from {_origin(Path(directories[0]))}", facts=facts)
+    if cuda_packages.cudadevrt(version[0], open_library("nvrtc")._name) is None:
         text = "no cudadevrt: device code that launches kernels cannot be linked"
         command = f"pip install nvidia-cuda-runtime{suffix}"
         yield Finding("note", "headers", text, "if there is such code", command)

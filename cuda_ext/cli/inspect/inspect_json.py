@@ -10,7 +10,7 @@ For one thing, the fields of :class:`~cuda_ext.cli.inspect.contents.Contents` an
                     "images": [{"architecture", "lowered", "resources": {...} or null}]}],
        "symbols": [{"name", "lowered", "space", "type", "size"}]}]}
 
-Resources are those of :class:`~cuda_ext.formats.resources.Resources`. For two things, lists of changes, each
+Resources are those of :class:`~cuda_ext.formats.cubin.Resources`. For two things, lists of changes, each
 with ``before`` and ``after``, which are ``null`` where there is nothing; only ``new`` and ``gone`` have
 kernels with their architectures::
 

@@ -38,9 +38,8 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
-from cuda_ext.formats.cubin import read_cubin, read_resources, read_sizes
+from cuda_ext.formats.cubin import Resources, read_cubin, read_resources, read_sizes
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
-from cuda_ext.formats.resources import Resources
 from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
 
 __all__ = ["read_contents"]

@@ -16,10 +16,9 @@ from cuda_ext.compiler.signatures.probes import Probed, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.lowered_types import LoweredType
 from cuda_ext.formats.mangling import read_lowered_name
-from cuda_ext.formats.resources import Resources
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 

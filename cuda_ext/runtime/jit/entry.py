@@ -5,8 +5,6 @@ C++ programs write the same format, under other keys and without parameters
 :mod:`~cuda_ext.formats.codec` writes them.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Literal, NamedTuple
 

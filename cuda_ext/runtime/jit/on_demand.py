@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
+from _thread import RLock
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.compiler.compile_options import on_demand_obstacle
-from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.errors import CompilationError, KernelNotFoundError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import plain_name
@@ -136,7 +135,7 @@ class OnDemand:
         """
         key = _key(request)
         if key not in self._entries:
-            with self._locks.get_or_create(key, threading.RLock):
+            with self._locks.get_or_create(key, RLock):
                 self._entries[key] = compile_once(
                     key, lambda: self._find(key), lambda: self._compile(request), Entry.encode
                 )
@@ -209,6 +208,10 @@ class OnDemand:
 
     @cache  # noqa: B019 - lives as long as the module
     def _kernels_in(self, name: str) -> set[str]:
+        from cuda_ext.compiler.name_expressions import (
+            kernel_names,  # one source defines all kernels of most modules
+        )
+
         return kernel_names(self._texts.get(name, b""))
 
     def _reaches(self, name: str, kernel: str) -> bool:

@@ -7,10 +7,12 @@ use it have the same images and messages as without.
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 __all__ = ["PrecompiledHeaders"]
 
@@ -41,6 +43,8 @@ class PrecompiledHeaders:
         All units that use them have the same `options`, except for their seed. `compile_source` compiles it
         with further options; it returns the compiler's text and the files that it read, or ``None``.
         """
+        import shutil  # slow to import
+
         key = source, [option for option in options if not option.startswith("--frandom-seed=")]
         if key != self._key:
             self.forget()

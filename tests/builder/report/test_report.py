@@ -22,7 +22,7 @@ from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_
 from cuda_ext.builder.report.difference import Change, Place, compare
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
 from cuda_ext.compiler.products import HEADER, Span
-from cuda_ext.formats.resources import Resources
+from cuda_ext.formats.cubin import Resources
 
 ROOT = Path(__file__).parents[3]
 MODULE = "example_project.kernels"

@@ -126,6 +126,23 @@ def test_an_instantiation_is_compiled_once_for_all_processes(on_gpu: Callable[..
 
 
 @host_compiler
+@pytest.mark.parametrize("kernel", ["axpy<double>", "axpy<float>"])
+def test_a_cached_kernel_needs_few_imports(on_gpu: Callable[..., Run], kernel: str) -> None:
+    pytest.importorskip("cuda_ext.runtime.launch._launch", reason="launches in Python take more")
+    script = f"""
+    before = set(sys.modules)
+    kernels["{kernel}"](4, 1.5, None, None, grid=1, block=32)
+    slow = {{"ctypes", "dataclasses", "hashlib", "inspect", "json", "pathlib", "shutil"}}
+    slow |= {{"cuda_ext.runtime.launch.launcher", "cuda_ext.toolchain.compile_library"}}
+    print(sorted(slow & (sys.modules.keys() - before)))
+    """
+    on_gpu(script)
+    second = on_gpu(script)
+    assert second.output == ["[]"]
+    assert len(second.launches) == 1
+
+
+@host_compiler
 def test_for_a_gpu_without_an_image_the_whole_unit_is_compiled(on_gpu: Callable[..., Run]) -> None:
     script = """
     for _ in range(2):

@@ -1,0 +1,27 @@
+"""SHA-256 without the import of OpenSSL, which takes longer than hashing some megabytes."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING or sys.implementation.name != "cpython":
+    from hashlib import sha256 as _in_c
+elif sys.version_info >= (3, 12):  # as the standard library's random does
+    from _sha2 import sha256 as _in_c
+else:
+    from _sha256 import sha256 as _in_c
+
+__all__ = ["sha256"]
+
+# Larger contents are worth the import of OpenSSL, which is several times as fast.
+_LARGE = 4 << 20
+
+
+def sha256(content: bytes | memoryview) -> bytes:
+    """The SHA-256 of `content`, 32 bytes."""
+    if len(content) <= _LARGE and "hashlib" not in sys.modules:
+        return _in_c(content).digest()
+    import hashlib
+
+    return hashlib.sha256(content).digest()
