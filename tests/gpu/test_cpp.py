@@ -173,7 +173,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "program.cpp").write_text(PROGRAM)
     flags = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
     include = (f"-I{root / 'include'}", f"-I{INCLUDE}")
-    sources = (root / "program.cpp", root / "kernels.cpp", root / "kernels.on_demand.cpp")
+    sources = (root / "program.cpp", root / "kernels.cpp")
     subprocess.run(["g++", *flags, *include, *sources, "-o", root / "program.so", "-ldl"], check=True)
     return root
 

@@ -48,10 +48,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         'instantiate = ["axpy<float>"]\n'
     )
     (package,) = build(write_project(root / "project", table, {"device/axpy.cu": AXPY})).values()
-    module = write_cpp(package, root)
+    module = write_cpp(package, root, jit=True)
     package.write(root / "package")
     generated = (root / name for name in module.sources)
-    sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", *generated
+    compiler = INCLUDE / "cuda_ext" / "on_demand" / "on_demand.cpp"
+    sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", compiler, *generated
     where = f"-I{INCLUDE}", f"-I{root / 'include'}"
     compiled("-std=c++17", "-O1", *where, *sources, "-o", root / "program", "-ldl", "-pthread")
     return root / "program"

@@ -185,14 +185,14 @@ def test_python_reads_the_entries_of_cpp(on_demand: OnDemand, cache_of_cpp: Path
     assert all(isinstance(entry, Entry) and entry.image.startswith(b"\x7fELF") for entry in made)
     names = {(k.expression, k.lowered) for entry in made if isinstance(entry, Entry) for k in entry.kernels}
     assert ("scale<double>", "_Z5scaleIdEvPT_S0_") in names
-    assert ("lonely<float const*>", "_Z6lonelyIPKfEvPT_") in names
+    assert ("lonely<float const *>", "_Z6lonelyIPKfEvPT_") in names
     again = on_demand.cpp("all", *(f"launch:{each}" for each in MADE), "opened", cache=cache_of_cpp)
     assert again.output == ["no"]
 
 
 def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     done = on_demand.cpp(
-        *("signature: scale < double >", "same:scale<double>", "signature:plain"),
+        *("signature:scale<double>", "same:scale<double>", "signature:plain"),
         *("launch:scale<double>", "launch:scale<float>", "symbol:ns::counter", "launch:ns::fill<double,256>"),
         cache=cache_of_cpp,
     )

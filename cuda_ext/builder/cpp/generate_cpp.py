@@ -89,7 +89,7 @@ def render(
         "embed": embed,
         "prefix": prefix,
         "embedded": embedded,
-        "units": [_unit(unit, manifest, texts if jit else {}, list(headers)) for unit in manifest.units],
+        "units": [_unit(unit, manifest, texts if jit else {}) for unit in manifest.units],
         "kernels": [(kernel, _exceptions(kernel, manifest)) for kernel in manifest.kernels],
         "symbols": [(symbol, _exceptions(symbol, manifest)) for symbol in manifest.symbols],
         "sources": {name: text for name, text in text_names.items() if name in compiled},
@@ -158,14 +158,14 @@ def _headers(
 
 
 class _Recipe(NamedTuple):
-    """How a source is compiled on demand; ``headers`` are indices into those of the module.
+    """How a source is compiled on demand; ``headers`` are names of those of the module.
 
     ``templates`` are the names of the kernels that the source or its headers define.
     """
 
     source: Source
     options: Sequence[str]
-    headers: Sequence[int]
+    headers: Sequence[str]
     templates: Sequence[str]
 
 
@@ -182,28 +182,28 @@ class _Unit(NamedTuple):
     zstd: bool
 
 
-def _unit(unit: Unit, manifest: Manifest, texts: Mapping[str, bytes], headers: Sequence[str]) -> _Unit:
+def _unit(unit: Unit, manifest: Manifest, texts: Mapping[str, bytes]) -> _Unit:
     major, minor = map(int, manifest.version.split("."))
     version = 1000 * major + 10 * minor
     in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
     is_known = all(source.name in texts and source.sha256 for source in unit.sources)
     return _Unit(
         unit,
-        recipes=[_recipe(source, texts, headers) for source in unit.sources] if is_known else [],
+        recipes=[_recipe(source, texts) for source in unit.sources] if is_known else [],
         version=0 if unit.arrived_as(".cubin", ".fatbin") else version,
         ptx_version=0 if unit.arrived_as(".ptx", ".fatbin") else version,
         zstd=in_fatbin and not unit.arrived_as(".fatbin") and manifest.compress in ("balance", "size"),
     )
 
 
-def _recipe(source: Source, texts: Mapping[str, bytes], headers: Sequence[str]) -> _Recipe:
+def _recipe(source: Source, texts: Mapping[str, bytes]) -> _Recipe:
     others = {name: text for name, text in texts.items() if name != source.name}
     reached = closure(texts[source.name], source.options.pre_include, others)
     defined = kernel_names(texts[source.name]).union(*map(kernel_names, reached.values()))
     return _Recipe(
         source,
         nvrtc_options(source.name, source.options),
-        [headers.index(name) for name in reached],
+        list(reached),
         sorted(defined),
     )
 

@@ -108,8 +108,7 @@ struct HeaderData {
   const char* sha256;
 };
 
-// A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers,
-// which are those of these indices; `options` are those of NVRTC on every machine and for every
+// A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers; `options` are those of NVRTC on every machine and for every
 // architecture; `instantiate` are the name expressions that were built ahead, and `templates` the names of the
 // kernels that the source or its headers define. `is_specific` adds the features of exactly one GPU (sm_90a).
 struct RecipeData {
@@ -118,7 +117,7 @@ struct RecipeData {
   const char* sha256;
   Array<const char*> options;
   Array<const char*> instantiate;
-  Array<std::size_t> headers;
+  HeaderData headers;
   Array<const char*> templates;
   bool is_specific = false;
 };

@@ -2,22 +2,21 @@
 
 #pragma once
 
+#include "../data.hpp"
+#include "../demand.hpp"
+#include "../error.hpp"
+#include "../shared_library.hpp"
+#include "../text.hpp"
+#include "store.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
-
-#include "../data.hpp"
-#include "../error.hpp"
-#include "../shared_library.hpp"
-#include "../text.hpp"
-#include "hash.hpp"
-#include "store.hpp"
 
 // As nvrtc.h declares it, which may be included too.
 struct _nvrtcProgram;
@@ -29,20 +28,19 @@ namespace {
 using Paths = std::vector<fs::path>;
 
 void add_directory(Paths& known, const fs::path& directory) {
-  if (std::find(known.begin(), known.end(), directory) == known.end() && is_existing_directory(directory)) {
-    known.push_back(directory);
-  }
+  const bool is_known = std::find(known.begin(), known.end(), directory) != known.end();
+  if (!is_known && is_existing_directory(directory)) known.push_back(directory);
 }
 
-// What is in a directory, sorted.
-Paths list(const fs::path& directory) {
-  Paths paths;
+// What is in `directory`, sorted, each with `suffix`.
+void add_all(Paths& known, const fs::path& directory, const char* suffix) {
+  Paths found;
   std::error_code error;
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    paths.push_back(at->path());
+    found.push_back(*suffix ? at->path() / suffix : at->path());
   }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  std::sort(found.begin(), found.end());
+  for (const fs::path& each : found) add_directory(known, each);
 }
 
 // The file that contains `address`; empty where that is unknown, and on Windows.
@@ -60,31 +58,23 @@ fs::path file_of(const void* address) {
 // this code is in and in those of the active environment, and of the toolkits that the environment names.
 Paths toolkit_roots() {
   static constexpr char here = 0;
-  Paths nvidia;
+  Paths packages;
   std::error_code error;
   const fs::path own = file_of(&here);
   for (const fs::path& file : {own, fs::weakly_canonical(own, error)}) {
     for (fs::path above = file.parent_path(); above.has_relative_path(); above = above.parent_path()) {
-      add_directory(nvidia, above / "nvidia");
+      add_directory(packages, above / "nvidia");
     }
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const fs::path prefix = setting(variable);
     if (prefix.empty()) continue;
-    for (const fs::path& library : list(prefix / "lib"))
-      add_directory(nvidia, library / "site-packages/nvidia");
-    add_directory(nvidia, prefix / "Lib/site-packages/nvidia");
+    add_all(packages, prefix / "lib", "site-packages/nvidia");
+    add_directory(packages, prefix / "Lib/site-packages/nvidia");
   }
   Paths roots;
-  for (const fs::path& each : nvidia) {
-    for (const fs::path& package : list(each)) roots.push_back(package);
-  }
+  for (const fs::path& each : packages) add_all(roots, each, "");
   for (const char* variable : {"CUDA_PATH", "CUDA_HOME"}) add_directory(roots, setting(variable));
-#if defined(_WIN32)
-  std::stringstream path(setting("PATH"));
-  for (std::string directory; std::getline(path, directory, ';');)
-    add_directory(roots, fs::path(directory).parent_path());
-#endif
   return roots;
 }
 
@@ -96,16 +86,17 @@ struct Toolkit {
 
   // A driver runs what NVRTC of its own major version, `newest`, or of an older one compiles.
   explicit Toolkit(int newest) {
-    for (int major = std::min(newest, 13); major >= 12 && library.empty(); major--) find_library(major);
-    if (library.empty()) return;
-    const fs::path own_root = fs::path(library).parent_path().parent_path();
     Paths roots = toolkit_roots();
-    roots.push_back(own_root);
+    for (int major = std::min(newest, 13); major >= 12 && library.empty(); major--)
+      find_library(roots, major);
+    if (library.empty()) return;
+    roots.push_back(fs::path(library).parent_path().parent_path());
+    const fs::path own = roots.back().filename();
     identity = sample(library);
     for (const fs::path& root : roots) {
       // The registry has a directory of each major version, cu13, and before 13 one for each library.
       const std::string name = root.filename().string();
-      if (name.size() == 4 && name.rfind("cu1", 0) == 0 && name != own_root.filename().string()) continue;
+      if (name.size() == 4 && name.rfind("cu1", 0) == 0 && name != own) continue;
       add_directory(include_directories, root / "include");
       add_directory(include_directories, root / "include/cccl");
     }
@@ -116,29 +107,27 @@ struct Toolkit {
   }
 
  private:
-  void find_library(int major) {
+  void find_library(Paths roots, int major) {
 #if defined(_WIN32)
     const std::string name = joined({"nvrtc64_", major, "0_0.dll"});
     constexpr const char* places[] = {"bin", "bin/x64", "bin/x86_64"};
 #else
     const std::string name = joined({"libnvrtc.so.", major});
     constexpr const char* places[] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
+    roots.emplace_back("/usr/local/cuda");
 #endif
-    const auto search = [&](const fs::path& root) {
+    for (const fs::path& root : roots) {
       for (const char* place : places) {
         std::error_code error;
         const fs::path file = root / place / name;
         if (library.empty() && fs::is_regular_file(file, error)) library = file.string();
       }
-    };
-    for (const fs::path& root : toolkit_roots()) search(root);
-#if !defined(_WIN32)
-    const void* function = nullptr;
-    if (library.empty() && SharedLibrary(name, LibrarySearch::by_default).find(function, "nvrtcVersion")) {
-      library = file_of(function).string();
     }
-    search("/usr/local/cuda");
-#endif
+    const void* function = nullptr;
+    if (!library.empty() || !SharedLibrary(name, LibrarySearch::by_default).find(function, "nvrtcVersion"))
+      return;
+    const fs::path file = file_of(function);
+    library = file.empty() ? name : file.string();
   }
 
   // The size of a file, its beginning and its end, one of which contains a library's build ID.
@@ -151,29 +140,12 @@ struct Toolkit {
   }
 };
 
-// NVRTC's functions, once it could be opened.
+// NVRTC, opened by the constructor and never closed.
 class Nvrtc {
  public:
-  using Program = ::_nvrtcProgram*;
-  using Code = int;  // nvrtcResult
-
-  Code (*create)(Program* program, const char* source, const char* name, int count,
-                 const char* const* headers, const char* const* names) = nullptr;
-  Code (*destroy)(Program* program) = nullptr;
-  Code (*add_name_expression)(Program program, const char* expression) = nullptr;
-  Code (*compile)(Program program, int count, const char* const* options) = nullptr;
-  Code (*lowered_name)(Program program, const char* expression, const char** lowered) = nullptr;
-  Code (*log_size)(Program program, std::size_t* size) = nullptr;
-  Code (*log)(Program program, char* text) = nullptr;
-  Code (*cubin_size)(Program program, std::size_t* size) = nullptr;
-  Code (*cubin)(Program program, char* bytes) = nullptr;
-  Code (*ptx_size)(Program program, std::size_t* size) = nullptr;
-  Code (*ptx)(Program program, char* text) = nullptr;
-  const char* (*error_string)(Code code) = nullptr;
-  Code (*install_headers)(const char* directory, unsigned flags, const char** log) = nullptr;  // since 13.3
-  std::vector<int> architectures;                                                              // sorted
-  std::string version;                                                                         // "13.5"
-  std::string reason;  // why NVRTC cannot be used; empty if it can
+  std::string reason;              // why it cannot be used; empty if it can
+  std::string version;             // "13.5"
+  std::vector<int> architectures;  // sorted
 
   explicit Nvrtc(const std::string& path) {
     const SharedLibrary library(path, LibrarySearch::its_directory);
@@ -182,17 +154,17 @@ class Nvrtc {
     Code (*get_version)(int* major, int* minor) = nullptr;
     Code (*count_architectures)(int* count) = nullptr;
     Code (*list_architectures)(int* numbers) = nullptr;
-    library.find(install_headers, "nvrtcInstallBundledHeaders");
+    library.find(install_headers_, "nvrtcInstallBundledHeaders");
     const bool is_whole =
-        library.find(get_version, "nvrtcVersion") && library.find(error_string, "nvrtcGetErrorString") &&
+        library.find(get_version, "nvrtcVersion") && library.find(error_string_, "nvrtcGetErrorString") &&
         library.find(count_architectures, "nvrtcGetNumSupportedArchs") &&
         library.find(list_architectures, "nvrtcGetSupportedArchs") &&
-        library.find(create, "nvrtcCreateProgram") && library.find(destroy, "nvrtcDestroyProgram") &&
-        library.find(add_name_expression, "nvrtcAddNameExpression") &&
-        library.find(compile, "nvrtcCompileProgram") && library.find(lowered_name, "nvrtcGetLoweredName") &&
-        library.find(log_size, "nvrtcGetProgramLogSize") && library.find(log, "nvrtcGetProgramLog") &&
-        library.find(cubin_size, "nvrtcGetCUBINSize") && library.find(cubin, "nvrtcGetCUBIN") &&
-        library.find(ptx_size, "nvrtcGetPTXSize") && library.find(ptx, "nvrtcGetPTX");
+        library.find(create_, "nvrtcCreateProgram") && library.find(destroy_, "nvrtcDestroyProgram") &&
+        library.find(add_name_, "nvrtcAddNameExpression") && library.find(compile_, "nvrtcCompileProgram") &&
+        library.find(get_lowered_, "nvrtcGetLoweredName") &&
+        library.find(log_size_, "nvrtcGetProgramLogSize") && library.find(log_, "nvrtcGetProgramLog") &&
+        library.find(cubin_size_, "nvrtcGetCUBINSize") && library.find(cubin_, "nvrtcGetCUBIN") &&
+        library.find(ptx_size_, "nvrtcGetPTXSize") && library.find(ptx_, "nvrtcGetPTX");
     int major = 0;
     int minor = 0;
     int count = 0;
@@ -209,91 +181,79 @@ class Nvrtc {
     static_cast<void>(SharedLibrary(beside.string(), LibrarySearch::its_directory));
   }
 
-  // The headers of CUDA and CCCL that NVRTC contains since 13.3 are unpacked once for each version, into the
+  // Compile `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Return the
+  // compiler's text if that fails.
+  std::string compile(const RecipeData& recipe, const std::vector<const char*>& options,
+                      const Array<const char*>& expressions, CompiledUnit& unit) const {
+    Program program = nullptr;
+    Code code = create_(&program, recipe.text, recipe.name, recipe.headers.count, recipe.headers.texts,
+                        recipe.headers.names);
+    for (const char* each : expressions) code = code ? code : add_name_(program, each);
+    if (!code) code = compile_(program, static_cast<int>(options.size()), options.data());
+    const bool is_ptx = unit.architecture[0] == 'c';
+    if (!code)
+      code = is_ptx ? read(program, ptx_size_, ptx_, unit.image)
+                    : read(program, cubin_size_, cubin_, unit.image);
+    for (const char* each : expressions) {
+      const char* lowered = "";
+      code = code ? code : get_lowered_(program, each, &lowered);
+      unit.names += joined({each, zero, lowered, zero});
+    }
+    std::string text;
+    if (code && program) read(program, log_size_, log_, text);
+    destroy_(&program);
+    text.erase(text.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
+    return code && text.empty() ? joined({"NVRTC: ", error_string_(code)}) : text;
+  }
+
+  // Unpack the headers of CUDA and CCCL that NVRTC contains since 13.3, once for each version, into the
   // user's cache or, if it cannot be used, the directory of temporary files. `directory` is empty without
   // them.
   Failure unpack_headers(fs::path& directory) const {
-    if (!install_headers) return nullptr;
+    if (!install_headers_) return nullptr;
     std::error_code error;
     fs::path place = cache_directory();
     if (!place.is_absolute() || !make_directories(place)) place = fs::temp_directory_path(error) / "cuda_ext";
     directory = place / ("nvrtc-headers-" + version);
+    const char* log = nullptr;
     if (!is_existing_directory(directory)) {
-      const fs::path aside = directory.string() + "." + Store::unique_name();
-      const char* reason_given = nullptr;
-      const bool is_made =
-          make_directories(place) && !install_headers(aside.string().c_str(), 0, &reason_given);
-      if (is_made) {
+      const fs::path aside = directory.string() + "." + unique_name();
+      if (make_directories(place) && !install_headers_(aside.string().c_str(), 0, &log)) {
         fs::permissions(aside, fs::perms::owner_all, error);
         fs::rename(aside, directory, error);
       }
       fs::remove_all(aside, error);
-      if (!is_existing_directory(directory)) {
-        return failure(ErrorKind::toolchain, {place.string(), ": cannot unpack NVRTC's headers there",
-                                              reason_given ? ": " : "", reason_given ? reason_given : "",
-                                              "; set CUDA_EXT_CACHE to a directory with room for 30 MB"});
-      }
     }
-    const std::string why = distrust(directory);
+    const std::string why = log ? log : distrust(directory);
     if (why.empty()) return nullptr;
     return failure(ErrorKind::toolchain,
-                   {directory.string(), ": NVRTC's headers there are not used: ", why,
-                    "; remove it, or set CUDA_EXT_CACHE to a directory that only you can write"});
-  }
-};
-
-// One program, destroyed with the object.
-class NvrtcProgram {
- public:
-  explicit NvrtcProgram(const Nvrtc& nvrtc) noexcept : nvrtc_(nvrtc) {}
-  NvrtcProgram(const NvrtcProgram&) = delete;
-  NvrtcProgram& operator=(const NvrtcProgram&) = delete;
-  ~NvrtcProgram() {
-    if (program_) nvrtc_.destroy(&program_);
-  }
-
-  // Whether it succeeded; if not, log() says why.
-  bool compile(const RecipeData& recipe, const std::vector<const char*>& texts,
-               const std::vector<const char*>& names, const std::vector<std::string>& expressions,
-               const std::vector<std::string>& options) {
-    const int count = static_cast<int>(texts.size());
-    code_ = nvrtc_.create(&program_, recipe.text, recipe.name, count, texts.data(), names.data());
-    for (const std::string& each : expressions) {
-      if (!code_) code_ = nvrtc_.add_name_expression(program_, each.c_str());
-    }
-    std::vector<const char*> given;
-    for (const std::string& option : options) given.push_back(option.c_str());
-    if (!code_) code_ = nvrtc_.compile(program_, static_cast<int>(given.size()), given.data());
-    return !code_;
-  }
-
-  std::string log() const {
-    std::string text = program_ ? output(nvrtc_.log_size, nvrtc_.log) : "";
-    text.erase(text.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
-    return text.empty() ? joined({"NVRTC: ", nvrtc_.error_string(code_)}) : text;
-  }
-
-  std::string image(bool is_ptx) const {
-    return is_ptx ? output(nvrtc_.ptx_size, nvrtc_.ptx) : output(nvrtc_.cubin_size, nvrtc_.cubin);
-  }
-
-  std::string lowered_name(const std::string& expression) const {
-    const char* lowered = nullptr;
-    return nvrtc_.lowered_name(program_, expression.c_str(), &lowered) || !lowered ? "" : lowered;
+                   {directory.string(), ": NVRTC's headers cannot be unpacked or used there: ", why,
+                    "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MB"});
   }
 
  private:
-  template <class GetSize, class Get>
-  std::string output(GetSize get_size, Get get) const {
+  using Program = ::_nvrtcProgram*;
+  using Code = int;  // nvrtcResult
+  using GetSize = Code (*)(Program program, std::size_t* size);
+  using Get = Code (*)(Program program, char* bytes);
+
+  static Code read(Program program, GetSize get_size, Get get, std::string& bytes) {
     std::size_t size = 0;
-    if (get_size(program_, &size)) return "";
-    std::string bytes(size, '\0');
-    return get(program_, bytes.data()) ? "" : bytes;
+    const Code code = get_size(program, &size);
+    bytes.resize(size);
+    return code ? code : get(program, bytes.data());
   }
 
-  const Nvrtc& nvrtc_;
-  Nvrtc::Program program_ = nullptr;
-  Nvrtc::Code code_ = 0;
+  Code (*create_)(Program* program, const char* source, const char* name, int count,
+                  const char* const* headers, const char* const* names) = nullptr;
+  Code (*destroy_)(Program* program) = nullptr;
+  Code (*add_name_)(Program program, const char* expression) = nullptr;
+  Code (*compile_)(Program program, int count, const char* const* options) = nullptr;
+  Code (*get_lowered_)(Program program, const char* expression, const char** lowered) = nullptr;
+  GetSize log_size_ = nullptr, cubin_size_ = nullptr, ptx_size_ = nullptr;
+  Get log_ = nullptr, cubin_ = nullptr, ptx_ = nullptr;
+  const char* (*error_string_)(Code code) = nullptr;
+  Code (*install_headers_)(const char* directory, unsigned flags, const char** log) = nullptr;  // since 13.3
 };
 
 }  // namespace

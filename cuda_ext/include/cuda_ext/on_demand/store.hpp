@@ -1,4 +1,5 @@
 // The cache: bytes by key on disk, for any number of processes, as cuda_ext/cache/local_store.py keeps them.
+// Keys and entries are encoded as cuda_ext/formats/codec.py does.
 
 #pragma once
 
@@ -22,7 +23,6 @@
 
 #include "../data.hpp"
 #include "../text.hpp"
-#include "hash.hpp"
 
 #if !defined(_WIN32)
 #include <fcntl.h>
@@ -37,6 +37,98 @@ inline namespace v1 {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The digest of `bytes` in binary, as FIPS 180-4 defines it.
+std::string sha256(std::string bytes) {
+  static constexpr std::uint32_t constants[64] = {
+      0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+      0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+      0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+      0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+      0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+      0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+      0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+      0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+  std::uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                            0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  const auto rotated = [](std::uint32_t word, int count) { return word >> count | word << (32 - count); };
+  const std::uint64_t bits = std::uint64_t{8} * bytes.size();
+  bytes += '\x80';
+  bytes.resize((bytes.size() + 8 + 63) / 64 * 64 - 8);
+  for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(bits >> shift);
+
+  std::uint32_t words[64] = {};
+  for (std::size_t block = 0; block < bytes.size(); block += 64) {
+    for (std::size_t i = 0; i < 64; i++) {
+      words[i / 4] = words[i / 4] << 8 | static_cast<unsigned char>(bytes[block + i]);
+    }
+    for (std::size_t i = 16; i < 64; i++) {
+      const std::uint32_t near = words[i - 2];
+      const std::uint32_t far = words[i - 15];
+      words[i] = words[i - 16] + (rotated(far, 7) ^ rotated(far, 18) ^ far >> 3) + words[i - 7] +
+                 (rotated(near, 17) ^ rotated(near, 19) ^ near >> 10);
+    }
+    auto [a, b, c, d, e, f, g, h] = state;
+    for (std::size_t i = 0; i < 64; i++) {
+      const std::uint32_t first = h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) +
+                                  ((e & f) ^ (~e & g)) + constants[i] + words[i];
+      const std::uint32_t second =
+          (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+      h = g, g = f, f = e, e = d + first;
+      d = c, c = b, b = a, a = first + second;
+    }
+    const std::uint32_t added[] = {a, b, c, d, e, f, g, h};
+    for (std::size_t i = 0; i < 8; i++) state[i] += added[i];
+  }
+  std::string digest;
+  for (const std::uint32_t word : state) {
+    for (int shift = 24; shift >= 0; shift -= 8) digest += static_cast<char>(word >> shift);
+  }
+  return digest;
+}
+
+// The key of `fields`: 64 hexadecimal digits.
+std::string key_of(const std::string& fields) {
+  std::string key;
+  for (const char byte : sha256(fields)) {
+    for (const int shift : {4, 0}) key += "0123456789abcdef"[static_cast<unsigned char>(byte) >> shift & 15];
+  }
+  return key;
+}
+
+constexpr std::string_view zero{"\0", 1};
+
+std::string encode(Parts fields) {
+  std::string bytes;
+  for (const Part& field : fields) bytes += joined({field.text().size(), ":", field.text()});
+  return bytes;
+}
+
+// The number of `texts`, and each of them.
+template <class Texts>
+std::string encode_list(const Texts& texts) {
+  std::string bytes;
+  std::size_t count = 0;
+  for (const auto& text : texts) bytes += encode({text}), count++;
+  return encode({count}) + bytes;
+}
+
+// The fields of any bytes; empty if these are not fields.
+std::vector<std::string_view> decode(std::string_view bytes) {
+  std::vector<std::string_view> fields;
+  while (!bytes.empty()) {
+    std::size_t size = 0;
+    std::size_t digits = 0;
+    for (; digits < bytes.size() && digits < 18 && '0' <= bytes[digits] && bytes[digits] <= '9'; digits++) {
+      size = 10 * size + static_cast<std::size_t>(bytes[digits] - '0');
+    }
+    const bool is_size = digits && digits < bytes.size() && bytes[digits] == ':';
+    if (!is_size || size > bytes.size() - digits - 1) return {};
+    fields.push_back(bytes.substr(digits + 1, size));
+    bytes.remove_prefix(digits + 1 + size);
+  }
+  return fields;
+}
 
 // The environment variable, or nothing.
 std::string setting(const char* name) {
@@ -62,6 +154,23 @@ std::string read_file(const fs::path& path, std::uintmax_t offset = 0, std::uint
   file.seekg(static_cast<std::streamoff>(offset));
   file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return file ? bytes : "";
+}
+
+// A name that no other process or thread uses.
+std::string unique_name() {
+  std::random_device random;
+  return joined({random(), ".", random()});
+}
+
+// All files below a directory.
+std::vector<fs::directory_entry> list_files(const fs::path& directory) {
+  std::vector<fs::directory_entry> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    if (at->is_regular_file(gone)) files.push_back(*at);
+  }
+  return files;
 }
 
 // Create a directory that only this user can enter, and its parents; return whether it exists.
@@ -129,30 +238,6 @@ std::uintmax_t cache_bound() {
   return number > UINTMAX_MAX >> 10 * power ? UINTMAX_MAX : number << 10 * power;
 }
 
-// Held while one process or thread computes something, so that others wait. It saves work and guards nothing;
-// on Windows, each of several processes computes it.
-class FileLock {
- public:
-  explicit FileLock(const fs::path& path) {
-#if defined(_WIN32)
-    static_cast<void>(path);
-#else
-    // NFS locks only files that are open for writing.
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    while (file_ >= 0 && ::flock(file_, LOCK_EX) && errno == EINTR) continue;
-  }
-  ~FileLock() {
-    // Closing does not release it where a child was forked meanwhile.
-    if (file_ >= 0) ::flock(file_, LOCK_UN), ::close(file_);
-#endif
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
- private:
-  int file_ = -1;
-};
-
 // Entries as files of one directory. They appear by rename, and their digest is checked at every get, so a
 // killed writer, a full disk, or a concurrent prune cause misses at worst. A cache that cannot be used, or to
 // which other users could write, costs one warning and keeps nothing.
@@ -209,16 +294,23 @@ class Store {
     }
   }
 
-  // Wait while another thread or process computes what `name` stands for.
-  std::unique_ptr<FileLock> lock(const std::string& name) const {
+  // Held while one thread or process computes what `name` stands for, so that others wait. It saves work and
+  // guards nothing. On Windows, each process computes it.
+  std::shared_ptr<void> lock(const std::string& name) const {
+#if defined(_WIN32)
+    static_cast<void>(name);
+    return nullptr;
+#else
     if (objects_.empty() || !make_directories(objects_ / "locks")) return nullptr;
-    return std::make_unique<FileLock>(objects_ / "locks" / name.substr(0, 2));
-  }
-
-  // A name that no other process or thread uses.
-  static std::string unique_name() {
-    std::random_device random;
-    return joined({random(), ".", random()});
+    // NFS locks only files that are open for writing.
+    const fs::path path = objects_ / "locks" / name.substr(0, 2);
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    while (file >= 0 && ::flock(file, LOCK_EX) && errno == EINTR) continue;
+    return std::shared_ptr<void>(nullptr, [file](void*) {
+      // Closing does not release it where a child was forked meanwhile.
+      if (file >= 0) ::flock(file, LOCK_UN), ::close(file);
+    });
+#endif
   }
 
  private:
@@ -248,22 +340,17 @@ class Store {
 
   // Reduce the entries to 80 % of the bound if they exceed it, in the order of their last use.
   void prune() const {
-    std::vector<fs::directory_entry> entries;
-    std::uintmax_t total = 0;
-    std::error_code error;
+    std::vector<fs::directory_entry> entries = list_files(objects_);
     std::error_code gone;
-    for (fs::recursive_directory_iterator at(objects_, error), end; !error && at != end;
-         at.increment(error)) {
-      if (at->path().filename().string().size() != 62 || !at->is_regular_file(gone)) continue;
-      entries.push_back(*at);
-      total += at->file_size(gone);
-    }
+    std::uintmax_t total = 0;
+    for (const fs::directory_entry& entry : entries) total += entry.file_size(gone);
     if (total <= bound_) return;
     std::sort(entries.begin(), entries.end(), [&](const auto& left, const auto& right) {
       return left.last_write_time(gone) < right.last_write_time(gone);
     });
     for (const fs::directory_entry& entry : entries) {
       if (total <= bound_ / 5 * 4) break;
+      if (entry.path().filename().string().size() != 62) continue;  // no entry
       total -= std::min(total, entry.file_size(gone));
       fs::remove(entry.path(), gone);
     }
