@@ -19,7 +19,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
-from cuda_ext.formats.spelling import plain_name
+from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.manifest import SCHEMA, Compression, Kernel, Manifest
 
 __all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble", "defined_twice", "file_stems"]
@@ -206,8 +206,7 @@ def _check_same(expression: str, units: Sequence[TranslationUnit], libraries: Se
     It is a template's, or comes from a header of both. Its code is equal, or the same text leads to it: code
     may differ in where constants lie.
     """
-    plain = plain_name(expression)
-    name, is_template = plain.rpartition("::")[2], expression.startswith("<", len(plain))
+    name, is_template = base_name(expression), expression.startswith("<", len(plain_name(expression)))
     one, other = (unit.name for unit in units)
     common = units[0].headers.keys() & units[1].headers.keys()
     shared = [units[0].headers[header] for header in common]

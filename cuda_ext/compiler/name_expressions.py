@@ -1,23 +1,11 @@
-"""Names in sources and in template arguments: the kernels and types that a source defines."""
+"""Names in sources and in template arguments, as far as a glance at the text shows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from cuda_ext.errors import closest_name
-from cuda_ext.formats.spelling import template_name
-
-__all__ = [
-    "DeclaredNames",
-    "closest_kernel",
-    "code_of",
-    "declared_names",
-    "kernel_names",
-    "split_arguments",
-    "template_head",
-]
+__all__ = ["code_of", "kernel_names", "split_arguments"]
 
 # Brackets and commas, besides literals and operators that hold them.
 _BRACKET = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|[()<>\[\]{},]"
@@ -54,79 +42,3 @@ def kernel_names(text: bytes) -> set[str]:
 def code_of(text: bytes) -> bytes:
     """`text` without comments and launch bounds."""
     return re.sub(_LAUNCH_BOUNDS, b"", re.sub(_COMMENT, rb"\1", text, flags=re.DOTALL))
-
-
-class DeclaredNames(NamedTuple):
-    """The qualified names of kernels and types."""
-
-    kernels: set[str]
-    types: set[str]
-
-
-_DECLARATION = rb"""
-    "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    | (?P<transparent> extern \s* "C(?:\+\+)?" \s* \{ | \binline \s+ namespace \s+ \w+ \s* \{)
-    | \bnamespace \b (?P<namespace>[\w:\s]*) \{
-    | (?P<open>\{) | (?P<close>\})
-    | __global__ [^;{}]*? \b (?P<kernel>\w+) \s* \(
-    | \b(?:struct|class|union|enum(?:\s+(?:class|struct))?) \s+ (?:alignas\s*\([^()]*\)\s*)? (?P<type>\w+)
-      (?=\s*[:;{])
-    | \busing \s+ (?P<alias>\w+) \s* =
-    | \btypedef \b [^;{}]*? \b (?P<typedef>\w+) \s* ;
-"""
-
-
-def declared_names(texts: Iterable[bytes]) -> DeclaredNames:
-    """Find the kernels and types that `texts` declare in namespaces, except those of macros.
-
-    >>> declared_names([b"namespace a::b { struct S {}; template <class T> __global__ void k(T) {} }"])
-    DeclaredNames(kernels={'a::b::k'}, types={'a::b::S'})
-    """
-    names = DeclaredNames(set(), set())
-    for text in texts:
-        # The namespaces around a declaration; None for the braces of functions and types.
-        scopes: list[str | None] = []
-        for match in re.finditer(_DECLARATION, code_of(text), re.DOTALL | re.VERBOSE):
-            kind = match.lastgroup
-            if kind == "transparent":
-                scopes.append("")
-            elif kind == "namespace":
-                scopes.append("".join(match["namespace"].decode().split()))
-            elif kind == "open":
-                scopes.append(None)
-            elif kind == "close":
-                del scopes[-1:]
-            elif kind and None not in scopes:
-                name = "::".join(filter(None, [*scopes, match[kind].decode()]))
-                (names.kernels if kind == "kernel" else names.types).add(name)
-    return names
-
-
-def closest_kernel(expression: str, kernels: Iterable[str]) -> str:
-    """Return the normalised `expression` with the name that it most likely means, one of `kernels`.
-
-    >>> closest_kernel("sofmax<float, 4>", ["ops::softmax", "ops::sum"])
-    'ops::softmax<float, 4>'
-    """
-    name = template_name(expression)
-    plain = name.rpartition("::")[2]
-    by_plain: dict[str, list[str]] = {}
-    for kernel in sorted(kernels):
-        by_plain.setdefault(kernel.rpartition("::")[2], []).append(kernel)
-    close = plain if plain in by_plain else closest_name(plain, by_plain)
-    return closest_name(name, by_plain[close], 0) + expression[len(name) :] if close else ""
-
-
-def template_head(kernel: str, texts: Iterable[bytes]) -> str:
-    """Return the head of the template `kernel`, a plain name, if one of `texts` declares it.
-
-    >>> template_head("k", [b"template <class T,  int N> __global__ void k(T) {}"])
-    'template <class T, int N>'
-    """
-    pattern = (
-        rb"template\s*<((?:[^<>;{}]|<[^<>;{}]*>)*)>[^;{}<>]*__global__[^;{}]*?\b"
-        + kernel.encode()
-        + rb"\s*\("
-    )
-    found = (re.search(pattern, code_of(text)) for text in texts)
-    return next((f"template <{' '.join(m[1].decode().split())}>" for m in found if m), "")

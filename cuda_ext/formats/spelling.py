@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["normalise", "plain_name", "template_name"]
+__all__ = ["base_name", "normalise", "plain_name", "template_name"]
 
 _TOKEN = r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
@@ -117,3 +117,16 @@ def template_name(expression: str) -> str:
 def plain_name(expression: str) -> str:
     """Return `expression` without template arguments and parameters."""
     return normalise(expression).partition("<")[0].partition("(")[0]
+
+
+def base_name(expression: str) -> str:
+    """Return `expression` without namespaces, template arguments and parameters.
+
+    >>> base_name("ns::reduce<double, 256>"), base_name("Limits<int>::most")
+    ('reduce', 'most')
+    """
+    import re
+
+    while (outer := re.sub(r"<[^<>]*>", "", expression)) != expression:
+        expression = outer
+    return expression.partition("(")[0].rpartition("::")[2]

@@ -49,7 +49,7 @@ def test_a_namespace_of_a_kernel_may_be_nested_and_reopened(tmp_path: Path) -> N
         'namespace a { struct S { int k() { return 1; } }; namespace b { const char* x = "}"; } }\n'
         "inline namespace v1 { namespace a::b {\n// }\ntemplate <class T> __global__ void k(T* x) {} } }"
     ).replace('const char* x = "}"', "enum class E { one }")
-    assert "did you mean 'a::b::k<float>'?" in instantiating(tmp_path, "nvrtc", "k<float>", source)
+    assert "did you mean 'v1::a::b::k<float>'?" in instantiating(tmp_path, "nvrtc", "k<float>", source)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

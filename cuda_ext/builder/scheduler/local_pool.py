@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from cuda_ext.builder.scheduler import worker
-from cuda_ext.builder.scheduler.shared_headers import SharedHeaders
+from cuda_ext.builder.scheduler.shared_headers import FEWEST, SharedHeaders
 from cuda_ext.builder.scheduler.task import Task
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.toolchain import process
@@ -100,9 +100,7 @@ class _Queue:
             if headers is None:
                 return task, future
             share = (headers.tasks - self._taken[headers]) / (1 + others.count(headers))
-            precompiles = self.precompiles and (
-                (headers is own and is_precompiled) or headers.are_worth(share)
-            )
+            precompiles = self.precompiles and ((headers is own and is_precompiled) or share >= FEWEST)
             self._taken[headers] += 1
             self._current[worker] = headers, precompiles
             return replace(task, precompiles=precompiles), future

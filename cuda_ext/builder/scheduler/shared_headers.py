@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from cuda_ext.builder.scheduler.timings import header_seconds
 from cuda_ext.compiler.jobs import CompileJob, Job
 
-__all__ = ["SharedHeaders", "share_headers"]
+__all__ = ["FEWEST", "SharedHeaders", "share_headers"]
 
 # Precompiling takes as long as compiling two or three units. What takes less than these seconds is read anew.
-_FEWEST, _SECONDS = 4, 0.4
+FEWEST, _SECONDS = 4, 0.4
 _COMMENT = rb"//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/"
 _LEADING = re.compile(rb"(?:\s|%s)*#[ \t]*include[ \t]*<([^>\n]+)>" % _COMMENT)
 _Names = tuple[bytes, ...]
@@ -25,10 +25,6 @@ class SharedHeaders:
 
     source: bytes
     tasks: int
-
-    def are_worth(self, tasks: float) -> bool:
-        """Whether a process should precompile them for that number of `tasks`."""
-        return tasks >= _FEWEST
 
 
 def share_headers(jobs: Iterable[CompileJob]) -> dict[Job, SharedHeaders]:
@@ -53,9 +49,9 @@ def _best(sequences: Iterable[_Names]) -> _Names:
     """The common beginning of `sequences` that saves most; empty if none is worth it."""
     counts = Counter(beginning for names in sequences for beginning in _beginnings(names))
     saved = {
-        names: (count - _FEWEST + 1) * (header_seconds(_source(names)) + 0.05 * len(names))
+        names: (count - FEWEST + 1) * (header_seconds(_source(names)) + 0.05 * len(names))
         for names, count in counts.items()
-        if count >= _FEWEST and header_seconds(_source(names)) >= _SECONDS
+        if count >= FEWEST and header_seconds(_source(names)) >= _SECONDS
     }
     return max(saved, key=lambda names: saved[names], default=())
 

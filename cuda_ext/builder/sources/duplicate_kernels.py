@@ -10,16 +10,15 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.compiler.module_plan import defined_twice
-from cuda_ext.compiler.name_expressions import code_of, declared_names, kernel_names
+from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
+from cuda_ext.formats.spelling import base_name
 
 __all__ = ["check_duplicates"]
 
-_LINE = rb"(?:[^\n]*\\\n)*[^\n]*\n?"
-_DIRECTIVE = rb"[ \t]*#[ \t]*(\w*)"
-_MENTION = rb"__global__[^;{}]*?\b%b\s*\("
-_DEFINITION = rb"(?:\A|(?<=[;{}]))([^;{}]*)__global__[^();{}]*\b%b\s*\((?:[^()]|\([^()]*\))*\)\s*\{"
+_DIRECTIVE = rb"(?m)^[ \t]*#(?:[^\n]*\\\n)*[^\n]*"
 
 
 def check_duplicates(module: str, units: Sequence[TranslationUnit]) -> None:
@@ -41,24 +40,9 @@ def check_duplicates(module: str, units: Sequence[TranslationUnit]) -> None:
 
 def _definition(unit: TranslationUnit, name: str) -> str | None:
     """The qualified name of the only kernel `name` in `unit`; ``None`` where there may be others."""
-    text, uncertain = _unconditional(code_of(unit.source))
-    uncertain += [*unit.headers.values(), *map(str.encode, (*unit.options.define, *unit.options.raw))]
+    options = map(str.encode, (*unit.options.define, *unit.options.raw))
+    uncertain = [*unit.headers.values(), *options, *re.findall(_DIRECTIVE, unit.source)]
     if any(re.search(rb"\b%b\b" % name.encode(), part) for part in uncertain):
         return None
-    definitions = re.findall(_DEFINITION % name.encode(), text)
-    qualified = [k for k in declared_names([text]).kernels if k.rpartition("::")[2] == name]
-    is_certain = len(definitions) == len(re.findall(_MENTION % name.encode(), text)) == len(qualified) == 1
-    return qualified[0] if is_certain and b"template" not in definitions[0] else None
-
-
-def _unconditional(text: bytes) -> tuple[bytes, list[bytes]]:
-    """`text` outside of ``#if``, without directives; and all that is left out."""
-    kept: list[bytes] = []
-    others: list[bytes] = []
-    depth = 0
-    for line in re.findall(_LINE, text):
-        directive = re.match(_DIRECTIVE, line)
-        if directive:
-            depth += directive[1].startswith(b"if") - (directive[1] == b"endif")
-        (others if directive or depth else kept).append(line)
-    return b"".join(kept), others
+    found = [k for k in find_declarations([unit.source]).kernels if base_name(k.name) == name]
+    return found[0].name if len(found) == 1 and found[0].is_plain and found[0].is_definition else None

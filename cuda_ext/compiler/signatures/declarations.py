@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 from cuda_ext.compiler.name_expressions import split_arguments
 
-__all__ = ["Declaration", "Declarations", "DeclaredParameter", "find_declarations", "find_parameters"]
+__all__ = [
+    "Declaration",
+    "Declarations",
+    "DeclaredParameter",
+    "find_declarations",
+    "find_parameters",
+    "find_types",
+]
 
 
 class DeclaredParameter(NamedTuple):
@@ -29,7 +36,7 @@ class Declaration(NamedTuple):
     """A kernel or variable. ``name`` includes the namespaces.
 
     ``parameters`` are those of a kernel, the last of which may be a pack. ``is_plain`` excludes templates and
-    what depends on a condition; ``is_c`` excludes overloads.
+    what depends on a condition; ``is_c`` excludes overloads. ``is_definition`` excludes prototypes.
     """
 
     name: str
@@ -37,6 +44,7 @@ class Declaration(NamedTuple):
     is_plain: bool = False
     is_c: bool = False
     is_managed: bool = False
+    is_definition: bool = False
 
 
 class Declarations(NamedTuple):
@@ -61,9 +69,15 @@ _DIRECTIVE = re.compile(r"(?m)^[ \t]*#[ \t]*(\w*)(.*)$")
 _MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)")
 _WORD = re.compile(r"[^\W\d]\w*")
 _SPACES = r"__(?:global|device|constant|managed)__"
-_MARK = re.compile(
+# What opens and closes scopes, and a declaration that is sought.
+_MARKS = (
     rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]*)\{{"
-    rf"|\b{_C_LINKAGE}\s*(?P<block>\{{)|(?P<space>\b{_SPACES})|[;{{}}]"
+    rf"|\b{_C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
+)
+_SPECIFIER_MARKS = re.compile(_MARKS % rf"\b{_SPACES}")
+_TYPE = (
+    r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
+    r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]*?\b(?P<typedef>\w+)\s*;"
 )
 _GUARD = re.compile(
     r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
@@ -133,14 +147,15 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
     doubtful = [name for m in _MACRO_VARIABLE.finditer(content) for name in _names(m["rest"].decode())]
-    for scope, head, space, is_conditional in _declarators(text):
+    for scope, head, space, is_conditional in _declarators(text, _SPECIFIER_MARKS):
         in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in (scope or ())
         namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
         is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
-        if space["space"] == "__global__":
+        if space[0] == "__global__":
             if scope is not None and (found := _kernel(text, space.end(), macros)):
-                name, parameters = found
-                kernels.append(Declaration("::".join([*namespaces, name]), parameters, is_plain, in_c))
+                name, parameters, is_definition = found
+                name = "::".join([*namespaces, name])
+                kernels.append(Declaration(name, parameters, is_plain, in_c, is_definition=is_definition))
         elif "__global__" not in text[head : space.start()]:
             end = _end_of_statement(text, head)
             statement = text[head : space.end()] + _expand(text[space.end() : end], macros)
@@ -168,15 +183,30 @@ def _names(text: str) -> list[str]:
     ]
 
 
-def _declarators(text: str) -> Iterator[tuple[tuple[str, ...] | None, int, re.Match[str], bool]]:
-    """Each specifier, with its namespaces, unless it is within a function or class, and where it begins.
+def find_types(texts: Sequence[bytes]) -> set[str]:
+    """Find the names of the types that `texts` declare at the scope of namespaces."""
+    marks = re.compile(_MARKS % _TYPE)
+    return {
+        "::".join(
+            part for part in (*scope, *mark.group("type", "alias", "typedef")) if part and part != _C_LINKAGE
+        )
+        for text in texts
+        for scope, _, mark, _ in _declarators(_plain(text), marks)
+        if scope is not None
+    }
 
-    Last comes whether it depends on a condition.
+
+def _declarators(
+    text: str, marks: re.Pattern[str]
+) -> Iterator[tuple[tuple[str, ...] | None, int, re.Match[str], bool]]:
+    """The matches of what `marks` seek: the namespaces of each, and where its declaration begins.
+
+    Within a function or class there are no namespaces. Last comes whether it depends on a condition.
     """
     scopes: list[str | None] = []
     conditions: list[bool] = []  # whether each is one, and not an include guard
     head = 0
-    for mark in _MARK.finditer(text):
+    for mark in marks.finditer(text):
         if directive := mark["directive"]:
             head = mark.end()
             if directive in ("if", "ifdef", "ifndef"):
@@ -192,7 +222,7 @@ def _declarators(text: str) -> Iterator[tuple[tuple[str, ...] | None, int, re.Ma
         elif mark["block"]:
             scopes.append(_C_LINKAGE)
             head = mark.end()
-        elif mark["space"]:
+        elif mark["sought"]:
             scope = None if None in scopes else tuple(s for s in scopes if s is not None)
             yield scope, head, mark, any(conditions)
         else:
@@ -205,18 +235,18 @@ def _declarators(text: str) -> Iterator[tuple[tuple[str, ...] | None, int, re.Ma
 
 def _kernel(
     text: str, start: int, macros: tuple[_Macro, ...]
-) -> tuple[str, tuple[DeclaredParameter, ...]] | None:
-    """The name and parameters of the kernel whose declarator begins at `start`."""
-    end = next(
-        (m.start() for m in _BRACE.finditer(text, start) if _is_balanced(text[start : m.start()])), None
-    )
+) -> tuple[str, tuple[DeclaredParameter, ...], bool] | None:
+    """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
+    braces = (m.start() for m in _BRACE.finditer(text, start) if _is_balanced(text[start : m.start()]))
+    end = next(braces, len(text))
+    is_definition = text.startswith("{", end)
     declarator = _expand(text[start:end], macros)
     at = 0
     while (match := _CALL.search(declarator, at)) and match[1]:
         end = _closing(declarator, match.end())
         name = match[1]
         if name not in _NOT_NAMES and not re.fullmatch(r"__\w+__", name):
-            return name, _parameters(declarator[match.end() : end])
+            return name, _parameters(declarator[match.end() : end]), is_definition
         at = end + 1
     return None
 

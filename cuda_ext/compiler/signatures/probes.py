@@ -8,7 +8,6 @@ template's arguments.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
@@ -18,6 +17,7 @@ from cuda_ext.compiler.signatures.declarations import Declarations, find_declara
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.mangling import read_lowered_name
+from cuda_ext.formats.spelling import base_name
 
 __all__ = [
     "PROBES",
@@ -110,15 +110,12 @@ def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
 def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
     """Those of the lowered names `variables` that `unit` may declare, whatever their namespaces."""
     _, declared, doubtful = declarations_of(unit)
-    names = {*(v.name.rpartition("::")[2] for v in declared), *doubtful}
+    names = {*(base_name(v.name) for v in declared), *doubtful}
     parts = [name for name in doubtful if len(name) > 2]  # a macro may put the name together
     kept = []
     for lowered in variables:
         read = read_lowered_name(lowered)
-        name = read.name if read else lowered
-        while (outer := re.sub(r"<[^<>]*>", "", name)) != name:
-            name = outer
-        name = name.rpartition("::")[2]
+        name = base_name(read.name if read else lowered)
         if name in names or any(part in name for part in parts):
             kept.append(lowered)
     return kept

@@ -19,7 +19,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.lowered_types import LoweredType
 from cuda_ext.formats.mangling import read_lowered_name
-from cuda_ext.formats.spelling import normalise, plain_name
+from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
 __all__ = ["assign_probes", "describe", "read_image", "reflect_image", "unknown_subjects"]
@@ -180,10 +180,9 @@ def _declared_parameters(
     unit: TranslationUnit, name: str, slots: Sequence[Parameter], types: _Types | None
 ) -> Sequence[DeclaredParameter] | None:
     """How the source declares the parameters of the kernel `name`; ``None`` if that is not clear."""
-    plain = plain_name(name)
-    last = plain.rpartition("::")[2]
-    declarations = [k for k in declarations_of(unit).kernels if k.name.rpartition("::")[2] == last]
-    exact = [k for k in declarations if k.name == plain]
+    last = base_name(name)
+    declarations = [k for k in declarations_of(unit).kernels if base_name(k.name) == last]
+    exact = [k for k in declarations if k.name == plain_name(name)]
     candidates = [k.parameters for k in exact or declarations]
     if not any(d.name for c in candidates for d in c):  # a macro of another header marks the definition
         found = find_parameters((unit.source, *unit.headers.values()), last)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
-from cuda_ext.compiler.name_expressions import DeclaredNames, closest_kernel, declared_names, template_head
+from cuda_ext.compiler.name_expressions import code_of
+from cuda_ext.compiler.signatures.declarations import find_declarations, find_types
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import closest_name
-from cuda_ext.formats.spelling import normalise, template_name
+from cuda_ext.formats.spelling import base_name, normalise, template_name
 
 __all__ = ["explain_instantiations"]
 
@@ -52,29 +54,29 @@ def _explain(expression: str, refusal: str, unit: TranslationUnit) -> str:
 
 def _hint(expression: str, refusal: str, unit: TranslationUnit) -> str:
     texts = [unit.source, *unit.headers.values()]
-    names = declared_names(texts)
+    kernels = {kernel.name for kernel in find_declarations(texts).kernels}
     name = template_name(expression)
     if "cannot determine which instance of function template" in refusal:
         if not expression.endswith(">"):
             return f"write its template arguments, as in {f'{expression}<float>'!r}"
-        head = template_head(name.rpartition("::")[2], texts)
+        head = _template_head(base_name(name), texts)
         return f"the arguments do not fit: it is declared as {head}" if head else ""
     undefined = re.search(_UNDEFINED, refusal)
     unknown = (undefined[1] or undefined[2]) if undefined else ""
-    if name in names.kernels or (unknown and unknown not in name.split("::")):
-        return _about_argument(expression, name, unknown, names)
-    if close := closest_kernel(expression, names.kernels):
+    if name in kernels or (unknown and unknown not in name.split("::")):
+        return _about_argument(expression, name, unknown, texts)
+    if close := _closest_kernel(expression, kernels):
         return f"did you mean {close!r}?"
-    kernels = sorted(declared_names([unit.source]).kernels)
-    return f"this source defines {', '.join(kernels)}" if kernels else ""
+    own = sorted({kernel.name for kernel in find_declarations([unit.source]).kernels})
+    return f"this source defines {', '.join(own)}" if own else ""
 
 
-def _about_argument(expression: str, name: str, unknown: str, names: DeclaredNames) -> str:
+def _about_argument(expression: str, name: str, unknown: str, texts: Sequence[bytes]) -> str:
     """What to do about a template argument of the kernel `name`, of which `unknown` is not declared."""
     if not unknown:
         return ""
     arguments = expression.removeprefix(name)
-    by_plain = {each.rpartition("::")[2]: each for each in sorted(names.types)}
+    by_plain = {each.rpartition("::")[2]: each for each in sorted(find_types(texts))}
     known = {**{word: word for word in (*_WORDS, *_HEADER_OF)}, **by_plain}
     close = unknown if unknown in known else closest_name(unknown, known)
     text = f"the kernel exists, its template argument {unknown!r} does not: "
@@ -85,3 +87,33 @@ def _about_argument(expression: str, name: str, unknown: str, names: DeclaredNam
     if header and meant == expression:
         return f"{text}add #include <{header}>"
     return f"{text}did you mean {meant!r}" + (f", with #include <{header}>?" if header else "?")
+
+
+def _closest_kernel(expression: str, kernels: Iterable[str]) -> str:
+    """Return the normalised `expression` with the name that it most likely means, one of `kernels`.
+
+    >>> _closest_kernel("sofmax<float, 4>", ["ops::softmax", "ops::sum"])
+    'ops::softmax<float, 4>'
+    """
+    name = template_name(expression)
+    plain = name.rpartition("::")[2]
+    by_plain: dict[str, list[str]] = {}
+    for kernel in sorted(kernels):
+        by_plain.setdefault(kernel.rpartition("::")[2], []).append(kernel)
+    close = plain if plain in by_plain else closest_name(plain, by_plain)
+    return closest_name(name, by_plain[close], 0) + expression[len(name) :] if close else ""
+
+
+def _template_head(kernel: str, texts: Iterable[bytes]) -> str:
+    """Return the head of the template `kernel`, a plain name, if one of `texts` declares it.
+
+    >>> _template_head("k", [b"template <class T,  int N> __global__ void k(T) {}"])
+    'template <class T, int N>'
+    """
+    pattern = (
+        rb"template\s*<((?:[^<>;{}]|<[^<>;{}]*>)*)>[^;{}<>]*__global__[^;{}]*?\b"
+        + kernel.encode()
+        + rb"\s*\("
+    )
+    found = (re.search(pattern, code_of(text)) for text in texts)
+    return next((f"template <{' '.join(m[1].decode().split())}>" for m in found if m), "")
