@@ -97,7 +97,7 @@ if sys.argv[4]:
     profile.enable()
 measured("first", lambda: use("double"))
 steps["whole"] = 1e3 * (time.time() - float(sys.argv[2]))
-modules = sorted(set(sys.modules) - before)
+imported = sorted(set(sys.modules) - before)
 parts = {}
 if sys.argv[4]:
     profile.disable()
@@ -107,7 +107,7 @@ measured("second", lambda: use("int"))
 number = 20_000
 steps["again"] = 1e3 * min(timeit.repeat(lambda: again("double"), number=number)) / number
 steps["again"] -= 1e3 * min(timeit.repeat(lambda: None, number=number)) / number
-print(json.dumps([steps, modules, parts]))
+print(json.dumps([steps, imported, parts]))
 """
 _CUDA_EXT = """
 from cuda_ext.runtime.driver.driver import open_driver
