@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,16 +26,25 @@ def project(tmp_path: Path) -> CMakeProject:
     return CMakeProject(tmp_path / "app").write({**FILES, "pyproject.toml": PYPROJECT})
 
 
-def refused(project: CMakeProject, *words: str | bytes, embed: str = "incbin", others: str = "") -> str:
-    """The message for a call for the target ``k``, by the step that CMake runs."""
-    given = b"".join(b"\x1f" + (w if isinstance(w, bytes) else w.encode()) for w in words)
-    directory = project.root.with_name("build")
-    directory.mkdir(exist_ok=True)
-    (directory / "arguments.txt").write_bytes(given)
-    root = str(project.root)
-    assert main(["configure", str(directory), "k", root, root, "", embed, "Ninja", "OFF", others]) == 1
-    assert not (directory / "module.cmake").exists()
-    return ""
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Returns the message of the step that CMake runs for a call for the target ``k`` with some words."""
+
+    def refused(*words: str | bytes, embed: str = "incbin", others: str = "") -> str:
+        directory, root = project.root.with_name("build"), str(project.root)
+        directory.mkdir()
+        given = (word if isinstance(word, bytes) else word.encode() for word in words)
+        (directory / "arguments.txt").write_bytes(b"".join(b"\x1f" + word for word in given))
+        assert main(["configure", str(directory), "k", root, root, "", embed, "Ninja", "OFF", others]) == 1
+        assert not (directory / "module.cmake").exists()
+        call, _, message = capsys.readouterr().err.partition(": ")
+        assert call.startswith("cuda_ext_add_module(")
+        return message.removesuffix("\n")
+
+    return refused
 
 
 @pytest.mark.parametrize(
@@ -48,6 +58,7 @@ def refused(project: CMakeProject, *words: str | bytes, embed: str = "incbin", o
             "unknown keyword 'INCLUDE_DIRS'; did you mean INCLUDE_D",
         ),
         ("NAME a.k SOURCES device/*.cu DEFINITIONS A", "unknown keyword 'DEFINITIONS'; did you mean DEFINE?"),
+        ("NAME a.k HEADERS device/*.cuh", "unknown keyword 'HEADERS'; did you mean EMBED_SOURCES?"),
         ("NAME a.k SOURCES dev/*.cu", "SOURCES: nothing matches 'dev/*.cu'"),
         ("NAME a.k INCLUDE_DIRECTORIES inc", "INCLUDE_DIRECTORIES: 'inc' is not a directory of the project"),
         ("NAME a.k EMBED_SOURCES a.h", "EMBED_SOURCES: nothing matches 'a.h'"),
@@ -90,22 +101,14 @@ def refused(project: CMakeProject, *words: str | bytes, embed: str = "incbin", o
         ),
     ],
 )
-def test_a_wrong_call(
-    project: CMakeProject, words: str, answer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused(project, *words.split(" "))
-    assert capsys.readouterr().err.startswith(f"cuda_ext_add_module(k): {answer}")
+def test_a_wrong_call(refused: Refused, words: str, answer: str) -> None:
+    assert refused(*words.split(" ")).startswith(answer)
 
 
 @pytest.mark.parametrize(("words", "given"), [("PYTHON_ONLY OFF",) * 2, ("CXX_NAMESPACE a", "CXX_NAMESPACE")])
-def test_cpp_without_its_language(
-    project: CMakeProject, words: str, given: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused(project, "NAME", "a.k", *words.split(), embed="none")
-    answer = (
-        f"{given} is for C++, and the language CXX is not enabled; add CXX to the LANGUAGES of project()\n"
-    )
-    assert capsys.readouterr().err == f"cuda_ext_add_module(k): {answer}"
+def test_cpp_without_its_language(refused: Refused, words: str, given: str) -> None:
+    answer = f"{given} is for C++, and the language CXX is not enabled; add CXX to the LANGUAGES of project()"
+    assert refused("NAME", "a.k", *words.split(), embed="none") == answer
 
 
 @pytest.mark.parametrize(
@@ -117,36 +120,31 @@ def test_cpp_without_its_language(
         ("a.k.l|y", "lies within the module 'a.k'; rename one of them"),
     ],
 )
-def test_modules_that_collide(
-    project: CMakeProject, other: str, answer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused(project, *["NAME", "a.k", "CXX_NAMESPACE", "x"], others=f"first|a.first|a::first;other|{other}")
-    assert answer in capsys.readouterr().err
+def test_modules_that_collide(refused: Refused, other: str, answer: str) -> None:
+    others = f"first|a.first|a::first;other|{other}"
+    assert refused("NAME", "a.k", "CXX_NAMESPACE", "x", others=others) == answer
 
 
 @pytest.mark.parametrize("character", ['"', ":", "\\", "\t", "\n", ";", "<", "*", "|", "^", "`"])
 def test_names_that_build_tools_do_not_accept(
-    project: CMakeProject, character: str, capsys: pytest.CaptureFixture[str]
+    project: CMakeProject, refused: Refused, character: str
 ) -> None:
     name = f"device/a{character}b.cuh"
     project.write({name: "", "device/fill.cu": f'#include "{Path(name).name}"\n{FILES["device/fill.cu"]}'})
-    refused(project, *["NAME", "a.k", "EMBED_SOURCES", "device/*.cuh"])
     answer = (
-        f"{name!r} has the character {character!r}, which build tools do not accept in file names; rename it"
+        f"{name!r} has the character {character!r}, which build tools do not accept in file names; rename"
     )
-    assert capsys.readouterr().err == f"cuda_ext_add_module(k): {answer}\n"
+    assert refused("NAME", "a.k", "EMBED_SOURCES", "device/*.cuh").startswith(answer)
 
 
-def test_an_argument_in_another_encoding(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(project, "NAME", "a.k", "DEFINE", "größe".encode("latin-1"))
-    answer = "an argument has the byte 0xf6, which is not UTF-8; save the CMakeLists.txt as UTF-8\n"
-    assert capsys.readouterr().err == f"cuda_ext_add_module(k): {answer}"
+def test_an_argument_in_another_encoding(refused: Refused) -> None:
+    answer = "an argument has the byte 0xf6, which is not UTF-8; save the CMakeLists.txt as UTF-8"
+    assert refused("NAME", "a.k", "DEFINE", "größe".encode("latin-1")) == answer
 
 
-def test_a_project_without_the_table(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_without_the_table(project: CMakeProject, refused: Refused) -> None:
     (project.root / "pyproject.toml").write_text("[project]\nname = 'a'\n")
-    refused(project, "FROM_PYPROJECT")
-    assert "pyproject.toml has no [tool.cuda_ext] table" in capsys.readouterr().err
+    assert "pyproject.toml has no [tool.cuda_ext] table" in refused("FROM_PYPROJECT")
 
 
 # What CMake itself has to check, and how it shows the message.

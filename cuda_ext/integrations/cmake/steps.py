@@ -17,6 +17,7 @@ from glob import has_magic
 from pathlib import Path
 
 import cuda_ext
+from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.package.depfile import render_depfile
 from cuda_ext.builder.session import plan as plan_modules
@@ -70,8 +71,8 @@ def _configure(
     `embed` is ``none`` where C++ is not enabled. `others` are the modules of the project before this one. If
     `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
     """
-    text = (directory / "arguments.txt").read_bytes()
-    call = parse_call(_decode(text, target).split(_SEPARATOR)[1:], target, Path(root), Path(current))
+    words = _decode((directory / "arguments.txt").read_bytes(), target).split(_SEPARATOR)[1:]
+    call = parse_call(words, target, Path(root), Path(current))
     call = dataclasses.replace(
         call,
         # enable_language(CUDA) takes OFF for the compiler's default.
@@ -85,34 +86,14 @@ def _configure(
     module = call.check_apart(config.name, list(filter(None, others.split(";"))))
     # Architectures and the compiler are checked here, rather than once for each source.
     (plan,) = plan_modules(project, call.environ())
-    if (launcher := config.settings.launcher) and not shutil.which(launcher):
-        where = config.key_path("launcher")
-        raise ConfigError(f"{launcher!r} is not on PATH", where=where, remedy="install it, or leave it out")
+    _check_launcher(config)
     units = [unit for library in plan.libraries for unit in library.units]
     sources = sorted({unit.name for unit in units})
-    patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
-    real = Path(call.root)
-    variables = {
-        "module": [module],
-        "name": [config.name],
-        "path": [config.name.replace(".", "/")],
-        "sources": sources,
-        "code": list(source_names(config.name)) if call.embed != "none" else [],
-        "on_demand": ["ON"] if call.jit or config.settings.headers else [],
-        "globs": [str(real / pattern) for pattern in patterns if "**" not in pattern],
-        "recursive_globs": [str(real / p.replace("**/", "")) for p in patterns if "**" in p],
-        "pyproject": [str(real / "pyproject.toml")] if call.pyproject else [],
-        "python_destination": [call.python_destination] if call.python_destination else [],
-        "depends": call.depends,
-    }
-    headers = {name for unit in units for name in unit.headers} | plan.headers.keys()
+    embedded = find_headers(config, project.root)
+    headers = {name for unit in units for name in unit.headers}.union(plan.headers, embedded)
     _check_names([*sources, *sorted(headers)], target)
-    if split := [value for values in variables.values() for value in values if ";" in value]:
-        problem = f"{split[0]!r} has a semicolon, which separates values in CMake"
-        raise ConfigError(problem, where=call_of(target), remedy="rename it")
-    call = dataclasses.replace(call, files=(*sources, *find_headers(config, real)))
-    lines = (f'set(cuda_ext_{name} "{_escape(";".join(values))}")\n' for name, values in variables.items())
-    replace_file(directory / "module.cmake", "".join(lines).encode())
+    call = dataclasses.replace(call, files=(*sources, *embedded))
+    replace_file(directory / "module.cmake", _variables(call, config, module, sources).encode())
     call.write(directory)
     if exported == "ON":
         from cuda_ext.builder.sources import compilation_database as editors
@@ -123,6 +104,30 @@ def _configure(
             _show(f"{call_of(target)}: {editors.FILE_NAME} is not written: {error}")
         else:
             editors.write(directory / editors.FILE_NAME, commands)
+
+
+def _variables(call: Call, config: ModuleConfig, module: str, sources: Sequence[str]) -> str:
+    """What ``module.cmake`` sets for the rules. Raises :class:`ConfigError`."""
+    root = Path(call.root)
+    patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
+    variables = {
+        "module": [module],
+        "name": [config.name],
+        "path": [config.name.replace(".", "/")],
+        "sources": sources,
+        "code": list(source_names(config.name)) if call.embed != "none" else [],
+        "on_demand": ["ON"] if call.jit or config.settings.headers else [],
+        "globs": [str(root / pattern) for pattern in patterns if "**" not in pattern],
+        "recursive_globs": [str(root / p.replace("**/", "")) for p in patterns if "**" in p],
+        "pyproject": [str(root / "pyproject.toml")] if call.pyproject else [],
+        "python_destination": [call.python_destination] if call.python_destination else [],
+        "depends": call.depends,
+    }
+    if split := [value for values in variables.values() for value in values if ";" in value]:
+        problem = f"{split[0]!r} has a semicolon, which separates values in CMake"
+        raise ConfigError(problem, where=call_of(call.target), remedy="rename it")
+    quoted = {name: re.sub(r'([\\"$])', r"\\\1", ";".join(values)) for name, values in variables.items()}
+    return "".join(f'set(cuda_ext_{name} "{text}")\n' for name, text in quoted.items())
 
 
 def _decode(text: bytes, target: str) -> str:
@@ -147,9 +152,10 @@ def _check_names(names: Iterable[str], target: str) -> None:
             )
 
 
-def _escape(value: str) -> str:
-    """`value` as it stands between quotes in CMake."""
-    return re.sub(r'([\\"$])', r"\\\1", value)
+def _check_launcher(config: ModuleConfig) -> None:
+    if (launcher := config.settings.launcher) and not shutil.which(launcher):
+        where = config.key_path("launcher")
+        raise ConfigError(f"{launcher!r} is not on PATH", where=where, remedy="install it, or leave it out")
 
 
 def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str) -> None:
