@@ -24,7 +24,7 @@ from cuda_ext.compiler.signatures.probes import (
     probe,
     read_probe,
 )
-from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
+from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
@@ -139,11 +139,8 @@ class Nvcc:
         options = [*_target(architecture.as_kind("ptx")), *options]
         assembly, names, types, trace = self._probe(unit, options, known_subjects(unit))
         image = read_image(architecture.as_kind("ptx"), assembly)
-        probed = assign_probes(image, names, types)
-        if unknown := unknown_subjects(unit, image, probed):
-            _, _, types, _ = self._probe(unit, options, list(unknown.values()))
-            probed |= {lowered: types[s] for lowered, s in unknown.items() if s in types}
-        return replace(describe(unit, image, names, probed), trace=trace)
+        described = describe(unit, image, names, types, lambda more: self._probe(unit, options, more)[2])
+        return replace(described, trace=trace)
 
     def _probe(
         self, unit: TranslationUnit, options: Sequence[str], subjects: Sequence[str]

@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 from _thread import allocate_lock
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache, cached_property
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from cuda_ext.compiler.compile_options import include_directories, link_options, nvrtc_options
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.signatures.probes import addresses_to_keep, known_subjects, may_be_declared
-from cuda_ext.compiler.signatures.reflection import assign_probes, describe, read_image, unknown_subjects
+from cuda_ext.compiler.signatures.probes import Probed, addresses_to_keep, known_subjects, may_be_declared
+from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -159,13 +159,13 @@ class Nvrtc:
         """The signatures of all that is in `image`, which `program` made."""
         if image.architecture.kind == "ltoir":  # shows nothing
             return replace(self.reflect(unit, image.architecture), trace=NO_TRACE)
-        names = program.names
-        probed = assign_probes(image, names, program.probed)
-        if unknown := unknown_subjects(unit, image, probed):
+
+        def probe(subjects: Sequence[str]) -> Mapping[str, Probed]:
             options = [*self._options(unit), *_target(image.architecture.as_kind("ltoir")), _FRONT_END_ONLY]
-            program, _ = self._run(unit, options, list(unknown.values()))
-            probed |= {name: program.probed[s] for name, s in unknown.items() if s in program.probed}
-        return describe(unit, image, names, probed)
+            program.probed.update(self._run(unit, options, subjects)[0].probed)  # for another image, too
+            return program.probed
+
+        return describe(unit, image, program.names, program.probed, probe)
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
         """The options to make lean images of `unit`; ``None`` if it is better compiled as it is."""

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.toolchain import cuda_libraries
 from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.programs.nvrtc_program import NvrtcProgram
 from tests.fixtures.device_code import KERNEL, image, nvrtc, ptx, signatures, unit
 
 ROOT = Path(__file__).parents[2]
@@ -559,3 +561,40 @@ def test_options_that_are_refused_as_nvccs_are_unknown_to_nvrtc():
     for option in options:
         with pytest.raises(CompilationError, match=f"unrecognized option {re.escape(option)} found"):
             image(unit(KERNEL, raw=(option,)))
+
+
+@pytest.fixture
+def options_of(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The options of each compilation."""
+    options: list[Sequence[str]] = []
+    compile_program = NvrtcProgram.compile
+
+    def record(program: NvrtcProgram, given: Sequence[str]) -> bool:
+        options.append(given)
+        return compile_program(program, given)
+
+    monkeypatch.setattr(NvrtcProgram, "compile", record)
+    return options
+
+
+@pytest.mark.parametrize(
+    ("source", "is_minimal"),
+    [
+        ("constexpr int n = 1; __global__ void k(int* p) { *p = n; }", True),
+        ('#include "own.cuh"\n__global__ void k(int* p) { *p = n; }', True),
+        ('#include "own.cuh"\n__global__ void k(cudaTextureObject_t t) {}', False),
+        ("#include <cuda_fp16.h>\n__global__ void k(half* p) {}", False),
+    ],
+)
+def test_what_a_unit_does_not_need_is_not_declared(source, is_minimal, options_of):
+    own = unit(source, headers={"own.cuh": "constexpr int n = 2;\n"})
+    nvrtc().compile(own, [Architecture.parse("sm_90")])
+    assert ["--minimal" in options for options in options_of] == [is_minimal]
+
+
+def test_types_that_need_a_second_round_are_asked_for_once(options_of):
+    source = "enum class E { a }; template <class T> __global__ void k(T) {} template __global__ void k(E);"
+    compiled = nvrtc().compile(unit(source), [Architecture.parse(name) for name in ("sm_90", "compute_90")])
+    kinds = [kernel.parameters[0].kind for each in compiled for kernel in each.signatures.kernels.values()]
+    assert kinds == ["enum", "enum"]
+    assert ["-fdevice-syntax-only" in options for options in options_of] == [False, True]

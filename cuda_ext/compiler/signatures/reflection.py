@@ -7,7 +7,7 @@ parameters from the source.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
@@ -22,7 +22,7 @@ from cuda_ext.formats.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
-__all__ = ["assign_probes", "describe", "read_image", "reflect_image", "unknown_subjects"]
+__all__ = ["describe", "read_image", "reflect_image"]
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
@@ -66,16 +66,13 @@ def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
             return _Contents({}, {}, {})
 
 
-def assign_probes(
+def _assign_probes(
     image: CompiledImage, names: Mapping[str, str], probed: Mapping[str, Probed]
 ) -> dict[str, Probed]:
-    """Find what is in `image` among the subjects of `probed`; `names` is the image's name map.
-
-    Returns types by lowered name.
-    """
+    """Find what is in `image` among the subjects of `probed`; return types by lowered name."""
     found = {names[subject]: types for subject, types in probed.items() if subject in names}
     by_name = {normalise(subject): types for subject, types in probed.items()}
-    last = {name.rpartition("::")[2]: types for name, types in by_name.items()}
+    last = {base_name(name): types for name, types in by_name.items()}
     for lowered in (*image.entries, *image.variables):
         name = _name_of(lowered)
         # What has the linkage of C has no namespace.
@@ -85,7 +82,7 @@ def assign_probes(
     return found
 
 
-def unknown_subjects(
+def _unknown_subjects(
     unit: TranslationUnit, image: CompiledImage, probed: Mapping[str, Probed]
 ) -> dict[str, str]:
     """What in `image` needs a probe besides those in `probed`: name expressions by lowered name."""
@@ -105,19 +102,30 @@ def unknown_subjects(
 
 
 def describe(
-    unit: TranslationUnit, image: CompiledImage, names: Mapping[str, str], probed: Mapping[str, Probed]
+    unit: TranslationUnit,
+    image: CompiledImage,
+    names: Mapping[str, str],
+    types_of: Mapping[str, Probed],
+    probe: Callable[[list[str]], Mapping[str, Probed]],
 ) -> Signatures:
-    """Describe what is in an `image` of `unit`; `names` is its name map, `probed` has types by lowered name.
+    """Describe what is in an `image` of `unit`; `names` is its name map.
+
+    `types_of` has the types of the subjects that were probed. What else is in the image is passed to `probe`,
+    which returns their types, in a second round.
 
     Variables count where the project declares them and they can be written: constants, and variables of the
     tool chain's headers, are excluded.
     """
+    probed = _assign_probes(image, names, types_of)
+    if unknown := _unknown_subjects(unit, image, probed):
+        types_of = probe(list(unknown.values()))
+        probed |= {lowered: types_of[s] for lowered, s in unknown.items() if s in types_of}
     contents = _read_contents(image.architecture.kind, image.data)
     kernels: dict[str, Kernel] = {}
     notes: dict[str, list[str]] = {_NO_TYPES: [], _NO_NAMES: []}
     for lowered, slots in contents.kernels.items():
-        name, probe = _name_of(lowered), probed.get(lowered)
-        types = probe.parameters if probe is not None else _mangled_types(lowered, len(slots))
+        name = _name_of(lowered)
+        types = probed[lowered].parameters if lowered in probed else _mangled_types(lowered, len(slots))
         if types is None or len(types) != len(slots):
             types = None
             notes[_NO_TYPES].append(name)
