@@ -2,7 +2,7 @@ include_guard(GLOBAL)
 cmake_policy(VERSION 3.24...4.4)
 
 # The headers lie beside this folder in an installed package, and within the package in a checkout.
-find_path(_cuda_ext_include cuda_ext/loader.hpp
+find_path(_cuda_ext_include cuda_ext/interface.hpp
           PATHS "${CMAKE_CURRENT_LIST_DIR}/../include" "${CMAKE_CURRENT_LIST_DIR}/../../cuda_ext/include"
           NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH NO_CACHE REQUIRED)
 add_library(CudaExt::loader INTERFACE IMPORTED GLOBAL)
@@ -169,15 +169,18 @@ function(cuda_ext_add_module target)
 
   set(package "${directory}/python/${cuda_ext_path}")
   list(TRANSFORM cuda_ext_code PREPEND "${directory}/" OUTPUT_VARIABLE code)
-  set(header)
+  set(headers)
   if(code)
-    set(header "${directory}/include/${cuda_ext_path}.h")
+    set(headers "${directory}/include/${cuda_ext_path}.h" "${directory}/include/${cuda_ext_path}/cuda_ext.hpp")
+    if(cuda_ext_on_demand)
+      list(APPEND headers "${directory}/include/${cuda_ext_path}/compile.hpp")
+    endif()
   endif()
   # Files whose content stays the same are not written, so that C++ is compiled only when needed. Those that
   # are deleted are generated again: Ninja knows the byproducts, and the depfile has all others.
   add_custom_command(
     OUTPUT "${directory}/module.stamp"
-    BYPRODUCTS ${header} ${code} "${package}/manifest.json"
+    BYPRODUCTS ${headers} ${code} "${package}/manifest.json"
     COMMAND ${step} generate "${directory}" "${target}" "${directory}/module.stamp" "${directory}/module.stamp.d"
     DEPENDS ${stamps} "${directory}/module.json"
     DEPFILE "${directory}/module.stamp.d"
@@ -197,7 +200,7 @@ function(cuda_ext_add_module target)
   set(generate "${target}")
   if(code)
     set(generate "${target}_generate")
-    _cuda_ext_add_library(${target} "${directory}/include" "${header}" "${code}")
+    _cuda_ext_add_library(${target} "${directory}/include" "${headers}" "${code}")
     if(cuda_ext_on_demand)
       _cuda_ext_add_on_demand(${target})
     endif()
@@ -213,16 +216,16 @@ function(cuda_ext_add_module target)
   endif()
 endfunction()
 
-# Add the static library `target` of the sources `code`, with its `header` below `include`.
-function(_cuda_ext_add_library target include header code)
+# Add the static library `target` of the sources `code`, with its `headers` below `include`.
+function(_cuda_ext_add_library target include headers code)
   get_target_property(loader CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
-  file(GLOB headers "${loader}/cuda_ext/*.hpp")
   add_library(${target} STATIC)
   target_sources(${target}
     PRIVATE ${code}
-    PUBLIC FILE_SET HEADERS BASE_DIRS "${include}" "${loader}" FILES "${header}" ${headers})
+    PUBLIC FILE_SET HEADERS BASE_DIRS "${include}" FILES ${headers})
+  target_include_directories(${target} SYSTEM PRIVATE "${loader}")
   # The warnings that a project asks for are those about its own code.
-  target_include_directories(${target} SYSTEM INTERFACE "$<BUILD_INTERFACE:${include};${loader}>")
+  target_include_directories(${target} SYSTEM INTERFACE "$<BUILD_INTERFACE:${include}>")
   target_compile_features(${target} PUBLIC cxx_std_17)
   target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)

@@ -12,7 +12,7 @@ A requested version must be of the same minor version, as ``SameMinorVersion``, 
 The package defines :command:`cuda_ext_add_module` and
 
 ``CudaExt::loader``
-  The headers that generated headers include, for code that includes ``cuda_ext/loader.hpp`` itself.
+  For code that includes ``cuda_ext/interface.hpp`` but no generated header, as to catch ``cuda_ext::Error``.
 ``CudaExt_PYTHON_EXECUTABLE``
   The Python that compiles. It must have cuda-ext with a compiler, ``cuda-ext[cu13]``. The default is the Python of the
   environment that this package is installed in, or else ``Python_EXECUTABLE``, ``Python3_EXECUTABLE``, or the first

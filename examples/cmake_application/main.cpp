@@ -12,7 +12,7 @@ int main() try {
   std::printf("%s, compiled by %s:", kernels::cuda_ext_module.name, kernels::cuda_ext_module.compiler);
   for (const auto& kernel : kernels::cuda_ext_module.kernels) std::printf(" %s", kernel.expression);
   std::puts("");
-  if (!cuda_ext::gpu_available()) {
+  if (!kernels::cuda_ext_library().gpu_available()) {
     std::puts("There is no GPU here: nothing was launched.");
     return 0;
   }

@@ -1,6 +1,6 @@
 // Loads the shared objects that are its arguments, all at once, and has each launch.
 
-#include <cuda_ext/error.hpp>
+#include <cuda_ext/interface.hpp>
 
 #include <dlfcn.h>
 

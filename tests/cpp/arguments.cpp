@@ -10,8 +10,10 @@ namespace ns {
 struct Particle {
   float x, y, z;
 };
+inline namespace v2 {
 template <class T, int n>
 struct Tile {};
+}  // namespace v2
 template <class T>
 struct Outer {
   struct Inner {};
@@ -31,6 +33,13 @@ class NotTrivial {
 };
 }  // namespace ns
 
+namespace cuda::std {
+inline namespace __4 {
+template <class T>
+struct complex {};
+}  // namespace __4
+}  // namespace cuda::std
+
 namespace {
 
 using namespace cuda_ext;
@@ -38,24 +47,27 @@ using namespace cuda_ext;
 template <class From, class To>
 constexpr bool becomes = std::is_convertible_v<From, To>;
 
-// Numbers: whatever the type holds, and nothing that could lose something.
+// Numbers: integers of any type, which have to fit, and floating-point numbers that lose nothing.
 using I32 = Value<std::int32_t>;
 using U32 = Value<std::uint32_t>;
 using I64 = Value<std::int64_t>;
 static_assert(becomes<int, I32> && becomes<short, I32> && becomes<char, I32> && becomes<unsigned short, I32>);
-static_assert(!becomes<unsigned, I32> && !becomes<long long, I32> && !becomes<std::size_t, I32>);
+static_assert(becomes<unsigned, I32> && becomes<long long, I32> && becomes<std::size_t, I32>);
 static_assert(!becomes<float, I32> && !becomes<double, I64> && !becomes<int*, I64> &&
               !becomes<std::nullptr_t, I64>);
 static_assert(!becomes<ns::Mode, I32> && !becomes<ns::Old, I32> && becomes<bool, I32>);
 static_assert(becomes<int, I64> && becomes<long, I64> && becomes<long long, I64> && becomes<unsigned, I64>);
-static_assert(!becomes<unsigned long long, I64> && becomes<unsigned long, Value<std::uint64_t>>);
-static_assert(becomes<unsigned, U32> && becomes<unsigned char, U32> && !becomes<int, U32> &&
-              !becomes<char, U32>);
-static_assert(becomes<signed char, Value<std::int8_t>> && !becomes<int, Value<std::int8_t>>);
+static_assert(becomes<unsigned long long, I64> && becomes<unsigned long, Value<std::uint64_t>>);
+static_assert(becomes<unsigned, U32> && becomes<unsigned char, U32> && becomes<int, U32> &&
+              becomes<char, U32>);
+static_assert(becomes<signed char, Value<std::int8_t>> && becomes<int, Value<std::int8_t>>);
 static_assert(becomes<float, Value<float>> && !becomes<double, Value<float>> && !becomes<int, Value<float>>);
 static_assert(becomes<float, Value<double>> && becomes<double, Value<double>> &&
               !becomes<long double, Value<double>>);
 static_assert(becomes<bool, Value<bool>> && !becomes<int, Value<bool>> && !becomes<int*, Value<bool>>);
+static_assert(!I32(5).misfit() && !I32(std::size_t{5}).misfit() && !I32(0x7fffffffLL).misfit());
+static_assert(holds<std::int32_t>(-1LL) && !holds<std::int32_t>(1LL << 31) && !holds<std::int32_t>(~0ULL));
+static_assert(!holds<std::uint32_t>(-1) && !holds<std::uint64_t>(-1) && holds<std::int8_t>(-128));
 static_assert(!becomes<std::true_type, Value<bool>> && !becomes<bool, Value<float>>);
 
 static_assert(becomes<ns::Mode, Enumerator<4>> && becomes<ns::Old, Enumerator<4>> &&
@@ -90,6 +102,18 @@ static_assert(becomes<int*, Pointer<void>> && becomes<void*, Pointer<void>> &&
               !becomes<const int*, Pointer<void>>);
 static_assert(becomes<const ns::Incomplete*, Pointer<const void>> && !becomes<void (*)(), Pointer<void>>);
 static_assert(becomes<ns::Incomplete*, Pointer<Class>> && becomes<ns::Bits*, Pointer<Class>>);
+struct Particle_ : Class {
+  static constexpr char name[] = "ns::Particle";
+};
+struct Versioned_ : Class {
+  static constexpr char name[] = "ns::v2::Tile<const cuda::std::__4::complex<float>*, 64>";
+};
+static_assert(becomes<ns::Particle*, Pointer<const Particle_>> && becomes<void*, Pointer<Particle_>>);
+static_assert(!becomes<ns::Bits*, Pointer<Particle_>> && !becomes<ns::Incomplete*, Pointer<Particle_>> &&
+              !becomes<float*, Pointer<Particle_>> && !becomes<ns::Mode*, Pointer<Particle_>>);
+static_assert(becomes<ns::Tile<const cuda::std::complex<float>*, 64>*, Pointer<Versioned_>> &&
+              !becomes<ns::Tile<const cuda::std::complex<float>*, 65>*, Pointer<Versioned_>>);
+static_assert(becomes<unsigned long long, Pointer<float>>, "CUdeviceptr");
 static_assert(becomes<ns::Mode*, Pointer<Class>> && becomes<void*, Pointer<Class>> &&
               !becomes<int*, Pointer<Class>>);
 static_assert(!becomes<const ns::Particle*, Pointer<Class>> &&
@@ -126,35 +150,40 @@ constexpr LaunchConfig designated{.grid = 4, .block = {16, 16}, .cluster = 2, .d
 static_assert(designated.cluster.x == 2 && designated.dependent && !designated.stream);
 #endif
 
+// Streams of other libraries.
+struct Convertible {
+  operator Stream() const { return nullptr; }
+};
+struct Reference {
+  Stream get() const { return nullptr; }
+};
+static_assert(becomes<Stream, StreamRef> && becomes<Convertible, StreamRef> && becomes<Reference, StreamRef>);
+static_assert(becomes<StreamRef, Stream> && !becomes<int, StreamRef> && !becomes<int*, StreamRef>);
+
 // Types and their names.
-static_assert(type_id<float> == named_type("float") && type_id<float> != type_id<double>);
-static_assert(type_id<unsigned> == named_type("unsigned int") && type_id<unsigned> == named_type("unsigned"));
-static_assert(type_id<long> == named_type("long int") && type_id<long> != type_id<int>);
-static_assert(type_id<unsigned long long> == named_type("unsigned long long"));
-static_assert(type_id<unsigned long long> == named_type("unsigned __int64"));
-static_assert(type_id<short> == named_type("signed short int") && type_id<int> == named_type("signed"));
-static_assert(type_id<char> == named_type("char") && type_id<char> != type_id<signed char>);
-static_assert(type_id<signed char> == named_type("signed char") && type_id<bool> == named_type("bool"));
-static_assert(type_id<long double> == named_type("long double"));
-static_assert(type_id<ns::Particle> == named_type("ns::Particle") &&
-              type_id<ns::Particle> == named_type("struct ns::Particle"));
-static_assert(type_id<ns::Incomplete> == named_type("ns::Incomplete") &&
-              type_id<ns::Mode> == named_type("enum ns::Mode"));
-static_assert(type_id<const float*> == named_type("const float*") &&
-              type_id<const float*> == named_type("float const *"));
-static_assert(type_id<const float*> != type_id<float*> &&
-              type_id<float* const> == named_type("float * const"));
-static_assert(type_id<float* const> != type_id<const float*> &&
-              type_id<const float&> == named_type("const float &"));
-static_assert(type_id<const volatile int> == named_type("volatile const int"));
-static_assert(type_id<ns::Tile<const unsigned long*, 64>> ==
-              named_type("ns::Tile<const unsigned long*, 64>"));
-static_assert(type_id<ns::Tile<const unsigned long*, 64>> ==
-              named_type("struct ns::Tile<unsigned long const *,64U>"));
-static_assert(type_id<ns::Tile<float, 64>> != type_id<ns::Tile<float, 65>>);
-static_assert(type_id<const ns::Outer<ns::Tile<int, 1>>::Inner*> ==
-              named_type("const ns::Outer<ns::Tile<int, 1> >::Inner *"));
-static_assert(type_id<ns::Particle> != named_type("Particle") && type_id<ns::Mode> != type_id<ns::Old>);
-static_assert(value_id(1) != value_id(-1) && value_id(1) == value_id(true) && value_id('a') == value_id(97));
+static_assert(is_named<float>("float") && !is_named<float>("double"));
+static_assert(is_named<unsigned>("unsigned int") && is_named<unsigned>("unsigned"));
+static_assert(is_named<long>("long int") && !is_named<long>("int"));
+static_assert(is_named<unsigned long long>("unsigned long long"));
+static_assert(is_named<unsigned long long>("unsigned __int64"));
+static_assert(is_named<short>("signed short int") && is_named<int>("signed"));
+static_assert(is_named<char>("char") && !is_named<char>("signed char"));
+static_assert(is_named<signed char>("signed char") && is_named<bool>("bool"));
+static_assert(is_named<long double>("long double"));
+static_assert(is_named<ns::Particle>("ns::Particle") && is_named<ns::Particle>("struct ns::Particle"));
+static_assert(is_named<ns::Incomplete>("ns::Incomplete") && is_named<ns::Mode>("enum ns::Mode"));
+static_assert(is_named<const float*>("const float*") && is_named<const float*>("float const *"));
+static_assert(!is_named<const float*>("float*") && is_named<float* const>("float * const"));
+static_assert(!is_named<float* const>("const float*") && is_named<const float&>("const float &"));
+static_assert(is_named<const volatile int>("volatile const int"));
+static_assert(is_named<ns::Tile<const unsigned long*, 64>>("ns::v2::Tile<const unsigned long*, 64>"));
+static_assert(is_named<ns::Tile<const unsigned long*, 64>>("struct ns::v2::Tile<unsigned long const *,64U>"));
+static_assert(!is_named<ns::Tile<float, 64>>("ns::v2::Tile<float, 65>"));
+static_assert(is_named<const ns::Outer<ns::Tile<int, 1>>::Inner*>("const ns::Outer<ns::v2::Tile<int, 1> >::Inner *"));
+static_assert(!is_named<ns::Particle>("Particle") && !is_named<ns::Mode>("ns::Old"));
+static_assert(is_named<cuda::std::complex<float>>("cuda::std::__4::complex<float>"));
+static_assert(is_named<cuda::std::complex<float>>("cuda::std::complex<float>"));
+static_assert(is_named<cuda::std::complex<float>>("cuda::std::__5::complex<float>"));
+static_assert(number<-1>() == -1 && number<true>() == 1 && number<'a'>() == 97 && number<ns::Mode::fast>() == 0);
 
 }  // namespace

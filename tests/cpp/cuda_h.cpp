@@ -58,14 +58,15 @@ static_assert(
 static_assert(
     is_same<api::KernelAttribute::large_clusters, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED>);
 
-using Id = api::LaunchAttribute::Id;
-static_assert(is_same<Id::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE>);
-static_assert(is_same<Id::cluster, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION>);
-static_assert(
-    is_same<Id::programmatic_stream_serialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION>);
+static_assert(is_same<api::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE>);
+static_assert(is_same<api::cluster, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION>);
+static_assert(is_same<api::programmatic_stream_serialization,
+                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION>);
 
-static_assert(sizeof(api::LaunchAttribute) == sizeof(CUlaunchAttribute));
-static_assert(offsetof(api::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(sizeof(cuda_ext::LaunchAttribute) == sizeof(CUlaunchAttribute));
+static_assert(offsetof(cuda_ext::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+static_assert(std::is_convertible_v<CUlaunchAttribute, cuda_ext::LaunchAttribute>);
+static_assert(std::is_convertible_v<CUdeviceptr, cuda_ext::Pointer<float>>);
 static_assert(sizeof(api::LaunchConfig) == sizeof(CUlaunchConfig));
 static_assert(offsetof(api::LaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX));
 static_assert(offsetof(api::LaunchConfig, shared) == offsetof(CUlaunchConfig, sharedMemBytes));

@@ -11,6 +11,9 @@ namespace k = awkward::class_::new_;
 
 namespace ns {
 struct A;
+struct Eight {
+  double x;
+};
 struct Particle;
 enum class Mode : unsigned char { slow, fast };
 template <class T, int N>
@@ -55,5 +58,6 @@ static_assert(takes<int>(k::odd) && takes<int>(k::kernel_0odd) && takes<int>(k::
 // Overloads.
 static_assert(takes<int>(k::ov) && takes<float, std::nullptr_t>(k::ov));
 static_assert(takes<int>(k::twofold<float>) && takes<float>(k::twofold<float>));
-static_assert(takes<int>(k::same) && !takes<ns::A*>(k::same));
-static_assert(takes<ns::A*>(k::same_ns_A) && takes<ns::A*>(k::same_ns_B));
+static_assert(takes<int>(k::same) && !takes<ns::Eight>(k::same));
+static_assert(takes<ns::Eight>(k::same_ns_A) && takes<ns::Eight>(k::same_ns_B));
+static_assert(takes<ns::A*>(k::other) && !takes<ns::Eight*>(k::other) && !takes<void*>(k::other));

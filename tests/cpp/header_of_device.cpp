@@ -34,7 +34,7 @@ static_assert(takes<bool, ns::Mode, float, char, __half, ns::Particle, int>(k::n
 static_assert(takes<bool, unsigned char, double, char, unsigned short, ns::Particle, int>(k::numbers) == false);
 static_assert(!takes<int, ns::Mode, double, char, __half, ns::Particle, int>(k::numbers));
 static_assert(!takes<bool, int, double, char, __half, ns::Particle, int>(k::numbers));
-static_assert(!takes<bool, ns::Mode, double, int, __half, ns::Particle, int>(k::numbers));
+static_assert(takes<bool, ns::Mode, double, int, __half, ns::Particle, int>(k::numbers));
 static_assert(!takes<bool, ns::Mode, double, char, ns::Particle, ns::Particle, int>(k::numbers));
 
 static_assert(takes<ns::Particle*, const char*, float**, void*, int*>(k::pointers));

@@ -14,7 +14,7 @@ static_assert(takes<short, float, float*, std::nullptr_t>(k::axpy<float>));
 static_assert(takes<int, double, const double*, double*>(k::axpy<double>));
 static_assert(!takes<int, float, const float*>(k::axpy<float>));
 static_assert(!takes<int, float, const float*, float*, int>(k::axpy<float>));
-static_assert(!takes<long long, float, const float*, float*>(k::axpy<float>));
+static_assert(takes<long long, float, const float*, float*>(k::axpy<float>), "which have to fit");
 static_assert(!takes<Mode, float, const float*, float*>(k::axpy<float>));
 static_assert(!takes<int, double, const float*, float*>(k::axpy<float>));
 static_assert(!takes<int, float, const double*, float*>(k::axpy<float>));

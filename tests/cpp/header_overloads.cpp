@@ -16,7 +16,7 @@ static_assert(takes<float*>(k::any) && takes<void*>(k::any) && takes<int*>(k::an
 
 template <class... Arguments, class Kernel>
 void tell(const Kernel&) {
-  std::puts(Kernel::template Exact<Arguments...>::kernel().data().expression);
+  std::puts(Kernel::template Chosen<Arguments...>::kernel().data().expression);
 }
 
 int main() {

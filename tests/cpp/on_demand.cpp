@@ -1,8 +1,10 @@
 // Does what its arguments say with the kernels of a generated module, and prints what came of each, in a
 // line.
 
-#include <cuda_ext/compile.hpp>
+#include <p/kernels/compile.hpp>
 #include <p/kernels.h>
+
+#include <cuda_ext/loader.hpp>
 
 #include <dlfcn.h>
 #include <sys/wait.h>

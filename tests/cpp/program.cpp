@@ -2,6 +2,8 @@
 
 #include "sample.h"
 
+#include <cuda_ext/loader.hpp>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,7 +149,7 @@ static void perform(const std::string& command, const std::string& operand) {
   if (command == "raw") {
     int n = 3;
     void* arguments[] = {&n};
-    return kernels::ov.kernel_9::kernel().launch_raw({1, 1}, arguments);
+    return decltype(kernels::ov)::Chosen<int>::kernel().launch_raw({1, 1}, arguments);
   }
   if (command == "attribute") {
     return print(std::to_string(kernels::tiled.kernel().attribute(number)));
@@ -164,7 +166,7 @@ static void perform(const std::string& command, const std::string& operand) {
     const std::size_t equals = operand.find('=');
     return print(selected(operand.substr(equals + 1), number));
   }
-  if (command == "available") return print(cuda_ext::gpu_available() ? "yes" : "no");
+  if (command == "available") return print(kernels::cuda_ext_library().gpu_available() ? "yes" : "no");
   if (command == "solver") {
     Solver solver{cuda_ext::Library(kernels::cuda_ext_module)};
     const Solver moved = std::move(solver);

@@ -2,122 +2,110 @@
 
 #pragma once
 
-#include <cuda_ext/loader.hpp>
+#include <cuda_ext/interface.hpp>
 
 namespace sample::kernels {
 
 CUDA_EXT_HIDDEN extern const ::cuda_ext::ModuleData cuda_ext_module;
 CUDA_EXT_HIDDEN const ::cuda_ext::Library& cuda_ext_library();
+CUDA_EXT_HIDDEN ::cuda_ext::ModuleKernel& cuda_ext_kernel(::std::size_t index);
 
 namespace cuda_ext_kernels CUDA_EXT_HIDDEN {
 
-// axpy<float>(int n, float a, const float* x, float* y)
-struct kernel_0 : ::cuda_ext::StaticKernel<cuda_ext_library, 0> {
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const ::cuda_ext::LaunchConfig& config, ::cuda_ext::Value<::std::int32_t> n,
-                  ::cuda_ext::Value<float> a, ::cuda_ext::Pointer<const float> x,
-                  ::cuda_ext::Pointer<float> y) const {
-    launch(config, n, a, x, y);
-  }
-#endif
-  [[nodiscard]] ::cuda_ext::Result<void> try_launch(const ::cuda_ext::LaunchConfig& config,
-                                                    ::cuda_ext::Value<::std::int32_t> n,
-                                                    ::cuda_ext::Value<float> a,
-                                                    ::cuda_ext::Pointer<const float> x,
-                                                    ::cuda_ext::Pointer<float> y) const noexcept {
-    return attempt(config, n, a, x, y);
-  }
+namespace loader = ::cuda_ext;
+using loader::Pointer;
+using loader::Value;
+
+template <::std::size_t index>
+struct wrapper;
+template <::std::size_t index, class... Parameters>
+using Typed = loader::TypedKernel<cuda_ext_kernel, index, Parameters...>;
+
+struct type_ns_Particle : loader::Class {
+  static constexpr char name[] = "ns::Particle";
 };
+
+// axpy<float>(int n, float a, const float* x, float* y)
+template <>
+struct wrapper<0> : Typed<0, Value<::std::int32_t>, Value<float>, Pointer<const float>, Pointer<float>> {};
 
 // axpy<double>(int n, double a, const double* x, double* y)
-struct kernel_1 : ::cuda_ext::StaticKernel<cuda_ext_library, 1> {
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const ::cuda_ext::LaunchConfig& config, ::cuda_ext::Value<::std::int32_t> n,
-                  ::cuda_ext::Value<double> a, ::cuda_ext::Pointer<const double> x,
-                  ::cuda_ext::Pointer<double> y) const {
-    launch(config, n, a, x, y);
-  }
-#endif
-};
+template <>
+struct wrapper<1> : Typed<1, Value<::std::int32_t>, Value<double>, Pointer<const double>, Pointer<double>> {};
 
-// Kernels without parameters.
-template <::std::size_t index>
-struct plain_kernel : ::cuda_ext::StaticKernel<cuda_ext_library, index> {
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const ::cuda_ext::LaunchConfig& config) const { this->launch(config); }
-#endif
-  [[nodiscard]] ::cuda_ext::Result<void> try_launch(const ::cuda_ext::LaunchConfig& config) const noexcept {
-    return this->attempt(config);
-  }
-};
+template <>
+struct wrapper<2> : Typed<2> {};
+template <>
+struct wrapper<3> : Typed<3> {};
+template <>
+struct wrapper<4> : Typed<4> {};
+template <>
+struct wrapper<5> : Typed<5> {};
+template <>
+struct wrapper<6> : Typed<6> {};
+template <>
+struct wrapper<7> : Typed<7> {};
+template <>
+struct wrapper<8> : Typed<8> {};
 
 // ov(int n), ov(float a, int* x)
-struct kernel_9 : ::cuda_ext::StaticKernel<cuda_ext_library, 9> {
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const ::cuda_ext::LaunchConfig& config, ::cuda_ext::Value<::std::int32_t> n) const {
-    launch(config, n);
-  }
-#endif
-};
-struct kernel_10 : ::cuda_ext::StaticKernel<cuda_ext_library, 10> {
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const ::cuda_ext::LaunchConfig& config, ::cuda_ext::Value<float> a,
-                  ::cuda_ext::Pointer<::std::int32_t> x) const {
-    launch(config, a, x);
-  }
-#endif
-};
-struct ov_ : kernel_9, kernel_10 {
-#if CUDA_EXT_EXCEPTIONS
-  using kernel_9::operator();
-  using kernel_10::operator();
-#endif
-};
+template <>
+struct wrapper<9> : Typed<9, Value<::std::int32_t>> {};
+template <>
+struct wrapper<10> : Typed<10, Value<float>, Pointer<::std::int32_t>> {};
 
 // ns::move<ns::Particle, 4>(ns::Particle* particles, ns::Particle origin, ns::Mode mode, bool back, __int128
 // wide)
-struct kernel_11 : ::cuda_ext::StaticKernel<cuda_ext_library, 11> {
-#if CUDA_EXT_EXCEPTIONS
-  void operator()(const ::cuda_ext::LaunchConfig& config, ::cuda_ext::Pointer<::cuda_ext::Class> particles,
-                  ::cuda_ext::Structure<12> origin, ::cuda_ext::Enumerator<4> mode,
-                  ::cuda_ext::Value<bool> back, ::cuda_ext::Opaque<16> wide) const {
-    launch(config, particles, origin, mode, back, wide);
-  }
-#endif
-};
+template <>
+struct wrapper<11> : Typed<11, Pointer<type_ns_Particle>, loader::Structure<12>, loader::Enumerator<4>,
+                          Value<bool>, loader::Opaque<16>> {};
 
-template <unsigned long long... Arguments>
-struct axpy_ {
-  static_assert(sizeof...(Arguments) == ~0u,
+template <>
+struct wrapper<12> : loader::Overloads<wrapper<9>, wrapper<10>> {};
+
+inline constexpr ::std::size_t not_built = 13;
+template <>
+struct wrapper<not_built> {};
+
+template <class T0>
+constexpr ::std::size_t find_axpy_kernels() noexcept {
+  if (::std::is_same_v<T0, float>) return 0;
+  if (::std::is_same_v<T0, double>) return 1;
+  return not_built;
+}
+template <class T0>
+struct axpy_kernels : wrapper<find_axpy_kernels<T0>()> {
+  static_assert(find_axpy_kernels<T0>() != not_built,
                 "axpy: not built for these template arguments; built: axpy<float>, axpy<double>");
 };
-template <>
-struct axpy_<::cuda_ext::type_id<float>> : kernel_0 {};
-template <>
-struct axpy_<::cuda_ext::type_id<double>> : kernel_1 {};
 
-template <unsigned long long... Arguments>
-struct move_ {
-  static_assert(sizeof...(Arguments) == ~0u, "ns::move: not built for these template arguments");
+template <class T0, auto V1>
+constexpr ::std::size_t find_ns_move_kernels() noexcept {
+  if (loader::is_named<T0>("ns::Particle") && loader::number<V1>() == 4) return 11;
+  return not_built;
+}
+template <class T0, auto V1>
+struct ns_move_kernels : wrapper<find_ns_move_kernels<T0, V1>()> {
+  static_assert(find_ns_move_kernels<T0, V1>() != not_built,
+                "ns::move: not built for these template arguments");
 };
-template <>
-struct move_<::cuda_ext::named_type("ns::Particle"), ::cuda_ext::value_id(4)> : kernel_11 {};
 
 }  // namespace cuda_ext_kernels
 
 template <class T0>
-inline constexpr cuda_ext_kernels::axpy_<::cuda_ext::type_id<T0>> axpy{};
-inline constexpr cuda_ext_kernels::plain_kernel<2> plain{};
-inline constexpr cuda_ext_kernels::plain_kernel<3> tiled{};
-inline constexpr cuda_ext_kernels::plain_kernel<4> gemm{};
-inline constexpr cuda_ext_kernels::plain_kernel<5> later{};
-inline constexpr cuda_ext_kernels::plain_kernel<6> small{};
-inline constexpr cuda_ext_kernels::plain_kernel<7> separate{};
-inline constexpr cuda_ext_kernels::plain_kernel<8> narrow{};
-inline constexpr cuda_ext_kernels::ov_ ov{};
+inline constexpr cuda_ext_kernels::axpy_kernels<T0> axpy{};
+inline constexpr cuda_ext_kernels::wrapper<2> plain{};
+inline constexpr cuda_ext_kernels::wrapper<3> tiled{};
+inline constexpr cuda_ext_kernels::wrapper<4> gemm{};
+inline constexpr cuda_ext_kernels::wrapper<5> later{};
+inline constexpr cuda_ext_kernels::wrapper<6> small{};
+inline constexpr cuda_ext_kernels::wrapper<7> separate{};
+inline constexpr cuda_ext_kernels::wrapper<8> narrow{};
+inline constexpr cuda_ext_kernels::wrapper<12> ov{};
+inline constexpr cuda_ext_kernels::loader::TypedSymbol<cuda_ext_library, 0, float[9]> weights{};
 namespace ns {
-template <class T0, long long V1>
-inline constexpr cuda_ext_kernels::move_<::cuda_ext::type_id<T0>, ::cuda_ext::value_id(V1)> move{};
+template <class T0, auto V1>
+inline constexpr cuda_ext_kernels::ns_move_kernels<T0, V1> move{};
 }
 
 }  // namespace sample::kernels

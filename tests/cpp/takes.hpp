@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include <cuda_ext/loader.hpp>
+#include <cuda_ext/interface.hpp>
 
 #include <type_traits>
 #include <utility>

@@ -19,7 +19,7 @@ static void print(const cuda_ext::Result<void>& result) {
     std::puts("launched");
   } else {
     std::printf("%d %d %s\n", static_cast<int>(result.error().kind), result.error().code,
-                result.error().message.c_str());
+                result.error().message);
   }
 }
 
@@ -43,5 +43,5 @@ int main() {
   auto symbol = library.try_symbol("weights");
   std::printf("%d\n", symbol ? static_cast<int>(symbol->size) : symbol.error().code);
   auto none = library.try_kernel("lain");
-  std::puts(none ? "found" : none.error().message.c_str());
+  std::puts(none ? "found" : none.error().message);
 }

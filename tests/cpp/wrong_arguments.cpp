@@ -2,9 +2,8 @@
 
 #include "sample.h"
 
-void wrong(float* x, const float* y, double* z, unsigned long n) {
+void wrong(float* x, const float* y, double* z) {
   namespace kernels = sample::kernels;
-  kernels::axpy<float>({1, 1}, n, 2.0f, x, x);    // from 'long unsigned int' to 'Value<int>'
   kernels::axpy<float>({1, 1}, 1, 2.0, x, x);     // from 'double' to 'Value<float>'
   kernels::axpy<float>({1, 1}, 1, 2.0f, x, y);    // from 'const float*' to 'Pointer<float>'
   kernels::axpy<float>({1, 1}, 1, 2.0f, z, x);    // from 'double*' to 'Pointer<const float>'

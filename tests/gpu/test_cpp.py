@@ -71,7 +71,7 @@ namespace k = app::kernels;
 namespace {
 thread_local char text[2000];
 int status(const cuda_ext::Result<void>& result) {
-  std::strncpy(text, result ? "" : result.error().message.c_str(), sizeof text - 1);
+  std::strncpy(text, result ? "" : result.error().message, sizeof text - 1);
   return result.ok();
 }
 struct Shift { float x; int id; };

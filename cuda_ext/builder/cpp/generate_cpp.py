@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import cuda_ext
+from cuda_ext import __version__
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
@@ -86,6 +88,8 @@ def render(
         "header": header,
         "example": _example(header),
         "stem": stem,
+        "version": __version__,
+        "abi": "v" + re.sub(r"\W", "_", __version__),
         "embed": embed,
         "prefix": prefix,
         "embedded": embedded,
@@ -100,8 +104,10 @@ def render(
         "is_linked": any(source.options.relocatable for source in compiled.values()),
     }
     (source,) = sources_of = source_names(manifest.module)
+    names = ("interface.hpp", "compile.hpp") if jit or given.named else ("interface.hpp",)
     files = {
         f"include/{header.path}": _render("module.h.j2", context),
+        **{f"include/{header.path.removesuffix('.h')}/{_COPIES[name]}": _copy(name) for name in names},
         source: _render("module.cpp.j2", context),
     }
     if embed == "literal":
@@ -118,6 +124,25 @@ def _templates() -> Environment:
     environment = templates(__package__)
     environment.filters |= {"assembled": assembled, "comment": _comment, "quoted": quoted}
     return environment
+
+
+# Headers of this package of which each module has a copy: another module may have those of another version.
+_COPIES = {"interface.hpp": "cuda_ext.hpp", "compile.hpp": "compile.hpp"}
+
+
+@cache
+def _copy(name: str) -> bytes:
+    """The copy of `name`, which includes the other copies, and contains all else that it includes."""
+    directory = Path(cuda_ext.__file__).parent / "include" / "cuda_ext"
+
+    def include(match: re.Match[str]) -> str:
+        included = match[1]
+        if included in _COPIES:
+            return f'#include "{_COPIES[included]}"'
+        return (directory / included).read_text(encoding="utf-8")
+
+    text = (directory / name).read_text(encoding="utf-8")
+    return re.sub(r'^#include "(.*)"', include, text, flags=re.MULTILINE).encode()
 
 
 def _comment(text: str) -> str:
@@ -248,4 +273,5 @@ def _example(header: Header) -> str:
         return ""
     kernel = header.kernels[0]
     name = "::".join([*header.namespaces, kernel.kernel.expression.partition("(")[0]])
-    return f"{name}({', '.join(['{grid, block, stream}', *(name for _, name in kernel.parameters)])})"
+    arguments = ["{grid, block, stream}", *(each.name or "..." for each in kernel.kernel.parameters)]
+    return f"{name}({', '.join(arguments)})"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
-from cuda_ext.builder.cpp.argument_ids import Argument, read_arguments
-from cuda_ext.builder.cpp.kernel_classes import ORIGINS, KernelClass, fill_lines, identifier
-from cuda_ext.builder.cpp.kernel_templates import Ids, Shape, by_ids
-from cuda_ext.manifest import Manifest
+from cuda_ext.builder.cpp.kernel_classes import KernelClass, identifier
+from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL, Argument, read_arguments
+from cuda_ext.builder.cpp.template_parameters import TemplateParameters
+from cuda_ext.manifest import Manifest, Symbol
 
 __all__ = ["Header", "Namespace", "Object", "TemplateClass"]
 
@@ -23,34 +23,24 @@ _SHOWN = 8  # kernels in a comment or message
 
 
 class TemplateClass(NamedTuple):
-    """A kernel template: the class of each instantiation by the ids of its arguments.
+    """A kernel template: for each instantiation, a condition of its parameters and the number of its class.
 
     ``message`` is the text of the static_assert for a missing instantiation.
     """
 
     name: str
     message: str
-    specialisations: Mapping[Ids, str]
+    parameters: TemplateParameters
+    instantiations: Sequence[tuple[str, int]]
 
 
 class Object(NamedTuple):
-    """What users call, of class ``type``.
-
-    A template has ``parameters``, and ``ids`` of them are the arguments of its class.
-    """
+    """What users call, of class ``type``; a template has ``parameters``."""
 
     name: str
     type: str
     comment: tuple[str, ...]
     parameters: str = ""
-    ids: tuple[str, ...] = ()
-
-    @property
-    def declaration(self) -> str:
-        head = f"inline constexpr cuda_ext_kernels::{self.type}"
-        if not self.ids:
-            return f"{head} {self.name}{{}};"
-        return fill_lines(f"{head}<", self.ids, f"> {self.name}{{}};")
 
 
 class Namespace(NamedTuple):
@@ -69,9 +59,9 @@ class Header:
     """The content of a module's header. The same manifest gives the same header.
 
     ``namespaces`` are the module's own, outermost first: those of its import name, or `namespace` as C++
-    spells it. ``overloads`` are the classes of overloaded kernels,
-    of which the arguments of a call select one. ``with_absent`` says that a template has instantiations with
-    different numbers of arguments.
+    spells it. The classes of kernels have their positions in the manifest as numbers. The numbers after those
+    are of ``overloads``, kernels of which the arguments of a call select one. ``elements`` are classes that
+    stand for types of device code, by their names.
     """
 
     def __init__(self, manifest: Manifest, namespace: str | None = None) -> None:
@@ -79,41 +69,43 @@ class Header:
         first, *rest = map(identifier, manifest.module.split("."))
         own = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
         self.namespaces = tuple(namespace.split("::")) if namespace else own
+        self.elements: dict[str, str] = {}
         self.kernels = [
-            KernelClass(index, kernel, manifest.units[kernel.unit].title)
+            KernelClass(index, kernel, manifest.units[kernel.unit].title, self.elements)
             for index, kernel in enumerate(manifest.kernels)
         ]
-        self.overloads: dict[str, _Kernels] = {}
+        self.overloads: dict[int, _Kernels] = {}
         self.templates: list[TemplateClass] = []
-        self.with_absent = False
         self._class_names: set[str] = set()
-        self.root = self._namespace("", [(_path(kernel), kernel) for kernel in self.kernels], "")
+        entities: list[tuple[Sequence[str], KernelClass | _Variable]] = [(_path(k), k) for k in self.kernels]
+        entities += _variables(manifest.symbols)
+        self.root = self._namespace("", entities, "")
+        for kernel in self.kernels:
+            _ = kernel.types  # name all elements
 
     @property
-    def imports(self) -> Iterator[str]:
-        """The names that the classes use."""
-        texts = [type_ for kernel in self.kernels for type_ in kernel.types]
-        texts += (i for template in self.templates for ids in template.specialisations for i in ids)
-        words = {"LaunchConfig", "Result", "StaticKernel"} if self.kernels else set()
-        words.update(word for text in texts for word in re.findall(r"(?<![:\w])\w+", text))
-        for origin, names in ORIGINS.items():
-            yield from (f"{origin}{name}" for name in sorted(words.intersection(names)))
+    def with_absent(self) -> bool:
+        """Whether a template has instantiations with different numbers of arguments."""
+        return any(t.parameters.least < len(t.parameters.are_values) for t in self.templates)
 
     def _namespace(
-        self, name: str, kernels: Iterable[tuple[Sequence[str], KernelClass]], prefix: str
+        self, name: str, entities: Iterable[tuple[Sequence[str], KernelClass | _Variable]], prefix: str
     ) -> Namespace:
-        """The namespace `name` with `kernels`, each with its path here; expressions begin with `prefix`."""
-        by_scope: dict[str, list[tuple[Sequence[str], KernelClass]]] = {}
+        """The namespace `name` with `entities`, each with its path here; expressions begin with `prefix`."""
+        by_scope: dict[str, list[tuple[Sequence[str], KernelClass | _Variable]]] = {}
         by_name: dict[str, list[KernelClass]] = {}
+        variables: dict[str, _Variable] = {}
         others: list[KernelClass] = []
-        for path, kernel in kernels:
-            match path:
-                case [scope, _, *_]:
-                    by_scope.setdefault(scope, []).append((path[1:], kernel))
-                case [plain]:
-                    by_name.setdefault(plain, []).append(kernel)
-                case _:
-                    others.append(kernel)
+        for path, entity in entities:
+            match path, entity:
+                case [scope, _, *_], _:
+                    by_scope.setdefault(scope, []).append((path[1:], entity))
+                case [plain], KernelClass():
+                    by_name.setdefault(plain, []).append(entity)
+                case _, KernelClass():
+                    others.append(entity)
+                case [plain], _:
+                    variables[plain] = entity
         taken: set[str] = set()
         # Namespaces are named first, since others depend on them.
         scopes = {scope: _free_name(scope, taken) for scope in sorted(by_scope)}
@@ -125,7 +117,9 @@ class Header:
         for kernel in sorted(others, key=lambda k: k.kernel.expression):
             plain = re.sub(r"\W+", "_", kernel.kernel.expression.removeprefix(prefix)).strip("_")
             plain = plain if plain.isidentifier() else f"kernel_{plain}"
-            objects.append(Object(_free_name(plain, taken), kernel.name, (kernel.signature,)))
+            objects.append(Object(_free_name(plain, taken), f"wrapper<{kernel.index}>", (kernel.signature,)))
+        for plain, variable in sorted(variables.items()):
+            objects.append(Object(_free_name(plain, taken), variable.type, (variable.declaration,)))
         inner = [self._namespace(new, by_scope[s], f"{prefix}{s}::") for s, new in scopes.items()]
         return Namespace(name, objects, inner)
 
@@ -133,12 +127,12 @@ class Header:
         """The object `name`, `qualified` in device code, and those of `kernels` that it cannot select."""
         if any(_arguments(kernel) is not None for kernel in kernels):
             return self._template(name, kernels, qualified)
-        type_, left = self._overloads(kernels)
+        number, left = self._overloads(kernels)
         comment = _signatures([kernel for kernel in kernels if kernel not in left])
-        return [Object(name, type_, comment)] if type_ else [], left
+        return [Object(name, f"wrapper<{number}>", comment)] if number is not None else [], left
 
-    def _overloads(self, kernels: _Kernels) -> tuple[str, _Kernels]:
-        """The class of all of `kernels`, or "", and those that the types of arguments cannot select."""
+    def _overloads(self, kernels: _Kernels) -> tuple[int | None, _Kernels]:
+        """The number of the class of all `kernels`, and those that the types of arguments cannot select."""
         # One kernel may have several expressions.
         by_kernel = {(each.kernel.unit, each.kernel.lowered): each for each in reversed(kernels)}
         distinct = list(by_kernel.values())[::-1]
@@ -146,39 +140,61 @@ class Header:
         chosen = [kernel for kernel in distinct if alike[kernel.types] == 1]
         left = [kernel for kernel in distinct if alike[kernel.types] > 1]
         if len(chosen) < 2:
-            return "".join(kernel.name for kernel in chosen), left
-        name = chosen[0].name.replace("kernel", "overloads")
-        self.overloads[name] = chosen
-        return name, left
+            return (chosen[0].index if chosen else None), left
+        number = len(self.kernels) + len(self.overloads)
+        self.overloads[number] = chosen
+        return number, left
 
     def _template(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
         """As :meth:`_objects`. A function of the same name is the template without arguments."""
         left: list[KernelClass] = []
-        known: dict[KernelClass, Sequence[Argument]] = {}
+        known: dict[tuple[Argument, ...], list[KernelClass]] = {}
         for kernel in kernels:
             read = read_arguments(_arguments(kernel) or "", kernel.kernel.lowered)
-            arguments = [argument for argument in read if argument is not None]
+            arguments = tuple(argument for argument in read if argument is not None)
             if len(arguments) == len(read):
-                known[kernel] = arguments
+                known.setdefault(arguments, []).append(kernel)
             # The host may not know the enumerator.
             if len(arguments) < len(read) or any(argument.is_enumerator for argument in arguments):
                 left.append(kernel)
-        shape = Shape.of(known.values())
-        if shape is None:
+        parameters = TemplateParameters.of(known)
+        if parameters is None:
             return [], kernels
-        specialisations: dict[Ids, str] = {}
-        for ids, alike in by_ids(known, shape).items():
-            type_, unclear = self._overloads(alike)
+        instantiations: list[tuple[str, int]] = []
+        # clang does not print inline namespaces, so that a longer name may be printed as a shorter one.
+        for arguments in sorted(known, key=lambda each: sum(a.text.count("::") for a in each)):
+            number, unclear = self._overloads(known[arguments])
             left += (kernel for kernel in unclear if kernel not in left)
-            if type_:
-                specialisations[ids] = type_
-        if not specialisations:
+            if number is not None:
+                instantiations.append((parameters.condition(arguments), number))
+        if not instantiations:
             return [], left
-        self.with_absent |= shape.with_absent
-        class_name = _free_name(re.sub(r"\W+", "_", qualified) + "_", self._class_names)
-        self.templates.append(TemplateClass(class_name, _message(qualified, list(known)), specialisations))
-        comment = _signatures(list(known))
-        return [Object(name, class_name, comment, *shape.parameters(name))], left
+        class_name = _free_name(re.sub(r"\W+", "_", qualified) + "_kernels", self._class_names)
+        alike = [kernel for each in known.values() for kernel in each]
+        self.templates.append(
+            TemplateClass(class_name, _message(qualified, alike), parameters, instantiations)
+        )
+        declaration, names = parameters.declare(name)
+        return [Object(name, f"{class_name}<{names}>", _signatures(alike), declaration)], left
+
+
+class _Variable(NamedTuple):
+    """A variable: the class of its object, and its declaration."""
+
+    type: str
+    declaration: str
+
+
+def _variables(symbols: Sequence[Symbol]) -> Iterator[tuple[Sequence[str], _Variable]]:
+    """The objects of those of `symbols` whose names are unique in the module, with their paths."""
+    names = Counter(symbol.name for symbol in symbols)
+    for index, symbol in enumerate(symbols):
+        if names[symbol.name] == 1 and re.fullmatch(r"[^\W\d]\w*(?:::[^\W\d]\w*)*", symbol.name):
+            base, extents = re.fullmatch(r"(.*?)((?:\[\d+\])*)", symbol.type, re.DOTALL).groups()  # type: ignore[union-attr]
+            is_known = base in FUNDAMENTAL and not re.search("void|long|wchar_t", base)
+            type_ = symbol.type if is_known else f"cuda_ext_kernels::Bytes<{symbol.size}>"
+            object_ = f"Variable<{index}, {type_}>"
+            yield symbol.name.split("::"), _Variable(object_, f"{base} {symbol.name}{extents}")
 
 
 def _path(kernel: KernelClass) -> Sequence[str]:

@@ -5,18 +5,17 @@
 //   const cuda_ext::Library library = cuda_ext::compile(text, {"scale<float>"}, options);
 //   library.kernel("scale<float>").launch({grid, block, stream}, n, 2.0f, x);
 
-#pragma once
+#ifndef CUDA_EXT_COMPILE_v0_1_0
+#define CUDA_EXT_COMPILE_v0_1_0
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data.hpp"
-#include "error.hpp"
-#include "library.hpp"
+#include "interface.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 struct CompileOptions {
   std::string name = "kernels.cu";                         // of the source, in messages
@@ -47,5 +46,7 @@ inline Library compile(const std::string& source, const std::vector<std::string>
 }
 #endif
 
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext
+
+#endif

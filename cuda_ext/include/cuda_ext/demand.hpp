@@ -8,11 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "data.hpp"
-#include "error.hpp"
+#include "interface.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // An image that was compiled on demand. `names` has each expression and its lowered name, both with a zero
 // byte.
@@ -56,5 +55,5 @@ struct OwnedModule {
   ModuleData data{};
 };
 
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

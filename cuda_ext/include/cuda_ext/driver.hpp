@@ -5,9 +5,8 @@
 
 #pragma once
 
-#include "data.hpp"
 #include "driver_api.hpp"
-#include "error.hpp"
+#include "failure.hpp"
 #include "shared_library.hpp"
 #include "text.hpp"
 
@@ -27,7 +26,7 @@
 #endif
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // A version is 1000 * major + 10 * minor, as CUDA counts.
 inline std::string version_text(int version) { return joined({version / 1000, ".", version % 1000 / 10}); }
@@ -284,13 +283,16 @@ CUDA_EXT_COLD inline bool Driver::find_the_rest() noexcept {
          find(call.kernel_attribute, "cuKernelGetAttribute", 12000) &&
          find(call.set_kernel_attribute, "cuKernelSetAttribute", 12000) &&
          find(call.blocks_per_multiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050) &&
+         find(call.best_block, "cuOccupancyMaxPotentialBlockSize", 6050) &&
+         find(call.copy_to_gpu, "cuMemcpyHtoDAsync", 3020) &&
+         find(call.copy_from_gpu, "cuMemcpyDtoHAsync", 3020) &&
          find(call.largest_cluster, "cuOccupancyMaxPotentialClusterSize", 11070) &&
          find(call.launch, "cuLaunchKernel", 4000) && find(call.launch_configured, "cuLaunchKernelEx", 11060);
 }
 
 // What came of opening the driver: one of the first two, once that is done.
 inline std::atomic<Driver*> opened_driver{nullptr};
-inline std::atomic<const ErrorInfo*> why_no_driver{nullptr};
+inline std::atomic<const SharedError*> why_no_driver{nullptr};
 inline std::atomic<long> opening_process{0};
 inline std::mutex opening;
 
@@ -316,14 +318,12 @@ CUDA_EXT_COLD inline Result<Driver*> open_driver() noexcept {
         opened_driver.store(driver.get(), std::memory_order_release);
         return driver.release();  // never freed: other threads may launch until the process ends
       }
-      why_no_driver.store(reason.release(), std::memory_order_release);
+      reason->hold(*reason, 1);  // as long as the process lives
+      why_no_driver.store(static_cast<const SharedError*>(&*reason), std::memory_order_release);
     }
   }
-  return Failure(new ErrorInfo(*why_no_driver.load(std::memory_order_relaxed)));
+  return Failure(*why_no_driver.load(std::memory_order_relaxed));
 }
-
-// Whether kernels can be launched here: there is a driver that can be used, and a GPU.
-inline bool gpu_available() noexcept { return open_driver().ok(); }
 
 // The context in which a launch in some stream runs. What is made current is so for as long as this lives,
 // but for one thing: where a thread has no context and the stream is a default one, the primary context of
@@ -386,5 +386,5 @@ class CurrentContext {
   bool is_pushed_ = false;
 };
 
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

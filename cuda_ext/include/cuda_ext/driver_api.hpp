@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "data.hpp"
+#include "interface.hpp"
 
 #include <cstddef>
 
@@ -14,14 +14,10 @@
 
 // As CUDA's headers declare them, which may be included too.
 struct CUctx_st;
-struct CUkern_st;
 struct CUlib_st;
-struct CUstream_st;
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
-
-using Stream = ::CUstream_st*;  // CUstream and cudaStream_t
+inline namespace CUDA_EXT_ABI {
 
 namespace driver_api {
 
@@ -77,17 +73,7 @@ enum class KernelAttribute : int {
   large_clusters = 14,
 };
 
-struct LaunchAttribute {
-  enum class Id : int { cooperative = 2, cluster = 4, programmatic_stream_serialization = 6 };
-
-  Id id;
-  char padding[4];
-  union {
-    char padding[64];
-    int flag;
-    unsigned cluster[3];
-  } value;
-};
+enum AttributeId : int { cooperative = 2, cluster = 4, programmatic_stream_serialization = 6 };
 
 struct LaunchConfig {
   unsigned grid[3];
@@ -128,6 +114,11 @@ struct Functions {
                                             Device device);
   Code(CUDA_EXT_CALL* parameter_info)(Kernel kernel, std::size_t index, std::size_t* offset, std::size_t* size);
   Code(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
+  Code(CUDA_EXT_CALL* best_block)(int* grid, int* block, Kernel kernel,
+                                  std::size_t(CUDA_EXT_CALL* shared_of_block)(int threads), std::size_t shared,
+                                  int most_threads);
+  Code(CUDA_EXT_CALL* copy_to_gpu)(void* to, const void* from, std::size_t size, Stream stream);
+  Code(CUDA_EXT_CALL* copy_from_gpu)(void* to, const void* from, std::size_t size, Stream stream);
   Code(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
   Code(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                               unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
@@ -137,5 +128,5 @@ struct Functions {
 };
 
 }  // namespace driver_api
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

@@ -4,9 +4,8 @@
 
 #pragma once
 
-#include "data.hpp"
 #include "driver.hpp"
-#include "error.hpp"
+#include "failure.hpp"
 #include "names.hpp"
 #include "text.hpp"
 
@@ -15,7 +14,7 @@
 #include <string_view>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // What an image was compiled for. `suffix` is 'a', which restricts it to exactly that GPU, 'f', to its
 // family, or 0.
@@ -130,5 +129,5 @@ inline Result<const ImageData*> image_for(const ModuleData& module, const UnitDa
   return image;
 }
 
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

@@ -2,11 +2,10 @@
 
 #pragma once
 
-#include "data.hpp"
+#include "configuration.hpp"
 #include "driver.hpp"
 #include "driver_api.hpp"
-#include "error.hpp"
-#include "launch.hpp"
+#include "failure.hpp"
 #include "text.hpp"
 
 #include <atomic>
@@ -15,7 +14,7 @@
 #include <mutex>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // What every GPU with clusters takes; more blocks need leave.
 inline constexpr long long portable_cluster = 8;
@@ -28,12 +27,21 @@ struct LoadedKernel {
   std::atomic<driver_api::Kernel> handle{nullptr};
   std::atomic<std::size_t> shared{0};  // so many bytes of dynamic shared memory are known to be permitted
   std::atomic<bool> has_large_clusters{false};
+  std::atomic<int> best_block{0};  // of a launch without dynamic shared memory, once it is known
 
   // The handle, or nullptr where the kernel is not loaded.
   driver_api::Kernel known() const noexcept { return handle.load(std::memory_order_acquire); }
 
+  // The block for `config`, which counts threads; 0 where it is not known.
+  int block_of(const LaunchConfig& config) const noexcept {
+    const bool is_common = !config.shared && !(config.block.x | config.block.y | config.block.z) &&
+                           0 <= config.grid.x && config.grid.x <= 0x7fffffff;
+    return is_common ? best_block.load(std::memory_order_acquire) : 0;
+  }
+
   // Whether a launch with `config` can do without Limits::permit.
   bool takes(const LaunchConfig& config) const noexcept {
+    if (config.counts_threads || config.attributes.size > most_attributes) return false;
     if (!fits_every_gpu(config) || config.shared > shared.load(std::memory_order_acquire)) return false;
     if (!has_cluster(config)) return true;
     return is_divisible(config.grid, config.cluster) && (config.cluster.product() <= portable_cluster ||
@@ -52,8 +60,54 @@ class Limits {
     if (driver_.forked()) return failure(ErrorKind::driver, {after_fork()});
     if (auto failed = permit_shared(config.shared)) return failed;
     if (auto failed = check_extents(config)) return failed;
+    if (config.attributes.size > most_attributes) {
+      return refused({"attributes: expected at most ", most_attributes, ", found ", config.attributes.size});
+    }
     if (auto failed = has_cluster(config) ? permit_cluster(config) : nullptr) return failed;
     return config.cooperative ? check_cooperative(config) : nullptr;
+  }
+
+  // The number of threads of a block with the highest occupancy.
+  Result<int> best_block(std::size_t shared) noexcept {
+    int threads = shared ? 0 : kernel_.best_block.load(std::memory_order_relaxed);
+    if (threads) return threads;
+    if (auto failed = permit_shared(shared)) return failed;
+    int blocks = 0;
+    if (const auto status = driver_.call.best_block(&blocks, &threads, kernel_.known(), nullptr, shared, 0)) {
+      return driver_.failed("cuOccupancyMaxPotentialBlockSize", status);
+    }
+    if (!shared) kernel_.best_block.store(threads, std::memory_order_release);
+    return threads;
+  }
+
+  // The number of blocks of `threads` threads that are resident on a multiprocessor at once.
+  Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
+    if (auto failed = permit_shared(shared)) return failed;
+    int blocks = 0;
+    if (const auto status = driver_.call.blocks_per_multiprocessor(&blocks, kernel_.known(), threads, shared)) {
+      return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
+    }
+    return blocks;
+  }
+
+  // Divides what counts threads into blocks.
+  Failure divide(LaunchConfig& config) noexcept {
+    Dim block = config.block;
+    if (!block.x && !block.y && !block.z) {
+      auto best = best_block(config.shared);
+      if (!best) return std::move(best).failure();
+      block = *best;
+    }
+    const long long most = limit(DeviceAttribute::grid_x);
+    const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
+                            limit(DeviceAttribute::block_z));
+    if (auto failed = check_within("block", block, largest_block)) return failed;
+    const long long threads = config.grid.x;
+    if (threads < 0) return refused({"threads: expected a number of threads, found ", threads});
+    config = divided(config, block);
+    if (config.grid.x <= most) return nullptr;
+    return refused({"threads: expected at most ", most * block.product(), " in blocks of ", block.product(),
+                    ", found ", threads});
   }
 
  private:
@@ -146,21 +200,18 @@ class Limits {
     return nullptr;
   }
 
-  Failure check_cooperative(const LaunchConfig& config) const noexcept {
+  Failure check_cooperative(const LaunchConfig& config) noexcept {
     if (!limit(DeviceAttribute::cooperative_launch)) {
       return refused({"cooperative: this GPU, ", driver_.name_of(device_), ", cannot launch cooperatively"});
     }
     const long long threads = config.block.product();
-    int on_each = 0;
-    if (const auto status = driver_.call.blocks_per_multiprocessor(
-            &on_each, kernel_.known(), static_cast<int>(threads), config.shared)) {
-      return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
-    }
+    auto on_each = blocks_per_multiprocessor(static_cast<int>(threads), config.shared);
+    if (!on_each) return std::move(on_each).failure();
     const long long multiprocessors = limit(DeviceAttribute::multiprocessors);
-    if (config.grid.product() <= on_each * multiprocessors) return nullptr;
-    return refused({"grid: expected at most ", on_each * multiprocessors,
+    if (config.grid.product() <= *on_each * multiprocessors) return nullptr;
+    return refused({"grid: expected at most ", *on_each * multiprocessors,
                     " blocks, since cooperative ones all run at once, found ", config.grid.product(),
-                    "; that is ", on_each, " of ", threads, " threads on each of ", multiprocessors,
+                    "; that is ", *on_each, " of ", threads, " threads on each of ", multiprocessors,
                     " multiprocessors"});
   }
 
@@ -179,5 +230,5 @@ class Limits {
   LoadedKernel& kernel_;
 };
 
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

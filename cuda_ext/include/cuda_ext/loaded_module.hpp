@@ -10,25 +10,18 @@
 #include <string_view>
 #include <utility>
 
-#include "data.hpp"
+#include "configuration.hpp"
 #include "demand.hpp"
 #include "driver.hpp"
 #include "driver_api.hpp"
-#include "error.hpp"
+#include "failure.hpp"
 #include "images.hpp"
-#include "launch.hpp"
 #include "loaded_kernel.hpp"
 #include "names.hpp"
 #include "text.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
-
-// Where a variable lies on one GPU, and how many bytes it has.
-struct CUDA_EXT_VISIBLE Symbol {
-  void* address = nullptr;
-  std::size_t size = 0;
-};
+inline namespace CUDA_EXT_ABI {
 
 // "axpy<float>(int n, float a, const float* x, float* y)"
 CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
@@ -48,27 +41,42 @@ CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
   return text + ")";
 }
 
+// Whether arguments of these `sizes` fit the parameters of `kernel`.
+CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Array<ParameterData>& parameters,
+                                             const std::size_t* sizes, std::size_t count) {
+  const auto counted = [](std::size_t number) {
+    return joined({number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments"});
+  };
+  std::string reason;
+  if (count != parameters.size) {
+    reason = joined({"expected ", counted(parameters.size), ", found ", count});
+  }
+  for (std::size_t i = 0; i < count && reason.empty(); i++) {
+    const ParameterData& parameter = parameters[i];
+    if (sizes[i] == parameter.size) continue;
+    if (!parameter.name) {
+      reason = joined({"argument ", i, ": expected ", parameter.size, " bytes, found ", sizes[i]});
+    } else {
+      reason = joined({"argument '", parameter.name, "': expected the ", parameter.size, " bytes of ",
+                       parameter.type, ", found ", sizes[i]});
+    }
+  }
+  return failure(ErrorKind::argument, {reason, "\n  in a launch of ", signature(kernel)});
+}
+
 // What cuLaunchKernel cannot do.
-inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
-                                          const LaunchConfig& config, void** arguments) noexcept {
-  using Attribute = driver_api::LaunchAttribute;
-  Attribute attributes[3] = {};
+CUDA_EXT_COLD inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
+                                                        const LaunchConfig& config, void** arguments) {
+  LaunchAttribute attributes[3 + most_attributes];
   unsigned count = 0;
-  if (config.cooperative) {
-    attributes[count].id = Attribute::Id::cooperative;
-    attributes[count++].value.flag = 1;
-  }
-  if (config.dependent) {
-    attributes[count].id = Attribute::Id::programmatic_stream_serialization;
-    attributes[count++].value.flag = 1;
-  }
+  if (config.cooperative) attributes[count++] = {driver_api::cooperative, 1};
+  if (config.dependent) attributes[count++] = {driver_api::programmatic_stream_serialization, 1};
   if (has_cluster(config)) {
-    attributes[count].id = Attribute::Id::cluster;
-    unsigned* cluster = attributes[count++].value.cluster;
-    cluster[0] = static_cast<unsigned>(config.cluster.x);
-    cluster[1] = static_cast<unsigned>(config.cluster.y);
-    cluster[2] = static_cast<unsigned>(config.cluster.z);
+    const unsigned cluster[] = {static_cast<unsigned>(config.cluster.x), static_cast<unsigned>(config.cluster.y),
+                                static_cast<unsigned>(config.cluster.z)};
+    attributes[count++] = {driver_api::cluster, cluster};
   }
+  for (const LaunchAttribute& attribute : config.attributes) attributes[count++] = attribute;
   const driver_api::LaunchConfig configured = {
       {static_cast<unsigned>(config.grid.x), static_cast<unsigned>(config.grid.y),
        static_cast<unsigned>(config.grid.z)},
@@ -91,11 +99,14 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
+class LoadedModule;
+
 // A kernel of a module, whether or not it is loaded. With one GPU, `everywhere` is the kernel on it. With
 // several it has a handle once that is known to be the same on all of them, and nothing is permitted there:
 // that is up to each GPU, and `on_device` has the kernel on each.
-struct KernelOfModule {
-  const KernelData* data = nullptr;
+struct KernelOfModule final : ModuleKernel {
+  LoadedModule* module = nullptr;
+  const KernelData* description = nullptr;
   bool is_built = true;  // ahead; if not, it is compiled on demand for each GPU
   LoadedKernel everywhere;
   std::atomic<LoadedKernel*> on_device{nullptr};
@@ -108,14 +119,31 @@ struct KernelOfModule {
   KernelOfModule(const KernelOfModule&) = delete;
   KernelOfModule& operator=(const KernelOfModule&) = delete;
   ~KernelOfModule() { delete[] on_device.load(std::memory_order_acquire); }
+
+  void hold(int change) noexcept override;
+  const KernelData& data() const noexcept override { return *description; }
+  Failure launch(const LaunchConfig& config, void** arguments) noexcept override;
+  void launch_or_raise(const LaunchConfig& config, void** arguments) override;
+  Failure launch_checked(const LaunchConfig& config, void** arguments, const std::size_t* sizes,
+                         std::size_t count) noexcept override;
+  Failure prepare(const LaunchConfig& config) noexcept override;
+  Failure refuse(const Integer* const* given) const noexcept override;
+  Result<driver_api::Kernel> handle() noexcept override;
+  Result<int> attribute(int which) noexcept override;
+  Failure set_attribute(int which, int value) noexcept override;
+  Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept override;
+  Result<int> best_block(std::size_t shared) noexcept override;
 };
 
 // A unit is loaded when the first of its kernels or symbols is used, and unloaded by the destructor.
-class LoadedModule {
+class LoadedModule final : public Module {
  public:
   explicit LoadedModule(const ModuleData& data)
       : data_(data), kernels_(new KernelOfModule[data.kernels.size]) {
-    for (std::size_t i = 0; i < data.kernels.size; i++) kernels_[i].data = &data.kernels[i];
+    for (std::size_t i = 0; i < data.kernels.size; i++) {
+      kernels_[i].module = this;
+      kernels_[i].description = &data.kernels[i];
+    }
   }
   explicit LoadedModule(std::unique_ptr<const OwnedModule> owned) : LoadedModule(owned->data) {
     owned_ = std::move(owned);
@@ -124,36 +152,20 @@ class LoadedModule {
   LoadedModule& operator=(const LoadedModule&) = delete;
   ~LoadedModule();
 
-  std::atomic<int> holders{1};  // the Library and its Kernels
-
-  const ModuleData& data() const noexcept { return data_; }
-
-  // The kernel of that index, of that name expression, and one that was not built ahead, which is compiled
-  // for the GPU of the current context.
-  KernelOfModule& kernel(std::size_t index) noexcept { return kernels_[index]; }
-  Result<KernelOfModule*> kernel(std::string_view name) noexcept;
+  void hold(int change) noexcept override {
+    if (holders_.fetch_add(change, std::memory_order_acq_rel) + change == 0) delete this;
+  }
+  const ModuleData& data() const noexcept override { return data_; }
+  Failure open_driver() noexcept override { return CUDA_EXT_ABI::open_driver().failure(); }
+  Failure load() noexcept override;
+  KernelOfModule& kernel(std::size_t index) noexcept override { return kernels_[index]; }
+  Result<ModuleKernel*> find_kernel(Text name) noexcept override;
+  Result<Symbol> symbol(std::size_t index) noexcept override;
+  Result<Symbol> find_symbol(Text name) noexcept override;
+  Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept override;
 
   // Compiles the only unit of a module without images for the GPU of the current context.
   Failure prepare() noexcept;
-
-  // Asks the driver, which knows them from CUDA 12.4 on, for the sizes of the parameters of a kernel.
-  Failure measure(KernelOfModule& kernel) noexcept;
-
-  // Launches the kernel. `arguments` points to each argument.
-  Failure launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept {
-    // Once the kernel is loaded, and is the same on all GPUs, this is the whole of it.
-    const LoadedKernel& loaded = kernel.everywhere;
-    const driver_api::Kernel handle = loaded.known();
-    if (!handle || !loaded.takes(config)) return launch_with_care(kernel, config, arguments);
-    // The handle is set only after the driver is open.
-    const auto status = submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
-    return status ? refused(kernel, config, arguments, status, Contexts::unknown) : nullptr;
-  }
-
-  // All of these are on the GPU of the current context, or the first where there is none.
-  Result<driver_api::Kernel> handle(KernelOfModule& kernel) noexcept;
-  Result<int> attribute(KernelOfModule& kernel, driver_api::KernelAttribute which) noexcept;
-  Result<Symbol> symbol(std::size_t index) noexcept;
 
  private:
   // Whether a launch ran in a context that we have seen to.
@@ -192,11 +204,20 @@ class LoadedModule {
     Demanded* demanded = nullptr;
   };
 
+  friend struct KernelOfModule;
+
+  // Asks the driver, which knows them from CUDA 12.4 on, for the sizes of the parameters of a kernel.
+  Failure measure(KernelOfModule& kernel) noexcept;
+  // What a launch goes through that is the first, or invalid, or not the same on all GPUs; without `arguments`,
+  // all but the launch.
   Failure launch_with_care(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept;
   Failure refused(KernelOfModule& kernel, const LaunchConfig& config, void** arguments,
                   driver_api::Code status, Contexts contexts) noexcept;
-  static Failure in_a_launch(const KernelOfModule& kernel, Failure failure) noexcept;
+  static Failure in_a_launch(const KernelData& kernel, Failure reason) noexcept;
 
+  // Calls `use` with what the driver takes for `kernel` on the GPU of the current context.
+  template <class Use>
+  Failure with_loaded(KernelOfModule& kernel, const Use& use) noexcept;
   static LoadedKernel* known(const CurrentContext& here, KernelOfModule& kernel) noexcept;
   Result<LoadedKernel*> loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept;
   Result<LoadedKernel*> load(const CurrentContext& here, KernelOfModule& kernel) noexcept;
@@ -219,13 +240,14 @@ class LoadedModule {
                   std::string_view architecture) const noexcept;
 
   KernelOfModule* instantiated(std::string_view expression) noexcept;
-  Result<KernelOfModule*> instantiate(std::string_view expression, Demanded& demanded) noexcept;
+  Result<ModuleKernel*> instantiate(std::string_view expression, Demanded& demanded) noexcept;
   Result<Fulfilled> fulfil(const CurrentContext& here, std::size_t unit,
                            std::string_view expression) noexcept;
   Demanded& demanded(std::size_t unit, std::string_view expression, int capability) noexcept;
 
   std::unique_ptr<const OwnedModule> owned_;  // what `data_` is in, unless it is constant data
   const ModuleData& data_;
+  std::atomic<int> holders_{1};
   std::unique_ptr<KernelOfModule[]> kernels_;
   std::mutex loading_;
   // One for each image of each unit; of those that share their data the first is used.
@@ -251,17 +273,22 @@ inline LoadedModule::~LoadedModule() {
   while (instantiations_) instantiations_ = std::move(instantiations_->next);
 }
 
-// What a launch goes through that is the first, or invalid, or not the same on all GPUs.
 CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel,
-                                                            const LaunchConfig& config,
+                                                            const LaunchConfig& asked,
                                                             void** arguments) noexcept {
   CurrentContext here;
-  if (auto failed = here.enter(config.stream)) return failed;
+  if (auto failed = here.enter(asked.stream)) return failed;
   auto found = loaded(here, kernel);
   if (!found) return std::move(found).failure();
-  if (!(*found)->takes(config)) {
-    if (auto failed = Limits(here, **found).permit(config)) return in_a_launch(kernel, std::move(failed));
+  LaunchConfig config = asked;
+  Limits limits(here, **found);
+  if (config.counts_threads) {
+    if (auto failed = limits.divide(config)) return in_a_launch(*kernel.description, std::move(failed));
   }
+  if (!(*found)->takes(config)) {
+    if (auto failed = limits.permit(config)) return in_a_launch(*kernel.description, std::move(failed));
+  }
+  if (!arguments) return nullptr;
   const auto status = submit(here.driver(), (*found)->known(), config, arguments);
   return status ? refused(kernel, config, arguments, status, Contexts::entered) : nullptr;
 }
@@ -281,13 +308,13 @@ CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const
     if (status == driver_api::no_binary_for_gpu || status == driver_api::unsupported_ptx_version) {
       auto found = find(here, kernel);
       if (!found) return std::move(found).failure();
-      return refusal(here, data_.units[kernel.data->unit], *found, function, status);
+      return refusal(here, data_.units[kernel.description->unit], *found, function, status);
     }
     LoadedKernel* refusing = known(here, kernel);
     Failure reason = refusing ? Limits(here, *refusing).permit(config) : nullptr;
-    if (reason && reason->kind == ErrorKind::argument) return in_a_launch(kernel, std::move(reason));
+    if (reason && reason->kind == ErrorKind::argument) return in_a_launch(*kernel.description, std::move(reason));
   }
-  const char* expression = kernel.data->expression;
+  const char* expression = kernel.description->expression;
   bool is_fault = false;
   const std::string text = driver.told(function, status, expression, is_fault);
   return failure(ErrorKind::launch,
@@ -297,10 +324,9 @@ CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const
 }
 
 // `reason`, and which kernel was to be launched if it is about that.
-CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(const KernelOfModule& kernel,
-                                                       Failure reason) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(const KernelData& kernel, Failure reason) noexcept {
   if (reason->kind != ErrorKind::argument) return reason;
-  return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(*kernel.data)});
+  return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(kernel)});
 }
 
 // The kernel on this GPU, if it is loaded.
@@ -329,7 +355,7 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
   const std::lock_guard<std::mutex> lock(loading_);
   if (LoadedKernel* loaded = known(here, kernel)) return loaded;
 
-  const UnitData& unit = data_.units[kernel.data->unit];
+  const UnitData& unit = data_.units[kernel.description->unit];
   driver_api::Library library = nullptr;
   driver_api::Kernel handle = nullptr;
   const char* function = "cuLibraryLoadData";
@@ -348,7 +374,7 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
       kernel.on_device.store(loaded, std::memory_order_release);
     }
     loaded += here.device();
-    const bool is_same = is_same_on_all_devices(here, *kernel.data, *found);
+    const bool is_same = is_same_on_all_devices(here, *kernel.description, *found);
     if (is_same) kernel.everywhere.handle.store(handle, std::memory_order_release);
   }
   loaded->handle.store(handle, std::memory_order_release);
@@ -383,7 +409,7 @@ inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData&
 // What the driver takes for this GPU of the unit that the kernel is in, and its name there.
 inline Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here,
                                                       const KernelOfModule& kernel) noexcept {
-  const KernelData& data = *kernel.data;
+  const KernelData& data = *kernel.description;
   if (kernel.is_built) return find(here, data, data.expression);
   auto fulfilled = fulfil(here, data.unit, data.expression);
   if (!fulfilled) return std::move(fulfilled).failure();
@@ -469,14 +495,15 @@ inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, con
 }
 
 // The instantiation of that name expression, which is compiled if it was not built ahead.
-CUDA_EXT_COLD inline Result<KernelOfModule*> LoadedModule::kernel(std::string_view name) noexcept {
-  auto built = find_kernel(data_, name);
+CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::find_kernel(Text text) noexcept {
+  const std::string_view name(text.data, text.size);
+  auto built = CUDA_EXT_ABI::find_kernel(data_, name);
   if (built) return &kernels_[*built];
   const bool may_be_made = data_.on_demand && name.find('<') != name.npos && !is_no_template(data_, name);
   if (!may_be_made) return std::move(built).failure();
   Demand demand{data_, std::string(name)};
   data_.on_demand->prepare(demand);
-  built = find_kernel(data_, demand.expression);
+  built = CUDA_EXT_ABI::find_kernel(data_, demand.expression);
   if (built) return &kernels_[*built];
   if (demand.reason) return std::move(demand.reason);
   if (!demand.unavailable.empty()) return not_found(data_, demand.expression, demand.unavailable);
@@ -495,19 +522,20 @@ CUDA_EXT_COLD inline Result<KernelOfModule*> LoadedModule::kernel(std::string_vi
 inline KernelOfModule* LoadedModule::instantiated(std::string_view expression) noexcept {
   const std::lock_guard<std::mutex> lock(loading_);
   for (Instantiation* known = instantiations_.get(); known; known = known->next.get()) {
-    if (known->kernel.data->expression == expression) return &known->kernel;
+    if (known->kernel.description->expression == expression) return &known->kernel;
   }
   return nullptr;
 }
 
-inline Result<KernelOfModule*> LoadedModule::instantiate(std::string_view expression,
-                                                         Demanded& demanded) noexcept {
+inline Result<ModuleKernel*> LoadedModule::instantiate(std::string_view expression,
+                                                       Demanded& demanded) noexcept {
   // Another thread may have come here first; both are of the same.
   if (KernelOfModule* known = instantiated(expression)) return known;
   const char* lowered = demanded.compiled->lowered_name(expression);
   auto made = std::make_unique<Instantiation>();
   made->data = {demanded.expression.c_str(), lowered ? lowered : "", demanded.unit, {}, {}, false};
-  made->kernel.data = &made->data;
+  made->kernel.module = this;
+  made->kernel.description = &made->data;
   made->kernel.is_built = false;
   const std::lock_guard<std::mutex> lock(loading_);
   made->next = std::move(instantiations_);
@@ -604,24 +632,31 @@ CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, c
                  status);
 }
 
-inline Result<driver_api::Kernel> LoadedModule::handle(KernelOfModule& kernel) noexcept {
+template <class Use>
+Failure LoadedModule::with_loaded(KernelOfModule& kernel, const Use& use) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
   auto found = loaded(here, kernel);
   if (!found) return std::move(found).failure();
-  return (*found)->known();
+  return use(here, **found);
 }
 
-inline Result<int> LoadedModule::attribute(KernelOfModule& kernel,
-                                           driver_api::KernelAttribute which) noexcept {
-  CurrentContext here;
-  if (auto failed = here.enter(nullptr)) return failed;
-  auto found = loaded(here, kernel);
-  if (!found) return std::move(found).failure();
-  int value = 0;
-  const auto status = here.driver().call.kernel_attribute(&value, which, (*found)->known(), here.device());
-  if (status) return here.driver().failed("cuKernelGetAttribute", status);
-  return value;
+inline Failure LoadedModule::load() noexcept {
+  for (std::size_t i = 0; i < data_.kernels.size; i++) {
+    auto handle = kernels_[i].handle();
+    if (!handle) return std::move(handle).failure();
+  }
+  for (std::size_t i = 0; i < data_.symbols.size; i++) {
+    auto found = symbol(i);
+    if (!found) return std::move(found).failure();
+  }
+  return nullptr;
+}
+
+inline Result<Symbol> LoadedModule::find_symbol(Text name) noexcept {
+  auto index = CUDA_EXT_ABI::find_symbol(data_, {name.data, name.size});
+  if (!index) return std::move(index).failure();
+  return symbol(*index);
 }
 
 inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
@@ -646,5 +681,110 @@ inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
   return symbol;
 }
 
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+inline Failure LoadedModule::copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept {
+  CurrentContext here;
+  if (auto failed = here.enter(stream)) return failed;
+  const auto& call = here.driver().call;
+  const auto status = to_gpu ? call.copy_to_gpu(symbol.address, host, symbol.size, stream)
+                             : call.copy_from_gpu(host, symbol.address, symbol.size, stream);
+  if (!status) return nullptr;
+  return here.driver().failed(to_gpu ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", status);
+}
+
+inline void KernelOfModule::hold(int change) noexcept { module->hold(change); }
+
+inline Failure KernelOfModule::launch(const LaunchConfig& config, void** arguments) noexcept {
+  // Once the kernel is loaded, and is the same on all GPUs, this is the whole of it.
+  const driver_api::Kernel known = everywhere.known();
+  const int block = config.counts_threads ? everywhere.block_of(config) : 0;
+  if (block) return launch(divided(config, block), arguments);
+  if (!known || !everywhere.takes(config)) return module->launch_with_care(*this, config, arguments);
+  // The handle is set only after the driver is open.
+  const auto status = submit(*opened_driver.load(std::memory_order_relaxed), known, config, arguments);
+  if (!status) return nullptr;
+  return module->refused(*this, config, arguments, status, LoadedModule::Contexts::unknown);
+}
+
+inline void KernelOfModule::launch_or_raise(const LaunchConfig& config, void** arguments) {
+  if (const Failure reason = launch(config, arguments)) raise(*reason);
+}
+
+inline Failure KernelOfModule::launch_checked(const LaunchConfig& config, void** arguments,
+                                              const std::size_t* sizes, std::size_t count) noexcept {
+  Array<ParameterData> parameters = description->parameters;
+  if (!description->is_described) {
+    if (auto failed = module->measure(*this)) return failed;
+    parameters = {measured.get(), parameter_count};
+    if (!parameters.data) return launch(config, arguments);  // the driver is older than 12.4
+  }
+  bool fits = count == parameters.size;
+  for (std::size_t i = 0; fits && i < count; i++) fits = sizes[i] == parameters[i].size;
+  return fits ? launch(config, arguments) : wrong_arguments(*description, parameters, sizes, count);
+}
+
+inline Failure KernelOfModule::prepare(const LaunchConfig& config) noexcept {
+  return module->launch_with_care(*this, config, nullptr);
+}
+
+CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given) const noexcept {
+  std::size_t position = 0;
+  while (!given[position]) position++;
+  const Integer& integer = *given[position];
+  const ParameterData& parameter = description->parameters[position];
+  const std::string number = integer.is_signed ? std::to_string(static_cast<long long>(integer.bits))
+                                               : std::to_string(integer.bits);
+  return failure(ErrorKind::argument, {"argument '", parameter.name, "': ", number, " is out of the range of ",
+                                       parameter.type, "\n  in a launch of ", signature(*description)});
+}
+
+inline Result<driver_api::Kernel> KernelOfModule::handle() noexcept {
+  driver_api::Kernel known = nullptr;
+  auto failed = module->with_loaded(*this, [&](const CurrentContext&, LoadedKernel& loaded) -> Failure {
+    known = loaded.known();
+    return nullptr;
+  });
+  if (failed) return failed;
+  return known;
+}
+
+inline Result<int> KernelOfModule::attribute(int which) noexcept {
+  int value = 0;
+  auto failed = module->with_loaded(*this, [&](const CurrentContext& here, LoadedKernel& loaded) -> Failure {
+    const auto status = here.driver().call.kernel_attribute(&value, driver_api::KernelAttribute{which},
+                                                            loaded.known(), here.device());
+    return status ? here.driver().failed("cuKernelGetAttribute", status) : nullptr;
+  });
+  if (failed) return failed;
+  return value;
+}
+
+inline Failure KernelOfModule::set_attribute(int which, int value) noexcept {
+  return module->with_loaded(*this, [&](const CurrentContext& here, LoadedKernel& loaded) -> Failure {
+    const auto status = here.driver().call.set_kernel_attribute(driver_api::KernelAttribute{which}, value,
+                                                                loaded.known(), here.device());
+    return status ? here.driver().failed("cuKernelSetAttribute", status) : nullptr;
+  });
+}
+
+inline Result<int> KernelOfModule::blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
+  Result<int> blocks(0);
+  auto failed = module->with_loaded(*this, [&](const CurrentContext& here, LoadedKernel& loaded) -> Failure {
+    blocks = Limits(here, loaded).blocks_per_multiprocessor(threads, shared);
+    return nullptr;
+  });
+  if (failed) return failed;
+  return blocks;
+}
+
+inline Result<int> KernelOfModule::best_block(std::size_t shared) noexcept {
+  Result<int> threads(0);
+  auto failed = module->with_loaded(*this, [&](const CurrentContext& here, LoadedKernel& loaded) -> Failure {
+    threads = Limits(here, loaded).best_block(shared);
+    return nullptr;
+  });
+  if (failed) return failed;
+  return threads;
+}
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

@@ -2,8 +2,7 @@
 
 #pragma once
 
-#include "data.hpp"
-#include "error.hpp"
+#include "failure.hpp"
 #include "text.hpp"
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 #include <string_view>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 inline bool is_white_space(char letter) noexcept {
   return letter == ' ' || ('\t' <= letter && letter <= '\r');
@@ -185,5 +184,5 @@ inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_vie
   return found;
 }
 
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data.hpp"
+#include "interface.hpp"
 #include "text.hpp"
 
 #if defined(_WIN32)
@@ -21,7 +21,7 @@ __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*
 #endif
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // Where Windows searches for a library.
 enum class LibrarySearch : unsigned long { by_default = 0, system = 0x800, its_directory = 0x1100 };
@@ -67,5 +67,5 @@ class SharedLibrary {
   std::string reason_;
 };
 
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "data.hpp"
+#include "interface.hpp"
 
 #include <initializer_list>
 #include <string>
@@ -10,23 +10,30 @@
 #include <type_traits>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // A string or an integer, as text. Not a template for each length of a literal: that is slow to compile.
 class Part {
  public:
-  Part(const char* text) : text_(text) {}
-  Part(std::string_view text) : text_(text) {}
-  Part(const std::string& text) : text_(text) {}
+  Part(const char* text) noexcept : text_(text) {}
+  Part(std::string_view text) noexcept : text_(text) {}
+  Part(const std::string& text) noexcept : text_(text) {}
 
   template <class Number, std::enable_if_t<std::is_integral_v<Number>, int> = 0>
-  Part(Number number) : number_(std::to_string(number)) {}
+  Part(Number number) noexcept
+      : number_(static_cast<unsigned long long>(number)), kind_(number < Number{} ? negative : positive) {}
 
-  std::string_view text() const noexcept { return number_.empty() ? text_ : number_; }
+  std::string text() const {
+    if (kind_ == none) return std::string(text_);
+    return kind_ == negative ? std::to_string(static_cast<long long>(number_)) : std::to_string(number_);
+  }
 
  private:
+  enum Kind : char { none, positive, negative };
+
   std::string_view text_;
-  std::string number_;
+  unsigned long long number_ = 0;
+  Kind kind_ = none;
 };
 
 using Parts = std::initializer_list<Part>;
@@ -38,5 +45,5 @@ inline std::string joined(Parts parts) {
   return text;
 }
 
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

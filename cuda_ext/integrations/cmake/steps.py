@@ -203,7 +203,7 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
             texts,
         )
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
-        byproducts |= {cpp.header, *cpp.sources}
+        byproducts |= {name for name in cpp.files if name.startswith("include/")}.union(cpp.sources)
     for own in ("python", "include", "embedded"):
         below = {name.removeprefix(f"{own}/"): files[name] for name in files if name.startswith(f"{own}/")}
         replace_directory(directory / own, below)

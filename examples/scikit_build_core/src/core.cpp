@@ -21,7 +21,7 @@ constexpr long long block = 256;
 
 cuda_ext::Stream stream_of(std::uintptr_t handle) { return reinterpret_cast<cuda_ext::Stream>(handle); }
 
-// Errors of cuda_ext are std::runtime_error, which nanobind converts to RuntimeError.
+// Errors of cuda_ext are std::exception, which nanobind converts to RuntimeError.
 template <class T>
 void axpy(T a, const Vector<const T>& x, const Vector<T>& y, std::uintptr_t stream) {
   if (x.size() != y.size()) throw nb::value_error("x and y must have the same number of elements");

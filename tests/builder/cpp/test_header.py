@@ -13,8 +13,8 @@ import pytest
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import generate_cpp
-from cuda_ext.builder.cpp.argument_ids import read_arguments
 from cuda_ext.builder.cpp.kernel_classes import KernelClass
+from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
@@ -79,12 +79,20 @@ WHOLE = packaged(SAMPLE, FILES, TEXTS)
 
 def test_files_lie_where_includes_and_build_tools_look_for_them():
     made = render(WHOLE)
-    assert set(made.files) == {"include/sample/kernels.h", "kernels.cpp"}
+    interface = {"cuda_ext.hpp", "compile.hpp"}
+    assert set(made.files) == {
+        *("include/sample/kernels.h", "kernels.cpp"),
+        *(f"include/sample/kernels/{name}" for name in interface),
+    }
     assert made.header == "include/sample/kernels.h"
     assert made.sources == ("kernels.cpp",)
     literals = {f"kernels.{i}.inc" for i in range(len(FILES) + len(TEXTS))}
     assert set(render(WHOLE, "literal").files) == {*made.files, *literals}
-    assert set(render(package_of(name="alone")).files) == {"include/alone.h", "alone.cpp"}
+    assert set(render(package_of(name="alone")).files) == {
+        "include/alone.h",
+        "include/alone/cuda_ext.hpp",
+        "alone.cpp",
+    }
 
 
 @pytest.mark.parametrize("embed", ["incbin", "literal"])
@@ -202,11 +210,11 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
     [
         (Parameter("x", "bool", "bool", 1, 0), "Value<bool>"),
         (Parameter("x", "char", "integer", 1, 0), "Value<char>"),
-        (Parameter("x", "signed char", "integer", 1, 0), "Value<int8_t>"),
-        (Parameter("x", "unsigned short", "unsigned", 2, 0), "Value<uint16_t>"),
-        (Parameter("x", "int", "integer", 4, 0), "Value<int32_t>"),
-        (Parameter("x", "long", "integer", 4, 0), "Value<int32_t>"),
-        (Parameter("x", "unsigned long", "unsigned", 8, 0), "Value<uint64_t>"),
+        (Parameter("x", "signed char", "integer", 1, 0), "Value<::std::int8_t>"),
+        (Parameter("x", "unsigned short", "unsigned", 2, 0), "Value<::std::uint16_t>"),
+        (Parameter("x", "int", "integer", 4, 0), "Value<::std::int32_t>"),
+        (Parameter("x", "long", "integer", 4, 0), "Value<::std::int32_t>"),
+        (Parameter("x", "unsigned long", "unsigned", 8, 0), "Value<::std::uint64_t>"),
         (Parameter("x", "__int128", "integer", 16, 0), "Opaque<16>"),
         (Parameter("x", "_Float16", "float", 2, 0), "Opaque<2>"),
         (Parameter("x", "float", "float", 4, 0), "Value<float>"),
@@ -226,8 +234,8 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
                 ("long double", False, "Pointer<void>"),
                 ("__int128", True, "Pointer<const void>"),
                 ("unsigned __int128", False, "Pointer<void>"),
-                ("__half", False, "Pointer<Class>"),
-                ("ns::vec<float, 4>", True, "Pointer<const Class>"),
+                ("__half", False, "Pointer<type___half>"),
+                ("ns::vec<float, 4>", True, "Pointer<const type_ns_vec_float_4_>"),
                 ("struct", False, "Pointer<void>"),
                 ("float*", False, "Pointer<Pointee>"),
                 ("const float* const", True, "Pointer<const Pointee>"),
@@ -240,31 +248,22 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
     ids=str,
 )
 def test_a_call_has_the_parameters_of_the_kernel(parameter, expected):
-    assert KernelClass(0, Kernel("k", "k", 0, (parameter,)), "").parameters == ((expected, "x"),)
+    assert KernelClass(0, Kernel("k", "k", 0, (parameter,)), "").types == (expected,)
 
 
-def test_parameters_keep_their_names_where_they_can():
-    names = [
-        "n",
-        "",
-        "n",
-        "n_",
-        "class",
-        "config",
-        "Value",
-        "int32_t",
-        "stdin",
-        "größe",
-        "a b",
-        "arg1",
-        "std",
-    ]
-    parameters = tuple(Parameter(name, "int", "integer", 4, 4 * i) for i, name in enumerate(names))
-    found = [name for _, name in KernelClass(0, Kernel("k", "k", 0, parameters), "").parameters]
-    assert found == [
-        *("n", "arg1", "n_", "n__", "class_", "config_", "Value_", "int32_t_", "stdin_", "größe"),
-        *("arg10", "arg1_", "std"),
-    ]
+def test_types_of_device_code_have_classes_of_their_own():
+    elements = ("ns::A", "ns_A", "vec<float, 4>", "vec<float*, 4>", "ns::A")
+    parameters = tuple(Parameter("x", f"{e}*", "pointer", 8, 0, e) for e in elements)
+    types = KernelClass(0, Kernel("k", "k", 0, parameters), "").types
+    assert types == (
+        *(
+            "Pointer<type_ns_A>",
+            "Pointer<type_ns_A_>",
+            "Pointer<type_vec_float_4_>",
+            "Pointer<type_vec_float_4__>",
+        ),
+        "Pointer<type_ns_A>",
+    )
 
 
 # ------------------------------------------------------------------------------------ template arguments
@@ -274,52 +273,56 @@ def test_parameters_keep_their_names_where_they_can():
     ("text", "expected"),
     [
         ("", []),
-        ("float", ["type_id<float>"]),
-        ("unsigned long, const volatile char*", ["type_id<unsigned long>", "type_id<const volatile char*>"]),
-        ("int64_t, std::size_t", ["type_id<::std::int64_t>", "type_id<::std::size_t>"]),
-        ("cuda::std::uint8_t, ::std::int32_t", ["type_id<unsigned char>", "type_id<int>"]),
-        ("const int64_t* const", ["type_id<const ::std::int64_t* const>"]),
-        ("ns::vec<float, 4>, 5", ['named_type("ns::vec<float, 4>")', "value_id(5)"]),
-        ("const ns::P*, struct Q&", ['named_type("const ns::P*")', 'named_type("Q&")']),
-        ("std::byte, ::ns::P", ['named_type("std::byte")', 'named_type("ns::P")']),
+        ("float", ["type float"]),
+        ("unsigned long, const volatile char*", ["type unsigned long", "type const volatile char*"]),
+        ("int64_t, std::size_t", ["type ::std::int64_t", "type ::std::size_t"]),
+        ("cuda::std::uint8_t, ::std::int32_t", ["type unsigned char", "type int"]),
+        ("const int64_t* const", ["type const ::std::int64_t* const"]),
+        ("ns::vec<float, 4>, 5", ["name ns::vec<float, 4>", "value 5"]),
+        ("const ns::P*, struct Q&", ["name const ns::P*", "name Q&"]),
+        ("std::byte, ::ns::P", ["name std::byte", "name ns::P"]),
         (
             "0, -3, 128u, 1'000ull, 0x1F, 0b101, 017",
-            [f"value_id({n})" for n in (0, -3, 128, 1000, 31, 5, 15)],
+            [f"value {n}" for n in (0, -3, 128, 1000, 31, 5, 15)],
         ),
-        ("true, false", ["value_id(1)", "value_id(0)"]),
+        ("true, false", ["value 1", "value 0"]),
         (
             r"'a', '\'', ',', '\\', '\n', '\0', '\x'",
-            [*(f"value_id({n})" for n in (97, 39, 44, 92, 10, 0)), None],
+            [*(f"value {n}" for n in (97, 39, 44, 92, 10, 0)), None],
         ),
-        ("18446744073709551615ull", ["value_id(-1)"]),
-        ("-9223372036854775808", ["value_id(-9223372036854775807 - 1)"]),
+        ("18446744073709551615ull", ["value -1"]),
+        ("-9223372036854775808", ["value -9223372036854775807 - 1"]),
         ("1 << 3, f(1, 2), nullptr, &g, 2.5f, void(*)(int), '\\377', u8'a'", [None] * 8),
         ("unsigned __int128", [None]),
     ],
 )
 def test_arguments_are_read(text, expected):
-    assert [argument and argument.id for argument in read_arguments(text, "")] == expected
+    assert [
+        argument and f"{argument.kind} {argument.text}" for argument in read_arguments(text, "")
+    ] == expected
 
 
 @pytest.mark.parametrize(
     ("text", "lowered", "expected"),
     [
-        ("real_t, BLOCK", "_Z1kIfLi256EEvv", ["type_id<float>", "value_id(256)"]),
-        ("P, const P*", "_Z1kIN2ns8ParticleEPKfEvv", ['named_type("ns::Particle")', "type_id<const float*>"]),
-        ("ns::Mode::fast", "_Z4modeILN2ns4ModeE1EEvPi", ["value_id(1)"]),
-        ("(char)1, 1<<3, -N", "_Z1kILc1ELi8ELin5EEvv", ["value_id(1)", "value_id(8)", "value_id(-5)"]),
-        ("float", "_Z1kIfLi128EEvv", ["type_id<float>"]),
-        ("int, float", "_ZN2ns4packIJifEEEvDpT_", ["type_id<int>", "type_id<float>"]),
+        ("real_t, BLOCK", "_Z1kIfLi256EEvv", ["type float", "value 256"]),
+        ("P, const P*", "_Z1kIN2ns8ParticleEPKfEvv", ["name ns::Particle", "type const float*"]),
+        ("ns::Mode::fast", "_Z4modeILN2ns4ModeE1EEvPi", ["value 1"]),
+        ("(char)1, 1<<3, -N", "_Z1kILc1ELi8ELin5EEvv", ["value 1", "value 8", "value -5"]),
+        ("float", "_Z1kIfLi128EEvv", ["type float"]),
+        ("int, float", "_ZN2ns4packIJifEEEvDpT_", ["type int", "type float"]),
         # Types that may differ in the host compiler are kept as they are written.
-        ("int64_t, size_t", "_Z1kIxmEvv", ["type_id<::std::int64_t>", "type_id<::std::size_t>"]),
-        ("V", "_Z1kI3vecIfLi4EEEvv", ['named_type("V")']),
+        ("int64_t, size_t", "_Z1kIxmEvv", ["type ::std::int64_t", "type ::std::size_t"]),
+        ("V", "_Z1kI3vecIfLi4EEEvv", ["name V"]),
         ("2.5f, &f, nullptr", "_Z1kILf40200000EEvv", [None, None, None]),
         ("2.5f", "_Z1kILf40200000EEvv", [None]),
-        ("f", "_Z1kIXadL_Z1fvEEEvv", ['named_type("f")']),
+        ("f", "_Z1kIXadL_Z1fvEEEvv", ["name f"]),
     ],
 )
 def test_lowered_names_resolve_dependent_arguments(text, lowered, expected):
-    assert [argument and argument.id for argument in read_arguments(text, lowered)] == expected
+    assert [
+        argument and f"{argument.kind} {argument.text}" for argument in read_arguments(text, lowered)
+    ] == expected
 
 
 # ----------------------------------------------------------------------------------------- what compiles
@@ -374,8 +377,10 @@ def awkward() -> Package:
         kernel("values<0x100>", lowered="_Z6valuesILi256EEvi"),
         kernel("values<(char)2>", lowered="_Z6valuesILc2EEvi"),
         kernel("ov(float, int*)", "float 4 float a", "pointer 8 int* x"),
-        kernel("same(ns::A*)", "pointer 8 ns::A* x"),
-        kernel("same(ns::B*)", "pointer 8 ns::B* x"),
+        kernel("same(ns::A)", "struct 8 ns::A x"),
+        kernel("same(ns::B)", "struct 8 ns::B x"),
+        kernel("other(ns::A*)", "pointer 8 ns::A* x"),
+        kernel("other(ns::B*)", "pointer 8 ns::B* x"),
         kernel("twofold<float>(float)", "float 4 float x"),
         kernel("names", *(f"integer 4 int {name}" for name in AWKWARD_PARAMETERS.split())),
         kernel("long_one", *(f"pointer 8 const float* parameter_number_{i}" for i in range(40))),
@@ -493,21 +498,15 @@ def test_a_header_lists_its_kernels():
     assert text.startswith("// CUDA kernels of sample.kernels, generated by cuda-ext.\n")
     assert "//   #include <sample/kernels.h>\n" in text
     assert "//   sample::kernels::axpy<double>({grid, block, stream}, n, a, x, y);\n" in text
-    assert "//   weights, float[9]\n" in text
-    assert "\n// ov(float a, int* x)\n// ov(int n)\ninline constexpr cuda_ext_kernels::overloads_" in text
+    assert "// float weights[9]\ninline constexpr " in text
+    assert (
+        "\n// ov(float a, int* x)\n// ov(int n)\ninline constexpr cuda_ext_kernels::wrapper<10> ov{}" in text
+    )
     assert "// ns::inner::scale(float factor) in device/axpy.cu\n" in text
 
 
 def test_features_of_python_only_are_mentioned():
     assert "//   gemm: axpy_ if sm_90a and n > 3, else Library\n" in header(awkward())
-
-
-def test_only_used_names_are_imported():
-    text = header(package_of(kernel("scale", "pointer 8 const float* x", "integer 4 int n")))
-    assert re.findall(r"^using (.*);$", text, re.MULTILINE) == [
-        *("::cuda_ext::LaunchConfig", "::cuda_ext::Pointer", "::cuda_ext::Result"),
-        *("::cuda_ext::StaticKernel", "::cuda_ext::Value", "::std::int32_t"),
-    ]
 
 
 @pytest.mark.parametrize("package", [WHOLE, awkward(), package_of()], ids=["sample", "awkward", "empty"])
@@ -522,4 +521,4 @@ def test_headers_are_laid_out_well(package):
 
 def test_a_comment_ends_with_its_line():
     made = package_of(kernel("k<'\\\\'>"), symbols=[Symbol("s", "s", 0, "device", "a\nb\\", 4)])
-    assert "//   s, a b\\.\n" in header(made)
+    assert "// a b\\ s\n" in header(made)

@@ -3,7 +3,7 @@
 
 #include <app/headers.h>
 #include <app/kernels.h>
-#include <cuda_ext/compile.hpp>
+#include <app/kernels/compile.hpp>
 
 #include <cstdio>
 #include <string>

@@ -2,9 +2,8 @@
 
 #pragma once
 
-#include "../data.hpp"
 #include "../demand.hpp"
-#include "../error.hpp"
+#include "../failure.hpp"
 #include "../shared_library.hpp"
 #include "../text.hpp"
 #include "store.hpp"
@@ -22,7 +21,7 @@
 struct _nvrtcProgram;
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 namespace {
 
 using Paths = std::vector<fs::path>;
@@ -257,5 +256,5 @@ class Nvrtc {
 };
 
 }  // namespace
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

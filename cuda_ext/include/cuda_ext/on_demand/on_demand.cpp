@@ -1,10 +1,9 @@
 // Compilation on demand, for all modules of a program.
 
 #include "../compile.hpp"
-#include "../data.hpp"
 #include "../demand.hpp"
-#include "../error.hpp"
-#include "../library.hpp"
+#include "../failure.hpp"
+#include "../loader.hpp"
 #include "../names.hpp"
 #include "../text.hpp"
 #include "nvrtc.hpp"
@@ -22,7 +21,7 @@
 #include <vector>
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 namespace {
 
 // Change it whenever the same key is to have another result.
@@ -227,7 +226,7 @@ class SourceModule final : public OwnedModule {
       kernels_.push_back({each.c_str(), "", 0, {}, {}, false});
     }
     const char* name = options_.name.c_str();
-    data = {name, "nvrtc", true, {&unit_, 1}, array(kernels_), {}, {}, {}, &on_demand_};
+    data = {open_module, name, "nvrtc", true, {&unit_, 1}, array(kernels_), {}, {}, {}, &on_demand_};
     data.headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), ""};
     recipe_ = {
         name, source_.c_str(),     sha256_.c_str(), array(option_texts_), array(expressions_), data.headers,
@@ -273,9 +272,9 @@ CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::
                                           const CompileOptions& options) noexcept {
   if (names.empty())
     return failure(ErrorKind::argument, {options.name, ": expected names of kernels, found none"});
-  Library library(std::make_unique<SourceModule>(source, names, options));
-  auto prepared = library.try_prepare();
-  if (!prepared) return std::move(prepared).failure();
+  auto* module = new LoadedModule(std::make_unique<SourceModule>(source, names, options));
+  Library library(*module);
+  if (auto failed = module->prepare()) return failed;
   return library;
 }
 
@@ -288,5 +287,5 @@ CUDA_EXT_WEAK std::vector<std::string> toolkit_directories() {
   return directories;
 }
 
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

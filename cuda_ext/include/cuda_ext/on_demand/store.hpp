@@ -21,7 +21,6 @@
 #include <system_error>
 #include <vector>
 
-#include "../data.hpp"
 #include "../text.hpp"
 
 #if !defined(_WIN32)
@@ -33,7 +32,7 @@
 #endif
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 namespace {
 
 namespace fs = std::filesystem;
@@ -361,5 +360,5 @@ class Store {
 };
 
 }  // namespace
-}  // namespace v1
-}  // namespace cuda_ext CUDA_EXT_HIDDEN
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

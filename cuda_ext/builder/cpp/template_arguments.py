@@ -1,7 +1,7 @@
-"""The template arguments of an instantiation as ids in C++.
+"""The template arguments of an instantiation as conditions in C++.
 
-In a generated header each argument is a number of 64 bits: the identity of a type, or a value. So a header
-distinguishes instantiations even if the host does not know their types.
+A generated header compares what a user writes between angle brackets with the arguments of each
+instantiation: types that every host knows as types, others by their names, and values as numbers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ __all__ = ["FUNDAMENTAL", "Argument", "read_arguments"]
 
 
 class Argument(NamedTuple):
-    """A type or a value: an integer, a character, or an enumerator, whose name the host may not know.
+    """A type that every host has, one that only its name tells, or a value, perhaps that of an enumerator."""
 
-    Two of one ``family`` may be the same, depending on the host's system.
-    """
-
-    kind: Literal["type", "value"]
-    id: str
-    family: str
+    kind: Literal["type", "name", "value"]
+    text: str
     is_enumerator: bool = False
+
+    def condition(self, parameter: str) -> str:
+        """Whether the template parameter `parameter` is this argument, as an expression in C++."""
+        match self.kind:
+            case "type":
+                return f"::std::is_same_v<{parameter}, {self.text}>"
+            case "name":
+                return f"loader::is_named<{parameter}>({quoted(self.text)})"
+            case "value":
+                return f"loader::number<{parameter}>() == {self.text}"
 
 
 FUNDAMENTAL = frozenset(
@@ -37,13 +43,6 @@ FUNDAMENTAL = frozenset(
         *("long long", "unsigned long long", "float", "double", "long double"),
     ]
 )
-# The types that have as many bits, and may be the same, on some systems only.
-_FAMILIES = {
-    **dict.fromkeys(("long", "long long"), "signed"),
-    **{f"::std::{name}_t": "signed" for name in ("int64", "ptrdiff", "intptr", "intmax")},
-    **dict.fromkeys(("unsigned long", "unsigned long long"), "unsigned"),
-    **{f"::std::{name}_t": "unsigned" for name in ("uint64", "size", "uintptr", "uintmax")},
-}
 _ALIASES = {
     "int8_t": "signed char",
     "uint8_t": "unsigned char",
@@ -51,12 +50,16 @@ _ALIASES = {
     "uint16_t": "unsigned short",
     "int32_t": "int",
     "uint32_t": "unsigned int",
-    **{name.removeprefix("::std::"): name for name in _FAMILIES if name.startswith("::std::")},
+    # Of one of two types, depending on the host's system.
+    **{
+        f"{name}_t": f"::std::{name}_t"
+        for name in ("int64", "uint64", "ptrdiff", "size", "intptr", "uintptr", "intmax", "uintmax")
+    },
 }
 
 
 def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
-    """The arguments in `text`, the text between angle brackets; ``None`` for those that have no id.
+    """The arguments in `text`, the text between angle brackets; ``None`` for those that are unclear.
 
     `lowered` is the kernel's lowered name, in which typedefs and constants are resolved.
     """
@@ -73,7 +76,7 @@ def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:
     if resolved is None and (number := _number(text)) is not None:
         return _value(number)
     written = _type(text)
-    if not resolved or (written and written.id.startswith("type_id")):
+    if not resolved or (written and written.kind == "type"):
         return written
     return _type(normalise(resolved)) or written  # the type behind a typedef
 
@@ -81,8 +84,8 @@ def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:
 def _value(number: int, is_enumerator: bool = False) -> Argument:
     # Converted to long long, whose least value has no literal.
     number = (number + 2**63) % 2**64 - 2**63
-    id_ = f"value_id({number})" if number > -(2**63) else f"value_id({number + 1} - 1)"
-    return Argument("value", id_, id_, is_enumerator)
+    literal = str(number) if number > -(2**63) else f"{number + 1} - 1"
+    return Argument("value", literal, is_enumerator)
 
 
 _NUMBER = re.compile(
@@ -122,10 +125,7 @@ def _type(text: str) -> Argument | None:
     short = base.removeprefix("cuda::").removeprefix("std::")
     base = _ALIASES.get(short, base)
     if base in FUNDAMENTAL or base.startswith("::std::"):
-        family = _FAMILIES.get(base, base)
-        id_ = f"type_id<{qualifiers}{base}{decoration}>"
-        return Argument("type", id_, f"{qualifiers}{family}{decoration}")
+        return Argument("type", f"{qualifiers}{base}{decoration}")
     if " " in base and not match["arguments"]:
         return None
-    named = f"named_type({quoted(qualifiers + base + decoration)})"
-    return Argument("type", named, named)
+    return Argument("name", f"{qualifiers}{base}{decoration}")

@@ -2,29 +2,8 @@
 //
 // They hold the content of the Python package's manifest. Nothing here is ever changed or freed.
 
-#pragma once
-
-#include <cstddef>
-
-// Everything in these headers has hidden visibility: each shared object of a process has its own, so that two
-// versions of them may live side by side. What is thrown is visible, so that others can catch it.
-#if defined(__GNUC__)
-#define CUDA_EXT_HIDDEN __attribute__((visibility("hidden")))
-#define CUDA_EXT_VISIBLE __attribute__((visibility("default")))
-#else
-#define CUDA_EXT_HIDDEN
-#define CUDA_EXT_VISIBLE
-#endif
-
-// For what several libraries of one program may define alike.
-#if defined(__GNUC__) && !defined(_WIN32)
-#define CUDA_EXT_WEAK __attribute__((weak))
-#else
-#define CUDA_EXT_WEAK
-#endif
-
 namespace cuda_ext CUDA_EXT_HIDDEN {
-inline namespace v1 {
+inline namespace CUDA_EXT_ABI {
 
 // `size` elements that lie at `data`.
 template <class T>
@@ -135,9 +114,12 @@ struct OnDemandData {
   bool is_linked;
 };
 
-// `name` is the import name, "example_project.kernels"; `compiler` what compiled it, "nvrtc 13.5". `jit` says
+class Module;
+
+// `open` is the loader's. `name` is the import name, "example_project.kernels"; `compiler` what compiled it, "nvrtc 13.5". `jit` says
 // whether sources and headers are there, and `on_demand` how to compile them.
 struct ModuleData {
+  Module* (*open)(const ModuleData& data);
   const char* name;
   const char* compiler;
   bool jit;
@@ -149,5 +131,5 @@ struct ModuleData {
   const OnDemandData* on_demand = nullptr;
 };
 
-}  // namespace v1
+}  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

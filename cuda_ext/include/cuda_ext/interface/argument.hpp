@@ -1,0 +1,191 @@
+// The parameter types of kernels as objects.
+//
+// Each is made, implicitly, of what can be passed for it and of nothing else, so that a wrong argument does not
+// compile, and `std::is_invocable` tells. `get()` is the value of which the driver copies the bytes.
+
+// What the compiler sees to be out of range: an error in clang; in gcc, which may see it on a path that is
+// never taken, a warning.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wgcc-compat"
+#define CUDA_EXT_REFUSE_CONSTANT(condition, text) __attribute__((diagnose_if(condition, text, "error")))
+#else
+#define CUDA_EXT_REFUSE_CONSTANT(condition, text)
+#endif
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace CUDA_EXT_ABI {
+
+template <class T>
+inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+
+// Whether every value of From is one of To: what C++ does not call narrowing. A bool is made of a bool only.
+template <class To, class From>
+constexpr bool holds_every() noexcept {
+  if constexpr (std::is_same_v<From, bool>) {
+    return std::is_integral_v<To>;
+  } else if constexpr (is_integer<To> && is_integer<From>) {
+    constexpr bool is_alike = std::is_signed_v<To> == std::is_signed_v<From>;
+    return is_alike ? sizeof(To) >= sizeof(From) : std::is_signed_v<To> && sizeof(To) > sizeof(From);
+  } else {
+    return std::is_floating_point_v<To> && std::is_floating_point_v<From> && sizeof(To) >= sizeof(From);
+  }
+}
+
+// Whether `value` is one of To, both integers.
+template <class To, class From>
+constexpr bool holds(From value) noexcept {
+  if constexpr (holds_every<To, From>()) {
+    return true;
+  } else {
+    return static_cast<From>(static_cast<To>(value)) == value && (static_cast<To>(value) < To{}) == (value < From{});
+  }
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((warning("this constant is out of range for the kernel's parameter"))) void refuse_constant();
+#endif
+
+// What every parameter has: integers of some types may not fit.
+class AlwaysFits {
+ public:
+  constexpr const Integer* misfit() const noexcept { return nullptr; }
+};
+
+// A number, or a bool. Integers of any type are taken, and have to fit.
+template <class T>
+class Value {
+ public:
+  template <class U, std::enable_if_t<holds_every<T, U>(), int> = 0>
+  constexpr Value(U value) noexcept : value_(static_cast<T>(value)) {}
+
+  template <class U, std::enable_if_t<is_integer<T> && is_integer<U> && !holds_every<T, U>(), int> = 0>
+  constexpr Value(U value) noexcept
+      CUDA_EXT_REFUSE_CONSTANT(!holds<T>(value), "this constant is out of range for the kernel's parameter")
+      : value_(static_cast<T>(value)),
+        fits_(holds<T>(value)),
+        passed_{static_cast<unsigned long long>(value), std::is_signed_v<U>} {
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+    if (__builtin_constant_p(value) && !holds<T>(value)) refuse_constant();
+#endif
+  }
+
+  constexpr T get() const noexcept { return value_; }
+  constexpr const Integer* misfit() const noexcept { return fits_ ? nullptr : &passed_; }
+
+ private:
+  T value_;
+  bool fits_ = true;
+  Integer passed_{};
+};
+
+// Bytes of a value of any type.
+template <std::size_t size>
+struct Bytes {
+  unsigned char bytes[size];
+};
+
+// An enum of `size` bytes, of any type of that size, or its number.
+template <std::size_t size>
+class Enumerator : public AlwaysFits {
+ public:
+  template <class T, std::enable_if_t<(std::is_enum_v<T> || is_integer<T>) && sizeof(T) == size, int> = 0>
+  Enumerator(T value) noexcept {
+    std::memcpy(&value_, &value, size);
+  }
+
+  Bytes<size> get() const noexcept { return value_; }
+
+ private:
+  Bytes<size> value_;
+};
+
+// `size` bytes of which nothing else is known. They are not copied.
+template <std::size_t size>
+class Opaque : public AlwaysFits {
+ public:
+  template <
+      class T,
+      std::enable_if_t<std::is_trivially_copyable_v<T> && !std::is_array_v<T> && sizeof(T) == size, int> = 0>
+  Opaque(const T& value) noexcept : value_(&reinterpret_cast<const Bytes<size>&>(value)) {}
+
+  const Bytes<size>& get() const noexcept { return *value_; }
+
+ private:
+  const Bytes<size>* value_;
+};
+
+// A class or union of `size` bytes, of any type of that size.
+template <std::size_t size>
+class Structure : public Opaque<size> {
+ public:
+  template <class T, std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) &&
+                                          std::is_convertible_v<const T&, Opaque<size>>,
+                                      int> = 0>
+  Structure(const T& value) noexcept : Opaque<size>(value) {}
+};
+
+// Elements of a pointer that a header cannot name: a class, union or enum, and another pointer. What derives from
+// Class has its `name`.
+struct Class {};
+struct Pointee {};
+
+// Whether what a `From*` points at can be elements T. Neither is const or volatile.
+template <class T, class From>
+constexpr bool are_elements() noexcept {
+  if constexpr (std::is_same_v<T, From>) {
+    return true;
+  } else if constexpr (std::is_void_v<T>) {
+    return std::is_object_v<From>;
+  } else if constexpr (std::is_same_v<T, Class>) {
+    return std::is_class_v<From> || std::is_union_v<From> || std::is_enum_v<From> || std::is_void_v<From>;
+  } else if constexpr (std::is_base_of_v<Class, T>) {
+    if constexpr (std::is_class_v<From> || std::is_union_v<From> || std::is_enum_v<From>) {
+      return is_named<From>(T::name);
+    } else {
+      return std::is_void_v<From>;
+    }
+  } else if constexpr (std::is_same_v<T, Pointee>) {
+    return std::is_pointer_v<From>;
+  } else if constexpr (std::is_same_v<From, std::byte>) {
+    return is_integer<T> && sizeof(T) == 1;
+  } else if constexpr (is_integer<T> && is_integer<From>) {
+    return sizeof(T) == sizeof(From) && (sizeof(T) == 1 || std::is_signed_v<T> == std::is_signed_v<From>);
+  } else {
+    return false;
+  }
+}
+
+template <class T, class From>
+constexpr bool can_point() noexcept {
+  return (std::is_const_v<T> || !std::is_const_v<From>) &&
+         are_elements<std::remove_cv_t<T>, std::remove_cv_t<From>>();
+}
+
+// An address on the GPU, of elements T.
+template <class T>
+class Pointer : public AlwaysFits {
+ public:
+  template <class U, std::enable_if_t<can_point<T, U>(), int> = 0>
+  constexpr Pointer(U* pointer) noexcept : pointer_(pointer) {}
+
+  // Templates, because a literal 0 would be a nullptr_t or a CUdeviceptr.
+  template <class Null, std::enable_if_t<std::is_null_pointer_v<Null>, int> = 0>
+  constexpr Pointer(Null) noexcept {}
+  template <class Address, std::enable_if_t<std::is_same_v<Address, unsigned long long>, int> = 0, class = void>
+  Pointer(Address address) noexcept
+      : pointer_(reinterpret_cast<const void*>(static_cast<std::uintptr_t>(address))) {}
+
+  constexpr const volatile void* get() const noexcept { return pointer_; }
+
+ private:
+  const volatile void* pointer_ = nullptr;
+};
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext
+
+#undef CUDA_EXT_REFUSE_CONSTANT
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

@@ -1,0 +1,193 @@
+// Kernels and variables as generated headers declare them: objects that know their types.
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace CUDA_EXT_ABI {
+
+// Whether a parameter of a kernel takes an argument as it is. Where only the size is known, that decides.
+template <class Parameter, class Argument>
+inline constexpr bool is_exactly = std::is_convertible_v<const Argument&, Parameter>;
+
+template <class T, class Argument>
+inline constexpr bool is_exactly<Value<T>, Argument> =
+    std::is_same_v<T, Argument> || (holds_every<T, Argument>() && holds_every<Argument, T>());
+
+template <std::size_t size, class Argument>
+inline constexpr bool is_exactly<Enumerator<size>, Argument> = std::is_enum_v<Argument> && sizeof(Argument) == size;
+
+template <class T, class Argument>
+inline constexpr bool is_exactly<Pointer<T>, Argument> = false;
+
+template <class T, class Element>
+inline constexpr bool is_exactly<Pointer<T>, Element*> =
+    std::is_const_v<T> == std::is_const_v<Element> && std::is_void_v<T> == std::is_void_v<Element> &&
+    can_point<T, Element>();
+
+// Whether it takes every value of that type.
+template <class Parameter, class Argument>
+inline constexpr bool is_lossless = true;
+template <class T, class Argument>
+inline constexpr bool is_lossless<Value<T>, Argument> = holds_every<T, Argument>();
+
+// The kernel `index` of the module that `kernel_at` is of, with these parameters, types of argument.hpp.
+template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
+class TypedKernel {
+ public:
+  // The same without types.
+  static Kernel kernel() noexcept { return Kernel(kernel_at(index)); }
+
+#if CUDA_EXT_EXCEPTIONS
+  // Launches the kernel, and throws what goes wrong.
+  void operator()(const LaunchConfig& config, Parameters... arguments) const {
+    if ((arguments.misfit() || ... || false)) return refuse(arguments.misfit()...).value();
+    submit_or_raise(config, arguments.get()...);
+  }
+#endif
+
+  // Launches the kernel, and returns what goes wrong.
+  Result<void> try_launch(const LaunchConfig& config, Parameters... arguments) const noexcept {
+    if ((arguments.misfit() || ... || false)) return refuse(arguments.misfit()...);
+    return submit(config, arguments.get()...);
+  }
+
+  // How well it takes such arguments among kernels of its name: exactly, without a loss, after a check, or not.
+  template <class... Arguments>
+  static constexpr int rank() noexcept {
+    if constexpr (sizeof...(Parameters) != sizeof...(Arguments)) {
+      return 0;
+    } else if constexpr (!(std::is_convertible_v<const Arguments&, Parameters> && ... && true)) {
+      return 0;
+    } else {
+      constexpr bool exactly = (is_exactly<Parameters, Arguments> && ... && true);
+      constexpr bool lossless = (is_lossless<Parameters, Arguments> && ... && true);
+      return exactly ? 3 : lossless ? 2 : 1;
+    }
+  }
+
+ private:
+  template <class... Misfits>
+  static Result<void> refuse(const Misfits*... misfits) noexcept {
+    const Integer* const given[] = {misfits..., nullptr};
+    return kernel_at(index).refuse(given);
+  }
+
+  template <class... Values>
+  static Failure submit(const LaunchConfig& config, const Values&... values) noexcept {
+    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&values))..., nullptr};
+    return kernel_at(index).launch(config, addresses);
+  }
+
+#if CUDA_EXT_EXCEPTIONS
+  template <class... Values>
+  static void submit_or_raise(const LaunchConfig& config, const Values&... values) {
+    void* addresses[] = {const_cast<void*>(static_cast<const void*>(&values))..., nullptr};
+    kernel_at(index).launch_or_raise(config, addresses);
+  }
+#endif
+};
+
+template <std::size_t index, class First, class... Others>
+struct NthType : NthType<index - 1, Others...> {};
+template <class First, class... Others>
+struct NthType<0, First, Others...> {
+  using type = First;
+};
+
+// Kernels of one name: of those that take the arguments, the one that takes them best is launched.
+template <class... Kernels>
+class Overloads {
+ public:
+  // The index of that kernel; none where two others take them equally well.
+  template <class... Arguments>
+  static constexpr std::size_t choose() noexcept {
+    constexpr int ranks[] = {Kernels::template rank<std::decay_t<Arguments>...>()...};
+    constexpr std::size_t none = sizeof...(Kernels);
+    std::size_t chosen = none;
+    int best = 0;
+    for (std::size_t i = 0; i < none; i++) {
+      if (ranks[i] > best) {
+        best = ranks[i];
+        chosen = i;
+      } else if (ranks[i] == best && best < 3) {
+        chosen = none;
+      }
+    }
+    return chosen;
+  }
+
+  template <class... Arguments>
+  using Chosen = typename NthType<choose<Arguments...>(), Kernels..., void>::type;
+
+#if CUDA_EXT_EXCEPTIONS
+  template <class... Arguments, class Kernel = Chosen<Arguments...>, class = decltype(Kernel::kernel())>
+  void operator()(const LaunchConfig& config, const Arguments&... arguments) const {
+    Kernel()(config, arguments...);
+  }
+#endif
+
+  template <class... Arguments, class Kernel = Chosen<Arguments...>, class = decltype(Kernel::kernel())>
+  Result<void> try_launch(const LaunchConfig& config, const Arguments&... arguments) const noexcept {
+    return Kernel().try_launch(config, arguments...);
+  }
+};
+
+// The variable `index` of the module of `library`, of type T. It has a copy on each GPU; that on the GPU of the
+// current context is meant.
+template <const Library& (&library)(), std::size_t index, class T>
+class TypedSymbol {
+ public:
+  using Element = std::remove_all_extents_t<T>;
+
+  Result<Element*> try_address() const noexcept {
+    auto symbol = library().module().symbol(index);
+    if (!symbol) return std::move(symbol).failure();
+    return static_cast<Element*>(symbol->address);
+  }
+
+  // Copy all of the variable, from host memory and into it, in the order of the stream, as cuMemcpyHtoDAsync
+  // and cuMemcpyDtoHAsync do. `values` points to as many elements as the variable has.
+  Result<void> try_copy_from(const Element* values, StreamRef stream = nullptr) const noexcept {
+    return copy(const_cast<Element*>(values), true, stream);
+  }
+  Result<void> try_copy_to(Element* values, StreamRef stream = nullptr) const noexcept {
+    return copy(values, false, stream);
+  }
+
+  // The same with an object of that size, such as a std::array.
+  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> && !std::is_pointer_v<Object> &&
+                                               sizeof(Object) == sizeof(T),
+                                           int> = 0>
+  Result<void> try_copy_from(const Object& object, StreamRef stream = nullptr) const noexcept {
+    return copy(const_cast<Object*>(&object), true, stream);
+  }
+  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> && !std::is_pointer_v<Object> &&
+                                               sizeof(Object) == sizeof(T),
+                                           int> = 0>
+  Result<void> try_copy_to(Object& object, StreamRef stream = nullptr) const noexcept {
+    return copy(&object, false, stream);
+  }
+
+#if CUDA_EXT_EXCEPTIONS
+  Element* address() const { return try_address().value(); }
+  template <class Source>
+  auto copy_from(const Source& source, StreamRef stream = nullptr) const
+      -> decltype(this->try_copy_from(source, stream).value()) {
+    return try_copy_from(source, stream).value();
+  }
+  template <class Target>
+  auto copy_to(Target&& target, StreamRef stream = nullptr) const
+      -> decltype(this->try_copy_to(target, stream).value()) {
+    return try_copy_to(target, stream).value();
+  }
+#endif
+
+ private:
+  static Result<void> copy(void* host, bool to_gpu, Stream stream) noexcept {
+    Module& module = library().module();
+    auto symbol = module.symbol(index);
+    if (!symbol) return std::move(symbol).failure();
+    return module.copy(*symbol, host, to_gpu, stream);
+  }
+};
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext

@@ -1,0 +1,110 @@
+// Launch configuration.
+
+// As CUDA's headers declare them, which may be included too.
+struct CUkern_st;
+struct CUstream_st;
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace CUDA_EXT_ABI {
+
+using Stream = ::CUstream_st*;  // CUstream and cudaStream_t
+
+// A stream as libraries pass it: a Stream, an object that converts to one, or whose get() returns one.
+class CUDA_EXT_VISIBLE StreamRef {
+ public:
+  CUDA_EXT_HIDDEN constexpr StreamRef(std::nullptr_t = nullptr) noexcept {}
+
+  template <class T, std::enable_if_t<std::is_convertible_v<const T&, Stream>, int> = 0>
+  CUDA_EXT_HIDDEN constexpr StreamRef(const T& stream) : stream_(stream) {}
+
+  template <class T, std::enable_if_t<!std::is_convertible_v<const T&, Stream> &&
+                                          std::is_convertible_v<decltype(std::declval<const T&>().get()), Stream>,
+                                      int> = 0>
+  CUDA_EXT_HIDDEN constexpr StreamRef(const T& stream) : stream_(stream.get()) {}
+
+  CUDA_EXT_HIDDEN constexpr operator Stream() const noexcept { return stream_; }
+
+ private:
+  Stream stream_ = nullptr;
+};
+
+template <class T>
+inline constexpr bool is_extent = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+
+template <class T, class = void>
+inline constexpr bool has_extents = false;
+template <class T>
+inline constexpr bool
+    has_extents<T, std::void_t<decltype(std::declval<const T&>().x), decltype(std::declval<const T&>().y),
+                               decltype(std::declval<const T&>().z)>> = true;
+
+// Up to three integers of any type, or a dim3. They are kept as they are, so that a negative one is still
+// found.
+struct CUDA_EXT_VISIBLE Dim {
+  long long x;
+  long long y;
+  long long z;
+
+  template <class X, std::enable_if_t<is_extent<X>, int> = 0>
+  CUDA_EXT_HIDDEN constexpr Dim(X width) noexcept : Dim(width, 1, 1) {}
+
+  template <class X, class Y, std::enable_if_t<is_extent<X> && is_extent<Y>, int> = 0>
+  CUDA_EXT_HIDDEN constexpr Dim(X width, Y height) noexcept : Dim(width, height, 1) {}
+
+  template <class X, class Y, class Z,
+            std::enable_if_t<is_extent<X> && is_extent<Y> && is_extent<Z>, int> = 0>
+  CUDA_EXT_HIDDEN constexpr Dim(X width, Y height, Z depth) noexcept
+      : x(static_cast<long long>(width)),
+        y(static_cast<long long>(height)),
+        z(static_cast<long long>(depth)) {}
+
+  template <class T, std::enable_if_t<has_extents<T> && !std::is_same_v<T, Dim>, int> = 0>
+  CUDA_EXT_HIDDEN constexpr Dim(const T& extents) noexcept : Dim(extents.x, extents.y, extents.z) {}
+
+  CUDA_EXT_HIDDEN constexpr long long product() const noexcept { return x * y * z; }
+};
+
+// A CUlaunchAttribute: `id` is a CUlaunchAttributeID, and `value` begins with the member that it selects.
+struct CUDA_EXT_VISIBLE LaunchAttribute {
+  int id = 0;
+  alignas(8) unsigned char value[64] = {};
+
+  CUDA_EXT_HIDDEN constexpr LaunchAttribute() noexcept = default;
+
+  template <class T>
+  CUDA_EXT_HIDDEN LaunchAttribute(int which, const T& content) noexcept : id(which) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(value));
+    std::memcpy(value, &content, sizeof(content));
+  }
+
+  // A CUlaunchAttribute of cuda.h, or a cudaLaunchAttribute.
+  template <class T, class = decltype(std::declval<const T&>().id), std::enable_if_t<sizeof(T) == 72, int> = 0>
+  CUDA_EXT_HIDDEN LaunchAttribute(const T& attribute) noexcept {
+    std::memcpy(static_cast<void*>(this), &attribute, sizeof(attribute));
+  }
+};
+
+// `shared` counts the bytes of dynamic shared memory of a block. `cluster` counts blocks, and is {0, 0, 0}
+// where there are none. A `cooperative` kernel has all its blocks run at once, so that they can wait for each
+// other. A `dependent` one may start before its predecessor in the stream has ended (programmatic dependent
+// launch). `attributes` are passed to the driver as they are, after those that the other members stand for.
+struct CUDA_EXT_VISIBLE LaunchConfig {
+  Dim grid;
+  Dim block;
+  StreamRef stream = nullptr;
+  std::size_t shared = 0;
+  Dim cluster = {0, 0, 0};
+  bool cooperative = false;
+  bool dependent = false;
+  bool counts_threads = false;  // in grid.x, see threads()
+  Array<LaunchAttribute> attributes = {};
+};
+
+// At least `count` threads, in blocks of the size with the highest occupancy unless `block` is set.
+template <class Count, std::enable_if_t<is_extent<Count>, int> = 0>
+constexpr LaunchConfig threads(Count count, StreamRef stream = nullptr, std::size_t shared = 0) noexcept {
+  return {count, {0, 0, 0}, stream, shared, {0, 0, 0}, false, false, true, {}};
+}
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext
