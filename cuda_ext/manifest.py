@@ -69,9 +69,13 @@ class Parameter(NamedTuple):
         return self.kind in ("integer", "unsigned") and self.size <= 8
 
     def __str__(self) -> str:
-        if "(*)" in self.type:
-            return self.type.replace("(*)", f"(*{self.name})", 1)
-        return f"{self.type} {self.name}"
+        start = self.type.find("(*")
+        if start < 0 or self.type.count("<", 0, start) > self.type.count(">", 0, start):
+            return f"{self.type} {self.name}"
+        # A pointer to a function or an array has its name behind the stars and qualifiers.
+        end = self.type.index(")", start)
+        space = " " if self.type[end - 1].isalpha() else ""
+        return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
 
 
 class Kernel(NamedTuple):

@@ -78,6 +78,20 @@ def test_a_signature_is_written_as_in_cpp():
 
 
 @pytest.mark.parametrize(
+    ("type_", "declared"),
+    [
+        ("int(**)()", "int(**p)()"),
+        ("int(* const(*)[2])(char)", "int(* const(*p)[2])(char)"),
+        ("int(* const)()", "int(* const p)()"),
+        ("Box<void(*)(int)>", "Box<void(*)(int)> p"),
+        ("Box<int>(*)[3]", "Box<int>(*p)[3]"),
+    ],
+)
+def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
+    assert str(Parameter("p", type_, "pointer", 8, 0)) == declared
+
+
+@pytest.mark.parametrize(
     ("change", "complaint"),
     [
         (lambda d: d.pop("module"), "manifest.module is missing"),
