@@ -11,13 +11,16 @@
 
 #include <dlfcn.h>
 
-// Call a driver function. `name` is the name of its newest version, as in cuda.h.
+// Call a driver function in its version of CUDA 12.0.
 template <class... Arguments>
 void call_driver(const char* name, Arguments... arguments) {
+  using GetFunction = int (*)(const char* name, void** function, int version, std::uint64_t flags, int* status);
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  const auto function = library ? reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name)) : nullptr;
+  static void* const find = library ? dlsym(library, "cuGetProcAddress_v2") : nullptr;
+  void* function = nullptr;
+  if (find) reinterpret_cast<GetFunction>(find)(name, &function, 12000, 0, nullptr);
   if (!function) throw std::runtime_error(std::string("the CUDA driver has no ") + name);
-  if (const int error = function(arguments...)) {
+  if (const int error = reinterpret_cast<int (*)(Arguments...)>(function)(arguments...)) {
     throw std::runtime_error(std::string(name) + " failed with CUDA error " + std::to_string(error));
   }
 }
@@ -33,12 +36,12 @@ inline void use_first_gpu() {
 template <class T>
 class DeviceVector {
  public:
-  explicit DeviceVector(std::size_t size) : size_(size) { call_driver("cuMemAlloc_v2", &address_, size * sizeof(T)); }
+  explicit DeviceVector(std::size_t size) : size_(size) { call_driver("cuMemAlloc", &address_, size * sizeof(T)); }
   DeviceVector(const DeviceVector&) = delete;
   DeviceVector& operator=(const DeviceVector&) = delete;
   ~DeviceVector() {
     try {
-      call_driver("cuMemFree_v2", address_);
+      call_driver("cuMemFree", address_);
     } catch (const std::runtime_error&) {
       // An earlier error is the one to report.
     }
@@ -49,7 +52,7 @@ class DeviceVector {
   // A copy of the content after all kernels in the default stream.
   std::vector<T> to_host() const {
     std::vector<T> copy(size_);
-    call_driver("cuMemcpyDtoH_v2", static_cast<void*>(copy.data()), address_, size_ * sizeof(T));
+    call_driver("cuMemcpyDtoH", static_cast<void*>(copy.data()), address_, size_ * sizeof(T));
     return copy;
   }
 

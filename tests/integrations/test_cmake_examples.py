@@ -204,14 +204,22 @@ def check_application(printed: str) -> None:
     assert last in (NO_GPU, "Below 1000000, it takes longest from 837799 to one: 524 steps.")
 
 
+def check_times(printed: str) -> None:
+    head, *lines = printed.splitlines()
+    if head != NO_GPU:
+        assert [line.split("  ")[0] for line in lines] == ["gelu(x) * y", "x + y"]
+        assert all(re.search(r"  +[\d.]+ ms +[\d.]+ ms +[\d.]+ us +\d+$", line) for line in lines)
+
+
 @pytest.mark.network
 @pytest.mark.slow
 def test_the_application_is_built_as_its_readme_documents(examples: Path, tmp_path: Path) -> None:
     if not shutil.which("cmake") or not shutil.which("make"):
         pytest.skip("takes CMake and Make")
     session = Session.start(examples / "cmake_application", tmp_path, *TOOLS, "cmake", "make")
-    *_, printed = map(session.type, commands(session.project))
+    *_, printed, times = map(session.type, commands(session.project))
     check_application(printed)
+    check_times(times)
 
 
 @pytest.mark.gpu
@@ -226,6 +234,9 @@ def test_the_application_computes_on_a_gpu(tmp_path: Path) -> None:
     printed = project.run(project.tree / "application")
     check_application(printed)
     assert NO_GPU not in printed
+    times = project.run(project.tree / "expressions", "gelu(x) * y", "x + y", VIRTUAL_ENV=sys.prefix)
+    check_times(times)
+    assert NO_GPU not in times
 
 
 @pytest.mark.gpu

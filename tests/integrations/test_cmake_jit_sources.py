@@ -10,6 +10,7 @@ import pytest
 
 from cuda_ext.toolchain.cuda_packages import library_directories
 from tests.fixtures.cmake_projects import CMakeProject
+from tests.fixtures.environments import CHECKOUT
 
 pytestmark = [
     pytest.mark.xdist_group("cmake_jit"),
@@ -33,14 +34,14 @@ def test_a_program_compiles_with_what_it_embeds(tmp_path: Path, fake_driver: Pat
     root = tmp_path / "app"
     shutil.copytree(SOURCES, root)
     project = CMakeProject(root)
-    project.configure()
-    steps = project.steps()
-    assert [step for step in steps if "on_demand" in step] == [
-        next(step for step in steps if step.endswith("on_demand.cpp.o"))
-    ], "both modules share one object"
+    project.configure(f"-DEXAMPLE={CHECKOUT / 'examples' / 'cmake_application'}")
+    steps = project.steps("--target", "jit", "expressions")
+    compiled = [step for step in steps if step.endswith("on_demand.cpp.o")]
+    assert len(compiled) == 1, "all modules share one object"
     # Nothing but the executable is there when it runs.
     shutil.rmtree(root)
     executable = (project.tree / "jit").rename(tmp_path / "jit")
+    expressions = (project.tree / "example" / "expressions").rename(tmp_path / "expressions")
     shutil.rmtree(project.tree)
     environment = {
         "LD_LIBRARY_PATH": str(fake_driver),
@@ -58,3 +59,6 @@ def test_a_program_compiles_with_what_it_embeds(tmp_path: Path, fake_driver: Pat
         "_Z3zipIN3ops8SubtractE6__halfEviPKT0_PS3_",
         "_Z4copyIdEviPKT_PS0_",
     ]
+    head, *lines = project.run(expressions, "x + y", "gelu(x)", **environment).splitlines()
+    assert head.split() == ["expression", "compile", "from", "cache", "launch", "GB/s"]
+    assert [line.split("  ")[0] for line in lines] == ["x + y", "gelu(x)"]

@@ -1,7 +1,6 @@
-// Compiles a kernel that is made at run time, with the headers that a module embeds, and an instantiation of another
-// module that was not built ahead.
+// Compiles a kernel that is made at run time, with the headers that the module embeds, and an instantiation that was
+// not built ahead.
 
-#include <app/headers.h>
 #include <app/kernels.h>
 #include <app/kernels/compile.hpp>
 
@@ -26,9 +25,9 @@ __global__ void zip(int n, const T* x, T* y) {
 }  // namespace
 
 int main() {
-  const cuda_ext::HeaderData& headers = app::headers::cuda_ext_headers();
+  const cuda_ext::HeaderData& headers = app::kernels::cuda_ext_headers();
   for (int i = 0; i < headers.count; i++) std::printf("header %s\n", headers.names[i]);
-  const cuda_ext::SourceData& named = app::headers::cuda_ext_sources::device_ops_binary_cuh;
+  const cuda_ext::SourceData& named = app::kernels::cuda_ext_sources::device_ops_binary_cuh;
   std::printf("%s has %zu bytes\n", named.name, std::string(named.text).size());
 
   cuda_ext::CompileOptions options;
