@@ -209,14 +209,9 @@ class SourceModule final : public OwnedModule {
     }
     for (const std::string& directory : options_.include_directories) {
       options_.options.push_back("-I" + directory);
-      std::vector<std::string> files;
-      for (const fs::directory_entry& file : list_files(directory)) {
-        std::error_code gone;
-        const auto time = file.last_write_time(gone).time_since_epoch().count();
-        files.push_back(encode({file.path().string(), file.file_size(gone), time}));
-      }
-      std::sort(files.begin(), files.end());
-      identity += encode_list(files);
+      const Files files = list_files(directory);
+      identity += encode({files.size()});
+      for (const auto& [time, size, path] : files) identity += encode({time, size, path});
     }
     sha256_ = key_of(identity);
     options_.options.push_back("--frandom-seed=" + options_.name);

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "../text.hpp"
@@ -161,14 +162,19 @@ std::string unique_name() {
   return joined({random(), ".", random()});
 }
 
-// All files below a directory.
-std::vector<fs::directory_entry> list_files(const fs::path& directory) {
-  std::vector<fs::directory_entry> files;
+// The time of modification, the size and the path of all files below a directory, sorted.
+using Files = std::vector<std::tuple<fs::file_time_type::rep, std::uintmax_t, std::string>>;
+Files list_files(const fs::path& directory) {
+  Files files;
   std::error_code error;
   for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
     std::error_code gone;
-    if (at->is_regular_file(gone)) files.push_back(*at);
+    if (!at->is_regular_file(gone)) continue;
+    const auto time = at->last_write_time(gone).time_since_epoch().count();
+    files.emplace_back(time, at->file_size(gone), at->path().string());
+    if (gone) files.pop_back();
   }
+  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -339,19 +345,17 @@ class Store {
 
   // Reduce the entries to 80 % of the bound if they exceed it, in the order of their last use.
   void prune() const {
-    std::vector<fs::directory_entry> entries = list_files(objects_);
-    std::error_code gone;
+    const Files files = list_files(objects_);
     std::uintmax_t total = 0;
-    for (const fs::directory_entry& entry : entries) total += entry.file_size(gone);
+    for (const auto& [time, size, path] : files) total += size;
     if (total <= bound_) return;
-    std::sort(entries.begin(), entries.end(), [&](const auto& left, const auto& right) {
-      return left.last_write_time(gone) < right.last_write_time(gone);
-    });
-    for (const fs::directory_entry& entry : entries) {
+    for (const auto& [time, size, path] : files) {
       if (total <= bound_ / 5 * 4) break;
-      if (entry.path().filename().string().size() != 62) continue;  // no entry
-      total -= std::min(total, entry.file_size(gone));
-      fs::remove(entry.path(), gone);
+      const fs::path directory = fs::path(path).parent_path().filename();
+      if (directory == "locks" || directory == "objects") continue;
+      std::error_code gone;
+      fs::remove(path, gone);
+      total -= size;
     }
   }
 
