@@ -5,7 +5,7 @@
 #include "device_memory.hpp"
 
 #include <application/headers.h>
-#include <cuda_ext/compile.hpp>
+#include <application/headers/compile.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -46,7 +46,7 @@ cuda_ext::Library compile(const std::string& expression) {
 }  // namespace
 
 int main(int count, char** arguments) try {
-  if (!cuda_ext::gpu_available()) {
+  if (!application::headers::cuda_ext_library().gpu_available()) {
     std::puts("There is no GPU here: nothing was launched.");
     return 0;
   }

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include "../text.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -21,8 +23,6 @@
 #include <system_error>
 #include <tuple>
 #include <vector>
-
-#include "../text.hpp"
 
 #if !defined(_WIN32)
 #include <fcntl.h>
