@@ -592,6 +592,13 @@ def test_what_a_unit_does_not_need_is_not_declared(source, is_minimal, options_o
     assert ["--minimal" in options for options in options_of] == [is_minimal]
 
 
+def test_a_prototype_beside_the_definition_costs_no_second_round(options_of):
+    source = 'enum E { a }; extern "C" __global__ void k(E e, float *x); __global__ void k(E, float* y) {}'
+    compiled = image(unit(f"{source} __global__ void n(E); __global__ void n(E e) {{}}"))
+    assert [p.kind for p in compiled.signatures.kernels["k"].parameters] == ["enum", "pointer"]
+    assert len(options_of) == 1
+
+
 def test_types_that_need_a_second_round_are_asked_for_once(options_of):
     source = "enum class E { a }; template <class T> __global__ void k(T) {} template __global__ void k(E);"
     compiled = nvrtc().compile(unit(source), [Architecture.parse(name) for name in ("sm_90", "compute_90")])

@@ -36,13 +36,12 @@ class Declaration(NamedTuple):
     """A kernel or variable. ``name`` includes the namespaces.
 
     ``parameters`` are those of a kernel, the last of which may be a pack. ``is_plain`` excludes templates and
-    what depends on a condition; ``is_c`` excludes overloads. ``is_definition`` excludes prototypes.
+    what depends on a condition; ``is_definition`` excludes prototypes.
     """
 
     name: str
     parameters: tuple[DeclaredParameter, ...] = ()
     is_plain: bool = False
-    is_c: bool = False
     is_managed: bool = False
     is_definition: bool = False
 
@@ -148,14 +147,13 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     variables: list[Declaration] = []
     doubtful = [name for m in _MACRO_VARIABLE.finditer(content) for name in _names(m["rest"].decode())]
     for scope, head, space, is_conditional in _declarators(text, _SPECIFIER_MARKS):
-        in_c = _C_LINKAGE in text[head : space.start()] or _C_LINKAGE in (scope or ())
         namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
         is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
         if space[0] == "__global__":
             if scope is not None and (found := _kernel(text, space.end(), macros)):
                 name, parameters, is_definition = found
                 name = "::".join([*namespaces, name])
-                kernels.append(Declaration(name, parameters, is_plain, in_c, is_definition=is_definition))
+                kernels.append(Declaration(name, parameters, is_plain, is_definition=is_definition))
         elif "__global__" not in text[head : space.start()]:
             end = _end_of_statement(text, head)
             statement = text[head : space.end()] + _expand(text[space.end() : end], macros)

@@ -17,7 +17,7 @@ from cuda_ext.compiler.signatures.declarations import Declarations, find_declara
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.mangling import read_lowered_name
-from cuda_ext.formats.spelling import base_name
+from cuda_ext.formats.spelling import base_name, normalise
 
 __all__ = [
     "PROBES",
@@ -88,10 +88,11 @@ def _declarations(texts: tuple[bytes, ...]) -> Declarations:
 
 
 def known_subjects(unit: TranslationUnit) -> list[str]:
-    """The kernels and variables whose types to ask for in the first pass: what is surely declared, once."""
+    """The kernels and variables whose types to ask for in the first pass: what is surely there, and alone."""
     found = declarations_of(unit)
-    counts = Counter(kernel.name for kernel in found.kernels)
-    kernels = (k.name for k in found.kernels if k.is_plain and (k.is_c or counts[k.name] == 1))
+    different = {(k.name, *(normalise(p.type) for p in k.parameters)) for k in found.kernels}
+    overloads = Counter(name for name, *_ in different)
+    kernels = (k.name for k in found.kernels if k.is_plain and overloads[k.name] == 1)
     variables = (v.name for v in found.variables if v.is_plain)
     return list(dict.fromkeys([*unit.instantiate, *kernels, *variables]))
 
