@@ -204,12 +204,7 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
         )
         files |= {**cpp.files, **{f"embedded/{name}": text for name, text in headers.items()}}
         byproducts |= {name for name in cpp.files if name.startswith("include/")}.union(cpp.sources)
-    for own in ("python", "include", "embedded"):
-        below = {name.removeprefix(f"{own}/"): files[name] for name in files if name.startswith(f"{own}/")}
-        replace_directory(directory / own, below)
-    for name in files:
-        if "/" not in name:
-            replace_file(directory / name, files[name])
+    _write(directory, files)
     watched = {directory / name for name in files}
     if call.restores_byproducts:
         watched -= {directory / name for name in byproducts}
@@ -219,6 +214,18 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
         for path in watched:
             os.utime(path, ns=(start, min(start, path.stat().st_mtime_ns)))
     _finish(stamp, depfile, map(str, watched.union(project.root / name for name in project.source_files())))
+
+
+def _write(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Write `files` below `directory`, the package as a whole; remove others from the directories of ours."""
+    package = {name.removeprefix("python/"): files[name] for name in files if name.startswith("python/")}
+    replace_directory(directory / "python", package)
+    others = {directory / name: content for name, content in files.items() if not name.startswith("python/")}
+    for path in (*directory.glob("include/**/*"), *directory.glob("embedded/**/*")):
+        if path not in others and not path.is_dir():
+            path.unlink()
+    for path, content in others.items():
+        replace_file(path, content)
 
 
 def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
