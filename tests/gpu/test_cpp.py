@@ -94,7 +94,7 @@ int reverse(int n, int* x) {
 }
 int bounded(int threads, int* x) { return status(k::bounded.try_launch({1, threads}, x)); }
 int move(float x, int id, void* p) {
-  return status(k::move.try_launch({1, 1}, Shift{x, id}, static_cast<Shift*>(p)));
+  return status(k::move.try_launch({1, 1}, Shift{x, id}, p));
 }
 int clusters(unsigned* ranks, int blocks, int size) {
   cuda_ext::LaunchConfig config{blocks, 32};
