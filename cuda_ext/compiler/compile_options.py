@@ -17,6 +17,7 @@ __all__ = [
     "common_options",
     "definitions",
     "include_directories",
+    "is_assembled_by_link",
     "link_options",
     "nvcc_only",
     "nvrtc_options",
@@ -118,6 +119,13 @@ def link_options(options: Options) -> list[str] | None:
         elif name not in _FRONT_END:
             return None
     return spelled
+
+
+def is_assembled_by_link(options: Options) -> bool:
+    """Whether a link assembles PTX of a unit to the same code as the compiler: it is told nothing but PTX."""
+    in_ptx = ("-ftz", "-prec-", "-fma")
+    linking = link_options(options) if options.relocatable else None
+    return linking is not None and all(option.startswith(in_ptx) for option in linking)
 
 
 def include_directories(options: Options) -> tuple[Path, ...]:

@@ -74,11 +74,12 @@ class SignatureJob(NamedTuple):
 
 
 class LinkInput(NamedTuple):
-    """One object to link; ``name`` appears in errors."""
+    """One object to link; ``name`` appears in errors. If there is ``text``, that is linked in place of it."""
 
     name: str
     kind: ImageKind
     data: bytes
+    text: bytes = b""
 
 
 class LinkJob(NamedTuple):

@@ -17,7 +17,8 @@ from cuda_ext.compiler import ready_made
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
-from cuda_ext.compiler.signatures.reflection import reflect_image
+from cuda_ext.compiler.signatures.probes import without_unused_variables
+from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
@@ -134,7 +135,7 @@ def _links(plan: LibraryPlan, products: Products) -> list[LinkJob]:
         LinkJob(
             plan.module,
             tuple(
-                LinkInput(unit.name, images[index].architecture.kind, images[index].data)
+                LinkInput(unit.name, images[index].architecture.kind, images[index].data, images[index].text)
                 for unit, images in zip(plan.units, objects, strict=True)
             ),
             (architecture,),
@@ -205,6 +206,9 @@ def _linked(plan: LibraryPlan, products: Products) -> _Contents:
     images = []
     for linked in _images(_links(plan, products), products):
         _check_linked(plan.module, linked)
+        if linked.architecture.kind == "ptx" and all(unit.kind == "cu" for unit in plan.units):
+            text = without_unused_variables(linked.data, plan.units)
+            linked = read_image(linked.architecture, text)
         entries = tuple(e for e in linked.entries if _OF_DEVICE_RUNTIME not in e)
         images.append(replace(linked, entries=entries, names=names))
     if not any(i.entries for i in images):

@@ -61,7 +61,8 @@ class CompiledImage:
     and ``__constant__`` variables. ``sizes`` has the bytes of each kernel's parameters, and of each variable.
     ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of an image in a library:
     each requested name expression with its lowered name. ``signatures`` are there if the pass that made it
-    read them too.
+    read them too. ``text`` is PTX to link in place of a relocatable cubin: it lacks variables that are not
+    used.
     """
 
     architecture: Architecture
@@ -73,6 +74,7 @@ class CompiledImage:
     usage: Mapping[str, Resources] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     signatures: Signatures | None = None
+    text: bytes = b""
     trace: Trace = field(default=NO_TRACE, compare=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter, ParameterKind, Symbol
@@ -12,10 +12,12 @@ from cuda_ext.manifest import Parameter, ParameterKind, Symbol
 __all__ = [
     "addresses",
     "code",
+    "discardable_variables",
     "kernels",
     "target",
     "undefined",
     "variables",
+    "without_variables",
 ]
 
 # Patterns, which the module re compiles when they are first used. Lines begin with [ \t]*, since \s* spans
@@ -29,11 +31,14 @@ _PARAMETER = (
     rb"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+|pred)\s*"
     rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
 )
-_VARIABLE = (
-    rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)\s+)*\.(?P<space>global|const)\s+"
+_DECLARATOR = (
+    rb"\.(?P<space>global|const)\s+"
     rb"(?:\.align\s+\d+\s+|\.attribute\([^)]*\)\s+|\.v(?P<vector>[24])\s+)*"
     rb"\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d+\])*)"
 )
+_VARIABLE = rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)\s+)*" + _DECLARATOR
+# A variable that no other unit needs: an internal one, or a weak one, which others define themselves.
+_DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:\s*=[^;]*)?;[ \t]*\n?"
 _UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
@@ -80,6 +85,26 @@ def variables(ptx: bytes) -> dict[str, Symbol]:
             name, name, 0, "constant" if match["space"] == b"const" else "device", "char", size
         )
     return symbols
+
+
+def discardable_variables(ptx: bytes) -> list[str]:
+    """List the internal and weak variables by lowered name."""
+    return [match["name"].decode() for match in re.finditer(_DISCARDABLE, ptx)]
+
+
+def without_variables(ptx: bytes, kept: Collection[str]) -> bytes:
+    """Drop the internal and weak variables, but `kept` and what code or a remaining variable refers to."""
+    found = {match["name"]: match[0] for match in re.finditer(_DISCARDABLE, ptx)}
+    if not found:
+        return ptx
+    rest = re.sub(_COMMENT, b"", re.sub(_DISCARDABLE, b"", ptx))
+    unseen = {name.encode() for name in kept}.union(re.findall(rb"[\w$]+", rest)) & found.keys()
+    used: set[bytes] = set()
+    while unseen:
+        used |= unseen
+        initial = b" ".join(found[name] for name in unseen)
+        unseen = (found.keys() & re.findall(rb"[\w$]+", initial)) - used
+    return re.sub(_DISCARDABLE, lambda match: match[0] if match["name"] in used else b"", ptx)
 
 
 def undefined(ptx: bytes) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
     _check_defined_once(inputs)
+    inputs = [LinkInput(item.name, "ptx", item.text) if item.text else item for item in inputs]
     try:
         return _link(inputs, architecture)[0]
     except CompilationError as error:

@@ -12,13 +12,24 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from cuda_ext.compiler.compile_options import include_directories, link_options, nvrtc_options
+from cuda_ext.compiler.compile_options import (
+    include_directories,
+    is_assembled_by_link,
+    link_options,
+    nvrtc_options,
+)
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
-from cuda_ext.compiler.signatures.probes import Probed, addresses_to_keep, known_subjects, may_be_declared
+from cuda_ext.compiler.signatures.probes import (
+    Probed,
+    addresses_to_keep,
+    known_subjects,
+    may_be_declared,
+    without_unused_variables,
+)
 from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import ToolchainError
+from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
@@ -107,8 +118,8 @@ class Nvrtc:
     ) -> tuple[CompiledImage, ...]:
         last = min(architectures)
         linking = self._link_options(unit) if last.kind != "ltoir" else None
-        if linking is not None:
-            return self._compile_lean(unit, architectures, linking)
+        if linking is not None and (images := self._compile_lean(unit, architectures, linking)):
+            return images
         # On the way to a cubin comes the PTX of its virtual architecture.
         options = [*self._options(unit), *_target(last), *(VERBOSE if last.kind == "cubin" else ())]
         program, trace = self._run(unit, options, known_subjects(unit), precompiles=True)
@@ -119,7 +130,10 @@ class Nvrtc:
     def _compile_lean(
         self, unit: TranslationUnit, architectures: Sequence[Architecture], linking: Sequence[str]
     ) -> tuple[CompiledImage, ...]:
-        """Compile `unit` to LTO-IR, and that to images without the variables that are not used."""
+        """Compile `unit` to LTO-IR, and that to images without the variables that are not used.
+
+        Without a result if that fails: the error is to be NVRTC's own.
+        """
         from cuda_ext.toolchain.nvjitlink import list_variables, optimise
 
         options = [*self._options(unit), *_target(architectures[0].as_kind("ltoir"))]
@@ -131,7 +145,10 @@ class Nvrtc:
             kept += may_be_declared(unit, list_variables(ltoir, architectures[0]))
         images = []
         for architecture in architectures:
-            data, log = optimise(ltoir, architecture, linking, kept)
+            try:
+                data, log = optimise(ltoir, architecture, linking, kept)
+            except CompilationError:
+                return ()
             log = "\n".join(filter(None, (program.log, log)))
             images.append(self._finish(unit, architecture, data, program, log, trace))
         return tuple(images)
@@ -146,7 +163,13 @@ class Nvrtc:
         trace: Trace,
     ) -> CompiledImage:
         image = attach_log(read_image(architecture, data), log, trace)
-        return replace(image, signatures=self._describe(unit, image, program))
+        text = b""
+        if architecture.kind == "cubin" and self._lean and is_assembled_by_link(unit.options):
+            whole = program.image("ptx")
+            text = without_unused_variables(whole, [unit])
+            if len(text) > _WORTH_ASSEMBLING * len(whole):
+                text = b""
+        return replace(image, signatures=self._describe(unit, image, program), text=text)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
         """The signatures of all that is in the PTX of `unit`, with its trace."""
@@ -169,7 +192,7 @@ class Nvrtc:
 
     def _link_options(self, unit: TranslationUnit) -> list[str] | None:
         """The options to make lean images of `unit`; ``None`` if it is better compiled as it is."""
-        # Headers are what brings variables that are not used. What is linked later is optimised then.
+        # Headers are what brings variables that are not used. Linked units are not optimised as one program.
         if not self._lean or unit.options.relocatable or not unit.may_include:
             return None
         from cuda_ext.toolchain.nvjitlink import can_optimise
@@ -271,6 +294,9 @@ class Nvrtc:
             )
 
 
+# How much of its PTX may remain of a unit that the link assembles again. Where more does, code is most of it,
+# and the bytes are not worth the time.
+_WORTH_ASSEMBLING = 0.75
 # Omits the declarations of textures, surfaces and the device runtime, which precede every source and take a
 # third of the time of a small compilation. The images are the same.
 _MINIMAL = "--minimal"

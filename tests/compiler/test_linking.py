@@ -50,7 +50,9 @@ def test_a_program_is_linked_with_an_image(name: str, kind: ImageKind) -> None:
 
 @pytest.mark.parametrize("compiler", [nvrtc, nvcc])
 def test_a_launch_without_a_link_is_answered_with_the_key(compiler: Callable[[], Compiler]) -> None:
-    text = "__global__ void child() {}\n__global__ void parent() { child<<<1, 1>>>(); }"
+    text = (
+        "#include <cuda_fp16.h>\n__global__ void child() {}\n__global__ void parent() { child<<<1, 1>>>(); }"
+    )
     with pytest.raises(CompilationError, match=r"linked with the device runtime library: set link = true"):
         module(unit(text), compiler=compiler())
 

@@ -10,13 +10,17 @@ import string
 
 import pytest
 
+from cuda_ext.compiler.jobs import LinkInput
+from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
-from cuda_ext.toolchain.nvjitlink import can_optimise
+from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.toolchain.nvjitlink import can_optimise, link
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from tests.fixtures.device_code import image, unit
+from tests.fixtures.device_code import image, module, unit
 
+SM_90 = Architecture.parse("sm_90")
 HEADER = "#include <cuda/std/utility>\n"
 BLOCK_REDUCE = """
 #include <cub/block/block_reduce.cuh>
@@ -27,6 +31,10 @@ extern "C" __global__ void reduce(const float* x, float* y) {
   if (!threadIdx.x) y[blockIdx.x] = sum;
 }
 """
+LOOP = HEADER + (
+    'extern "C" __global__ void k(float* x) { float a[9]; for (int i = 0; i < 9; ++i) a[i] = x[i * 99];\n'
+    "for (int i = 0; i < 9; ++i) x[i] = sqrtf(a[i]) / a[8 - i] * a[4] + a[i]; }"
+)
 pytestmark = pytest.mark.skipif(not can_optimise(), reason="this nvJitLink keeps all variables")
 
 
@@ -55,14 +63,10 @@ def test_a_block_reduction_is_its_code_and_the_same(architecture, options):
     [("--fmad=false",), ("--ftz=true", "--prec-div=false", "--prec-sqrt=false"), ("--maxrregcount=16",)],
 )
 def test_options_that_decide_on_code_reach_the_link(raw):
-    source = HEADER + (
-        'extern "C" __global__ void k(float* x) { float a[9]; for (int i = 0; i < 9; ++i) a[i] = x[i * 99];\n'
-        "for (int i = 0; i < 9; ++i) x[i] = sqrtf(a[i]) / a[8 - i] * a[4] + a[i]; }"
-    )
-    lean, plain = image(unit(source, raw=raw)).data, direct(source, raw=raw)
+    lean, plain = image(unit(LOOP, raw=raw)).data, direct(LOOP, raw=raw)
     assert len(lean) < len(plain)
     assert code(lean) == code(plain)
-    assert code(lean) != code(image(unit(source)).data)
+    assert code(lean) != code(image(unit(LOOP)).data)
 
 
 def test_an_option_that_the_link_lacks_costs_the_link_and_nothing_else():
@@ -121,6 +125,49 @@ def test_constants_of_headers_and_of_the_source_go():
     table = "static constexpr int table[3] = {1, 2, 3};\n"
     source = f"{HEADER}{table}__global__ void k(int* x) {{ *x = table[1]; }}"
     assert image(unit(source)).variables == ()
+
+
+@pytest.mark.parametrize(
+    "raw", [(), ("--fmad=false", "-default-device"), ("--maxrregcount=24",), ("-lineinfo", "-Xptxas=-O1")]
+)
+def test_a_linked_unit_has_the_same_code_without_unused_variables(raw):
+    source = unit(LOOP, relocatable=True, raw=raw)
+    lean, plain = (c.compile(source, [SM_90])[0] for c in (Nvrtc(), Nvrtc(lean=False)))
+    linked = [link([LinkInput("a", "cubin", i.data, i.text)], SM_90) for i in (lean, plain)]
+    assert code(linked[0]) == code(linked[1])
+    is_lean = len(linked[0]) < len(linked[1]) / 2
+    # Where the assembler has options of its own, its product is linked.
+    assert is_lean == (not {"--maxrregcount=24", "-lineinfo"}.intersection(raw))
+    assert (read_cubin(linked[0]).variables == {}) == is_lean
+
+
+def test_a_linked_unit_keeps_what_other_units_and_the_host_may_use():
+    source = f"""{HEADER}
+    __device__ int of_all; static __device__ int own; inline __device__ int inlined = 2;
+    __attribute__((weak)) __device__ int weak; __constant__ float weights[4]; __managed__ int managed;
+    template <class T> __device__ T in_template = 3; template __device__ int in_template<int>;
+    __device__ int function() {{ static __device__ int counter; return ++counter; }}
+    namespace cuda {{ extern __device__ int other; }} __device__ int* pointer = &cuda::other;
+    """
+    variables = ptx.variables(image(unit(source, relocatable=True)).text)
+    names = ("of_all", "own", "inlined", "weak", "weights", "managed", "in_template", "counter", "pointer")
+    assert [name for name in names if not any(name in variable for variable in variables)] == []
+    assert len(variables) == len(names)
+
+
+def test_linked_units_have_no_unused_variables():
+    used = "inline __device__ int used = 1;"
+    call = f"{HEADER}{used} __device__ void f(int*);\n__global__ void run(int* x) {{ f(x); }}"
+    define = f"{HEADER}{used} __device__ void f(int* x) {{ *x = used; }}\n__constant__ float weights[4];"
+    linked = module(
+        unit(call, name="device/a.cu", relocatable=True),
+        unit(define, name="device/b.cu", relocatable=True),
+        architectures=("sm_90", "compute_90"),
+        link=True,
+    )
+    read = {"sm_90": lambda data: read_cubin(data).variables, "compute_90": ptx.variables}
+    for entry in read_fatbin(linked.files["kernels.fatbin"]):
+        assert set(read[entry.architecture](entry.payload())) == {"used", "weights"}
 
 
 @pytest.mark.parametrize("raw", [(), ("-lineinfo",), ("-G",), ("-rdc=true",), ("-default-device",)])

@@ -106,8 +106,11 @@ class JobCache:
     def keys(self, job: Job) -> tuple[str, ...]:
         """Return a key for each part of the product of `job`, by which equal jobs are recognised."""
         if isinstance(job, LinkJob):
-            inputs = (f for i in job.inputs for f in (i.name, i.kind, hashlib.sha256(i.data).digest()))
-            return (key_of(job.action, self._linker, str(job.architectures[0]), *inputs),)
+            fields: list[str | bytes] = [job.action, self._linker, str(job.architectures[0])]
+            for item in job.inputs:
+                digests = (hashlib.sha256(data).digest() for data in (item.data, item.text))
+                fields += [item.name, item.kind, *digests]
+            return (key_of(*fields),)
         source = self._key_of_source(job.unit)
         return tuple(key_of(job.action, source, str(architecture)) for architecture in job.architectures)
 

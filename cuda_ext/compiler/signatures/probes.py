@@ -9,12 +9,13 @@ template's arguments.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from cuda_ext.compiler.signatures.declarations import Declarations, find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.formats import ptx
 from cuda_ext.formats.lowered_types import LoweredType, LoweredValue
 from cuda_ext.formats.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise
@@ -28,6 +29,7 @@ __all__ = [
     "may_be_declared",
     "probe",
     "read_probe",
+    "without_unused_variables",
 ]
 
 # Declares the probes. A source comes behind it, or before it.
@@ -120,3 +122,12 @@ def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str
         if name in names or any(part in name for part in parts):
             kept.append(lowered)
     return kept
+
+
+def without_unused_variables(text: bytes, units: Sequence[TranslationUnit]) -> bytes:
+    """The PTX of `units` without the variables that no code uses, unless `units` may declare them.
+
+    These are constants and tables of headers, which the host does not use either.
+    """
+    variables = ptx.discardable_variables(text)
+    return ptx.without_variables(text, {v for unit in units for v in may_be_declared(unit, variables)})
