@@ -463,7 +463,8 @@ def test_other_machines_are_built_for(
 ) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"takes {compiler}")
-    project.write({"toolchain.cmake": TOOLCHAIN.format(system, processor, compiler)})
+    lists = LISTS + MODULE.replace("JIT FALSE", "JIT") + APPLICATION
+    project.write({"CMakeLists.txt": lists, "toolchain.cmake": TOOLCHAIN.format(system, processor, compiler)})
     # Package directories are searched below the root path alone; that of this package is given by name.
     project.cache = {
         "CMAKE_PREFIX_PATH": "",
