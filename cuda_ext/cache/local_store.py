@@ -131,7 +131,10 @@ class LocalStore:
         for modified, _, path in _list_files(f"{self._prefix}/{_TEMPORARY}"):
             if modified < time.time() - _HOUR:  # of a killed writer: no write takes an hour
                 _remove_file(path)
-        entries = sorted(_list_files(*(f"{self._prefix}/{number:02x}" for number in range(256))))
+        shards = (
+            f"{self._prefix}/{each.name}" for each in _sorted(self._prefix) if _SHARD.fullmatch(each.name)
+        )
+        entries = sorted(_list_files(*shards))
         total = sum(size for _, size, _ in entries)
         if total > self.bound:
             for _, size, path in entries:
