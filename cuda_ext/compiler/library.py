@@ -297,7 +297,7 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
         outcome = products[job]
         if isinstance(outcome, CompilationError):
             if outcome.where == "options":  # at fault for all targets
-                raise outcome
+                raise CompilationError(_failure(outcome.problem, [job]), where=outcome.where)
             failed.setdefault(str(outcome), []).append(job)
         else:
             succeeded.append(outcome)

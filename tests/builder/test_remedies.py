@@ -162,7 +162,8 @@ def test_an_unknown_option_is_answered_with_its_key(tmp_path: Path, table: str, 
     write_project(tmp_path, table, {"device/a.cu": FILL})
     assert refusal(tmp_path) == (
         f"p.kernels:\n{path}: nvrtc: error: unrecognized option --frobnicate found\n"
-        'correct --frobnicate, or take it out; for options of nvcc, set compiler = "nvcc"'
+        'correct --frobnicate, or take it out; for options of nvcc, set compiler = "nvcc"\n'
+        "(compiling device/a.cu for sm_90)"
     )
 
 
