@@ -88,7 +88,7 @@ _TAIL = """
 for name in filter(None, sys.argv[3].split(",")):
     try:
         __import__(name)
-    except ImportError:
+    except Exception:  # not to be imported by its name
         pass
 before = set(sys.modules)
 if sys.argv[4]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING or sys.implementation.name != "cpython":
+if TYPE_CHECKING:
     from hashlib import sha256 as _in_c
-elif sys.version_info >= (3, 12):  # as the standard library's random does
-    from _sha2 import sha256 as _in_c
 else:
-    from _sha256 import sha256 as _in_c
+    try:
+        if sys.version_info >= (3, 12):  # as the standard library's random does
+            from _sha2 import sha256 as _in_c
+        else:
+            from _sha256 import sha256 as _in_c
+    except ImportError:  # a Python without it, which some distributions have
+        from hashlib import sha256 as _in_c
 
 __all__ = ["sha256"]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import runpy
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import pytest
 
+from cuda_ext.formats import sha256
 from cuda_ext.formats.codec import DecodingError, decode, encode
 
 
@@ -84,3 +88,18 @@ def test_damaged_bytes_are_refused_or_another_shape(shape):
 def test_values_that_violate_the_annotations_are_refused(data):
     with pytest.raises(DecodingError):
         decode(Corner, data)
+
+
+@pytest.mark.parametrize("lacking", [(), ("_sha2", "_sha256"), ("hashlib",)])
+@pytest.mark.parametrize("content", [b"", b"abc", memoryview(bytes(5 << 20))], ids=len)
+def test_sha256_is_that_of_hashlib(
+    monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...], content: bytes
+) -> None:
+    """Some distributions build Python without its own SHA-256."""
+    expected = hashlib.sha256(content).digest()
+    for name in lacking:
+        if name == "hashlib":  # not imported yet
+            monkeypatch.delitem(sys.modules, name)
+        else:
+            monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    assert runpy.run_path(sha256.__file__)["sha256"](content) == expected
