@@ -283,7 +283,7 @@ def test_native_without_a_gpu_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ['options = ["--std=c++99"]', 'options = ["--not-an-option"]'])
+@pytest.mark.parametrize("line", ['options = ["--maxrregcount=many"]', 'options = ["--not-an-option"]'])
 def test_an_option_that_the_compiler_refuses_is_reported_with_the_unit(tmp_path: Path, line: str) -> None:
     write_project(tmp_path, f"{KERNELS}{line}")
     message = refusal(tmp_path)
