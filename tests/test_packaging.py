@@ -31,6 +31,13 @@ def test_the_list_of_packages_is_complete() -> None:
 def test_cmake_has_the_version_of_the_package() -> None:
     text = (CMAKE / "CudaExtConfigVersion.cmake").read_text(encoding="utf-8")
     assert re.findall(r"^set\(PACKAGE_VERSION (.*)\)", text, re.MULTILINE) == [cuda_ext.__version__]
+    headers = Path(cuda_ext.__file__).parent / "include" / "cuda_ext"
+    versions = {
+        version
+        for name in ("interface.hpp", "compile.hpp")
+        for version in re.findall(r"\bv(\d+_\w+)", (headers / name).read_text(encoding="utf-8"))
+    }
+    assert versions == {re.sub(r"\W", "_", cuda_ext.__version__)}
 
 
 def test_the_checkout_does_not_shadow_the_cmake_of_the_registry() -> None:

@@ -30,8 +30,8 @@ def format_bounds(results: Mapping[str, Any]) -> str:
     figures: list[tuple[str, str, float, float | None]] = []
     launch = results.get("launch", {}).get("contenders", {})
     for name, limit in {
-        "cuda_ext, from C++, typed wrapper": 1.03,
-        "cuda_ext, from C++, 16 arguments": 1.03,
+        "cuda_ext, from C++, typed wrapper": 1.02,
+        "cuda_ext, from C++, 16 arguments": 1.02,
         "cuda_ext, addresses": 1.10,
         "cuda_ext, torch tensors": 1.15,
         "cuda_ext, 16 arguments, 9 torch tensors": 1.35,

@@ -151,6 +151,41 @@ static void perform(const std::string& command, const std::string& operand) {
     void* arguments[] = {&n};
     return decltype(kernels::ov)::Chosen<int>::kernel().launch_raw({1, 1}, arguments);
   }
+  if (command == "wide") {
+    return kernels::axpy<float>({1, 1}, std::atoll(operand.c_str()), 2.0f, nullptr, nullptr);
+  }
+  if (command == "unsigned") {
+    return kernels::axpy<float>({1, 1}, std::strtoull(operand.c_str(), nullptr, 10), 2.0f, nullptr, nullptr);
+  }
+  if (command == "threads") return kernels::plain(cuda_ext::threads(std::atoll(operand.c_str())));
+  if (command == "threads_in") {
+    cuda_ext::LaunchConfig config = cuda_ext::threads(number);
+    config.block = 32;
+    return kernels::plain(config);
+  }
+  if (command == "launch_attribute") {
+    const cuda_ext::LaunchAttribute attribute(number, 1);
+    cuda_ext::LaunchConfig config{1, 1};
+    config.attributes = {&attribute, 1};
+    return kernels::plain(config);
+  }
+  if (command == "prepare") {
+    return kernels::tiled.kernel().prepare({1, 1, nullptr, static_cast<std::size_t>(number)});
+  }
+  if (command == "load") return kernels::cuda_ext_library().load();
+  if (command == "occupancy") {
+    const cuda_ext::Kernel plain = kernels::plain.kernel();
+    const int blocks = plain.blocks_per_multiprocessor(number);
+    return print(std::to_string(plain.best_block()) + ": " + std::to_string(blocks) + " blocks of " + operand);
+  }
+  if (command == "weights") {
+    float values[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    kernels::weights.copy_from(values);
+    std::vector<float> copied(9);
+    kernels::weights.copy_to(copied.data());
+    return print(std::to_string(static_cast<int>(copied[0])) + " " + std::to_string(static_cast<int>(copied[1])) +
+                 " " + std::to_string(static_cast<int>(copied[8])));
+  }
   if (command == "attribute") {
     return print(std::to_string(kernels::tiled.kernel().attribute(number)));
   }

@@ -26,8 +26,9 @@ constexpr unsigned char axpy_fatbin[] =
     "kernel _Z2ovfPi 0 4 8\n"
     "kernel _ZN2ns4move 0 8 12 4 1 16\n"
     "symbol weights 36\n"
-    "symbol _ZN2ns5tableE 4\n";
-constexpr unsigned char gemm_cubin[] = "kernel gemm 0\n";
+    "symbol _ZN2ns5tableE 4\n"
+    "symbol twice 4\n";
+constexpr unsigned char gemm_cubin[] = "kernel gemm 0\nsymbol twice 4\n";
 constexpr unsigned char later_ptx[] = "kernel later 0\n";
 constexpr unsigned char small_fatbin[] = "kernel small 0\n";
 constexpr unsigned char separate_sm_80[] = "kernel separate 0\nsymbol table 80\n";

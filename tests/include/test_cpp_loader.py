@@ -535,6 +535,67 @@ def test_names(run: Program, command: str, expected: str | None) -> None:
         assert done.calls == []
 
 
+def test_integers_of_any_type_have_to_fit(run: Program) -> None:
+    done = run("wide:2147483647", "wide:2147483648", "wide:-2147483649", "unsigned:18446744073709551615")
+    assert len(done.launches) == 1
+    assert done.launches[0].split("device=0")[1].split()[0] == "ffffff7f"
+    launch = "|  in a launch of axpy<float>(int n, float a, const float* x, float* y)"
+    assert done.output == [
+        f"ArgumentError: argument 'n': {number} is out of the range of int{launch}"
+        for number in (2**31, -(2**31) - 1, 2**64 - 1)
+    ]
+
+
+def test_threads_are_divided_into_blocks(run: Program) -> None:
+    done = run(
+        "threads:1000", "threads:1000", "threads:0", "threads_in:100", "threads:-1", "threads:1000000000000"
+    )
+    assert [launch.split()[2:4] for launch in done.launches] == [
+        *2 * [["grid=4,1,1", "block=256,1,1"]],
+        ["grid=1,1,1", "block=256,1,1"],
+        ["grid=4,1,1", "block=32,1,1"],
+    ]
+    assert [message.partition("|")[0] for message in done.output] == [
+        "ArgumentError: threads: expected a number of threads, found -1",
+        "ArgumentError: threads: expected at most 549755813632 in blocks of 256, found 1000000000000",
+    ]
+    # Fast, once the kernel is loaded and its block is known.
+    assert done.calls.count("cuLibraryLoadData") == 1
+
+
+def test_other_attributes_reach_the_driver(run: Program) -> None:
+    done = run("launch_attribute:6", "launch_attribute:99")
+    assert done.launches == [LAUNCH.replace("cuLaunchKernel", "cuLaunchKernelEx") + " dependent=1"]
+    assert done.output[0].startswith("LaunchError 1: plain: cuLaunchKernelEx failed: ")
+    assert done.output[0].endswith("; launched with grid (1, 1, 1), block (1, 1, 1), attribute 99")
+
+
+def test_a_prepared_kernel_is_launched_without_further_calls(run: Program) -> None:
+    done = run("prepare:60000", "tiled:60000")
+    (launch,) = done.launches
+    assert limits_set(done) == ["tiled 8 60000 0"]
+    assert done.calls[-1] == launch
+    assert done.calls.index("cuLibraryGetKernel tiled") < done.calls.index(
+        "cuKernelSetAttribute tiled 8 60000 0"
+    )
+    done = run("load", "plain", "gemm", version=13050)
+    assert done.output == []
+    assert done.calls[-2:] == done.launches
+
+
+def test_variables_have_types(run: Program) -> None:
+    done = run("weights")
+    assert done.output == ["1 2 9"]
+    assert [call for call in done.calls if "Memcpy" in call] == [
+        *("cuMemcpyHtoDAsync 36 stream=0", "cuMemcpyDtoHAsync 36 stream=0"),
+    ]
+
+
+def test_occupancy(run: Program) -> None:
+    assert run("occupancy:256", "occupancy:0").output[0] == "256: 8 blocks of 256"
+    assert run("occupancy:0").output[0].startswith("DriverCallError 1: cuOccupancyMaxActiveBlocksPerMultipro")
+
+
 def test_symbols_and_attributes(run: Program) -> None:
     done = run("symbol:weights", "symbol:ns :: table", "attribute:1", "attribute:99")
     assert done.output[:3] == ["36 bytes", "4 bytes", "40960"]
@@ -715,6 +776,7 @@ def exported_besides_exceptions(listed: str) -> list[str]:
     Without optimisation, functions of the standard library such as std::move are functions.
     """
     names = [line.split(" ", 2)[2] for line in listed.splitlines() if "cuda_ext" in line or "sample" in line]
+    names = [name for name in names if not name.startswith("attempt(")]
     visible = re.compile(rf"((typeinfo|vtable|typeinfo name) for )?{NAMESPACE}::\w*Error(::.*)?")
     moves = re.compile(r"\bstd::(move|swap|_*exchange)<")
     return [name for name in names if not visible.fullmatch(name) and not moves.search(name)]
@@ -725,6 +787,7 @@ def test_shared_objects_export_only_exceptions(shared_objects: tuple[Path, list[
     listed = subprocess.run(
         ["nm", "-DC", "--defined-only", plugin], capture_output=True, text=True, check=True, timeout=60
     ).stdout
+    assert f"attempt({NAMESPACE}::LaunchConfig const&)" in listed
     # Complete, so that one shared object can catch the exceptions of another.
     assert f" typeinfo for {NAMESPACE}::ArgumentError\n" in listed
     assert exported_besides_exceptions(listed) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import cuda_ext
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.builder.cpp.kernel_classes import KernelClass
@@ -19,13 +21,14 @@ from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from cuda_ext.runtime.driver.images import _requirements, image_for
-from tests.fixtures.cpp_modules import compile_cpp, package_of, write_cpp
+from tests.fixtures.cpp_modules import INCLUDE, compile_cpp, package_of, write_cpp
 from tests.fixtures.device_code import module, unit
 from tests.fixtures.loader import FILES, SAMPLE, signature, single_image
 from tests.fixtures.loader import unit as unit_of
 
 PLACE = Path("/place/of the/package")
 CPP = Path(__file__).parents[2] / "cpp"
+ABI = f"v{cuda_ext.__version__.replace('.', '_')}"
 
 
 def kernel(expression: str, *parameters: str, lowered: str = "") -> Kernel:
@@ -459,13 +462,17 @@ def test_an_overload_of_exactly_these_types_is_preferred(tmp_path):
 
 @pytest.mark.host_compiler
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into ELF")
-def test_modules_coexist_without_visible_symbols(tmp_path):
-    """Two modules in a program of two sources, each of which uses both."""
+def test_modules_of_two_versions_coexist_without_visible_symbols(tmp_path):
+    """Two modules in a program of two sources, each of which uses both; one is of another version."""
     sources = []
     for name, parameter in (("one", "integer 4 int n"), ("two", "float 4 float a")):
         package = package_of(kernel("axpy<float>", parameter), kernel("plain"), name=f"{name}.kernels")
         made = write_cpp(package, tmp_path / name)
         sources.append(tmp_path / name / made.sources[0])
+    shutil.copytree(INCLUDE / "cuda_ext", tmp_path / "two" / "loader")
+    for file in (tmp_path / "two").rglob("*.[hc]*"):
+        text = file.read_text(encoding="utf-8").replace(ABI, "v9_9_9")
+        file.write_text(text.replace("<cuda_ext/loader.hpp>", '"loader/loader.hpp"'), encoding="utf-8")
     includes = [f"-I{tmp_path / name / 'include'}" for name in ("one", "two")]
     both = CPP / "header_side_by_side.cpp"
     compile_cpp(*includes, "-DUSE=use_in_other", "-c", both, "-o", tmp_path / "other.o")
@@ -479,6 +486,11 @@ def test_modules_coexist_without_visible_symbols(tmp_path):
     assert "use_in_main" in exported
     assert not re.search(r"^\S+ \S (one|two)::kernels", exported, re.MULTILINE)
     assert "cuda_ext_3one" not in exported
+    # A header does not compile with the interface of another version.
+    interface = tmp_path / "one/include/one/kernels/cuda_ext.hpp"
+    interface.write_text(interface.read_text(encoding="utf-8").replace(ABI, "v9_9_9"), encoding="utf-8")
+    said = compile_cpp(includes[0], "-fsyntax-only", tmp_path / "one/include/one/kernels.h", check=False)
+    assert "generated one/kernels.h, and another version kernels/cuda_ext.hpp: build the module again" in said
 
 
 @pytest.mark.host_compiler

@@ -1,0 +1,224 @@
+"""Measure what the generated header costs: to include, to launch through, and in a program with a GPU.
+
+The files that are compared do the same: one launch with a generated header, with the CUDA runtime, and with
+the driver by hand. Prints preprocessed lines, the compiler's time (user and system, the least of five), and
+the size of code and data at -O2. Then it builds a program of loops of launches, from C++ and by calls of
+``cuLaunchKernel``, which take turns, and runs it if there is a GPU. With ``--program`` the program is left
+there, to be run on another machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import _environment  # noqa: F401 - makes cuda_ext importable
+from bench.tables import format_table
+from launching.kernels import NAME, SOURCE
+
+import cuda_ext
+from cuda_ext.builder.cpp import generate_cpp
+from cuda_ext.builder.project import Project
+from cuda_ext.builder.session import build_project
+from cuda_ext.toolchain.cuda_packages import header_directories
+
+_PYPROJECT = """
+[project]
+name = "bench-kernels"
+
+[tool.cuda_ext.modules."{name}"]
+architectures = ["{architecture}"]
+instantiate = ["axpy<float>"]
+"""
+
+_FILES = {
+    "an empty file": "",
+    "<string>": "#include <string>\n",
+    "the generated header": "#include <bench_kernels/kernels.h>\n",
+    "one launch": """\
+#include <bench_kernels/kernels.h>
+void f(int n, float* x, CUstream_st* stream) {
+  bench_kernels::kernels::axpy<float>({n, 256, stream}, n, 2.0f, x, x);
+}
+""",
+    "one launch, without exceptions": """\
+#include <bench_kernels/kernels.h>
+bool f(int n, float* x, CUstream_st* stream) noexcept {
+  return bench_kernels::kernels::axpy<float>.try_launch({n, 256, stream}, n, 2.0f, x, x).ok();
+}
+""",
+    "<cuda_runtime.h>": "#include <cuda_runtime.h>\n",
+    "one launch, CUDA runtime": """\
+#include <cuda_runtime.h>
+#include <stdexcept>
+void f(const void* kernel, int n, float* x, cudaStream_t stream) {
+  float a = 2;
+  void* arguments[] = {&n, &a, &x, &x};
+  if (cudaError_t error = cudaLaunchKernel(kernel, dim3(n), dim3(256), arguments, 0, stream))
+    throw std::runtime_error(cudaGetErrorString(error));
+}
+""",
+    "one launch, driver by hand": """\
+#include <cuda.h>
+#include <stdexcept>
+void f(CUfunction kernel, int n, float* x, CUstream stream) {
+  float a = 2;
+  void* arguments[] = {&n, &a, &x, &x};
+  if (cuLaunchKernel(kernel, n, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr))
+    throw std::runtime_error("cuLaunchKernel failed");
+}
+""",
+}
+
+_PROGRAM = """\
+#include <bench_kernels/kernels.h>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+namespace k = bench_kernels::kernels;
+
+using Launch = int(CUkern_st*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   CUstream_st*, void**, void**);
+
+template <class Each>
+double seconds(int times, Each each) {
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; i++) each(i);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() / times;
+}
+
+int main() try {
+  const auto find = [](const char* name) { return ::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), name); };
+  const auto launch = reinterpret_cast<Launch*>(find("cuLaunchKernel"));
+  const auto synchronize = reinterpret_cast<int (*)()>(find("cuCtxSynchronize"));
+  const auto allocate = reinterpret_cast<int (*)(float**, std::size_t)>(find("cuMemAlloc_v2"));
+  float* x = nullptr;
+  k::cuda_ext_library().load();
+  if (allocate(&x, 4096)) return std::puts("cuMemAlloc failed");
+  CUkern_st* const axpy = k::axpy<float>.kernel().handle();
+  CUkern_st* const many = k::many.kernel().handle();
+
+  const auto c4 = [&](int n) {
+    float a = 2;
+    void* arguments[] = {&n, &a, &x, &x};
+    if (launch(axpy, 1, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr)) throw 1;
+  };
+  const auto cpp4 = [&](int n) { k::axpy<float>({1, 32}, n, 2.0f, x, x); };
+  const auto threads4 = [&](int n) { k::axpy<float>(cuda_ext::threads(n), n, 2.0f, x, x); };
+  const auto c16 = [&](int n) {
+    float a = 2, d = 3, e = 4;
+    int b = 1, c = 2;
+    long long f = 5;
+    void* arguments[] = {&n, &a, &x, &x, &x, &x, &x, &x, &x, &x, &x, &b, &c, &d, &e, &f};
+    if (launch(many, 1, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr)) throw 1;
+  };
+  const auto cpp16 = [&](int n) {
+    k::many({1, 32}, n, 2.0f, x, x, x, x, x, x, x, x, x, 1, 2, 3.0f, 4.0f, 5);
+  };
+
+  std::vector<double> times[5];
+  for (int round = -20; round < 200; round++) {
+    const auto measure = [&](int which, auto each) {
+      synchronize();
+      const double taken = seconds(200, each);
+      if (round >= 0) times[which].push_back(taken);
+    };
+    measure(0, c4);
+    measure(1, cpp4);
+    measure(2, threads4);
+    measure(3, c16);
+    measure(4, cpp16);
+  }
+  const char* names[] = {"C, 4 arguments", "C++, 4 arguments", "C++, threads(n)",
+                         "C, 16 arguments", "C++, 16 arguments"};
+  for (int i = 0; i < 5; i++) {
+    std::sort(times[i].begin(), times[i].end());
+    const double median = times[i][times[i].size() / 2];
+    const double reference = times[i < 3 ? 0 : 3][times[i].size() / 2];
+    std::printf("%-18s %6.3f us  %5.3f of C\\n", names[i], 1e6 * median, median / reference);
+  }
+} catch (const cuda_ext::Error& error) {
+  std::puts(error.what());
+}
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--program", type=Path, help="leave the program of the launches here")
+    parser.add_argument("--architecture", default="sm_90", help="the GPU's; sm_90")
+    arguments = parser.parse_args()
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        sys.exit(f"{Path(__file__).name}: there is no {compiler}")
+    with tempfile.TemporaryDirectory(prefix="bench_cpp-") as name:
+        work = Path(name)
+        sources = _generate(work, arguments.architecture)
+        include = [f"-I{work / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}"]
+        cuda = [f"-I{directory}" for directory in header_directories(13)]
+        rows = []
+        for title, text in _FILES.items():
+            source = work / "file.cpp"
+            source.write_text(text)
+            command = [compiler, "-std=c++17", "-O2", *include, *cuda, str(source)]
+            try:
+                rows.append((title, *_measure(command, work / "file.o")))
+            except subprocess.CalledProcessError:
+                rows.append((title, "not measured", "", ""))
+        loader = [compiler, "-std=c++17", "-O2", *include, str(sources[0])]
+        rows.append(("the generated source, once", *_measure(loader, work / "file.o")))
+        print(format_table(("", "lines", "seconds", "bytes"), rows))
+        program = arguments.program or work / "program"
+        (work / "program.cpp").write_text(_PROGRAM)
+        built = [*map(str, sources), str(work / "program.cpp"), "-o", str(program), "-ldl"]
+        subprocess.run([compiler, "-std=c++17", "-O2", *include, *built], check=True)
+        subprocess.run([program], check=False)
+    return 0
+
+
+def _generate(work: Path, architecture: str) -> Sequence[Path]:
+    """Write the module's C++ to `work`; return its sources."""
+    (work / "device").mkdir()
+    (work / "device" / "kernels.cu").write_text(SOURCE)
+    (work / "pyproject.toml").write_text(_PYPROJECT.format(name=NAME, architecture=architecture))
+    project = Project.load(work)
+    assert project is not None
+    (package,) = build_project(project)
+    package.write(work / "package")
+    module = generate_cpp.render(package, (), work / "package", "incbin")
+    for name, content in module.files.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(content)
+    return [work / name for name in module.sources]
+
+
+def _measure(command: Sequence[str], output: Path) -> tuple[str, str, str]:
+    """The preprocessed lines, the seconds, and the bytes of code and data of a compilation."""
+    lines = subprocess.run([*command, "-E"], capture_output=True, check=True).stdout.count(b"\n")
+    seconds = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "-c", "-o", output], check=True, stderr=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    printed = subprocess.run(["size", output], capture_output=True, text=True, check=True).stdout
+    text, data, _ = printed.splitlines()[1].split(maxsplit=2)
+    return str(lines), f"{min(seconds):.2f}", str(int(text) + int(data))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
