@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "interface.hpp"
+#include "failure.hpp"
 #include "text.hpp"
 
 #include <string>
@@ -48,11 +48,11 @@ constexpr LaunchConfig divided(LaunchConfig config, const Dim& block) noexcept {
   return config;
 }
 
-inline std::string text_of(const Dim& extents) {
+CUDA_EXT_COLD inline std::string text_of(const Dim& extents) noexcept {
   return joined({"(", extents.x, ", ", extents.y, ", ", extents.z, ")"});
 }
 
-inline std::string text_of(const LaunchConfig& config) {
+CUDA_EXT_COLD inline std::string text_of(const LaunchConfig& config) noexcept {
   std::string text = joined({"grid ", text_of(config.grid), ", block ", text_of(config.block)});
   if (config.shared) text += joined({", ", config.shared, " bytes of dynamic shared memory"});
   if (has_cluster(config)) text += joined({", clusters of ", text_of(config.cluster)});

@@ -29,7 +29,7 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
 // A version is 1000 * major + 10 * minor, as CUDA counts.
-inline std::string version_text(int version) { return joined({version / 1000, ".", version % 1000 / 10}); }
+inline std::string version_text(int version) noexcept { return joined({version / 1000, ".", version % 1000 / 10}); }
 
 inline long current_process() noexcept {
 #if defined(_WIN32)
@@ -61,7 +61,7 @@ class Driver {
   bool forked() const noexcept { return process_ != current_process(); }
 
   // As it is called in messages: "sm_90".
-  std::string name_of(int device) const { return joined({"sm_", at(device).capability}); }
+  std::string name_of(int device) const noexcept { return joined({"sm_", at(device).capability}); }
 
   Device& at(int device) const noexcept { return devices[static_cast<std::size_t>(device)]; }
 
@@ -79,7 +79,7 @@ class Driver {
 
   // The same as text, for a call on behalf of `subject`. An error after which nothing works any more is kept,
   // and told with all that follow; `is_fault` says whether this is it.
-  std::string told(const char* function, driver_api::Code status, std::string_view subject, bool& is_fault);
+  std::string told(const char* function, driver_api::Code status, std::string_view subject, bool& is_fault) noexcept;
 
  private:
   using GetFunction = driver_api::Code(CUDA_EXT_CALL*)(const char* name, void** function, int version,
@@ -124,7 +124,7 @@ CUDA_EXT_COLD inline Failure Driver::failed(const char* function, driver_api::Co
 }
 
 CUDA_EXT_COLD inline std::string Driver::told(const char* function, driver_api::Code status,
-                                              std::string_view subject, bool& is_fault) {
+                                              std::string_view subject, bool& is_fault) noexcept {
   const char* name = nullptr;
   const char* description = nullptr;
   if (call.error_name(status, &name) != driver_api::success || !name) name = "unknown error";
@@ -153,7 +153,7 @@ inline Result<driver_api::Context> Driver::primary_context(int device) noexcept 
   return context;
 }
 
-CUDA_EXT_COLD inline std::string no_device() {
+CUDA_EXT_COLD inline std::string no_device() noexcept {
   const std::string text = "the CUDA driver finds no GPU";
 #if defined(_MSC_VER)
 #pragma warning(suppress : 4996)  // of getenv; nothing here changes the environment

@@ -63,7 +63,7 @@ inline const ImageData* select_image(const UnitData& unit, int capability) noexc
 }
 
 // The architectures of all images of one kind.
-CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind kind) {
+CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind kind) noexcept {
   std::string text;
   for (const ImageData& image : unit.images) {
     if (Architecture(image.architecture).kind != kind) continue;
@@ -75,7 +75,7 @@ CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind
 
 // `unit` holds nothing that a GPU of `capability` runs, and is not compiled on demand, because of `jit`.
 CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& unit, int capability,
-                                      std::string_view jit) {
+                                      std::string_view jit) noexcept {
   std::string cubins = listed(unit, Architecture::Kind::cubin);
   std::string ptx = listed(unit, Architecture::Kind::ptx);
   std::string ltoir = listed(unit, Architecture::Kind::ltoir);
@@ -90,7 +90,7 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
 
 // Only an image for `architecture` fits, and the driver does not read its PTX; nor is `unit` compiled on demand.
 CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
-                                         const char* architecture, int driver, std::string_view jit) {
+                                         const char* architecture, int driver, std::string_view jit) noexcept {
   const std::string maker =
       unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)}) : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
@@ -102,7 +102,7 @@ CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitDat
 // `image` needs a driver that supports CUDA `needed`, because of what it is.
 CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitData& unit,
                                            const ImageData& image, int driver, int needed,
-                                           const std::string& what) {
+                                           const std::string& what) noexcept {
   return failure(ErrorKind::driver_too_old,
                  {module.name, ": the NVIDIA driver supports CUDA up to ", version_text(driver), ", and ",
                   unit.sources, " (", image.architecture, "), ", what, ", needs ", version_text(needed),

@@ -24,7 +24,7 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
 // "axpy<float>(int n, float a, const float* x, float* y)"
-CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
+CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) noexcept {
   if (!kernel.is_described) return kernel.expression;
   std::string text = joined({kernel.expression, "("});
   for (std::size_t i = 0; i < kernel.parameters.size; i++) {
@@ -43,7 +43,7 @@ CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
 
 // Whether arguments of these `sizes` fit the parameters of `kernel`.
 CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Array<ParameterData>& parameters,
-                                             const std::size_t* sizes, std::size_t count) {
+                                             const std::size_t* sizes, std::size_t count) noexcept {
   const auto counted = [](std::size_t number) {
     return joined({number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments"});
   };
@@ -66,7 +66,7 @@ CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Arr
 
 // What cuLaunchKernel cannot do.
 CUDA_EXT_COLD inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
-                                                        const LaunchConfig& config, void** arguments) {
+                                                        const LaunchConfig& config, void** arguments) noexcept {
   LaunchAttribute attributes[3 + most_attributes];
   unsigned count = 0;
   if (config.cooperative) attributes[count++] = {driver_api::cooperative, 1};

@@ -37,7 +37,7 @@ inline std::string_view plain_name(std::string_view expression) noexcept {
 }
 
 // How many letters have to be inserted, removed or replaced to make one of the other.
-CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::string_view to) {
+CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::string_view to) noexcept {
   const auto row = std::make_unique<std::size_t[]>(to.size() + 1);
   for (std::size_t j = 0; j <= to.size(); j++) row[j] = j;
   for (std::size_t i = 0; i < from.size(); i++) {
@@ -57,7 +57,7 @@ class NearestName {
  public:
   explicit NearestName(std::string_view wanted) noexcept : wanted_(wanted) {}
 
-  void consider(std::string_view name) {
+  void consider(std::string_view name) noexcept {
     const std::size_t longer = name.size() > wanted_.size() ? name.size() : wanted_.size();
     const std::size_t found = edit_distance(wanted_, name);
     if (5 * found > 2 * longer || (!nearest_.empty() && found >= distance_)) return;
@@ -66,7 +66,7 @@ class NearestName {
   }
 
   // "; did you mean 'axpy'?", or nothing.
-  std::string hint() const { return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"}); }
+  std::string hint() const noexcept { return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"}); }
 
  private:
   std::string_view wanted_;
@@ -77,14 +77,14 @@ class NearestName {
 // The first twenty names, and how many more there are.
 class ListOfNames {
  public:
-  void add(std::string_view name) {
+  void add(std::string_view name) noexcept {
     if (count_++ >= most_) return;
     text_ += text_.empty() ? "" : ", ";
     text_ += name;
   }
 
   bool empty() const noexcept { return count_ == 0; }
-  std::string text() const {
+  std::string text() const noexcept {
     return count_ > most_ ? joined({text_, " and ", count_ - most_, " more"}) : text_;
   }
 
@@ -107,7 +107,7 @@ inline bool is_no_template(const ModuleData& module, std::string_view name) noex
 }
 
 // "jit: off; ", or empty if there is no reason why something is not compiled on demand.
-inline std::string told_jit(std::string_view jit) { return jit.empty() ? "" : joined({"jit: ", jit, "; "}); }
+inline std::string told_jit(std::string_view jit) noexcept { return jit.empty() ? "" : joined({"jit: ", jit, "; "}); }
 
 // There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand,
 // if there could be one.
