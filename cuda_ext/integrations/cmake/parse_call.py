@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.builder.config.keys import KEYS
-from cuda_ext.builder.cpp.kernel_classes import identifier
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.integrations.cmake.module_call import Call, call_of
@@ -206,6 +205,8 @@ def _boolean(values: Sequence[str], where: str) -> bool:
 
 def _namespace(value: str, where: str) -> str:
     """The namespace `value`, which can be declared: ``my::gpu``."""
+    from cuda_ext.builder.cpp.kernel_classes import identifier
+
     parts = value.split("::")
     is_usable = all(
         re.fullmatch(r"[A-Za-z]\w*", part, re.ASCII) and identifier(part) == part for part in parts
