@@ -84,6 +84,9 @@ void perform(const std::string& command, const std::string& operand) {
   const cuda_ext::Library& library = kernels::cuda_ext_library();
   if (command == "launch") return launch(library.kernel(operand));
   if (command == "signature") return print(cuda_ext::signature(library.kernel(operand).data()));
+  if (command == "typed") return kernels::scale<double>({1, 32}, static_cast<double*>(nullptr), 2.0);
+  if (command == "narrow") return kernels::scale<double>({1, 32}, static_cast<double*>(nullptr), 2.0f);
+  if (command == "variable") return kernels::ns::fill<unsigned, 7>({1, 32}, 0, 0, 0);
   if (command == "compile") return compile(operand, {"times<float>", "times<double>", "plain"});
   if (command == "wrong") return compile("", {operand});
   if (command == "compiled") return launch(compiled->kernel(operand));

@@ -175,6 +175,9 @@ def cache_of_cpp(on_demand: OnDemand, tmp_path_factory: pytest.TempPathFactory) 
     return cache
 
 
+ADD = '; add "{}" to `instantiate` and build again'
+
+
 def test_python_reads_the_entries_of_cpp(on_demand: OnDemand, cache_of_cpp: Path) -> None:
     """They lie in the same cache, have the same format, and are valid."""
     store = LocalStore(cache_of_cpp, 1 << 30, pytest.fail)
@@ -207,6 +210,19 @@ def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) 
         "_Z5scaleIfEvPT_S0_",
         "_ZN2ns4fillIdLi256EEEvPT_S1_PKNS_8ParticleE",
     ]
+
+
+def test_a_wrapper_compiles_an_instantiation_that_was_not_built(
+    on_demand: OnDemand, cache_of_cpp: Path
+) -> None:
+    done = on_demand.cpp("typed", "narrow", "typed", "variable", cache=cache_of_cpp)
+    assert done.output == [
+        "Error: argument 1: expected 8 bytes, found 4|  in a launch of scale<double>",
+        "KernelNotFoundError: p.kernels: ns::fill<unsigned int,7> was not built ahead and cannot be compiled "
+        "on demand: device/types.cu has the variable 'ns::counter', of which it would have a copy of its own"
+        + ADD.format("ns::fill<unsigned int,7>"),
+    ]
+    assert [launch.split()[1] for launch in done.launches] == ["_Z5scaleIdEvPT_S0_"] * 2
 
 
 def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_path: Path) -> None:
@@ -335,9 +351,6 @@ def test_a_child_of_a_process_that_used_cuda_gets_an_error(on_demand: OnDemand, 
     assert len(done.output) == 1
     assert done.output[0].startswith("Error: CUDA was used before this process was forked")
     assert on_demand.cpp("fork:launch:scale<double>", "launch:plain", cache=cache_of_cpp).output == []
-
-
-ADD = '; add "{}" to `instantiate` and build again'
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,12 @@ _SHOWN = 8  # kernels in a comment or message
 class TemplateClass(NamedTuple):
     """A kernel template: for each instantiation, a condition of its parameters and the number of its class.
 
-    ``message`` is the text of the static_assert for a missing instantiation.
+    ``qualified`` is its name in device code, and ``message`` the text of the static_assert for a missing
+    instantiation.
     """
 
     name: str
+    qualified: str
     message: str
     parameters: TemplateParameters
     instantiations: Sequence[tuple[str, int]]
@@ -172,7 +174,7 @@ class Header:
         class_name = _free_name(re.sub(r"\W+", "_", qualified) + "_kernels", self._class_names)
         alike = [kernel for each in known.values() for kernel in each]
         self.templates.append(
-            TemplateClass(class_name, _message(qualified, alike), parameters, instantiations)
+            TemplateClass(class_name, qualified, _message(qualified, alike), parameters, instantiations)
         )
         declaration, names = parameters.declare(name)
         return [Object(name, f"{class_name}<{names}>", _signatures(alike), declaration)], left

@@ -43,6 +43,16 @@ class TemplateParameters(NamedTuple):
             for name, is_value in zip(self.names, self.are_values, strict=True)
         )
 
+    @property
+    def texts(self) -> list[str]:
+        """Classes that have the texts of the parameters."""
+        return [
+            f"AbsentOr<loader::{'Value' if is_value else 'Type'}Argument<{name}>>"
+            if i >= self.least
+            else f"loader::{'Value' if is_value else 'Type'}Argument<{name}>"
+            for i, (name, is_value) in enumerate(zip(self.names, self.are_values, strict=True))
+        ]
+
     def declare(self, template: str) -> tuple[str, str]:
         """The parameters of the variable template `template`, with defaults, and its arguments."""
         names = [f"{name}_" if name == template else name for name in self.names]

@@ -130,6 +130,89 @@ class Overloads {
   }
 };
 
+// Template arguments as the compiler spells them, for the name of an instantiation.
+template <class T>
+struct TypeArgument {
+  static constexpr TypeText text() noexcept { return printed_type<T>(); }
+};
+template <auto value>
+struct ValueArgument {
+  static constexpr TypeText text() noexcept { return printed_value<value>(); }
+};
+// In the place of an argument that has a default in device code.
+struct NoArgument {
+  static constexpr TypeText text() noexcept { return {}; }
+};
+
+// The name expression of an instantiation of the template `Template::name`.
+template <class Template, class... Arguments>
+class NameExpression {
+ public:
+  constexpr NameExpression() noexcept {
+    put(TypeText(Template::name));
+    char separator = '<';
+    const auto add = [&](TypeText argument) {
+      if (argument.empty()) return;
+      put({&separator, 1});
+      put(argument);
+      separator = ',';
+    };
+    (add(Arguments::text()), ...);
+    put(separator == '<' ? TypeText("<>") : TypeText(">"));
+  }
+
+  operator Text() const noexcept { return text_; }
+
+ private:
+  // Without the inline namespaces of the C++ library, __1 and the like, which device code has otherwise.
+  constexpr void put(TypeText text) noexcept {
+    while (!text.empty()) {
+      const bool is_start = size_ == 0 || text_[size_ - 1] == ':';
+      std::size_t end = 0;
+      while (is_start && text.starts_with("__") && end + 1 < text.size && text.data[end] != ':') end++;
+      if (end && text.data[end + 1] == ':') {
+        text = text.from(end + 2);
+      } else {
+        text_[size_++] = *text.data;
+        text = text.from(1);
+      }
+    }
+  }
+
+  char text_[sizeof(Template::name) + (Arguments::text().size + ... + 0) + sizeof...(Arguments) + 2] = {};
+  std::size_t size_ = 0;
+};
+
+// An instantiation that was not built ahead: it is compiled at its first launch. The sizes of its arguments are
+// checked, as of a kernel by name.
+template <const Library& (&library)(), class Template, class... Arguments>
+class KernelOnDemand {
+ public:
+  // The same without types.
+  static Result<Kernel> try_kernel() noexcept { return library().try_kernel(expression); }
+
+  template <class... Values>
+  Result<void> try_launch(const LaunchConfig& config, const Values&... values) const noexcept {
+    static Result<Kernel> first = try_kernel();
+    if (first) return (*first).try_launch(config, values...);
+    auto again = try_kernel();
+    if (!again) return std::move(again).failure();
+    return (*again).try_launch(config, values...);
+  }
+
+#if CUDA_EXT_EXCEPTIONS
+  static Kernel kernel() { return try_kernel().value(); }
+
+  template <class... Values>
+  void operator()(const LaunchConfig& config, const Values&... values) const {
+    try_launch(config, values...).value();
+  }
+#endif
+
+ private:
+  static constexpr NameExpression<Template, Arguments...> expression{};
+};
+
 // The variable `index` of the module of `library`, of type T. It has a copy on each GPU; that on the GPU of the
 // current context is meant.
 template <const Library& (&library)(), std::size_t index, class T>

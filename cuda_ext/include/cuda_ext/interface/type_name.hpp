@@ -215,15 +215,30 @@ constexpr TypeText printed() noexcept {
 #endif
 }
 
-// T as the compiler spells it.
+template <auto value>
+constexpr TypeText printed_with_value() noexcept {
+#if defined(_MSC_VER) && !defined(__clang__)
+  return __FUNCSIG__;
+#else
+  return __PRETTY_FUNCTION__;
+#endif
+}
+
+// What stands in `text` where `example` has `part`; around it, both are the same.
+constexpr TypeText difference(TypeText text, TypeText example, TypeText part) noexcept {
+  std::size_t before = 0;
+  while (!example.from(before).starts_with(part)) before++;
+  return {text.data + before, text.size - (example.size - part.size)};
+}
+
+// T, and a value, as the compiler spells them.
 template <class T>
 constexpr TypeText printed_type() noexcept {
-  constexpr TypeText example = printed<double>();
-  std::size_t before = 0;
-  while (!example.from(before).starts_with("double")) before++;
-  const std::size_t after = example.size - before - 6;
-  const TypeText text = printed<T>();
-  return {text.data + before, text.size - before - after};
+  return difference(printed<T>(), printed<double>(), "double");
+}
+template <auto value>
+constexpr TypeText printed_value() noexcept {
+  return difference(printed_with_value<value>(), printed_with_value<271828>(), "271828");
 }
 
 template <class T>
