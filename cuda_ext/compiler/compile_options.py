@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "LTO",
     "NOT_FOR_TYPES",
     "common_options",
     "definitions",
@@ -26,7 +27,8 @@ __all__ = [
 ]
 
 # Options that a pass for types alone leaves out: -G excludes instructions, and LTO is no PTX.
-NOT_FOR_TYPES = {"-lineinfo", "--generate-line-info", "-dlto", "-lto", "--lto", "--dlink-time-opt", "-G"}
+LTO = frozenset(("-dlto", "-lto", "--lto", "--dlink-time-opt"))
+NOT_FOR_TYPES = LTO | {"-lineinfo", "--generate-line-info", "-G"}
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"

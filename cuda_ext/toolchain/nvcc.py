@@ -15,7 +15,13 @@ from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from cuda_ext.compiler.compile_options import NOT_FOR_TYPES, common_options, definitions, include_directories
+from cuda_ext.compiler.compile_options import (
+    LTO,
+    NOT_FOR_TYPES,
+    common_options,
+    definitions,
+    include_directories,
+)
 from cuda_ext.compiler.products import NO_TRACE, CompiledImage, Signatures, Trace
 from cuda_ext.compiler.signatures.probes import (
     PROBES,
@@ -23,6 +29,7 @@ from cuda_ext.compiler.signatures.probes import (
     known_subjects,
     probe,
     read_probe,
+    without_unused_variables,
 )
 from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -125,6 +132,8 @@ class Nvcc:
     ) -> tuple[CompiledImage, ...]:
         # A reference from host code makes nvcc compile an instantiation, and changes nothing else.
         source = _with_name_map(unit, "static void* const", unit.instantiate)
+        if unit.may_include and architectures[0].kind != "ltoir" and not LTO.intersection(unit.options.raw):
+            return self._compile_lean(unit, source, architectures)
         images = []
         for architecture in architectures:
             verbose = VERBOSE if architecture.kind == "cubin" else ()
@@ -132,6 +141,37 @@ class Nvcc:
             data, log, trace = self._run(unit, source, options)
             images.append(attach_log(read_image(architecture, data), log, trace))
         return tuple(images)
+
+    def _compile_lean(
+        self, unit: TranslationUnit, source: bytes, architectures: Sequence[Architecture]
+    ) -> tuple[CompiledImage, ...]:
+        """Compile to PTX, and assemble that without the variables of headers that are not used."""
+        target = architectures[0].as_kind("ptx")
+        text, log, trace = self._run(unit, source, [*_target(target), *_options(unit, target)])
+        text = without_unused_variables(text, [unit])
+        images = []
+        for architecture in architectures:
+            is_cubin = architecture.kind == "cubin"
+            data, messages = self._assemble(unit, text, architecture) if is_cubin else (text, "")
+            messages = "\n".join(filter(None, (log, messages)))
+            images.append(attach_log(read_image(architecture, data), messages, trace))
+        return tuple(images)
+
+    def _assemble(self, unit: TranslationUnit, text: bytes, architecture: Architecture) -> tuple[bytes, str]:
+        """Assemble PTX, as nvcc itself does with it."""
+        file = Path(unit.name).with_suffix(".ptx").name
+        options = [*_target(architecture), *_options(unit, architecture), *VERBOSE]
+        try:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-", dir=self.scratch) as name:
+                (Path(name) / file).write_bytes(text)
+                command = [str(self.executable), *options, file, "-o", _OUTPUT]
+                environ = {**self._environ, "TMPDIR": name}
+                ended = process.run(command, environ=environ, directory=Path(name))
+                if ended.exit_code == 0:
+                    return (Path(name) / _OUTPUT).read_bytes(), ended.output.strip()
+        except OSError as error:
+            raise self._cannot_run(error) from None
+        raise _failure(ended.output.strip(), unit, ended)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
         """Compile to PTX, with a table of the kernels to instantiate and of probes; nothing of it ships."""
@@ -187,17 +227,14 @@ class Nvcc:
         except OSError as error:
             raise self._cannot_run(error) from None
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
+        log = log.replace(f"ptxas {_OUTPUT}", f"ptxas {Path(unit.name).stem}.ptx")
         if succeeded:
             return data, log, trace
         if self.launcher:
             self._check_launcher(self.launcher, ended)
         if rejected is not None:
             rejected += (line - _FIRST_LINE for line in name_map_lines(log))
-        from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
-
-        explained = explain(log, unit)
-        explained.problem = explained.problem or str(ended)
-        raise explained
+        raise _failure(log, unit, ended)
 
     def _trace(self, directory: Path, unit: TranslationUnit) -> Trace:
         times = directory / f"{_TIMES}.json"  # a launcher does not restore it
@@ -294,6 +331,14 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
         "TZ": "UTC",  # __TIMESTAMP__
         "LC_ALL": "C",
     }
+
+
+def _failure(log: str, unit: TranslationUnit, ended: process.Completed) -> CompilationError:
+    from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
+
+    explained = explain(log, unit)
+    explained.problem = explained.problem or str(ended)
+    return explained
 
 
 def _target(architecture: Architecture) -> list[str]:

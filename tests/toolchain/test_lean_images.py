@@ -18,7 +18,7 @@ from cuda_ext.formats.elf import read_elf
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.toolchain.nvjitlink import can_optimise, link
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from tests.fixtures.device_code import image, module, unit
+from tests.fixtures.device_code import image, module, nvcc, unit
 
 SM_90 = Architecture.parse("sm_90")
 HEADER = "#include <cuda/std/utility>\n"
@@ -153,6 +153,21 @@ def test_a_linked_unit_keeps_what_other_units_and_the_host_may_use():
     names = ("of_all", "own", "inlined", "weak", "weights", "managed", "in_template", "counter", "pointer")
     assert [name for name in names if not any(name in variable for variable in variables)] == []
     assert len(variables) == len(names)
+
+
+@pytest.mark.host_compiler
+@pytest.mark.parametrize("relocatable", [False, True])
+def test_nvcc_leaves_tables_of_libraries_out(tmp_path, relocatable):
+    (tmp_path / "library.cuh").write_text("static __device__ int unused[1000] = {1}, used[2] = {2, 3};\n")
+    source = (
+        "#include <library.cuh>\n__constant__ float weights[4];\n__global__ void k(int* x) { *x = used[*x]; }"
+    )
+    options = {"raw": (f"-I{tmp_path}",), "relocatable": relocatable}
+    architectures = [SM_90, SM_90.as_kind("ptx")]
+    for compiled in nvcc().compile(unit(source, **options), architectures):
+        assert len(compiled.variables) == 2
+        assert [v for v in compiled.variables if "used" in v and "unused" not in v]
+        assert "weights" in compiled.variables
 
 
 def test_linked_units_have_no_unused_variables():
