@@ -34,7 +34,10 @@ def open_library(name: str) -> ctypes.CDLL:
     import ctypes  # slow to import
 
     try:
-        return ctypes.CDLL(next(iter(library_files(name)), None) or system_library(name))
+        library = ctypes.CDLL(next(iter(library_files(name)), None) or system_library(name))
+        if sys.platform == "win32":
+            system_library(name)  # finds it open, and has Windows search its directory for NVRTC's builtins
+        return library
     except (ImportError, OSError, RuntimeError) as error:
         # The message of cuda-pathfinder repeats the library's name for each place.
         reason = str(error).partition("\n")[0].partition(": No such file: ")[0] or type(error).__name__
