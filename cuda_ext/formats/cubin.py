@@ -48,6 +48,8 @@ _FLAG_A = 0x800
 # code.
 _FUNCTION = 2
 _VARIABLE_TYPES = (1, 13)
+# Bits of their memory space.
+_DEVICE, _CONSTANT = 0x20, 0x80
 _BINDINGS = {0: "local", 2: "weak"}
 
 
@@ -57,6 +59,7 @@ class Cubin(NamedTuple):
     ``kernels`` maps to parameters, of which only offset and size are known, ``code`` to the size of the
     instructions, and ``defined`` all functions and variables to their binding: local, global or weak. Of
     several local variables of one name, the further ones are numbered, ``name$2``, as the linker does in PTX.
+    ``external`` are the variables of other units that it declares; an array may have the size 0.
     """
 
     target: Architecture | None
@@ -64,6 +67,7 @@ class Cubin(NamedTuple):
     code: Mapping[str, int]
     variables: Mapping[str, Symbol]
     defined: Mapping[str, str]
+    external: Mapping[str, Symbol]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,22 +157,27 @@ def _read_contents(elf: Elf) -> Cubin:
     variables: dict[str, Symbol] = {}
     counts: defaultdict[str, int] = defaultdict(lambda: 1)
     defined: dict[str, str] = {}
+    external: dict[str, Symbol] = {}
     for symbol in elf.symbols():
+        if not symbol.section and symbol.other & (_DEVICE | _CONSTANT):
+            space: Literal["constant", "device"] = "constant" if symbol.other & _CONSTANT else "device"
+            external[symbol.name] = Symbol(symbol.name, symbol.name, 0, space, "char", symbol.size)
         if symbol.section and symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
             section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""
-            if symbol.type in _VARIABLE_TYPES and (space := _space(section)):
+            if symbol.type in _VARIABLE_TYPES and (own := _space(section)):
                 name = symbol.name
                 while name in variables:
                     counts[symbol.name] += 1
                     name = f"{symbol.name}${counts[symbol.name]}"
-                variables[name] = Symbol(name, name, 0, space, "char", symbol.size)
+                variables[name] = Symbol(name, name, 0, own, "char", symbol.size)
     return Cubin(
         target=_target(elf),
         kernels={name: _parameters(by_name.get(_KERNEL_INFO + name)) for name in names},
         code={name: by_name[_CODE + name].size for name in names if _CODE + name in by_name},
         variables=variables,
         defined=defined,
+        external=external,
     )
 
 

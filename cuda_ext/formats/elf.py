@@ -33,7 +33,7 @@ class Section(NamedTuple):
 class ElfSymbol(NamedTuple):
     """A symbol. ``section`` is an index, 0 for an undefined symbol; the highest indices are not sections.
 
-    ``value`` is the offset in the section.
+    ``value`` is the offset in the section. Of ``other``, CUDA uses bits for the memory space.
     """
 
     name: str
@@ -42,6 +42,7 @@ class ElfSymbol(NamedTuple):
     section: int
     value: int
     size: int
+    other: int = 0
 
 
 class Elf(NamedTuple):
@@ -60,8 +61,8 @@ class Elf(NamedTuple):
         if table is None or strings is None:
             raise ValueError("it has no symbols")
         names = bytes(strings.data)
-        for name, info, _, section, value, size in _SYMBOL.iter_unpack(table.data):
-            yield ElfSymbol(_text(names, name), info >> 4, info & 0xF, section, value, size)
+        for name, info, other, section, value, size in _SYMBOL.iter_unpack(table.data):
+            yield ElfSymbol(_text(names, name), info >> 4, info & 0xF, section, value, size, other)
 
 
 def read_elf(data: bytes) -> Elf:

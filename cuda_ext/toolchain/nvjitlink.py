@@ -16,6 +16,7 @@ from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
+from cuda_ext.manifest import Symbol
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_version, open_library
 
@@ -39,7 +40,7 @@ def link(inputs: Sequence[LinkInput], architecture: Architecture) -> bytes:
     The device runtime library is added where they refer to it. Raises
     :class:`~cuda_ext.errors.CompilationError` with the linker's own text.
     """
-    _check_defined_once(inputs)
+    _check_definitions(inputs)
     inputs = [LinkInput(item.name, "ptx", item.text) if item.text else item for item in inputs]
     try:
         return _link(inputs, architecture)[0]
@@ -223,20 +224,33 @@ def _are_in_conflict(inputs: Sequence[LinkInput], architecture: Architecture, sy
     return False
 
 
-def _check_defined_once(inputs: Sequence[LinkInput]) -> None:
-    """Find what several cubins define; nvJitLink would silently take the last definition."""
+def _check_definitions(inputs: Sequence[LinkInput]) -> None:
+    """Find what several cubins define, and variables that one declares otherwise than another defines them.
+
+    nvJitLink takes the last definition, and links both variables.
+    """
     first: dict[str, str] = {}
-    for item in inputs:
-        if item.kind != "cubin":
-            continue
-        cubin = read_cubin(item.data)
+    variables: dict[str, Symbol] = {}
+    cubins = [(item.name, read_cubin(item.data)) for item in inputs if item.kind == "cubin"]
+    for item, cubin in cubins:
         for name, linkage in cubin.defined.items():
             # Weak definitions are equal. Local ones do not collide, but kernels are looked up by name.
             if linkage == "weak" or (linkage == "local" and name not in cubin.kernels):
                 continue
             if name in first:
                 raise CompilationError(
-                    f"{first[name]} and {item.name} both define {name}",
+                    f"{first[name]} and {item} both define {name}",
                     remedy="rename one of them or put it into a namespace",
                 )
-            first[name] = item.name
+            first[name] = item
+            if name in cubin.variables:
+                variables[name] = cubin.variables[name]
+    for item, cubin in cubins:
+        for name in cubin.external.keys() & variables.keys():
+            declared, variable = cubin.external[name], variables[name]
+            if declared.space != variable.space or declared.size not in (0, variable.size):
+                raise CompilationError(
+                    f"{item} declares {name} with {declared.size} bytes of {declared.space} memory, but "
+                    f"{first[name]} defines it with {variable.size} bytes of {variable.space} memory",
+                    remedy="declare it in a header that both include",
+                )

@@ -491,6 +491,22 @@ def test_a_fatal_error_has_no_effect_on_later_links():
     test_an_undefined_function_is_refused("sm_90")
 
 
+@pytest.mark.parametrize(
+    ("declared", "memory"),
+    [("__device__ int x[4]", "16 bytes of device"), ("__constant__ int x[8]", "32 bytes of constant")],
+)
+def test_a_variable_that_another_unit_declares_otherwise_is_refused(declared, memory, capfd):
+    message = (
+        rf"device/a\.cu declares x with {memory} memory, but device/b\.cu defines it with 32 bytes of device"
+    )
+    with pytest.raises(CompilationError, match=message):
+        linked(
+            f"extern {declared};\n__global__ void a(int* p) {{ *p = x[2]; }}",
+            "__device__ int x[8];\n__global__ void b(int* p) { *p = x[2]; }",
+        )
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("architecture", ["sm_90", "compute_90"])
 @pytest.mark.parametrize(
     ("source", "lowered"),
