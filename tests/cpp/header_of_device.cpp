@@ -9,6 +9,9 @@ namespace k = pkg::kernels;
 struct __half {
   unsigned short bits;
 };
+struct Other {
+  unsigned short bits;
+};
 namespace ns {
 enum class Mode : unsigned char { slow, fast };
 struct Particle {
@@ -20,6 +23,8 @@ struct vec;
 
 static_assert(takes<int, float, float*, float*>(k::axpy<float>) && !takes<int, double, float*, float*>(k::axpy<float>));
 static_assert(takes<int, __half, __half*, __half*>(k::axpy<__half>));
+static_assert(!takes<int, Other, __half*, __half*>(k::axpy<__half>));
+static_assert(!takes<int, __half, Other*, __half*>(k::axpy<__half>));
 static_assert(takes<int, long, long*, long*>(k::axpy<long>) && takes<int, long, long*, long*>(k::axpy<long long>));
 static_assert(takes<float*, float*>(k::reduce<float>) && takes<double*, double*>(k::reduce<double, 256>));
 static_assert(takes<float*, float*>(k::reduce<float, 16>) && !takes<double*, double*>(k::reduce<float, 16>));

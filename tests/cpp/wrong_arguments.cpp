@@ -2,6 +2,10 @@
 
 #include "sample.h"
 
+#if defined(CONSTANT)
+void constant(const float* x, float* y) { sample::kernels::axpy<float>({1, 1}, 5000000000, 2.0f, x, y); }
+#else
+
 void wrong(float* x, const float* y, double* z) {
   namespace kernels = sample::kernels;
   kernels::axpy<float>({1, 1}, 1, 2.0, x, x);     // from 'double' to 'Value<float>'
@@ -14,3 +18,4 @@ void wrong(float* x, const float* y, double* z) {
   kernels::plain.kernel().launch({1, 1}, "text");  // the GPU gets an argument as its bytes
   kernels::plain.try_launch({1, 1});               // ignoring return value of
 }
+#endif

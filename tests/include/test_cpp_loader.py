@@ -827,6 +827,19 @@ def test_wrong_arguments_do_not_compile() -> None:
             assert reason.strip().removeprefix("// ") in found, line
 
 
+def test_constants_out_of_range_do_not_compile(tmp_path: Path) -> None:
+    files = "-c", SOURCES / "wrong_arguments.cpp", "-o", tmp_path / "constant.o"
+    failed = subprocess.run(
+        [compiler(), "-std=c++17", "-O1", "-Werror", "-DCONSTANT", *INCLUDES, *files],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert failed.returncode != 0
+    assert "this constant is out of range for the kernel's parameter" in failed.stderr
+
+
 def test_the_driver_is_declared_as_in_cuda_h() -> None:
     headers = [
         directory for directory in map(Path, sys.path) if (directory / "nvidia/cu13/include/cuda.h").exists()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
+from cuda_ext.formats.mangling import template_arguments
 from cuda_ext.manifest import Kernel, Parameter
 
 __all__ = ["RESERVED", "KernelClass", "identifier"]
@@ -57,7 +59,8 @@ class KernelClass:
     @cached_property
     def types(self) -> tuple[str, ...]:
         """The types of the parameters of a call."""
-        return tuple(_type(parameter, self.elements) for parameter in self.kernel.parameters)
+        given = frozenset(template_arguments(self.kernel.lowered) or ())
+        return tuple(_type(parameter, self.elements, given) for parameter in self.kernel.parameters)
 
 
 def identifier(name: str) -> str:
@@ -68,8 +71,8 @@ def identifier(name: str) -> str:
 _INTEGER_BITS = {1: 8, 2: 16, 4: 32, 8: 64}
 
 
-def _type(parameter: Parameter, elements: dict[str, str]) -> str:
-    """The parameter type of a call for `parameter`."""
+def _type(parameter: Parameter, elements: dict[str, str], given: Collection[object]) -> str:
+    """The parameter type of a call for `parameter` of a kernel whose template arguments are `given`."""
     size = parameter.size
     match parameter.kind:
         case "pointer":
@@ -85,7 +88,9 @@ def _type(parameter: Parameter, elements: dict[str, str]) -> str:
         case "enum":
             return f"Enumerator<{size}>"
         case "struct":
-            return f"Structure<{size}>"
+            # A type that users name between angle brackets is the one that they pass.
+            named = parameter.type in given and _CLASS.fullmatch(parameter.type)
+            return f"Structure<{size}{f', {_element(parameter.type, elements)}' if named else ''}>"
         case _:
             return f"Opaque<{size}>"
 

@@ -489,7 +489,7 @@ def test_modules_of_two_versions_coexist_without_visible_symbols(tmp_path):
     # A header does not compile with the interface of another version.
     interface = tmp_path / "one/include/one/kernels/cuda_ext.hpp"
     interface.write_text(interface.read_text(encoding="utf-8").replace(ABI, "v9_9_9"), encoding="utf-8")
-    said = compile_cpp(includes[0], "-fsyntax-only", tmp_path / "one/include/one/kernels.h", check=False)
+    said = compile_cpp(*includes, "-DUSE=use", "-fsyntax-only", both, check=False)
     assert "generated one/kernels.h, and another version kernels/cuda_ext.hpp: build the module again" in said
 
 

@@ -43,7 +43,10 @@ constexpr bool holds(From value) noexcept {
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
-__attribute__((warning("this constant is out of range for the kernel's parameter"))) void refuse_constant();
+__attribute__((noinline, warning("this constant is out of range for the kernel's parameter"))) inline void
+refuse_constant() noexcept {
+  __asm__ volatile("");  // a call of a function without effects would vanish, and the warning with it
+}
 #endif
 
 // What every parameter has: integers of some types may not fit.
@@ -115,20 +118,30 @@ class Opaque : public AlwaysFits {
   const Bytes<size>* value_;
 };
 
-// A class or union of `size` bytes, of any type of that size.
-template <std::size_t size>
+// Types that a header cannot name: a class, union or enum, and a pointer behind another. What derives from Class
+// has the `name` of one.
+struct Class {};
+struct Pointee {};
+
+// Whether T can be that class.
+template <class T, class Named>
+constexpr bool is_class() noexcept {
+  if constexpr (std::is_same_v<Named, Class>) {
+    return true;
+  } else {
+    return is_named<T>(Named::name);
+  }
+}
+
+// A class or union of `size` bytes, of any type of that size unless it is `Named`.
+template <std::size_t size, class Named = Class>
 class Structure : public Opaque<size> {
  public:
   template <class T, std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) &&
-                                          std::is_convertible_v<const T&, Opaque<size>>,
+                                          std::is_convertible_v<const T&, Opaque<size>> && is_class<T, Named>(),
                                       int> = 0>
   Structure(const T& value) noexcept : Opaque<size>(value) {}
 };
-
-// Elements of a pointer that a header cannot name: a class, union or enum, and another pointer. What derives from
-// Class has its `name`.
-struct Class {};
-struct Pointee {};
 
 // Whether what a `From*` points at can be elements T. Neither is const or volatile.
 template <class T, class From>
@@ -137,11 +150,9 @@ constexpr bool are_elements() noexcept {
     return true;
   } else if constexpr (std::is_void_v<T>) {
     return std::is_object_v<From>;
-  } else if constexpr (std::is_same_v<T, Class>) {
-    return std::is_class_v<From> || std::is_union_v<From> || std::is_enum_v<From> || std::is_void_v<From>;
   } else if constexpr (std::is_base_of_v<Class, T>) {
     if constexpr (std::is_class_v<From> || std::is_union_v<From> || std::is_enum_v<From>) {
-      return is_named<From>(T::name);
+      return is_class<From, T>();
     } else {
       return std::is_void_v<From>;
     }
