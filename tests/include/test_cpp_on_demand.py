@@ -400,9 +400,9 @@ def test_a_child_of_a_process_that_used_cuda_gets_an_error(on_demand: OnDemand, 
         (
             "launch:ambiguous<int>",
             {},
-            "KernelNotFoundError: p.kernels: ambiguous<int> was not built ahead, and device/special.cu and "
-            "device/templates.cu each define ambiguous; add it to `instantiate` of one of them and build "
-            "again",
+            "KernelNotFoundError: p.kernels: ambiguous<int> was not built ahead and cannot be compiled on "
+            "demand: device/special.cu and device/templates.cu each define ambiguous"
+            + ADD.format("ambiguous<int>"),
         ),
         ("launch:sacle<int>", {}, "KernelNotFoundError: p.kernels has no kernel or symbol 'sacle<int>'; it"),
         ("launch:plain<int>", {}, "KernelNotFoundError: p.kernels: plain is not a template; built: plain"),

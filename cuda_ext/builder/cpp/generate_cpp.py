@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -24,7 +24,9 @@ from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.compile_options import nvrtc_options
 from cuda_ext.compiler.headers import closure
 from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import key_of
+from cuda_ext.formats.spelling import plain_name
 from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
 
 if TYPE_CHECKING:
@@ -93,15 +95,16 @@ def render(
         "embed": embed,
         "prefix": prefix,
         "embedded": embedded,
-        "units": [_unit(unit, manifest, texts if jit else {}) for unit in manifest.units],
+        "units": [_unit(unit, manifest) for unit in manifest.units],
         "kernels": [(kernel, _exceptions(kernel, manifest)) for kernel in manifest.kernels],
         "symbols": [(symbol, _exceptions(symbol, manifest)) for symbol in manifest.symbols],
         "sources": {name: text for name, text in text_names.items() if name in compiled},
         "headers": headers,
         "headers_sha256": key_of(*(field for item in sorted(texts.items()) for field in item), *headers),
         "named": _identifiers(given.named),
+        "recipes": [_recipe(unit, texts) for unit in manifest.units] if jit else None,
+        "templates": list(_list_templates(manifest, texts)) if jit else [],
         "jit": jit,
-        "is_linked": any(source.options.relocatable for source in compiled.values()),
     }
     (source,) = sources_of = source_names(manifest.module)
     names = ("interface.hpp", "compile.hpp") if jit or given.named else ("interface.hpp",)
@@ -183,54 +186,94 @@ def _headers(
 
 
 class _Recipe(NamedTuple):
-    """How a source is compiled on demand; ``headers`` are names of those of the module.
-
-    ``templates`` are the names of the kernels that the source or its headers define.
-    """
+    """How a unit of one source is compiled on demand, with the names of its headers, or the ``obstacle``."""
 
     source: Source
-    options: Sequence[str]
-    headers: Sequence[str]
-    templates: Sequence[str]
+    options: Sequence[str] = ()
+    headers: Sequence[str] = ()
+    is_specific: bool = False
+    obstacle: str = ""
+
+
+class _Template(NamedTuple):
+    """A kernel template: its name, with namespaces if that of a built kernel, and the unit that defines it.
+
+    ``obstacle`` says why it is not instantiated on demand; it is empty if it is.
+    """
+
+    name: str
+    is_qualified: bool
+    unit: int
+    obstacle: str
 
 
 class _Unit(NamedTuple):
-    """A unit, with the CUDA versions of its images; 0 if others compiled them.
-
-    ``recipes`` is empty if its sources are not embedded.
-    """
+    """A unit, with the CUDA versions of its images; 0 if others compiled them."""
 
     described: Unit
-    recipes: Sequence[_Recipe]
     version: int
     ptx_version: int
     zstd: bool
 
 
-def _unit(unit: Unit, manifest: Manifest, texts: Mapping[str, bytes]) -> _Unit:
+def _unit(unit: Unit, manifest: Manifest) -> _Unit:
     major, minor = map(int, manifest.version.split("."))
     version = 1000 * major + 10 * minor
     in_fatbin = any(image.file.endswith(".fatbin") for image in unit.images)
-    is_known = all(source.name in texts and source.sha256 for source in unit.sources)
     return _Unit(
         unit,
-        recipes=[_recipe(source, texts) for source in unit.sources] if is_known else [],
         version=0 if unit.arrived_as(".cubin", ".fatbin") else version,
         ptx_version=0 if unit.arrived_as(".ptx", ".fatbin") else version,
         zstd=in_fatbin and not unit.arrived_as(".fatbin") and manifest.compress in ("balance", "size"),
     )
 
 
-def _recipe(source: Source, texts: Mapping[str, bytes]) -> _Recipe:
+def _recipe(unit: Unit, texts: Mapping[str, bytes]) -> _Recipe:
+    source = unit.sources[0]
+    if len(unit.sources) > 1 or source.options.relocatable:
+        return _Recipe(source, obstacle="linked modules are compiled on demand by Python only")
+    if source.name.endswith(".ptx"):
+        return _Recipe(source, obstacle="PTX is compiled on demand by Python only")
+    if source.name not in texts or not source.sha256:
+        why = "is not embedded, since NVRTC does not compile it, or not in the same way everywhere"
+        return _Recipe(source, obstacle=f"{source.name} {why}")
+    is_specific = any(Architecture.parse(image.architecture).suffix for image in unit.images)
+    headers = list(_reached(source, texts))
+    return _Recipe(source, nvrtc_options(source.name, source.options), headers, is_specific)
+
+
+def _reached(source: Source, texts: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """The embedded headers that `source` can include."""
     others = {name: text for name, text in texts.items() if name != source.name}
-    reached = closure(texts[source.name], source.options.pre_include, others)
-    defined = kernel_names(texts[source.name]).union(*map(kernel_names, reached.values()))
-    return _Recipe(
-        source,
-        nvrtc_options(source.name, source.options),
-        list(reached),
-        sorted(defined),
-    )
+    return closure(texts[source.name], source.options.pre_include, others)
+
+
+def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[_Template]:
+    """The kernel templates of `manifest`: those of built kernels, then all that the sources define."""
+    # By name, the sources that define it, each with its first unit: instantiations may be split into units.
+    built: dict[str, dict[str, int]] = {}
+    defined: dict[str, dict[str, int]] = {}
+    for kernel in manifest.kernels:
+        if "<" in kernel.expression:
+            owners = built.setdefault(plain_name(kernel.expression), {})
+            owners.setdefault(manifest.units[kernel.unit].title, kernel.unit)
+    for index, unit in enumerate(manifest.units):
+        source = unit.sources[0]
+        known = [texts[source.name], *_reached(source, texts).values()] if source.name in texts else []
+        for name in set().union(*map(kernel_names, known)):
+            defined.setdefault(name, {}).setdefault(unit.title, index)
+    variables = {symbol.unit: symbol.name for symbol in reversed(manifest.symbols)}
+    for name, owners in [*sorted(built.items()), *sorted(defined.items())]:
+        narrowed = owners.keys() & defined.get(name.rpartition("::")[2], {})
+        own = {title: owners[title] for title in sorted(narrowed or owners)}
+        title, unit_index = next(iter(own.items()))
+        obstacle = ""
+        if len(own) > 1:
+            obstacle = f"{' and '.join(own)} each define {name}"
+        elif unit_index in variables:
+            variable = variables[unit_index]
+            obstacle = f"{title} has the variable '{variable}', of which it would have a copy of its own"
+        yield _Template(name, name in built, unit_index, obstacle)
 
 
 def _exceptions(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple[int, str | None]]:

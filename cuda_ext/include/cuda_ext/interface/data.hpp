@@ -87,9 +87,10 @@ struct HeaderData {
   const char* sha256;
 };
 
-// A source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers; `options` are those of NVRTC on every machine and for every
-// architecture; `instantiate` are the name expressions that were built ahead, and `templates` the names of the
-// kernels that the source or its headers define. `is_specific` adds the features of exactly one GPU (sm_90a).
+// The source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers;
+// `options` are those of NVRTC on every machine and for every architecture; `instantiate` are the name
+// expressions that were built ahead. `is_specific` adds the features of exactly one GPU (sm_90a). `obstacle` says
+// why it is not compiled on demand, and is empty if it is.
 struct RecipeData {
   const char* name;
   const char* text;
@@ -97,8 +98,17 @@ struct RecipeData {
   Array<const char*> options;
   Array<const char*> instantiate;
   HeaderData headers;
-  Array<const char*> templates;
-  bool is_specific = false;
+  bool is_specific;
+  const char* obstacle;
+};
+
+// A kernel template, and the unit that defines it, unless there is an `obstacle`. The name of a built kernel
+// `is_qualified`; the others are as in the sources, without namespaces.
+struct TemplateData {
+  const char* name;
+  bool is_qualified;
+  std::size_t unit;
+  const char* obstacle;
 };
 
 // Of demand.hpp.
@@ -106,12 +116,12 @@ struct Demand;
 void prepare_demand(Demand& demand);
 void fulfil_demand(Demand& demand);
 
-// What compiles on demand (demand.hpp), and what of each unit: nothing where its sources are not embedded.
+// What compiles on demand (demand.hpp), the source of each unit, and the templates of the module.
 struct OnDemandData {
   void (*prepare)(Demand& demand);
   void (*fulfil)(Demand& demand);
-  Array<Array<RecipeData>> units;
-  bool is_linked;
+  Array<RecipeData> units;
+  Array<TemplateData> templates;
 };
 
 class Module;

@@ -196,7 +196,7 @@ class Nvrtc {
     for (const char* each : expressions) {
       const char* lowered = "";
       code = code ? code : get_lowered_(program, each, &lowered);
-      unit.names += joined({each, zero, lowered, zero});
+      unit.names.emplace_back(each, lowered);
     }
     std::string text;
     if (code && program) read(program, log_size_, log_, text);

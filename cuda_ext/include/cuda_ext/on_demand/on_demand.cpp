@@ -10,10 +10,8 @@
 #include "store.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,14 +29,9 @@ constexpr std::string_view key_format = "cuda-ext on demand in C++ 1";
 constexpr std::string_view entry_format = "cuda-ext on demand 1";
 
 std::string encode_entry(const CompiledUnit& unit) {
-  std::string kernels;
-  std::size_t count = 0;
-  for (const char* at = unit.names.c_str(); *at; count++) {
-    const char* lowered = at + std::string_view(at).size() + 1;
-    kernels += encode({at, lowered, 0});
-    at = lowered + std::string_view(lowered).size() + 1;
-  }
-  return encode({entry_format, unit.architecture, unit.image, count}) + kernels + encode({0});
+  std::string bytes = encode({entry_format, unit.architecture, unit.image, unit.names.size()});
+  for (const auto& [expression, lowered] : unit.names) bytes += encode({expression, lowered, 0});
+  return bytes + encode({0});
 }
 
 // The unit of an entry; nullptr if `content` is none.
@@ -48,8 +41,7 @@ std::unique_ptr<const CompiledUnit> decode_entry(const std::string& content) {
   auto unit = std::make_unique<CompiledUnit>();
   unit->architecture = fields[1];
   unit->image = fields[2];
-  for (std::size_t i = 4; i + 1 < fields.size(); i += 3)
-    unit->names += joined({fields[i], zero, fields[i + 1], zero});
+  for (std::size_t i = 4; i + 1 < fields.size(); i += 3) unit->names.emplace_back(fields[i], fields[i + 1]);
   return encode_entry(*unit) == content ? std::move(unit) : nullptr;
 }
 
@@ -62,7 +54,7 @@ const Toolkit& find_toolkit(int major) {
 }
 
 // Compile `recipe` for the GPU of `demand`.
-Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions, bool is_specific,
+Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions,
                        const Toolkit& toolkit, const Nvrtc& nvrtc, const Demand& demand, CompiledUnit& unit) {
   const std::vector<int>& known = nvrtc.architectures;
   const auto newer = std::upper_bound(known.begin(), known.end(), demand.capability);
@@ -74,7 +66,7 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
   // For a GPU that is newer than the compiler, a cubin of the same generation, or else PTX.
   const int target = newer[-1];
   unit.architecture = joined({target / 10 == demand.capability / 10 ? "sm_" : "compute_", target,
-                              is_specific && target == demand.capability ? "a" : ""});
+                              recipe.is_specific && target == demand.capability ? "a" : ""});
   std::vector<std::string> options{"-arch=" + unit.architecture};
   bool may_include = std::string_view(recipe.text).find("include") != std::string_view::npos;
   for (const char* option : recipe.options) {
@@ -96,14 +88,10 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
 
 // Take `demand` from the cache, or compile it.
 void compile_demand(Demand& demand) {
-  const RecipeData& recipe = demand.module.on_demand->units[demand.unit][demand.source];
+  const RecipeData& recipe = demand.module.on_demand->units[demand.unit];
   const char* expression = demand.expression.c_str();
   const Array<const char*> expressions =
       *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
-  bool is_specific = recipe.is_specific;
-  for (const ImageData& image : demand.module.units[demand.unit].images) {
-    is_specific = is_specific || !std::isdigit(std::string_view(image.architecture).back());
-  }
   const auto without_nvrtc = [&](const std::string& reason) {
     demand.unavailable = joined({"NVRTC cannot be loaded (", reason, "); install it with \"cuda-ext[cu13]\" ",
                                  "(or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
@@ -112,9 +100,9 @@ void compile_demand(Demand& demand) {
   if (toolkit.library.empty())
     return without_nvrtc("it is neither in the active environment nor in CUDA_PATH");
   const Store store;
-  const std::string key = key_of(
-      encode({key_format, toolkit.identity, demand.capability, is_specific, recipe.name, recipe.sha256}) +
-      encode_list(recipe.options) + encode_list(expressions));
+  const std::string key = key_of(encode({key_format, toolkit.identity, demand.capability, recipe.is_specific,
+                                         recipe.name, recipe.sha256}) +
+                                 encode_list(recipe.options) + encode_list(expressions));
   demand.compiled = decode_entry(store.get(key));
   if (demand.compiled) return;
   const auto lock = store.lock(key);
@@ -123,71 +111,10 @@ void compile_demand(Demand& demand) {
   static const Nvrtc nvrtc(toolkit.library);
   if (!nvrtc.reason.empty()) return without_nvrtc(nvrtc.reason);
   auto unit = std::make_unique<CompiledUnit>();
-  demand.reason = compile_recipe(recipe, expressions, is_specific, toolkit, nvrtc, demand, *unit);
+  demand.reason = compile_recipe(recipe, expressions, toolkit, nvrtc, demand, *unit);
   if (demand.reason) return;
   store.put(key, encode_entry(*unit));
   demand.compiled = std::move(unit);
-}
-
-// Find the source that defines the template of an instantiation, and its unit: those with other
-// instantiations of it come before those that define a kernel of its name.
-void find_owner(Demand& demand) {
-  const ModuleData& module = demand.module;
-  const std::string_view plain = plain_name(demand.expression);
-  const std::string_view name = plain.substr(plain.rfind(':') + 1);
-  using Owners = std::map<std::string_view, std::pair<std::size_t, std::size_t>>;  // unit and source, by name
-  Owners built;
-  Owners defining;
-  for (std::size_t unit = 0; unit < module.on_demand->units.size; unit++) {
-    bool is_built = false;
-    for (const KernelData& kernel : module.kernels) {
-      is_built = is_built || (kernel.unit == unit && is_spelled_alike(plain, plain_name(kernel.expression)));
-    }
-    const Array<RecipeData>& recipes = module.on_demand->units[unit];
-    for (std::size_t i = 0; i < recipes.size; i++) {
-      // What was split into units is in the first of them.
-      if (is_built) built.emplace(recipes[i].name, std::pair(unit, i));
-      for (const char* defined : recipes[i].templates) {
-        if (name == defined) defining.emplace(recipes[i].name, std::pair(unit, i));
-      }
-    }
-  }
-  const Owners& owners = built.size() == 1 || defining.empty() ? built : defining;
-  if (owners.empty()) {
-    demand.reason = not_found(module, demand.expression);
-  } else if (owners.size() > 1) {
-    demand.reason =
-        failure(ErrorKind::kernel_not_found,
-                {module.name, ": ", demand.expression, " was not built ahead, and ", owners.begin()->first,
-                 " and ", std::next(owners.begin())->first, " each define ", plain,
-                 "; add it to `instantiate` of one of them and build again"});
-  } else {
-    std::tie(demand.unit, demand.source) = owners.begin()->second;
-  }
-}
-
-// A variable of the unit exists once; the image of one more instantiation would have another one.
-Failure check_variables(const Demand& demand) {
-  for (const SymbolData& symbol : demand.module.symbols) {
-    if (symbol.unit != demand.unit) continue;
-    return failure(
-        ErrorKind::kernel_not_found,
-        {demand.module.name, ": ", demand.expression,
-         " was not built ahead and cannot be compiled on demand: ", demand.module.units[demand.unit].sources,
-         " has the variable '", symbol.name, "', of which it would have a copy of its own; add \"",
-         demand.expression, "\" to `instantiate` and build again"});
-  }
-  return nullptr;
-}
-
-// Why the unit of `demand` is not compiled in this process; empty if it is.
-std::string find_obstacle(const Demand& demand) {
-  const Array<RecipeData>& recipes = demand.module.on_demand->units[demand.unit];
-  if (setting("CUDA_EXT_JIT") == "0") return "turned off by CUDA_EXT_JIT=0";
-  if (demand.module.on_demand->is_linked) return "linked modules are compiled on demand by Python only";
-  if (recipes.size && fs::path(recipes[0].name).extension() != ".ptx") return "";
-  return joined({demand.module.units[demand.unit].sources,
-                 " is not embedded, since NVRTC does not compile it, ", "or not in the same way everywhere"});
 }
 
 // The module of a source that is compiled at run time.
@@ -223,12 +150,17 @@ class SourceModule final : public OwnedModule {
     const char* name = options_.name.c_str();
     data = {open_module, name, "nvrtc", true, {&unit_, 1}, array(kernels_), {}, {}, {}, &on_demand_};
     data.headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), ""};
-    recipe_ = {
-        name, source_.c_str(),     sha256_.c_str(), array(option_texts_), array(expressions_), data.headers,
-        {},   options_.is_specific};
+    recipe_ = {name,
+               source_.c_str(),
+               sha256_.c_str(),
+               array(option_texts_),
+               array(expressions_),
+               data.headers,
+               options_.is_specific,
+               ""};
     unit_.sources = name;
     // CUDA_EXT_JIT=0 is for what the program did not ask to be compiled.
-    on_demand_ = {prepare_demand, compile_demand, {&recipes_, 1}, false};
+    on_demand_ = {prepare_demand, compile_demand, {&recipe_, 1}, {}};
   }
 
  private:
@@ -244,7 +176,6 @@ class SourceModule final : public OwnedModule {
   std::vector<const char*> header_texts_, header_names_, option_texts_, expressions_;
   std::vector<KernelData> kernels_;
   RecipeData recipe_{};
-  const Array<RecipeData> recipes_{&recipe_, 1};
   UnitData unit_{};
   OnDemandData on_demand_{};
 };
@@ -252,15 +183,28 @@ class SourceModule final : public OwnedModule {
 }  // namespace
 
 CUDA_EXT_WEAK void prepare_demand(Demand& demand) {
-  find_owner(demand);
-  if (!demand.reason) demand.reason = check_variables(demand);
-  if (!demand.reason) demand.unavailable = find_obstacle(demand);
+  const std::string_view plain = plain_name(demand.expression);
+  const std::string_view last = plain.substr(plain.rfind(':') + 1);
+  for (const TemplateData& each : demand.module.on_demand->templates) {
+    if (each.is_qualified ? !is_spelled_alike(plain, each.name) : last != each.name) continue;
+    demand.unit = each.unit;
+    if (!*each.obstacle) {
+      if (setting("CUDA_EXT_JIT") == "0") demand.unavailable = "turned off by CUDA_EXT_JIT=0";
+      return;
+    }
+    demand.reason = failure(ErrorKind::kernel_not_found,
+                            {demand.module.name, ": ", demand.expression,
+                             " was not built ahead and cannot be compiled on demand: ", each.obstacle,
+                             "; add \"", demand.expression, "\" to `instantiate` and build again"});
+    return;
+  }
+  demand.reason = not_found(demand.module, demand.expression);
 }
 
 CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
-  if (!demand.expression.empty()) find_owner(demand);
-  demand.unavailable = find_obstacle(demand);
-  if (!demand.reason && demand.unavailable.empty()) compile_demand(demand);
+  demand.unavailable = demand.module.on_demand->units[demand.unit].obstacle;
+  if (setting("CUDA_EXT_JIT") == "0") demand.unavailable = "turned off by CUDA_EXT_JIT=0";
+  if (demand.unavailable.empty()) compile_demand(demand);
 }
 
 CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,

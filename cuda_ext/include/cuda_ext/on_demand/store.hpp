@@ -96,8 +96,6 @@ std::string key_of(const std::string& fields) {
   return key;
 }
 
-constexpr std::string_view zero{"\0", 1};
-
 std::string encode(Parts fields) {
   std::string bytes;
   for (const Part& field : fields) bytes += joined({field.text().size(), ":", field.text()});
