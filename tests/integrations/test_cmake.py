@@ -175,15 +175,20 @@ def test_a_python_module_among_cpp_compiles_no_library(tmp_path: Path) -> None:
     assert (tmp_path / "prefix/lib/app/kernels/manifest.json").is_file()
 
 
-def test_sources_that_come_and_go_are_noticed_when_building(module: CMakeProject) -> None:
-    module.configure()
-    module.build()
-    (module.root / "device/scale.cu").write_text(FILES["device/fill.cu"].replace("fill", "scale"))
-    assert "Compiling CUDA source device/scale.cu" in module.steps()
-    (module.root / "device/fill.cu").unlink()
-    module.build()
-    assert [unit.title for unit in shipped(module).units] == ["device/axpy.cu", "device/scale.cu"]
-    assert module.steps() == []
+def test_files_that_come_and_go_are_noticed_when_building(tmp_path: Path) -> None:
+    call = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90
+      SOURCES device/*.cu EMBED_SOURCES device/*.cuh)
+    """
+    files = {"CMakeLists.txt": PYTHON_LISTS + call, "device/fill.cu": FILL, "device/a.cuh": ""}
+    project = CMakeProject(tmp_path / "app").write(files)
+    project.configure()
+    project.build()
+    project.write({"device/scale.cu": FILL.replace("fill", "scale"), "device/b.cuh": "// new\n"})
+    (project.root / "device/fill.cu").unlink()
+    assert "Compiling CUDA source device/scale.cu" in project.steps()
+    assert [unit.title for unit in shipped(project).units] == ["device/scale.cu"]
+    assert sorted(shipped(project).embedded or ()) == ["device/a.cuh", "device/b.cuh", "device/scale.cu"]
+    assert project.steps() == []
 
 
 @pytest.mark.parametrize(
@@ -255,23 +260,6 @@ def test_units_that_are_linked_are_compiled_one_by_one_before(tmp_path: Path) ->
     ]
     (unit,) = shipped(project).units
     assert unit.title == "device/caller.cu, device/twice.cu"
-
-
-def test_headers_that_come_are_noticed_too(tmp_path: Path) -> None:
-    module = """cuda_ext_add_module(app_kernels NAME app.kernels ARCHITECTURES sm_90
-      SOURCES device/*.cu EMBED_SOURCES device/*.cuh)
-    """
-    files = {
-        "CMakeLists.txt": PYTHON_LISTS + module,
-        "device/fill.cu": FILES["device/fill.cu"],
-        "device/a.cuh": "",
-    }
-    project = CMakeProject(tmp_path / "app").write(files)
-    project.configure()
-    project.build()
-    (project.root / "device/b.cuh").write_text("// new\n")
-    project.build()
-    assert sorted(shipped(project).embedded or ()) == ["device/a.cuh", "device/b.cuh", "device/fill.cu"]
 
 
 def test_a_project_is_found_through_a_link(tmp_path: Path) -> None:
