@@ -65,6 +65,7 @@ __all__ = ["build"]
 @click.option(
     "--depfile", metavar="FILE", type=FILE, help="Write the dependencies of the output, for Ninja and Make."
 )
+@click.option("--sizes", is_flag=True, help="Show what the bytes of each cubin are for.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(
     directory: Path,
@@ -74,6 +75,7 @@ def build(
     report: Path | None,
     trace: Path | None,
     depfile: Path | None,
+    sizes: bool,
     as_json: bool,
 ) -> None:
     """Compile the kernels of a project in place.
@@ -133,6 +135,11 @@ def build(
         counts = f"{format_count(kernels, 'kernel')}, {format_count(images, 'image')}"
         place = shorten_path(Path(summary["directory"]))
         click.echo(f"{summary['module']}: {counts}, {format_size(summary['bytes'])} in {place}")
+        if sizes:
+            from cuda_ext.cli.inspect.display import show_sizes
+            from cuda_ext.cli.inspect.reading import read_contents
+
+            show_sizes(read_contents(summary["directory"]))
 
 
 def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
