@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "launches.hpp"
 #include "loaded_module.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
