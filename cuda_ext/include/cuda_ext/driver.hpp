@@ -142,7 +142,7 @@ CUDA_EXT_COLD inline std::string Driver::told(const char* function, driver_api::
   return text;
 }
 
-inline Result<driver_api::Context> Driver::primary_context(int device) noexcept {
+CUDA_EXT_COLD inline Result<driver_api::Context> Driver::primary_context(int device) noexcept {
   std::atomic<driver_api::Context>& known = at(device).primary_context;
   driver_api::Context context = known.load(std::memory_order_acquire);
   if (context) return context;
@@ -339,7 +339,7 @@ class CurrentContext {
   }
 
   // Opens the driver too, if that has not been done.
-  Failure enter(Stream stream) noexcept {
+  CUDA_EXT_COLD Failure enter(Stream stream) noexcept {
     driver_ = opened_driver.load(std::memory_order_acquire);
     if (!driver_) {
       auto opened = open_driver();

@@ -50,7 +50,7 @@ struct Architecture {
 };
 
 // The image of `unit` that runs on a GPU of `capability`, or nullptr.
-inline const ImageData* select_image(const UnitData& unit, int capability) noexcept {
+CUDA_EXT_COLD inline const ImageData* select_image(const UnitData& unit, int capability) noexcept {
   const ImageData* selected = nullptr;
   int highest = -1;
   for (const ImageData& image : unit.images) {
@@ -111,7 +111,7 @@ CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitD
 
 // The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` says why
 // none is made on demand.
-inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit, int capability,
+CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit, int capability,
                                           int driver, std::string_view jit) noexcept {
   const ImageData* image = select_image(unit, capability);
   if (!image) return no_image(module, unit, capability, jit);

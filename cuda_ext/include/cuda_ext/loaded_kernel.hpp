@@ -68,7 +68,7 @@ class Limits {
   }
 
   // The number of threads of a block with the highest occupancy.
-  Result<int> best_block(std::size_t shared) noexcept {
+  CUDA_EXT_COLD Result<int> best_block(std::size_t shared) noexcept {
     int threads = shared ? 0 : kernel_.best_block.load(std::memory_order_relaxed);
     if (threads) return threads;
     if (auto failed = permit_shared(shared)) return failed;
@@ -81,7 +81,7 @@ class Limits {
   }
 
   // The number of blocks of `threads` threads that are resident on a multiprocessor at once.
-  Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
+  CUDA_EXT_COLD Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
     if (auto failed = permit_shared(shared)) return failed;
     int blocks = 0;
     if (const auto status = driver_.call.blocks_per_multiprocessor(&blocks, kernel_.known(), threads, shared)) {
@@ -91,7 +91,7 @@ class Limits {
   }
 
   // Divides what counts threads into blocks.
-  Failure divide(LaunchConfig& config) noexcept {
+  CUDA_EXT_COLD Failure divide(LaunchConfig& config) noexcept {
     Dim block = config.block;
     if (!block.x && !block.y && !block.z) {
       auto best = best_block(config.shared);
@@ -118,7 +118,7 @@ class Limits {
 
   static Failure refused(Parts parts) noexcept { return failure(ErrorKind::argument, parts); }
 
-  Failure permit_shared(std::size_t shared) noexcept {
+  CUDA_EXT_COLD Failure permit_shared(std::size_t shared) noexcept {
     if (shared == 0) return nullptr;
     int own = 0;
     if (auto failed = get(KernelAttribute::static_shared_memory, own)) return failed;
@@ -146,7 +146,7 @@ class Limits {
     return nullptr;
   }
 
-  Failure check_extents(const LaunchConfig& config) const noexcept {
+  CUDA_EXT_COLD Failure check_extents(const LaunchConfig& config) const noexcept {
     const Dim largest_grid(limit(DeviceAttribute::grid_x), limit(DeviceAttribute::grid_y),
                            limit(DeviceAttribute::grid_z));
     const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
@@ -163,13 +163,13 @@ class Limits {
                     text_of(config.block)});
   }
 
-  static Failure check_within(const char* name, const Dim& extents, const Dim& largest) noexcept {
+  CUDA_EXT_COLD static Failure check_within(const char* name, const Dim& extents, const Dim& largest) noexcept {
     if (is_within(extents, largest)) return nullptr;
     return refused(
         {name, ": expected at least 1 and at most ", text_of(largest), ", found ", text_of(extents)});
   }
 
-  Failure permit_cluster(const LaunchConfig& config) noexcept {
+  CUDA_EXT_COLD Failure permit_cluster(const LaunchConfig& config) noexcept {
     const Dim& cluster = config.cluster;
     const std::string gpu = driver_.name_of(device_);
     if (!limit(DeviceAttribute::cluster_launch)) {
@@ -200,7 +200,7 @@ class Limits {
     return nullptr;
   }
 
-  Failure check_cooperative(const LaunchConfig& config) noexcept {
+  CUDA_EXT_COLD Failure check_cooperative(const LaunchConfig& config) noexcept {
     if (!limit(DeviceAttribute::cooperative_launch)) {
       return refused({"cooperative: this GPU, ", driver_.name_of(device_), ", cannot launch cooperatively"});
     }

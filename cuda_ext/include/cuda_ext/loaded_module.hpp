@@ -185,7 +185,7 @@ inline std::size_t count_images(const ModuleData& module) noexcept {
   return count;
 }
 
-inline LoadedModule::~LoadedModule() {
+CUDA_EXT_COLD inline LoadedModule::~LoadedModule() {
   const Driver* driver = opened_driver.load(std::memory_order_relaxed);
   const auto unload = [&](driver_api::Library library) {
     // A failure cannot be reported here, and at process exit the driver may already be unloaded.
@@ -249,7 +249,7 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
 }
 
 // Loads what `found` is of, if that has not been done; the lock is held.
-inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit, const Found& found,
+CUDA_EXT_COLD inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit, const Found& found,
                                            driver_api::Library& library) noexcept {
   driver_api::Library* known = nullptr;
   if (found.demanded) {
@@ -274,7 +274,7 @@ inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData&
 }
 
 // What the driver takes for this GPU of the unit that the kernel is in, and its name there.
-inline Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here,
+CUDA_EXT_COLD inline Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here,
                                                       const KernelOfModule& kernel) noexcept {
   const KernelData& data = *kernel.description;
   if (kernel.is_built) return find(here, data, data.expression);
@@ -296,7 +296,7 @@ inline LoadedModule::Found LoadedModule::found_in(Demanded& demanded, const char
 
 // The same of `entity`, a kernel or a symbol that was built ahead.
 template <class Entity>
-Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const Entity& entity,
+CUDA_EXT_COLD Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const Entity& entity,
                                                const char* name) noexcept {
   const Driver& driver = here.driver();
   const int capability = driver.at(here.device()).capability;
@@ -344,7 +344,7 @@ const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& uni
 
 // Whether all GPUs get the same kernel as this one, which gets `found`. What was compiled on demand is the
 // same for all of one capability.
-inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
+CUDA_EXT_COLD inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
                                                  const Found& found) const noexcept {
   const Driver& driver = here.driver();
   const UnitData& unit = data_.units[kernel.unit];
@@ -386,7 +386,7 @@ CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::find_kernel(Text text) 
 }
 
 // The kernel that was asked for by this expression before, if it was.
-inline KernelOfModule* LoadedModule::instantiated(std::string_view expression) noexcept {
+CUDA_EXT_COLD inline KernelOfModule* LoadedModule::instantiated(std::string_view expression) noexcept {
   const std::lock_guard<std::mutex> lock(loading_);
   for (Instantiation* known = instantiations_.get(); known; known = known->next.get()) {
     if (known->kernel.description->expression == expression) return &known->kernel;
@@ -394,7 +394,7 @@ inline KernelOfModule* LoadedModule::instantiated(std::string_view expression) n
   return nullptr;
 }
 
-inline Result<ModuleKernel*> LoadedModule::instantiate(std::string_view expression,
+CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::instantiate(std::string_view expression,
                                                        Demanded& demanded) noexcept {
   // Another thread may have come here first; both are of the same.
   if (KernelOfModule* known = instantiated(expression)) return known;
@@ -410,7 +410,7 @@ inline Result<ModuleKernel*> LoadedModule::instantiate(std::string_view expressi
   return &instantiations_->kernel;
 }
 
-inline Failure LoadedModule::prepare() noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::prepare() noexcept {
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
   if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
@@ -420,7 +420,7 @@ inline Failure LoadedModule::prepare() noexcept {
   return failure(ErrorKind::toolchain, {data_.name, " cannot be compiled: ", fulfilled->unavailable});
 }
 
-inline Failure LoadedModule::measure(KernelOfModule& kernel) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel) noexcept {
   if (kernel.is_measured.load(std::memory_order_acquire)) return nullptr;
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
@@ -443,7 +443,7 @@ inline Failure LoadedModule::measure(KernelOfModule& kernel) noexcept {
 }
 
 // Compile what is requested, unless it is compiled already. Other requests do not wait.
-inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const CurrentContext& here, std::size_t unit,
+CUDA_EXT_COLD inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const CurrentContext& here, std::size_t unit,
                                                             std::string_view expression) noexcept {
   const int capability = here.driver().at(here.device()).capability;
   Fulfilled fulfilled;
@@ -462,7 +462,7 @@ inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const CurrentContext
   return fulfilled;
 }
 
-inline LoadedModule::Demanded& LoadedModule::demanded(std::size_t unit, std::string_view expression,
+CUDA_EXT_COLD inline LoadedModule::Demanded& LoadedModule::demanded(std::size_t unit, std::string_view expression,
                                                       int capability) noexcept {
   const std::lock_guard<std::mutex> lock(loading_);
   for (Demanded* known = demanded_.get(); known; known = known->next.get()) {
@@ -499,7 +499,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, c
                  status);
 }
 
-inline Failure LoadedModule::load() noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
   for (std::size_t i = 0; i < data_.kernels.size; i++) {
     auto handle = kernels_[i].handle();
     if (!handle) return std::move(handle).failure();
@@ -511,13 +511,13 @@ inline Failure LoadedModule::load() noexcept {
   return nullptr;
 }
 
-inline Result<Symbol> LoadedModule::find_symbol(Text name) noexcept {
+CUDA_EXT_COLD inline Result<Symbol> LoadedModule::find_symbol(Text name) noexcept {
   auto index = CUDA_EXT_ABI::find_symbol(data_, {name.data, name.size});
   if (!index) return std::move(index).failure();
   return symbol(*index);
 }
 
-inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
+CUDA_EXT_COLD inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
   Driver& driver = here.driver();
@@ -539,7 +539,7 @@ inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
   return symbol;
 }
 
-inline Failure LoadedModule::copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(stream)) return failed;
   const auto& call = here.driver().call;

@@ -18,7 +18,7 @@ inline bool is_white_space(char letter) noexcept {
 }
 
 // Whether both are the same but for white space.
-inline bool is_spelled_alike(std::string_view left, std::string_view right) noexcept {
+CUDA_EXT_COLD inline bool is_spelled_alike(std::string_view left, std::string_view right) noexcept {
   std::size_t i = 0;
   std::size_t j = 0;
   while (true) {
@@ -95,7 +95,7 @@ class ListOfNames {
 };
 
 // Whether kernels of that name were built ahead, and none of them is of a template.
-inline bool is_no_template(const ModuleData& module, std::string_view name) noexcept {
+CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_view name) noexcept {
   bool is_built = false;
   for (const KernelData& kernel : module.kernels) {
     const std::string_view expression = kernel.expression;
@@ -153,7 +153,7 @@ inline std::string_view unrooted(std::string_view name) noexcept {
 }
 
 // The index of the kernel that `name` spells.
-inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_view name) noexcept {
+CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_view name) noexcept {
   for (std::size_t i = 0; i < module.kernels.size; i++) {
     if (name == module.kernels[i].expression) return i;
   }
@@ -164,7 +164,7 @@ inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_vie
 }
 
 // The index of the symbol of that name.
-inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_view name) noexcept {
+CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_view name) noexcept {
   const std::size_t none = module.symbols.size;
   std::size_t found = none;
   for (std::size_t i = 0; i < module.symbols.size; i++) {
