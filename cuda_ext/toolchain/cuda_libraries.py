@@ -7,6 +7,7 @@ The libraries of installed wheels come first, of the CUDA version that the insta
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import cache
@@ -69,7 +70,8 @@ def library_files(name: str) -> list[str]:
 
 def _is_library(file: str, name: str, major: int) -> bool:
     if sys.platform == "win32":
-        return file.startswith(f"{name}64_") and file.endswith(".dll")
+        # Such as nvrtc64_130_0.dll and nvjitlink_130_0.dll, but not nvrtc64_130_0.alt.dll.
+        return re.fullmatch(rf"{name}(?:64)?_{major}\d_\d+\.dll", file) is not None
     return file == f"lib{name}.so.{major}"
 
 
@@ -81,7 +83,8 @@ def system_library(name: str) -> str:
     """
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
-    path: str | None = load_nvidia_dynamic_lib(name).abs_path
+    # All other names are as here.
+    path: str | None = load_nvidia_dynamic_lib("nvJitLink" if name == "nvjitlink" else name).abs_path
     if path is None:
         raise RuntimeError(f"cannot determine which lib{name} was loaded")
     return path

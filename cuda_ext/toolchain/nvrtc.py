@@ -23,6 +23,7 @@ from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatur
 from cuda_ext.compiler.signatures.probes import (
     Probed,
     addresses_to_keep,
+    declarations_of,
     known_subjects,
     may_be_declared,
     without_unused_variables,
@@ -194,6 +195,9 @@ class Nvrtc:
         """The options to make lean images of `unit`; ``None`` if it is better compiled as it is."""
         # Headers are what brings variables that are not used. Linked units are not optimised as one program.
         if not self._lean or unit.options.relocatable or not unit.may_include:
+            return None
+        # NVRTC itself defines variables that are only declared; the link leaves them undefined.
+        if declarations_of(unit).has_extern:
             return None
         from cuda_ext.toolchain.nvjitlink import can_optimise
 

@@ -121,6 +121,13 @@ def test_variables_that_only_the_host_uses_are_kept():
     assert {"version", "weights"} <= set(image(unit(source)).variables)
 
 
+def test_variables_that_are_only_declared_are_defined():
+    """The link alone would leave them undefined, so that no driver loads the image, or drop them."""
+    declarations = 'extern "C" __device__ int used;\nextern __constant__ int unused;\n'
+    source = f'{HEADER}{declarations}extern "C" __global__ void k(int* x) {{ *x = used; }}'
+    assert {"used", "unused"} <= set(image(unit(source), "compute_90").variables)
+
+
 def test_constants_of_headers_and_of_the_source_go():
     table = "static constexpr int table[3] = {1, 2, 3};\n"
     source = f"{HEADER}{table}__global__ void k(int* x) {{ *x = table[1]; }}"

@@ -431,6 +431,22 @@ def test_a_missing_nvrtc_is_reported_with_the_remedy():
     assert re.fullmatch(r'NVRTC cannot be loaded \(.*\); install it with "cuda-ext\[cu13\]".*\n', run.stdout)
 
 
+@pytest.mark.parametrize("name", ["nvrtc", "nvjitlink", "nvfatbin"])
+def test_libraries_of_the_system_are_found(name, monkeypatch):
+    monkeypatch.setattr(cuda_libraries, "library_files", lambda name: [])
+    assert cuda_libraries.open_library.__wrapped__(name)
+
+
+def test_libraries_have_their_own_names_on_windows(monkeypatch):
+    monkeypatch.setattr(cuda_libraries.sys, "platform", "win32")
+    monkeypatch.setattr(cuda_libraries, "_major", lambda: 13)
+    monkeypatch.setattr(cuda_libraries.cuda_packages, "library_directories", lambda name, major: ["bin"])
+    names = ["nvJitLink_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_130_0.alt.dll", "nvrtc64_130_0.dll"]
+    monkeypatch.setattr(cuda_libraries.os, "listdir", lambda directory: names)
+    assert cuda_libraries.library_files("nvrtc") == ["bin/nvrtc64_130_0.dll"]
+    assert cuda_libraries.library_files("nvjitlink") == ["bin/nvJitLink_130_0.dll"]
+
+
 def test_the_names_of_a_missing_library_are_reported_once(monkeypatch):
     def refuse(name):
         raise RuntimeError(

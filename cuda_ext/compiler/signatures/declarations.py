@@ -50,11 +50,13 @@ class Declarations(NamedTuple):
     """All that the texts of a translation unit declare.
 
     ``doubtful`` are words that names of more variables may contain: those of declarations that are not clear.
+    ``has_extern`` is whether a variable may be declared without being defined.
     """
 
     kernels: tuple[Declaration, ...]
     variables: tuple[Declaration, ...]
     doubtful: tuple[str, ...] = ()
+    has_extern: bool = False
 
 
 _TEXT = re.compile(
@@ -86,21 +88,16 @@ _MACRO_VARIABLE = re.compile(
     rb"(?m)^[ \t]*(?:static[ \t]+|extern[ \t]+)*[A-Z][A-Z0-9_]{3,}[ \t]+(?P<rest>[\w:<>, \t*&]+?\b\w+)\s*"
     rb"(?:\[[^\]]*\]\s*)*[=;{]"
 )
+# A declaration that defines nothing: with the linkage of C, too, unless it is in braces.
+_EXTERN = re.compile(rf"\b(?:extern|{_C_LINKAGE})\b[^={{]*$")
 # Words before a parenthesis that are not the name of a function.
-_NOT_NAMES = {
-    "alignas",
-    "decltype",
-    "noexcept",
-    "requires",
-    "sizeof",
-    "typeof",
-    "if",
-    "while",
-    "for",
-    "return",
-}
+_NOT_NAMES = frozenset(
+    [
+        *("alignas", "decltype", "noexcept", "requires", "sizeof", "typeof"),
+        *("if", "while", "for", "return"),
+    ]
+)
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
-_BRACE = re.compile(r"[;{}]")
 _TEMPLATE = re.compile(r"\s*template\s*<")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
 _POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
@@ -131,6 +128,7 @@ def find_declarations(texts: Sequence[bytes]) -> Declarations:
         tuple(k for f in found for k in f.kernels),
         tuple(v for f in found for v in f.variables),
         tuple(dict.fromkeys(word for f in found for word in f.doubtful)),
+        any(f.has_extern for f in found),
     )
 
 
@@ -145,7 +143,9 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     text = _expand(_plain(content), declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
-    doubtful = [name for m in _MACRO_VARIABLE.finditer(content) for name in _names(m["rest"].decode())]
+    unclear = list(_MACRO_VARIABLE.finditer(content))
+    doubtful = [name for match in unclear for name in _names(match["rest"].decode())]
+    has_extern = any(_EXTERN.search(match[0].decode()) for match in unclear)
     for scope, head, space, is_conditional in _declarators(text, _SPECIFIER_MARKS):
         namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
         is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
@@ -155,9 +155,10 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
                 name = "::".join([*namespaces, name])
                 kernels.append(Declaration(name, parameters, is_plain, is_definition=is_definition))
         elif "__global__" not in text[head : space.start()]:
-            end = _end_of_statement(text, head)
+            end = _end(text, head, ";", "(){}[]")
             statement = text[head : space.end()] + _expand(text[space.end() : end], macros)
             declared = _variables(statement)
+            has_extern |= declared != [] and _EXTERN.search(statement) is not None
             is_local = "" in (scope or ()) or "static" in text[head : space.start()]
             if declared is None:
                 doubtful += _names(statement)
@@ -169,13 +170,13 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
                 for name in declared or ():
                     qualified = "::".join([*namespaces, name])
                     variables.append(Declaration(qualified, (), is_plain, is_managed=is_managed))
-    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful))
+    return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful), has_extern)
 
 
 def _names(text: str) -> list[str]:
     """The words of `text` that may be names: those outside of braces."""
-    while braces := re.search(r"\{[^{}]*\}", text):
-        text = text[: braces.start()] + text[braces.end() :]
+    while (outer := re.sub(r"\{[^{}]*\}", "", text)) != text:
+        text = outer
     return [
         word for word in _WORD.findall(text) if word not in _TYPE_WORDS and not re.fullmatch(r"__\w+__", word)
     ]
@@ -235,8 +236,7 @@ def _kernel(
     text: str, start: int, macros: tuple[_Macro, ...]
 ) -> tuple[str, tuple[DeclaredParameter, ...], bool] | None:
     """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
-    braces = (m.start() for m in _BRACE.finditer(text, start) if _is_balanced(text[start : m.start()]))
-    end = next(braces, len(text))
+    end = _end(text, start, ";{}", "()")
     is_definition = text.startswith("{", end)
     declarator = _expand(text[start:end], macros)
     at = 0
@@ -247,10 +247,6 @@ def _kernel(
             return name, _parameters(declarator[match.end() : end]), is_definition
         at = end + 1
     return None
-
-
-def _is_balanced(text: str) -> bool:
-    return text.count("(") == text.count(")")
 
 
 def _variables(statement: str) -> list[str] | None:
@@ -276,12 +272,14 @@ def _variables(statement: str) -> list[str] | None:
     return [name for each in names for name in each]
 
 
-def _end_of_statement(text: str, start: int) -> int:
+def _end(text: str, start: int, ends: str, brackets: str) -> int:
+    """The index of the first of `ends` outside of `brackets`."""
     depth = 0
-    for match in re.compile(r"[;(){}\[\]]").finditer(text, start):
-        if match[0] == ";" and depth <= 0:
+    for match in re.compile(f"[{re.escape(ends + brackets)}]").finditer(text, start):
+        if match[0] in ends and depth <= 0:
             return match.start()
-        depth += {"(": 1, "{": 1, "[": 1}.get(match[0], -1 if match[0] != ";" else 0)
+        if match[0] in brackets:
+            depth += 1 if match[0] in "([{" else -1
     return len(text)
 
 
@@ -360,21 +358,22 @@ def _declaring(macros: Sequence[_Macro]) -> tuple[_Macro, ...]:
 
 
 @lru_cache(maxsize=1000)
-def _uses(macros: tuple[_Macro, ...]) -> re.Pattern[str]:
-    """What directives, and uses of `macros` look like."""
-    return re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(macro.name for macro in macros)})\b")
+def _uses(macros: tuple[_Macro, ...]) -> tuple[dict[str, _Macro], re.Pattern[str]]:
+    """The `macros` by name, and what directives and uses of them look like."""
+    by_name = {macro.name: macro for macro in macros}
+    return by_name, re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(by_name)})\b")
 
 
-def _expand(text: str, macros: tuple[_Macro, ...]) -> str:
-    """Expand `macros` where `text` uses them, and within what they stand for."""
+def _expand(text: str, macros: tuple[_Macro, ...], within: frozenset[str] = frozenset()) -> str:
+    """Expand `macros` where `text` and their bodies use them, but those `within` whose bodies it is."""
     if not macros:
         return text
-    by_name = {macro.name: macro for macro in macros}
+    by_name, uses = _uses(macros)
     pieces, start = [], 0
-    while match := _uses(macros).search(text, start):
+    while match := uses.search(text, start):
         pieces.append(text[start : match.start()])
         start = match.end()
-        if match[1] is None:
+        if match[1] is None or match[1] in within:
             pieces.append(match[0])
             continue
         macro = by_name[match[1]]
@@ -388,6 +387,6 @@ def _expand(text: str, macros: tuple[_Macro, ...]) -> str:
             arguments = split_arguments(text[opening.end() : start - 1])
             values = dict(zip(macro.parameters, arguments, strict=False))
         body = _WORD.sub(lambda word, values=values: values.get(word[0], word[0]), macro.body)  # type: ignore[misc]
-        others = tuple(other for other in macros if other.name != macro.name)
-        pieces += [" ", _expand(re.sub(r"\s*##\s*", "", body), others), " "]
+        body = re.sub(r"\s*##\s*", "", body)
+        pieces += [" ", _expand(body, macros, within | {macro.name}), " "]
     return "".join([*pieces, text[start:]])

@@ -105,16 +105,16 @@ def addresses_to_keep(unit: TranslationUnit) -> tuple[list[str], bool]:
     The host may write them, and use what no kernel uses. NVRTC takes no address of managed variables, and
     conditions may exclude others.
     """
-    _, variables, doubtful = declarations_of(unit)
-    addresses = [f"&{v.name}" for v in variables if v.is_plain and not v.is_managed]
-    return list(dict.fromkeys(addresses)), len(addresses) == len(variables) and not doubtful
+    found = declarations_of(unit)
+    addresses = [f"&{v.name}" for v in found.variables if v.is_plain and not v.is_managed]
+    return list(dict.fromkeys(addresses)), len(addresses) == len(found.variables) and not found.doubtful
 
 
 def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str]:
     """Those of the lowered names `variables` that `unit` may declare, whatever their namespaces."""
-    _, declared, doubtful = declarations_of(unit)
-    names = {*(base_name(v.name) for v in declared), *doubtful}
-    parts = [name for name in doubtful if len(name) > 2]  # a macro may put the name together
+    found = declarations_of(unit)
+    names = {*(base_name(v.name) for v in found.variables), *found.doubtful}
+    parts = [name for name in found.doubtful if len(name) > 2]  # a macro may put the name together
     kept = []
     for lowered in variables:
         read = read_lowered_name(lowered)
