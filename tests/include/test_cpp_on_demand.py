@@ -439,6 +439,7 @@ def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
         ({"CUDA_EXT_CACHE": "/proc/nowhere"}, "/proc/nowhere/objects: compiling goes on without a cache: No"),
         ({"CUDA_EXT_CACHE": "", "HOME": "/proc/nowhere"}, "/proc/nowhere/.cache/cuda_ext/objects: compiling"),
         ({"CUDA_EXT_CACHE": "/dev/null"}, "/dev/null/objects: compiling goes on without a cache: "),
+        ({"CUDA_EXT_CACHE_SIZE": "5X"}, "CUDA_EXT_CACHE_SIZE: '5X' is not a size; write bytes, or a number"),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -21,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -230,15 +232,32 @@ fs::path cache_directory() {
 #endif
 }
 
+// One warning is enough: others would have the same cause.
+void warn_once(const std::string& where, const std::string& problem, const char* remedy) {
+  static std::atomic<bool> is_done{false};
+  if (is_done.exchange(true)) return;
+  std::fprintf(stderr, "cuda-ext: warning: %s: %s; %s\n", where.c_str(), problem.c_str(), remedy);
+}
+
 // The size limit of the cache in bytes: CUDA_EXT_CACHE_SIZE, such as 5G or 500 MiB.
 std::uintmax_t cache_bound() {
-  const std::string text = setting("CUDA_EXT_CACHE_SIZE");
+  constexpr std::uintmax_t by_default = std::uintmax_t{5} << 30;
+  std::string text;
+  for (const char letter : setting("CUDA_EXT_CACHE_SIZE")) {
+    if (letter != ' ') text += static_cast<char>(std::toupper(letter));
+  }
+  if (text.empty()) return by_default;
   char* end = nullptr;
   const std::uintmax_t number = std::strtoull(text.c_str(), &end, 10);
-  if (end == text.c_str()) return std::uintmax_t{5} << 30;
-  while (*end == ' ') end++;
-  const std::size_t power = std::string_view("-KMGT-kmgt").find(*end ? *end : '-') % 5;
-  return number > UINTMAX_MAX >> 10 * power ? UINTMAX_MAX : number << 10 * power;
+  const std::string unit = end;
+  const std::size_t power = unit.empty() ? 0 : std::string_view("BKMGT").find(unit[0]);
+  const bool is_unit = unit.size() < 2 || (power && (unit.substr(1) == "B" || unit.substr(1) == "IB"));
+  if ('0' <= text[0] && text[0] <= '9' && power < 5 && is_unit) {
+    return number > UINTMAX_MAX >> 10 * power ? UINTMAX_MAX : number << 10 * power;
+  }
+  warn_once("CUDA_EXT_CACHE_SIZE", joined({"'", text, "' is not a size"}),
+            "write bytes, or a number with K, M, G or T, as in 5G; 0 means no cache");
+  return by_default;
 }
 
 // Entries as files of one directory. They appear by rename, and their digest is checked at every get, so a
@@ -257,7 +276,7 @@ class Store {
     if (reason.empty()) {
       objects_ = objects;
     } else {
-      warn(objects.string(), "compiling goes on without a cache", reason);
+      warn_once(objects.string(), "compiling goes on without a cache: " + reason, remedy);
     }
   }
 
@@ -291,14 +310,14 @@ class Store {
     if (!is_done || error) {
       const std::string reason = error ? error.message() : std::strerror(errno);
       fs::remove(aside, error);
-      warn(objects_.parent_path().string(), "the cache cannot be written", reason);
+      warn_once(objects_.parent_path().string(), "the cache cannot be written: " + reason, remedy);
     } else if (key[0] == '0') {
       prune();  // listing all entries takes long, so do it for one of sixteen
     }
   }
 
-  // Held while one thread or process computes what `name` stands for, so that others wait. It saves work and
-  // guards nothing. On Windows, each process computes it.
+  // Held while one thread or process computes what `name` stands for, so that others wait, for ten minutes at
+  // most. It saves work and guards nothing. On Windows, each process computes it.
   std::shared_ptr<void> lock(const std::string& name) const {
 #if defined(_WIN32)
     static_cast<void>(name);
@@ -308,7 +327,10 @@ class Store {
     // NFS locks only files that are open for writing.
     const fs::path path = objects_ / "locks" / name.substr(0, 2);
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    while (file >= 0 && ::flock(file, LOCK_EX) && errno == EINTR) continue;
+    for (int waits = 0; file >= 0 && waits < patience && ::flock(file, LOCK_EX | LOCK_NB); waits++) {
+      if (errno != EWOULDBLOCK && errno != EINTR) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     return std::shared_ptr<void>(nullptr, [file](void*) {
       // Closing does not release it where a child was forked meanwhile.
       if (file >= 0) ::flock(file, LOCK_UN), ::close(file);
@@ -318,17 +340,10 @@ class Store {
 
  private:
   static constexpr std::string_view magic{"cudaext\x01", 8};  // the last byte is the version of the format
+  static constexpr int patience = 60'000;
   static constexpr std::size_t head_size = magic.size() + 64;
   static constexpr std::chrono::hours hour{1};
-
-  // One warning is enough: others would have the same cause.
-  static void warn(const std::string& where, const char* what, const std::string& reason) {
-    static std::atomic<bool> is_done{false};
-    if (is_done.exchange(true)) return;
-    std::fprintf(stderr,
-                 "cuda-ext: warning: %s: %s: %s; set CUDA_EXT_CACHE to a directory that only you can write\n",
-                 where.c_str(), what, reason.c_str());
-  }
+  static constexpr const char* remedy = "set CUDA_EXT_CACHE to a directory that only you can write";
 
   fs::path path_of(const std::string& key) const { return objects_ / key.substr(0, 2) / key.substr(2); }
 
