@@ -33,6 +33,8 @@ class NotTrivial {
 };
 }  // namespace ns
 
+struct Particle {};
+
 namespace cuda::std {
 inline namespace __4 {
 template <class T>
@@ -180,7 +182,7 @@ static_assert(is_named<ns::Tile<const unsigned long*, 64>>("ns::v2::Tile<const u
 static_assert(is_named<ns::Tile<const unsigned long*, 64>>("struct ns::v2::Tile<unsigned long const *,64U>"));
 static_assert(!is_named<ns::Tile<float, 64>>("ns::v2::Tile<float, 65>"));
 static_assert(is_named<const ns::Outer<ns::Tile<int, 1>>::Inner*>("const ns::Outer<ns::v2::Tile<int, 1> >::Inner *"));
-static_assert(!is_named<ns::Particle>("Particle") && !is_named<ns::Mode>("ns::Old"));
+static_assert(!is_named<Particle>("ns::Particle") && !is_named<ns::Particle>("Particle") && !is_named<ns::Mode>("ns::Old"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::__4::complex<float>"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::complex<float>"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::__5::complex<float>"));

@@ -182,20 +182,23 @@ constexpr std::size_t length_of_token(TypeText spelled) noexcept {
   return end < spelled.size ? end + 1 : end;
 }
 
-// Whether both are one type, `full` with all of its namespaces. clang prints no inline namespaces. Those of the
-// C++ libraries, std::__1 and the like, differ between host and device.
+// Whether both are one type, `full` with all of its namespaces. clang prints no inline namespaces; those within
+// others are taken for such. Those of the C++ libraries, std::__1 and the like, differ between host and device.
 constexpr bool is_same_type(TypeText full, TypeText printed) noexcept {
 #if defined(__clang__)
   constexpr bool prints_inline_namespaces = false;
 #else
   constexpr bool prints_inline_namespaces = true;
 #endif
+  bool is_within = false;  // a namespace
   while (!full.empty() && !printed.empty()) {
     const std::size_t length = length_of_token(full);
     if (TypeText(full.data, length) == TypeText(printed.data, length_of_token(printed))) {
+      is_within = *full.data == ':';
       full = full.from(length);
       printed = printed.from(length);
-    } else if (without_scope(full).size < full.size && (!prints_inline_namespaces || full.starts_with("__"))) {
+    } else if (without_scope(full).size < full.size &&
+               (full.starts_with("__") || (is_within && !prints_inline_namespaces))) {
       full = without_scope(full);
     } else if (without_scope(printed).size < printed.size && printed.starts_with("__")) {
       printed = without_scope(printed);
