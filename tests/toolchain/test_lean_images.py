@@ -79,6 +79,7 @@ WRITABLE = [  # how variables may be declared, and the names for them
     ("__device__ int {} = 3;", "{}"),
     ("static __device__ int {} = 3;", "{}"),
     ("__constant__ int {} = 3;", "{}"),
+    ("[[maybe_unused]] static __device__ int {} = 3;", "{}"),
     ("__managed__ int {} = 3;", "{}"),
     ("namespace a {{ namespace {{ __device__ int {} = 3; }} }}", "a::{}"),
     ("namespace a {{ static __device__ int {} = 3; }}", "a::{}"),

@@ -256,6 +256,7 @@ def _variables(statement: str) -> list[str] | None:
     while attribute := _ATTRIBUTE.search(statement):
         end = _closing(statement, attribute.end())
         statement = statement[: attribute.start()] + statement[end + 1 :]
+    statement = re.sub(r"\[\[.*?\]\]", " ", statement)
     if re.search(r"\b(?:constexpr|using|typedef|friend)\b", statement):
         return []
     first = re.search(r"[({=]", statement)
