@@ -103,6 +103,7 @@ struct Toolkit {
       // These contain the versions of CUDA and CCCL.
       identity += sample(directory / "cuda.h") + sample(directory / "cuda/std/__cccl/version.h");
     }
+    identity = key_of(identity);
   }
 
  private:
