@@ -181,11 +181,14 @@ static_assert(is_named<const volatile int>("volatile const int"));
 static_assert(is_named<ns::Tile<const unsigned long*, 64>>("ns::v2::Tile<const unsigned long*, 64>"));
 static_assert(is_named<ns::Tile<const unsigned long*, 64>>("struct ns::v2::Tile<unsigned long const *,64U>"));
 static_assert(!is_named<ns::Tile<float, 64>>("ns::v2::Tile<float, 65>"));
-static_assert(is_named<const ns::Outer<ns::Tile<int, 1>>::Inner*>("const ns::Outer<ns::v2::Tile<int, 1> >::Inner *"));
-static_assert(!is_named<Particle>("ns::Particle") && !is_named<ns::Particle>("Particle") && !is_named<ns::Mode>("ns::Old"));
+static_assert(
+    is_named<const ns::Outer<ns::Tile<int, 1>>::Inner*>("const ns::Outer<ns::v2::Tile<int, 1> >::Inner *"));
+static_assert(!is_named<Particle>("ns::Particle") && !is_named<ns::Particle>("Particle") &&
+              !is_named<ns::Mode>("ns::Old"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::__4::complex<float>"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::complex<float>"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::__5::complex<float>"));
-static_assert(number<-1>() == -1 && number<true>() == 1 && number<'a'>() == 97 && number<ns::Mode::fast>() == 0);
+static_assert(number<-1>() == -1 && number<true>() == 1 && number<'a'>() == 97 &&
+              number<ns::Mode::fast>() == 0);
 
 }  // namespace

@@ -176,15 +176,17 @@ static void perform(const std::string& command, const std::string& operand) {
   if (command == "occupancy") {
     const cuda_ext::Kernel plain = kernels::plain.kernel();
     const int blocks = plain.blocks_per_multiprocessor(number);
-    return print(std::to_string(plain.best_block()) + ": " + std::to_string(blocks) + " blocks of " + operand);
+    return print(std::to_string(plain.best_block()) + ": " + std::to_string(blocks) + " blocks of " +
+                 operand);
   }
   if (command == "weights") {
     float values[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     kernels::weights.copy_from(values);
     std::vector<float> copied(9);
     kernels::weights.copy_to(copied.data());
-    return print(std::to_string(static_cast<int>(copied[0])) + " " + std::to_string(static_cast<int>(copied[1])) +
-                 " " + std::to_string(static_cast<int>(copied[8])));
+    return print(std::to_string(static_cast<int>(copied[0])) + " " +
+                 std::to_string(static_cast<int>(copied[1])) + " " +
+                 std::to_string(static_cast<int>(copied[8])));
   }
   if (command == "attribute") {
     return print(std::to_string(kernels::tiled.kernel().attribute(number)));

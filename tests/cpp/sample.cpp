@@ -86,9 +86,15 @@ constexpr SymbolData symbol_table[] = {{"weights", "weights", 0, "float[9]", 36,
 
 }  // namespace
 
-const ModuleData cuda_ext_module = {open_module,           "sample.kernels",      "nvrtc 13.5",
-                                    false,                 all_of(units),         all_of(kernel_table),
-                                    all_of(symbol_table), {},                    {0, nullptr, nullptr, ""}};
+const ModuleData cuda_ext_module = {open_module,
+                                    "sample.kernels",
+                                    "nvrtc 13.5",
+                                    false,
+                                    all_of(units),
+                                    all_of(kernel_table),
+                                    all_of(symbol_table),
+                                    {},
+                                    {0, nullptr, nullptr, ""}};
 
 const Library& cuda_ext_library() {
   static auto& library = *new Library(cuda_ext_module);

@@ -58,7 +58,7 @@ struct wrapper<10> : Typed<10, Value<float>, Pointer<::std::int32_t>> {};
 // wide)
 template <>
 struct wrapper<11> : Typed<11, Pointer<type_ns_Particle>, loader::Structure<12>, loader::Enumerator<4>,
-                          Value<bool>, loader::Opaque<16>> {};
+                           Value<bool>, loader::Opaque<16>> {};
 
 template <>
 struct wrapper<12> : loader::Overloads<wrapper<9>, wrapper<10>> {};
@@ -90,7 +90,7 @@ struct ns_move_kernels : wrapper<find_ns_move_kernels<T0, V1>()> {
                 "ns::move: not built for these template arguments");
 };
 
-}  // namespace cuda_ext_kernels
+}  // namespace cuda_ext_kernels CUDA_EXT_HIDDEN
 
 template <class T0>
 inline constexpr cuda_ext_kernels::axpy_kernels<T0> axpy{};

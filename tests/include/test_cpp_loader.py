@@ -1,4 +1,4 @@
-"""The header-only C++ loader: programs of ``tests/cpp``, compiled once and run under the fake driver."""
+"""The C++ loader: programs of ``tests/cpp``, compiled once and run under the fake driver."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
 // A version is 1000 * major + 10 * minor, as CUDA counts.
-inline std::string version_text(int version) noexcept { return joined({version / 1000, ".", version % 1000 / 10}); }
+inline std::string version_text(int version) noexcept {
+  return joined({version / 1000, ".", version % 1000 / 10});
+}
 
 inline long current_process() noexcept {
 #if defined(_WIN32)
@@ -78,8 +80,9 @@ class Driver {
   Failure failed(const char* function, driver_api::Code status) noexcept;
 
   // The same as text, for a call on behalf of `subject`. An error after which nothing works any more is kept,
-  // and told with all that follow; `is_fault` says whether this is it.
-  std::string told(const char* function, driver_api::Code status, std::string_view subject, bool& is_fault) noexcept;
+  // and reported with all that follow; `is_fault` says whether this is it.
+  std::string explain(const char* function, driver_api::Code status, std::string_view subject,
+                      bool& is_fault) noexcept;
 
  private:
   using GetFunction = driver_api::Code(CUDA_EXT_CALL*)(const char* name, void** function, int version,
@@ -120,11 +123,11 @@ inline bool is_sticky(driver_api::Code status) noexcept {
 CUDA_EXT_COLD inline Failure Driver::failed(const char* function, driver_api::Code status) noexcept {
   if (forked()) return failure(ErrorKind::driver, {after_fork()});
   bool is_fault = false;
-  return failure(ErrorKind::driver_call, {told(function, status, "", is_fault)}, status);
+  return failure(ErrorKind::driver_call, {explain(function, status, "", is_fault)}, status);
 }
 
-CUDA_EXT_COLD inline std::string Driver::told(const char* function, driver_api::Code status,
-                                              std::string_view subject, bool& is_fault) noexcept {
+CUDA_EXT_COLD inline std::string Driver::explain(const char* function, driver_api::Code status,
+                                                 std::string_view subject, bool& is_fault) noexcept {
   const char* name = nullptr;
   const char* description = nullptr;
   if (call.error_name(status, &name) != driver_api::success || !name) name = "unknown error";
@@ -187,7 +190,7 @@ CUDA_EXT_COLD inline Failure Driver::refusal(const char* function, driver_api::C
     default: break;
   }
   bool is_fault = false;
-  const std::string text = told(function, status, "", is_fault);
+  const std::string text = explain(function, status, "", is_fault);
   return failure(ErrorKind::driver, {"the CUDA driver cannot be used: ", text, "; ", remedy}, status);
 }
 

@@ -112,11 +112,12 @@ struct Functions {
   Code(CUDA_EXT_CALL* kernel_attribute)(int* value, KernelAttribute attribute, Kernel kernel, Device device);
   Code(CUDA_EXT_CALL* set_kernel_attribute)(KernelAttribute attribute, int value, Kernel kernel,
                                             Device device);
-  Code(CUDA_EXT_CALL* parameter_info)(Kernel kernel, std::size_t index, std::size_t* offset, std::size_t* size);
+  Code(CUDA_EXT_CALL* parameter_info)(Kernel kernel, std::size_t index, std::size_t* offset,
+                                      std::size_t* size);
   Code(CUDA_EXT_CALL* blocks_per_multiprocessor)(int* blocks, Kernel kernel, int threads, std::size_t shared);
   Code(CUDA_EXT_CALL* best_block)(int* grid, int* block, Kernel kernel,
-                                  std::size_t(CUDA_EXT_CALL* shared_of_block)(int threads), std::size_t shared,
-                                  int most_threads);
+                                  std::size_t(CUDA_EXT_CALL* shared_of_block)(int threads),
+                                  std::size_t shared, int most_threads);
   Code(CUDA_EXT_CALL* copy_to_gpu)(void* to, const void* from, std::size_t size, Stream stream);
   Code(CUDA_EXT_CALL* copy_from_gpu)(void* to, const void* from, std::size_t size, Stream stream);
   Code(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);

@@ -84,19 +84,21 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
   if (!ltoir.empty()) ltoir.insert(0, "; LTO-IR, which has to be linked first: ");
   return failure(ErrorKind::no_image,
                  {module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
-                  "; built for ", cubins, "; PTX: ", ptx, ltoir, "; ", told_jit(jit), "add \"sm_", capability,
-                  "\" to architectures and build again"});
+                  "; built for ", cubins, "; PTX: ", ptx, ltoir, "; ", describe_jit(jit), "add \"sm_",
+                  capability, "\" to architectures and build again"});
 }
 
-// Only an image for `architecture` fits, and the driver does not read its PTX; nor is `unit` compiled on demand.
+// Only an image for `architecture` fits, and the driver does not read its PTX; nor is `unit` compiled on
+// demand.
 CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
-                                         const char* architecture, int driver, std::string_view jit) noexcept {
+                                         const char* architecture, int driver,
+                                         std::string_view jit) noexcept {
   const std::string maker =
       unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)}) : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
-                 {module.name, ": of ", unit.sources, " only PTX (", architecture, ") fits this GPU; ",
-                  maker, " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver), "; ",
-                  told_jit(jit), "upgrade the driver, or add this GPU to architectures and build again"});
+                 {module.name, ": of ", unit.sources, " only PTX (", architecture, ") fits this GPU; ", maker,
+                  " made it, and the NVIDIA driver reads PTX up to CUDA ", version_text(driver), "; ",
+                  describe_jit(jit), "upgrade the driver, or add this GPU to architectures and build again"});
 }
 
 // `image` needs a driver that supports CUDA `needed`, because of what it is.
@@ -111,8 +113,9 @@ CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitD
 
 // The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` says why
 // none is made on demand.
-CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit, int capability,
-                                          int driver, std::string_view jit) noexcept {
+CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit,
+                                                        int capability, int driver,
+                                                        std::string_view jit) noexcept {
   const ImageData* image = select_image(unit, capability);
   if (!image) return no_image(module, unit, capability, jit);
   const bool is_ptx = Architecture(image->architecture).kind == Architecture::Kind::ptx;

@@ -62,13 +62,15 @@ CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Arr
 
 // What cuLaunchKernel cannot do.
 CUDA_EXT_COLD inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
-                                                        const LaunchConfig& config, void** arguments) noexcept {
+                                                        const LaunchConfig& config,
+                                                        void** arguments) noexcept {
   LaunchAttribute attributes[3 + most_attributes];
   unsigned count = 0;
   if (config.cooperative) attributes[count++] = {driver_api::cooperative, 1};
   if (config.dependent) attributes[count++] = {driver_api::programmatic_stream_serialization, 1};
   if (has_cluster(config)) {
-    const unsigned cluster[] = {static_cast<unsigned>(config.cluster.x), static_cast<unsigned>(config.cluster.y),
+    const unsigned cluster[] = {static_cast<unsigned>(config.cluster.x),
+                                static_cast<unsigned>(config.cluster.y),
                                 static_cast<unsigned>(config.cluster.z)};
     attributes[count++] = {driver_api::cluster, cluster};
   }
@@ -95,8 +97,7 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel,
-                                                            const LaunchConfig& asked,
+CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel, const LaunchConfig& asked,
                                                             void** arguments) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(asked.stream)) return failed;
@@ -134,11 +135,12 @@ CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const
     }
     LoadedKernel* refusing = known(here, kernel);
     Failure reason = refusing ? Limits(here, *refusing).permit(config) : nullptr;
-    if (reason && reason->kind == ErrorKind::argument) return in_a_launch(*kernel.description, std::move(reason));
+    if (reason && reason->kind == ErrorKind::argument)
+      return in_a_launch(*kernel.description, std::move(reason));
   }
   const char* expression = kernel.description->expression;
   bool is_fault = false;
-  const std::string text = driver.told(function, status, expression, is_fault);
+  const std::string text = driver.explain(function, status, expression, is_fault);
   return failure(ErrorKind::launch,
                  {expression, ": ", text, "; launched with ", text_of(config),
                   is_fault ? "; the fault may be of earlier work on this GPU" : ""},
@@ -191,10 +193,11 @@ CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given)
   while (!given[position]) position++;
   const Integer& integer = *given[position];
   const ParameterData& parameter = description->parameters[position];
-  const std::string number = integer.is_signed ? std::to_string(static_cast<long long>(integer.bits))
-                                               : std::to_string(integer.bits);
-  return failure(ErrorKind::argument, {"argument '", parameter.name, "': ", number, " is out of the range of ",
-                                       parameter.type, "\n  in a launch of ", signature(*description)});
+  const std::string number =
+      integer.is_signed ? std::to_string(static_cast<long long>(integer.bits)) : std::to_string(integer.bits);
+  return failure(ErrorKind::argument,
+                 {"argument '", parameter.name, "': ", number, " is out of the range of ", parameter.type,
+                  "\n  in a launch of ", signature(*description)});
 }
 
 // What `use` returns, a Result, or why the kernel is not loaded.

@@ -84,7 +84,8 @@ class Limits {
   CUDA_EXT_COLD Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
     if (auto failed = permit_shared(shared)) return failed;
     int blocks = 0;
-    if (const auto status = driver_.call.blocks_per_multiprocessor(&blocks, kernel_.known(), threads, shared)) {
+    if (const auto status =
+            driver_.call.blocks_per_multiprocessor(&blocks, kernel_.known(), threads, shared)) {
       return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
     }
     return blocks;
@@ -163,7 +164,8 @@ class Limits {
                     text_of(config.block)});
   }
 
-  CUDA_EXT_COLD static Failure check_within(const char* name, const Dim& extents, const Dim& largest) noexcept {
+  CUDA_EXT_COLD static Failure check_within(const char* name, const Dim& extents,
+                                            const Dim& largest) noexcept {
     if (is_within(extents, largest)) return nullptr;
     return refused(
         {name, ": expected at least 1 and at most ", text_of(largest), ", found ", text_of(extents)});

@@ -131,8 +131,8 @@ class LoadedModule final : public Module {
 
   // Asks the driver, which knows them from CUDA 12.4 on, for the sizes of the parameters of a kernel.
   Failure measure(KernelOfModule& kernel) noexcept;
-  // What a launch goes through that is the first, or invalid, or not the same on all GPUs; without `arguments`,
-  // all but the launch.
+  // What a launch goes through that is the first, or invalid, or not the same on all GPUs; without
+  // `arguments`, all but the launch.
   Failure launch_with_care(KernelOfModule& kernel, const LaunchConfig& config, void** arguments) noexcept;
   Failure refused(KernelOfModule& kernel, const LaunchConfig& config, void** arguments,
                   driver_api::Code status, Contexts contexts) noexcept;
@@ -249,8 +249,9 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
 }
 
 // Loads what `found` is of, if that has not been done; the lock is held.
-CUDA_EXT_COLD inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit, const Found& found,
-                                           driver_api::Library& library) noexcept {
+CUDA_EXT_COLD inline driver_api::Code LoadedModule::load(const Driver& driver, const UnitData& unit,
+                                                         const Found& found,
+                                                         driver_api::Library& library) noexcept {
   driver_api::Library* known = nullptr;
   if (found.demanded) {
     known = &found.demanded->library;
@@ -275,7 +276,7 @@ CUDA_EXT_COLD inline driver_api::Code LoadedModule::load(const Driver& driver, c
 
 // What the driver takes for this GPU of the unit that the kernel is in, and its name there.
 CUDA_EXT_COLD inline Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here,
-                                                      const KernelOfModule& kernel) noexcept {
+                                                                    const KernelOfModule& kernel) noexcept {
   const KernelData& data = *kernel.description;
   if (kernel.is_built) return find(here, data, data.expression);
   auto fulfilled = fulfil(here, data.unit, data.expression);
@@ -297,7 +298,7 @@ inline LoadedModule::Found LoadedModule::found_in(Demanded& demanded, const char
 // The same of `entity`, a kernel or a symbol that was built ahead.
 template <class Entity>
 CUDA_EXT_COLD Result<LoadedModule::Found> LoadedModule::find(const CurrentContext& here, const Entity& entity,
-                                               const char* name) noexcept {
+                                                             const char* name) noexcept {
   const Driver& driver = here.driver();
   const int capability = driver.at(here.device()).capability;
   const UnitData& unit = data_.units[entity.unit];
@@ -344,8 +345,9 @@ const char* LoadedModule::lowered_name(const Entity& entity, const UnitData& uni
 
 // Whether all GPUs get the same kernel as this one, which gets `found`. What was compiled on demand is the
 // same for all of one capability.
-CUDA_EXT_COLD inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here, const KernelData& kernel,
-                                                 const Found& found) const noexcept {
+CUDA_EXT_COLD inline bool LoadedModule::is_same_on_all_devices(const CurrentContext& here,
+                                                               const KernelData& kernel,
+                                                               const Found& found) const noexcept {
   const Driver& driver = here.driver();
   const UnitData& unit = data_.units[kernel.unit];
   for (int device = 0; device < driver.count; device++) {
@@ -395,7 +397,7 @@ CUDA_EXT_COLD inline KernelOfModule* LoadedModule::instantiated(std::string_view
 }
 
 CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::instantiate(std::string_view expression,
-                                                       Demanded& demanded) noexcept {
+                                                                     Demanded& demanded) noexcept {
   // Another thread may have come here first; both are of the same.
   if (KernelOfModule* known = instantiated(expression)) return known;
   const char* lowered = demanded.compiled->lowered_name(expression);
@@ -443,8 +445,8 @@ CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel) noexc
 }
 
 // Compile what is requested, unless it is compiled already. Other requests do not wait.
-CUDA_EXT_COLD inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const CurrentContext& here, std::size_t unit,
-                                                            std::string_view expression) noexcept {
+CUDA_EXT_COLD inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(
+    const CurrentContext& here, std::size_t unit, std::string_view expression) noexcept {
   const int capability = here.driver().at(here.device()).capability;
   Fulfilled fulfilled;
   Demanded& asked = demanded(unit, expression, capability);
@@ -462,8 +464,9 @@ CUDA_EXT_COLD inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(const 
   return fulfilled;
 }
 
-CUDA_EXT_COLD inline LoadedModule::Demanded& LoadedModule::demanded(std::size_t unit, std::string_view expression,
-                                                      int capability) noexcept {
+CUDA_EXT_COLD inline LoadedModule::Demanded& LoadedModule::demanded(std::size_t unit,
+                                                                    std::string_view expression,
+                                                                    int capability) noexcept {
   const std::lock_guard<std::mutex> lock(loading_);
   for (Demanded* known = demanded_.get(); known; known = known->next.get()) {
     if (known->unit == unit && known->expression == expression && known->capability == capability) {
@@ -495,7 +498,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, c
   return failure(ErrorKind::load,
                  {data_.name, ": the driver refuses ", unit.sources, " (", found.architecture,
                   found.demanded ? ", compiled on demand" : "", ") on ", driver.name_of(here.device()), ": ",
-                  driver.told(function, status, "", is_fault)},
+                  driver.explain(function, status, "", is_fault)},
                  status);
 }
 
@@ -539,7 +542,8 @@ CUDA_EXT_COLD inline Result<Symbol> LoadedModule::symbol(std::size_t index) noex
   return symbol;
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::copy(const Symbol& symbol, void* host, bool to_gpu,
+                                                Stream stream) noexcept {
   CurrentContext here;
   if (auto failed = here.enter(stream)) return failed;
   const auto& call = here.driver().call;

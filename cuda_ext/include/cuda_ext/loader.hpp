@@ -1,4 +1,5 @@
-// The loader of kernels that were compiled into a program: what generated sources include, one for each module.
+// The loader of kernels that were compiled into a program: what generated sources include, one for each
+// module.
 //
 // It takes neither CUDA's headers nor its runtime, and no driver before the first launch.
 

@@ -66,7 +66,9 @@ class NearestName {
   }
 
   // "; did you mean 'axpy'?", or nothing.
-  std::string hint() const noexcept { return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"}); }
+  std::string hint() const noexcept {
+    return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"});
+  }
 
  private:
   std::string_view wanted_;
@@ -107,7 +109,9 @@ CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_v
 }
 
 // "jit: off; ", or empty if there is no reason why something is not compiled on demand.
-inline std::string told_jit(std::string_view jit) noexcept { return jit.empty() ? "" : joined({"jit: ", jit, "; "}); }
+inline std::string describe_jit(std::string_view jit) noexcept {
+  return jit.empty() ? "" : joined({"jit: ", jit, "; "});
+}
 
 // There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand,
 // if there could be one.
@@ -136,7 +140,7 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
   const bool has_arguments = name.find('<') != std::string_view::npos;
   if (jit.empty() && !module.on_demand) jit = "off";
   std::string reason = joined({" was not built ahead; built: ", built.empty() ? "none" : built.text(), "; ",
-                               told_jit(jit), "add \"", name, "\" to `instantiate` and build again"});
+                               describe_jit(jit), "add \"", name, "\" to `instantiate` and build again"});
   if (has_arguments && is_no_template(module, name)) {
     name = plain_name(name);
     reason = joined({" is not a template; built: ", built.text()});
@@ -153,7 +157,8 @@ inline std::string_view unrooted(std::string_view name) noexcept {
 }
 
 // The index of the kernel that `name` spells.
-CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_view name) noexcept {
+CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module,
+                                                     std::string_view name) noexcept {
   for (std::size_t i = 0; i < module.kernels.size; i++) {
     if (name == module.kernels[i].expression) return i;
   }
@@ -164,7 +169,8 @@ CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module, s
 }
 
 // The index of the symbol of that name.
-CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_view name) noexcept {
+CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module,
+                                                     std::string_view name) noexcept {
   const std::size_t none = module.symbols.size;
   std::size_t found = none;
   for (std::size_t i = 0; i < module.symbols.size; i++) {

@@ -1,7 +1,7 @@
 // The parameter types of kernels as objects.
 //
-// Each is made, implicitly, of what can be passed for it and of nothing else, so that a wrong argument does not
-// compile, and `std::is_invocable` tells. `get()` is the value of which the driver copies the bytes.
+// Each is made, implicitly, of what can be passed for it and of nothing else, so that a wrong argument does
+// not compile, and `std::is_invocable` tells. `get()` is the value of which the driver copies the bytes.
 
 // What the compiler sees to be out of range: an error in clang; in gcc, which may see it on a path that is
 // never taken, a warning.
@@ -38,7 +38,8 @@ constexpr bool holds(From value) noexcept {
   if constexpr (holds_every<To, From>()) {
     return true;
   } else {
-    return static_cast<From>(static_cast<To>(value)) == value && (static_cast<To>(value) < To{}) == (value < From{});
+    return static_cast<From>(static_cast<To>(value)) == value &&
+           (static_cast<To>(value) < To{}) == (value < From{});
   }
 }
 
@@ -118,8 +119,8 @@ class Opaque : public AlwaysFits {
   const Bytes<size>* value_;
 };
 
-// Types that a header cannot name: a class, union or enum, and a pointer behind another. What derives from Class
-// has the `name` of one.
+// Types that a header cannot name: a class, union or enum, and a pointer behind another. What derives from
+// Class has the `name` of one.
 struct Class {};
 struct Pointee {};
 
@@ -137,9 +138,10 @@ constexpr bool is_class() noexcept {
 template <std::size_t size, class Named = Class>
 class Structure : public Opaque<size> {
  public:
-  template <class T, std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) &&
-                                          std::is_convertible_v<const T&, Opaque<size>> && is_class<T, Named>(),
-                                      int> = 0>
+  template <class T,
+            std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) &&
+                                 std::is_convertible_v<const T&, Opaque<size>> && is_class<T, Named>(),
+                             int> = 0>
   Structure(const T& value) noexcept : Opaque<size>(value) {}
 };
 
@@ -183,7 +185,8 @@ class Pointer : public AlwaysFits {
   // Templates, because a literal 0 would be a nullptr_t or a CUdeviceptr.
   template <class Null, std::enable_if_t<std::is_null_pointer_v<Null>, int> = 0>
   constexpr Pointer(Null) noexcept {}
-  template <class Address, std::enable_if_t<std::is_same_v<Address, unsigned long long>, int> = 0, class = void>
+  template <class Address, std::enable_if_t<std::is_same_v<Address, unsigned long long>, int> = 0,
+            class = void>
   Pointer(Address address) noexcept
       : pointer_(reinterpret_cast<const void*>(static_cast<std::uintptr_t>(address))) {}
 

@@ -89,8 +89,8 @@ struct HeaderData {
 
 // The source of a unit as NVRTC compiles it on demand. `sha256` is the digest of its text and its headers;
 // `options` are those of NVRTC on every machine and for every architecture; `instantiate` are the name
-// expressions that were built ahead. `is_specific` adds the features of exactly one GPU (sm_90a). `obstacle` says
-// why it is not compiled on demand, and is empty if it is.
+// expressions that were built ahead. `is_specific` adds the features of exactly one GPU (sm_90a). `obstacle`
+// says why it is not compiled on demand, and is empty if it is.
 struct RecipeData {
   const char* name;
   const char* text;
@@ -126,8 +126,8 @@ struct OnDemandData {
 
 class Module;
 
-// `open` is the loader's. `name` is the import name, "example_project.kernels"; `compiler` what compiled it, "nvrtc 13.5". `jit` says
-// whether sources and headers are there, and `on_demand` how to compile them.
+// `open` is the loader's. `name` is the import name, "example_project.kernels"; `compiler` what compiled it,
+// "nvrtc 13.5". `jit` says whether sources and headers are there, and `on_demand` how to compile them.
 struct ModuleData {
   Module* (*open)(const ModuleData& data);
   const char* name;

@@ -12,7 +12,8 @@ inline constexpr bool is_exactly<Value<T>, Argument> =
     std::is_same_v<T, Argument> || (holds_every<T, Argument>() && holds_every<Argument, T>());
 
 template <std::size_t size, class Argument>
-inline constexpr bool is_exactly<Enumerator<size>, Argument> = std::is_enum_v<Argument> && sizeof(Argument) == size;
+inline constexpr bool is_exactly<Enumerator<size>, Argument> =
+    std::is_enum_v<Argument> && sizeof(Argument) == size;
 
 template <class T, class Argument>
 inline constexpr bool is_exactly<Pointer<T>, Argument> = false;
@@ -49,7 +50,8 @@ class TypedKernel {
     return submit(config, arguments.get()...);
   }
 
-  // How well it takes such arguments among kernels of its name: exactly, without a loss, after a check, or not.
+  // How well it takes such arguments among kernels of its name: exactly, without a loss, after a check, or
+  // not.
   template <class... Arguments>
   static constexpr int rank() noexcept {
     if constexpr (sizeof...(Parameters) != sizeof...(Arguments)) {
@@ -183,8 +185,8 @@ class NameExpression {
   std::size_t size_ = 0;
 };
 
-// An instantiation that was not built ahead: it is compiled at its first launch. The sizes of its arguments are
-// checked, as of a kernel by name.
+// An instantiation that was not built ahead: it is compiled at its first launch. The sizes of its arguments
+// are checked, as of a kernel by name.
 template <const Library& (&library)(), class Template, class... Arguments>
 class KernelOnDemand {
  public:
@@ -213,8 +215,8 @@ class KernelOnDemand {
   static constexpr NameExpression<Template, Arguments...> expression{};
 };
 
-// The variable `index` of the module of `library`, of type T. It has a copy on each GPU; that on the GPU of the
-// current context is meant.
+// The variable `index` of the module of `library`, of type T. It has a copy on each GPU; that on the GPU of
+// the current context is meant.
 template <const Library& (&library)(), std::size_t index, class T>
 class TypedSymbol {
  public:
@@ -236,14 +238,14 @@ class TypedSymbol {
   }
 
   // The same with an object of that size, such as a std::array.
-  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> && !std::is_pointer_v<Object> &&
-                                               sizeof(Object) == sizeof(T),
+  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> &&
+                                               !std::is_pointer_v<Object> && sizeof(Object) == sizeof(T),
                                            int> = 0>
   Result<void> try_copy_from(const Object& object, StreamRef stream = nullptr) const noexcept {
     return copy(const_cast<Object*>(&object), true, stream);
   }
-  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> && !std::is_pointer_v<Object> &&
-                                               sizeof(Object) == sizeof(T),
+  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> &&
+                                               !std::is_pointer_v<Object> && sizeof(Object) == sizeof(T),
                                            int> = 0>
   Result<void> try_copy_to(Object& object, StreamRef stream = nullptr) const noexcept {
     return copy(&object, false, stream);

@@ -17,9 +17,10 @@ class CUDA_EXT_VISIBLE StreamRef {
   template <class T, std::enable_if_t<std::is_convertible_v<const T&, Stream>, int> = 0>
   CUDA_EXT_HIDDEN constexpr StreamRef(const T& stream) : stream_(stream) {}
 
-  template <class T, std::enable_if_t<!std::is_convertible_v<const T&, Stream> &&
-                                          std::is_convertible_v<decltype(std::declval<const T&>().get()), Stream>,
-                                      int> = 0>
+  template <class T,
+            std::enable_if_t<!std::is_convertible_v<const T&, Stream> &&
+                                 std::is_convertible_v<decltype(std::declval<const T&>().get()), Stream>,
+                             int> = 0>
   CUDA_EXT_HIDDEN constexpr StreamRef(const T& stream) : stream_(stream.get()) {}
 
   CUDA_EXT_HIDDEN constexpr operator Stream() const noexcept { return stream_; }
@@ -78,7 +79,8 @@ struct CUDA_EXT_VISIBLE LaunchAttribute {
   }
 
   // A CUlaunchAttribute of cuda.h, or a cudaLaunchAttribute.
-  template <class T, class = decltype(std::declval<const T&>().id), std::enable_if_t<sizeof(T) == 72, int> = 0>
+  template <class T, class = decltype(std::declval<const T&>().id),
+            std::enable_if_t<sizeof(T) == 72, int> = 0>
   CUDA_EXT_HIDDEN LaunchAttribute(const T& attribute) noexcept {
     std::memcpy(static_cast<void*>(this), &attribute, sizeof(attribute));
   }

@@ -25,8 +25,8 @@ struct Integer {
   bool is_signed = false;
 };
 
-// A kernel of a module, loaded or not. All is done on the GPU of the current context, or the first where there
-// is none; launches, in that of the stream.
+// A kernel of a module, loaded or not. All is done on the GPU of the current context, or the first where
+// there is none; launches, in that of the stream.
 class ModuleKernel {
  public:
   virtual void hold(int change) noexcept = 0;  // of its module
@@ -117,9 +117,10 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->set_attribute(which, value);
   }
 
-  // How many blocks of so many threads are resident on a multiprocessor at once, and the number of threads with
-  // the highest occupancy. `shared` counts bytes of dynamic shared memory of a block.
-  CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads, std::size_t shared = 0) const noexcept {
+  // How many blocks of so many threads are resident on a multiprocessor at once, and the number of threads
+  // with the highest occupancy. `shared` counts bytes of dynamic shared memory of a block.
+  CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads,
+                                                            std::size_t shared = 0) const noexcept {
     return kernel_->blocks_per_multiprocessor(threads, shared);
   }
   CUDA_EXT_HIDDEN Result<int> try_best_block(std::size_t shared = 0) const noexcept {
@@ -166,7 +167,8 @@ class CUDA_EXT_VISIBLE Library {
  public:
   CUDA_EXT_HIDDEN Library() noexcept = default;  // no library, as after a move
   CUDA_EXT_HIDDEN explicit Library(const ModuleData& data) : module_(data.open(data)) {}
-  CUDA_EXT_HIDDEN explicit Library(Module& module) noexcept : module_(&module) {}  // of which it is the holder
+  CUDA_EXT_HIDDEN explicit Library(Module& module) noexcept
+      : module_(&module) {}  // of which it is the holder
   CUDA_EXT_HIDDEN Library(Library&& other) noexcept : module_(std::exchange(other.module_, nullptr)) {}
   CUDA_EXT_HIDDEN Library& operator=(Library&& other) noexcept {
     std::swap(module_, other.module_);

@@ -21,11 +21,13 @@ struct TypeText {
     }
     return true;
   }
-  constexpr bool operator==(TypeText other) const noexcept { return size == other.size && starts_with(other); }
+  constexpr bool operator==(TypeText other) const noexcept {
+    return size == other.size && starts_with(other);
+  }
 };
 
-// A type as a compiler or programmer spells it, in one spelling: tokens, each followed by a space, without the
-// words class, struct, union and enum, with const behind what it belongs to, and integer types as
+// A type as a compiler or programmer spells it, in one spelling: tokens, each followed by a space, without
+// the words class, struct, union and enum, with const behind what it belongs to, and integer types as
 // `unsigned long`. `capacity` suffices for a text of half that length.
 template <std::size_t capacity>
 class Spelling {
@@ -144,7 +146,8 @@ class Spelling {
       text_ = text_.from(token_.size);
     } while (token_ == "class" || token_ == "struct" || token_ == "union" || token_ == "enum");
     // A number may have a suffix, 64u.
-    while (token_.size > 1 && is_digit(*token_.data) && is_suffix(token_.data[token_.size - 1])) token_.size--;
+    while (token_.size > 1 && is_digit(*token_.data) && is_suffix(token_.data[token_.size - 1]))
+      token_.size--;
   }
 
   // Of a word or a number, or else of one letter.
@@ -182,8 +185,9 @@ constexpr std::size_t length_of_token(TypeText spelled) noexcept {
   return end < spelled.size ? end + 1 : end;
 }
 
-// Whether both are one type, `full` with all of its namespaces. clang prints no inline namespaces; those within
-// others are taken for such. Those of the C++ libraries, std::__1 and the like, differ between host and device.
+// Whether both are one type, `full` with all of its namespaces. clang prints no inline namespaces; those
+// within others are taken for such. Those of the C++ libraries, std::__1 and the like, differ between host
+// and device.
 constexpr bool is_same_type(TypeText full, TypeText printed) noexcept {
 #if defined(__clang__)
   constexpr bool prints_inline_namespaces = false;
@@ -257,7 +261,8 @@ constexpr bool is_named(const char (&name)[size]) noexcept {
 template <auto value>
 constexpr long long number() noexcept {
   using Type = decltype(value);
-  static_assert(std::is_integral_v<Type> || std::is_enum_v<Type>, "a kernel's template arguments are types and integers");
+  static_assert(std::is_integral_v<Type> || std::is_enum_v<Type>,
+                "a kernel's template arguments are types and integers");
   return static_cast<long long>(value);
 }
 
