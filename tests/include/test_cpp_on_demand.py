@@ -297,6 +297,9 @@ def test_toolkit_directories_are_those_of_python(on_demand: OnDemand, tmp_path: 
     (root / "include" / "cccl").mkdir(parents=True)
     done = on_demand.cpp("directories", cache=tmp_path / "cache", CUDA_PATH=root)
     assert done.output[-2:] == [str(root / "include"), str(root / "include" / "cccl")]
+    assert any(Path(directory, "cuda_fp16.h").is_file() for directory in done.output)
+    (missing,) = on_demand.cpp("directories", cache=tmp_path / "cache", VIRTUAL_ENV="").output
+    assert missing.startswith("ToolchainError: NVRTC cannot be loaded (it is neither in the active")
 
 
 def test_each_gpu_gets_its_own(on_demand: OnDemand, tmp_path: Path) -> None:

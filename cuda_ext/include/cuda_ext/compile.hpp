@@ -35,15 +35,16 @@ struct CompileOptions {
 Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
                             const CompileOptions& options = {}) noexcept;
 
-// The include directories of the toolkit in use, with the headers of CUDA and CCCL; those that NVRTC contains
-// are not among them. Empty without NVRTC.
-std::vector<std::string> toolkit_directories();
+// The include directories with the headers of CUDA and CCCL that `compile` uses, for other compilers. Those
+// that NVRTC contains are unpacked into the cache.
+Result<std::vector<std::string>> try_toolkit_directories() noexcept;
 
 #if CUDA_EXT_EXCEPTIONS
 inline Library compile(const std::string& source, const std::vector<std::string>& names,
                        const CompileOptions& options = {}) {
   return try_compile(source, names, options).value();
 }
+inline std::vector<std::string> toolkit_directories() { return try_toolkit_directories().value(); }
 #endif
 
 }  // namespace CUDA_EXT_ABI

@@ -53,6 +53,29 @@ const Toolkit& find_toolkit(int major) {
   return older;
 }
 
+// Why nothing can be compiled: `reason`, or else there is no NVRTC.
+std::string no_nvrtc(const std::string& reason) {
+  return joined(
+      {"NVRTC cannot be loaded (",
+       reason.empty() ? "it is neither in the active environment nor in CUDA_PATH" : reason,
+       "); install it with \"cuda-ext[cu13]\" (or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
+}
+
+// NVRTC, opened at the first use.
+const Nvrtc& open_nvrtc(const Toolkit& toolkit) {
+  static const Nvrtc nvrtc(toolkit.library);
+  return nvrtc;
+}
+
+// List the include directories of CUDA and CCCL; those that NVRTC contains come first.
+Failure list_directories(const Toolkit& toolkit, const Nvrtc& nvrtc, Paths& directories) {
+  fs::path bundled;
+  if (auto failed = nvrtc.unpack_headers(bundled)) return failed;
+  directories = toolkit.include_directories;
+  if (!bundled.empty()) directories.insert(directories.begin(), {bundled, bundled / "cccl"});
+  return nullptr;
+}
+
 // Compile `recipe` for the GPU of `demand`.
 Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions,
                        const Toolkit& toolkit, const Nvrtc& nvrtc, const Demand& demand, CompiledUnit& unit) {
@@ -73,10 +96,8 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
     options.emplace_back(option);
     may_include = may_include || options.back().find("include") != std::string::npos;
   }
-  fs::path bundled;
-  if (auto failed = may_include ? nvrtc.unpack_headers(bundled) : nullptr) return failed;
-  Paths directories = may_include ? toolkit.include_directories : Paths();
-  if (!bundled.empty()) directories.insert(directories.begin(), {bundled, bundled / "cccl"});
+  Paths directories;
+  if (auto failed = may_include ? list_directories(toolkit, nvrtc, directories) : nullptr) return failed;
   for (const fs::path& directory : directories) options.push_back("-I" + directory.string());
   std::vector<const char*> given;
   for (const std::string& option : options) given.push_back(option.c_str());
@@ -92,13 +113,9 @@ void compile_demand(Demand& demand) {
   const char* expression = demand.expression.c_str();
   const Array<const char*> expressions =
       *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
-  const auto without_nvrtc = [&](const std::string& reason) {
-    demand.unavailable = joined({"NVRTC cannot be loaded (", reason, "); install it with \"cuda-ext[cu13]\" ",
-                                 "(or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
-  };
   const Toolkit& toolkit = find_toolkit(demand.driver_version / 1000);
-  if (toolkit.library.empty())
-    return without_nvrtc("it is neither in the active environment nor in CUDA_PATH");
+  demand.unavailable = toolkit.library.empty() ? no_nvrtc("") : "";
+  if (!demand.unavailable.empty()) return;
   const Store store;
   const std::string key = key_of(encode({key_format, toolkit.identity, demand.capability, recipe.is_specific,
                                          recipe.name, recipe.sha256}) +
@@ -108,8 +125,9 @@ void compile_demand(Demand& demand) {
   const auto lock = store.lock(key);
   demand.compiled = decode_entry(store.get(key));
   if (demand.compiled) return;
-  static const Nvrtc nvrtc(toolkit.library);
-  if (!nvrtc.reason.empty()) return without_nvrtc(nvrtc.reason);
+  const Nvrtc& nvrtc = open_nvrtc(toolkit);
+  demand.unavailable = nvrtc.reason.empty() ? "" : no_nvrtc(nvrtc.reason);
+  if (!demand.unavailable.empty()) return;
   auto unit = std::make_unique<CompiledUnit>();
   demand.reason = compile_recipe(recipe, expressions, toolkit, nvrtc, demand, *unit);
   if (demand.reason) return;
@@ -217,13 +235,17 @@ CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::
   return library;
 }
 
-CUDA_EXT_WEAK std::vector<std::string> toolkit_directories() {
-  std::vector<std::string> directories;
+CUDA_EXT_WEAK Result<std::vector<std::string>> try_toolkit_directories() noexcept {
   auto driver = open_driver();
-  for (const fs::path& each : find_toolkit(driver ? (*driver)->version / 1000 : 13).include_directories) {
-    directories.push_back(each.string());
-  }
-  return directories;
+  const Toolkit& toolkit = find_toolkit(driver ? (*driver)->version / 1000 : 13);
+  if (toolkit.library.empty()) return failure(ErrorKind::toolchain, {no_nvrtc("")});
+  Paths directories;
+  const Nvrtc& nvrtc = open_nvrtc(toolkit);
+  if (!nvrtc.reason.empty()) return failure(ErrorKind::toolchain, {no_nvrtc(nvrtc.reason)});
+  if (auto failed = list_directories(toolkit, nvrtc, directories)) return failed;
+  std::vector<std::string> paths;
+  for (const fs::path& each : directories) paths.push_back(each.string());
+  return paths;
 }
 
 }  // namespace CUDA_EXT_ABI
