@@ -124,7 +124,7 @@ def link_options(options: Options) -> list[str] | None:
 
 
 def is_assembled_by_link(options: Options) -> bool:
-    """Whether a link assembles PTX of a unit to the same code as the compiler: it is told nothing but PTX."""
+    """Whether a link of a unit's PTX gives the compiler's code: its options are only those in the PTX."""
     in_ptx = ("-ftz", "-prec-", "-fma")
     linking = link_options(options) if options.relocatable else None
     return linking is not None and all(option.startswith(in_ptx) for option in linking)

@@ -133,7 +133,7 @@ class Nvrtc:
     ) -> tuple[CompiledImage, ...]:
         """Compile `unit` to LTO-IR, and that to images without the variables that are not used.
 
-        Without a result if that fails: the error is to be NVRTC's own.
+        Empty if that fails, so that the error is NVRTC's own.
         """
         from cuda_ext.toolchain.nvjitlink import list_variables, optimise
 
@@ -142,14 +142,14 @@ class Nvrtc:
         program, trace = self._run(unit, options, known_subjects(unit), addresses, precompiles=True)
         ltoir = LinkInput(unit.name, "ltoir", program.image("ltoir"))
         kept = program.addresses
-        if not is_certain or len(kept) < len(addresses):
-            kept += may_be_declared(unit, list_variables(ltoir, architectures[0]))
+        try:
+            if not is_certain or len(kept) < len(addresses):
+                kept += may_be_declared(unit, list_variables(ltoir, architectures[0]))
+            linked = [optimise(ltoir, architecture, linking, kept) for architecture in architectures]
+        except CompilationError:
+            return ()
         images = []
-        for architecture in architectures:
-            try:
-                data, log = optimise(ltoir, architecture, linking, kept)
-            except CompilationError:
-                return ()
+        for architecture, (data, log) in zip(architectures, linked, strict=True):
             log = "\n".join(filter(None, (program.log, log)))
             images.append(self._finish(unit, architecture, data, program, log, trace))
         return tuple(images)

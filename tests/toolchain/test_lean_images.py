@@ -11,11 +11,13 @@ import string
 import pytest
 
 from cuda_ext.compiler.jobs import LinkInput
+from cuda_ext.errors import CompilationError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.formats.elf import read_elf
 from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.toolchain import nvjitlink
 from cuda_ext.toolchain.nvjitlink import can_optimise, link
 from cuda_ext.toolchain.nvrtc import Nvrtc
 from tests.fixtures.device_code import image, module, nvcc, unit
@@ -115,6 +117,15 @@ def test_what_the_host_may_write_is_read_however_it_is_declared(forms, architect
         assert {f for f in flags if re.search(rf"ld\.(?:global|const)\S*\s+%r\d+, \[\S*{f}", text)} == set(
             flags
         )
+
+
+def test_a_link_that_fails_leaves_the_image_of_the_compiler(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise CompilationError("unsupported LTO-IR")
+
+    source = f"{HEADER}__managed__ int unclear;\n__global__ void k() {{}}"
+    monkeypatch.setattr(nvjitlink, "_link_here", refuse)
+    assert image(unit(source)).data == direct(source)
 
 
 def test_variables_that_only_the_host_uses_are_kept():
