@@ -175,6 +175,9 @@ static void perform(const std::string& command, const std::string& operand) {
   if (command == "load") return kernels::cuda_ext_library().load();
   if (command == "occupancy") {
     const cuda_ext::Kernel plain = kernels::plain.kernel();
+    const cuda_ext::Attributes attributes = plain.attributes();
+    print(std::to_string(attributes.registers) + " registers, " + std::to_string(attributes.most_threads) +
+          " threads");
     const int blocks = plain.blocks_per_multiprocessor(number);
     return print(std::to_string(plain.best_block()) + ": " + std::to_string(blocks) + " blocks of " +
                  operand);

@@ -592,8 +592,9 @@ def test_variables_have_types(run: Program) -> None:
 
 
 def test_occupancy(run: Program) -> None:
-    assert run("occupancy:256", "occupancy:0").output[0] == "256: 8 blocks of 256"
-    assert run("occupancy:0").output[0].startswith("DriverCallError 1: cuOccupancyMaxActiveBlocksPerMultipro")
+    figures, blocks, *_, refused = run("occupancy:256", "occupancy:0").output
+    assert (figures, blocks) == ("32 registers, 1024 threads", "256: 8 blocks of 256")
+    assert refused.startswith("DriverCallError 1: cuOccupancyMaxActiveBlocksPerMultiprocessor failed")
 
 
 def test_symbols_and_attributes(run: Program) -> None:

@@ -19,6 +19,19 @@ struct CUDA_EXT_VISIBLE Symbol {
   std::size_t size = 0;
 };
 
+// What a kernel uses on one GPU, as the compiler left it: registers and bytes of local memory of a thread,
+// bytes of static shared memory of a block and of constant memory, the most threads of a block, and the
+// versions of PTX and of the machine code, 90 for 9.0.
+struct CUDA_EXT_VISIBLE Attributes {
+  int registers = 0;
+  int local = 0;
+  int shared = 0;
+  int constant = 0;
+  int most_threads = 0;
+  int ptx = 0;
+  int binary = 0;
+};
+
 // An integer of any type, as it was passed for a parameter that cannot hold it.
 struct Integer {
   unsigned long long bits = 0;
@@ -113,6 +126,15 @@ class CUDA_EXT_VISIBLE Kernel {
   // Its CUkernel, and a CUfunction_attribute of it, on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept { return kernel_->handle(); }
   CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept { return kernel_->attribute(which); }
+  CUDA_EXT_HIDDEN Result<Attributes> try_attributes() const noexcept {
+    int values[7] = {};
+    for (int which = 0; which < 7; which++) {
+      auto value = kernel_->attribute(which);
+      if (!value) return std::move(value).failure();
+      values[which] = *value;
+    }
+    return Attributes{values[4], values[3], values[1], values[2], values[0], values[5], values[6]};
+  }
   CUDA_EXT_HIDDEN Result<void> try_set_attribute(int which, int value) const noexcept {
     return kernel_->set_attribute(which, value);
   }
@@ -138,6 +160,7 @@ class CUDA_EXT_VISIBLE Kernel {
   CUDA_EXT_HIDDEN void prepare(const LaunchConfig& config) const { try_prepare(config).value(); }
   CUDA_EXT_HIDDEN ::CUkern_st* handle() const { return try_handle().value(); }
   CUDA_EXT_HIDDEN int attribute(int which) const { return try_attribute(which).value(); }
+  CUDA_EXT_HIDDEN Attributes attributes() const { return try_attributes().value(); }
   CUDA_EXT_HIDDEN void set_attribute(int which, int value) const { try_set_attribute(which, value).value(); }
   CUDA_EXT_HIDDEN int blocks_per_multiprocessor(int threads, std::size_t shared = 0) const {
     return try_blocks_per_multiprocessor(threads, shared).value();
