@@ -119,7 +119,9 @@ class Nvcc:
 
     @cache  # noqa: B019 - one instance lives as long as the build
     def capabilities(self) -> tuple[int, ...]:
-        return tuple(sorted(map(int, re.findall(r"sm_(\d+)", self._ask("--list-gpu-code").output))))
+        if not (found := re.findall(r"sm_(\d+)", self._ask("--list-gpu-code").output)):
+            raise ToolchainError(f"{self.executable} lists no architectures", remedy="reinstall it")
+        return tuple(sorted(map(int, found)))
 
     @cache  # noqa: B019 - one instance lives as long as the build
     def supports(self, architecture: Architecture) -> bool:

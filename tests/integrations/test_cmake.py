@@ -324,7 +324,7 @@ def test_a_mistake_in_a_kernel_is_the_compilers_message(module: CMakeProject) ->
 
 @with_each_generator
 def test_sources_may_have_unusual_names(tmp_path: Path, generator: str) -> None:
-    names = ["a/b", "a.b", "am&p #100% =?", "größe d$x ${y}", "it's [a](b){c} @,~!"]
+    names = ["a/b", "a.b", "am&p #100 =?", "größe d$x ${y}", "it's [a](b){c} @,~!"]
     files = {
         f"{name}.cu": FILES["device/fill.cu"].replace("fill", f"fill_{i}") for i, name in enumerate(names)
     }

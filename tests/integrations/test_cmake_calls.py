@@ -125,7 +125,7 @@ def test_modules_that_collide(refused: Refused, other: str, answer: str) -> None
     assert refused("NAME", "a.k", "CXX_NAMESPACE", "x", others=others) == answer
 
 
-@pytest.mark.parametrize("character", ['"', ":", "\\", "\t", "\n", ";", "<", "*", "|", "^", "`"])
+@pytest.mark.parametrize("character", ['"', "%", ":", "\\", "\t", "\n", ";", "<", "*", "|", "^", "`"])
 def test_names_that_build_tools_do_not_accept(
     project: CMakeProject, refused: Refused, character: str
 ) -> None:
@@ -156,7 +156,11 @@ def test_a_project_without_the_table(project: CMakeProject, refused: Refused) ->
         ("cuda_ext_add_module(k SOURCES device/*.cu)", "cuda_ext_add_module(k): has no NAME; add the name"),
         (
             "add_library(k INTERFACE)\ncuda_ext_add_module(k NAME a.k)",
-            "cuda_ext_add_module(k): a target of that name exists already; choose",
+            "cuda_ext_add_module(k): a target k exists already; choose",
+        ),
+        (
+            "project(p LANGUAGES CXX)\nadd_custom_target(k_generate)\ncuda_ext_add_module(k NAME a.k)",
+            "cuda_ext_add_module(k): a target k_generate exists already; choose",
         ),
         ("cuda_ext_add_module()", "cuda_ext_add_module Function invoked with incorrect arguments"),
         ("cuda_ext_add_module(a::k NAME a.k)", "cuda_ext_add_module(a::k): invalid target name; use letters"),

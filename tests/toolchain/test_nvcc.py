@@ -194,6 +194,11 @@ def no_wheels(monkeypatch):
 NO_HOST_COMPILER = "echo 'gcc: No such file or directory' >&2; exit 1"
 
 
+def test_an_nvcc_that_lists_no_architectures_is_an_error(fake):
+    with pytest.raises(ToolchainError, match="nvcc lists no architectures; reinstall it"):
+        Nvcc(fake("nvcc"), os.environ).supports(SM_90)
+
+
 def test_cuda_path_comes_before_cuda_home_and_path(fake, tmp_path):
     fake("path/bin/nvcc", "13.1"), fake("home/bin/nvcc", "13.2"), fake("search/nvcc", "13.3")
     places = {"CUDA_PATH": f"{tmp_path}/path", "CUDA_HOME": f"{tmp_path}/home", "PATH": f"{tmp_path}/search"}
