@@ -124,9 +124,13 @@ def base_name(expression: str) -> str:
 
     >>> base_name("ns::reduce<double, 256>"), base_name("Limits<int>::most")
     ('reduce', 'most')
+    >>> base_name("ns::k<(3 > 2), &S::f>(int)")
+    'k'
     """
     import re
 
-    while (outer := re.sub(r"<[^<>]*>", "", expression)) != expression:
-        expression = outer
-    return expression.partition("(")[0].rpartition("::")[2]
+    # Within parentheses, angle brackets may be operators.
+    for bracketed in (r"'(?:\\.|[^'\\])*'|->|\([^()]*\)", r"<[^<>]*>"):
+        while (outer := re.sub(bracketed, "", expression)) != expression:
+            expression = outer
+    return expression.rpartition("::")[2]

@@ -190,7 +190,7 @@ def test_nvcc_leaves_tables_of_libraries_out(tmp_path, relocatable):
 
 
 def test_linked_units_have_no_unused_variables():
-    used = "inline __device__ int used = 1;"
+    used = "inline __device__ int used = 1; static __device__ int local;"
     call = f"{HEADER}{used} __device__ void f(int*);\n__global__ void run(int* x) {{ f(x); }}"
     define = f"{HEADER}{used} __device__ void f(int* x) {{ *x = used; }}\n__constant__ float weights[4];"
     linked = module(
@@ -201,7 +201,7 @@ def test_linked_units_have_no_unused_variables():
     )
     read = {"sm_90": lambda data: read_cubin(data).variables, "compute_90": ptx.variables}
     for entry in read_fatbin(linked.files["kernels.fatbin"]):
-        assert set(read[entry.architecture](entry.payload())) == {"used", "weights"}
+        assert set(read[entry.architecture](entry.payload())) == {"used", "weights", "local", "local$2"}
 
 
 @pytest.mark.parametrize("raw", [(), ("-lineinfo",), ("-G",), ("-rdc=true",), ("-default-device",)])

@@ -8,6 +8,7 @@ template's arguments.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -118,7 +119,8 @@ def may_be_declared(unit: TranslationUnit, variables: Iterable[str]) -> list[str
     kept = []
     for lowered in variables:
         read = read_lowered_name(lowered)
-        name = base_name(read.name if read else lowered)
+        # The linker numbers the local variables of one name.
+        name = base_name(read.name if read else re.sub(r"\$\d+$", "", lowered))
         if name in names or any(part in name for part in parts):
             kept.append(lowered)
     return kept
