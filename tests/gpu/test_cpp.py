@@ -82,7 +82,7 @@ int axpy(int n, float a, const float* x, float* y, CUstream_st* stream) {
   return status(k::axpy<float>.try_launch({(n + 255) / 256, 256, stream}, n, a, x, y));
 }
 int axpy_double(int n, double a, const double* x, double* y) {
-  return status(k::axpy<double>.try_launch({(n + 255) / 256, 256}, n, a, x, y));
+  return status(k::axpy<double>.try_launch(cuda_ext::threads(n), n, a, x, y));
 }
 int reduce(int n, const float* x, float* sums) {
   return status(k::blockwise::reduce<float, 128>.try_launch({(n + 127) / 128, 128}, n, x, sums));
@@ -114,6 +114,7 @@ int dependent(int n, float a, const float* x, float* y) {
 unsigned long long weights() {
   return reinterpret_cast<unsigned long long>(k::cuda_ext_library().symbol("weights").address);
 }
+int set_weights(const float* values) { return status(k::weights.try_copy_from(values)); }
 int weigh(float* x) { return status(k::weigh.try_launch({1, 4}, x)); }
 int by_name(int n, float a, const float* x, float* y) {
   return status(k::cuda_ext_library().kernel("axpy<float>").try_launch({(n + 255) / 256, 256}, n, a, x, y));
@@ -135,6 +136,7 @@ CDECLS = {
     "clusters": [ctypes.c_void_p, ctypes.c_int, ctypes.c_int],
     "cooperative": [ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int],
     "dependent": [ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p],
+    "set_weights": [ctypes.c_void_p],
     "weigh": [ctypes.c_void_p],
     "by_name": [ctypes.c_int, ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p],
 }
@@ -287,7 +289,10 @@ def test_cooperative_and_dependent_launches(program: Compiled, device: Device) -
 def test_variables_and_kernels_by_name(program: Compiled, kernels: Any, device: Device) -> None:
     values = np.array([1, 2, 3, 4], "f4")
     address = program.library.weights()
-    device.driver.call("cuMemcpyHtoD", address, values.ctypes.data, values.nbytes)
+    program.set_weights(values.ctypes.data)
+    read = np.empty_like(values)
+    device.driver.call("cuMemcpyDtoH", read.ctypes.data, address, read.nbytes)
+    np.testing.assert_array_equal(read, values)
     x = OnDevice(device, values)
     program.weigh(x.address)
     np.testing.assert_array_equal(x.numpy(), values**2)
