@@ -64,6 +64,19 @@ static std::string name_of(const cuda_ext::Error& error) {
   return "Error";
 }
 
+// A template with arguments that are spelled so.
+struct Template {
+  static constexpr char name[] = "k";
+};
+template <int which>
+struct SpelledArgument {
+  static constexpr cuda_ext::TypeText text() noexcept {
+    return which == 0 ? cuda_ext::TypeText("x::__y<a::b>")
+           : which == 1 ? cuda_ext::TypeText("x::__1::z")
+                        : cuda_ext::TypeText("x::__y");
+  }
+};
+
 template <class T>
 static T* address(std::uintptr_t number) {
   return reinterpret_cast<T*>(number);
@@ -191,6 +204,17 @@ static void perform(const std::string& command, const std::string& operand) {
                  std::to_string(static_cast<int>(copied[1])) + " " +
                  std::to_string(static_cast<int>(copied[8])));
   }
+  if (command == "weights_in") {  // of a stream, and those on the GPU of the current context
+    const float values[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const auto stream = address<CUstream_st>(static_cast<std::uintptr_t>(number));
+    kernels::weights.copy_from(values, stream);
+    float copied[9] = {};
+    float here[9] = {};
+    kernels::weights.copy_to(copied, stream);
+    kernels::weights.copy_to(here);
+    return print(std::to_string(static_cast<int>(copied[8])) + " " +
+                 std::to_string(static_cast<int>(here[8])));
+  }
   if (command == "attribute") {
     return print(std::to_string(kernels::tiled.kernel().attribute(number)));
   }
@@ -201,6 +225,11 @@ static void perform(const std::string& command, const std::string& operand) {
   if (command == "symbol") {
     const cuda_ext::Symbol symbol = kernels::cuda_ext_library().symbol(operand);
     return print(std::to_string(symbol.size) + " bytes" + (symbol.address ? "" : " nowhere"));
+  }
+  if (command == "expression") {
+    const cuda_ext::NameExpression<Template, SpelledArgument<0>, SpelledArgument<1>, SpelledArgument<2>> made;
+    const cuda_ext::Text text = made;
+    return print({text.data, text.size});
   }
   if (command == "select") {
     const std::size_t equals = operand.find('=');

@@ -581,6 +581,10 @@ def test_a_prepared_kernel_is_launched_without_further_calls(run: Program) -> No
     done = run("load", "plain", "gemm", version=13050)
     assert done.output == []
     assert done.calls[-2:] == done.launches
+    # What is built for other GPUs alone, as tiled and gemm are, is left out.
+    done = run("load", "plain", "separate", capability=80, version=13050)
+    assert done.output == []
+    assert done.calls[-2:] == done.launches
 
 
 def test_variables_have_types(run: Program) -> None:
@@ -589,6 +593,12 @@ def test_variables_have_types(run: Program) -> None:
     assert [call for call in done.calls if "Memcpy" in call] == [
         *("cuMemcpyHtoDAsync 36 stream=0", "cuMemcpyDtoHAsync 36 stream=0"),
     ]
+    # A copy in a stream is of the variable on the GPU of the stream.
+    assert run("weights_in:1009", devices=2).output == ["9 0"]
+
+
+def test_inline_namespaces_alone_are_left_out_of_names(run: Program) -> None:
+    assert run("expression").output == ["k<x::__y<a::b>,x::z,x::__y>"]
 
 
 def test_occupancy(run: Program) -> None:

@@ -223,6 +223,19 @@ def test_a_wrapper_compiles_an_instantiation_that_was_not_built(
         + ADD.format("ns::fill<unsigned int,7>"),
     ]
     assert [launch.split()[1] for launch in done.launches] == ["_Z5scaleIdEvPT_S0_"] * 2
+    # A launch looks for its kernel once, and after a failure the next one does again.
+    done = on_demand.cpp("typed", "typed", cache=cache_of_cpp, fail="cuDevicePrimaryCtxRetain=2")
+    assert len(done.output) == 2
+    assert done.calls.count("cuDevicePrimaryCtxRetain 0") == 2
+
+
+def test_sizes_that_the_driver_does_not_give_are_an_error(on_demand: OnDemand, cache_of_cpp: Path) -> None:
+    done = on_demand.cpp(
+        *("compile:", "times", "times"), cache=cache_of_cpp, fail="cuKernelGetParamInfo=719@2"
+    )
+    assert len(done.output) == 2
+    assert all("cuKernelGetParamInfo failed: FAKE_ERROR_719" in line for line in done.output)
+    assert done.launches == []
 
 
 def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_path: Path) -> None:

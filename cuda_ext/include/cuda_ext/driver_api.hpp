@@ -29,6 +29,7 @@ using Code = int;  // CUresult
 
 enum : Code {
   success = 0,
+  invalid_value = 1,
   not_initialized = 3,
   stub_library = 34,
   no_device = 100,

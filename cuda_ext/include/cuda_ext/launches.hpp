@@ -176,8 +176,9 @@ inline Failure KernelOfModule::launch_checked(const LaunchConfig& config, void**
   Array<ParameterData> parameters = description->parameters;
   if (!description->is_described) {
     if (auto failed = module->measure(*this)) return failed;
-    parameters = {measured.get(), parameter_count};
-    if (!parameters.data) return launch(config, arguments);  // the driver is older than 12.4
+    const bool is_known = opened_driver.load(std::memory_order_acquire)->call.parameter_info;
+    if (!is_known) return launch(config, arguments);  // the driver is older than 12.4
+    parameters = {measured.data(), measured.size()};
   }
   bool fits = count == parameters.size;
   for (std::size_t i = 0; fits && i < count; i++) fits = sizes[i] == parameters[i].size;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "demand.hpp"
 #include "driver.hpp"
@@ -33,10 +34,9 @@ struct KernelOfModule final : ModuleKernel {
   bool is_built = true;  // ahead; if not, it is compiled on demand for each GPU
   LoadedKernel everywhere;
   std::atomic<LoadedKernel*> on_device{nullptr};
-  // Of a kernel that is not described, once `is_measured`: the sizes, unless the driver does not tell them.
+  // Of a kernel that is not described, once `is_measured`: the sizes, unless the driver does not know them.
   std::atomic<bool> is_measured{false};
-  std::unique_ptr<ParameterData[]> measured;
-  std::size_t parameter_count = 0;
+  std::vector<ParameterData> measured;
 
   KernelOfModule() noexcept = default;
   KernelOfModule(const KernelOfModule&) = delete;
@@ -83,7 +83,7 @@ class LoadedModule final : public Module {
   Failure load() noexcept override;
   KernelOfModule& kernel(std::size_t index) noexcept override { return kernels_[index]; }
   Result<ModuleKernel*> find_kernel(Text name) noexcept override;
-  Result<Symbol> symbol(std::size_t index) noexcept override;
+  Result<Symbol> symbol(std::size_t index, Stream stream) noexcept override;
   Result<Symbol> find_symbol(Text name) noexcept override;
   Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept override;
 
@@ -431,15 +431,16 @@ CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel) noexc
   const auto ask = here.driver().call.parameter_info;
   const std::lock_guard<std::mutex> lock(loading_);
   if (kernel.is_measured.load(std::memory_order_relaxed)) return nullptr;
-  std::size_t offset = 0;
-  std::size_t size = 0;
-  while (ask && ask((*found)->known(), kernel.parameter_count, &offset, &size) == driver_api::success) {
-    kernel.parameter_count++;
+  std::vector<ParameterData> measured;
+  while (ask) {
+    std::size_t offset = 0;
+    ParameterData parameter{};
+    const auto status = ask((*found)->known(), measured.size(), &offset, &parameter.size);
+    if (status == driver_api::invalid_value) break;  // behind the last one
+    if (status) return here.driver().failed("cuKernelGetParamInfo", status);
+    measured.push_back(parameter);
   }
-  if (ask) kernel.measured = std::make_unique<ParameterData[]>(kernel.parameter_count);
-  for (std::size_t i = 0; i < kernel.parameter_count; i++) {
-    ask((*found)->known(), i, &offset, &kernel.measured[i].size);
-  }
+  kernel.measured = std::move(measured);
   kernel.is_measured.store(true, std::memory_order_release);
   return nullptr;
 }
@@ -502,14 +503,18 @@ CUDA_EXT_COLD inline Failure LoadedModule::refusal(const CurrentContext& here, c
                  status);
 }
 
+// What has no image for this GPU is built for others.
 CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
+  const auto is_settled = [](const auto& result) {
+    return result.ok() || result.error().kind == ErrorKind::no_image;
+  };
   for (std::size_t i = 0; i < data_.kernels.size; i++) {
     auto handle = kernels_[i].handle();
-    if (!handle) return std::move(handle).failure();
+    if (!is_settled(handle)) return std::move(handle).failure();
   }
   for (std::size_t i = 0; i < data_.symbols.size; i++) {
-    auto found = symbol(i);
-    if (!found) return std::move(found).failure();
+    auto found = symbol(i, nullptr);
+    if (!is_settled(found)) return std::move(found).failure();
   }
   return nullptr;
 }
@@ -517,12 +522,12 @@ CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
 CUDA_EXT_COLD inline Result<Symbol> LoadedModule::find_symbol(Text name) noexcept {
   auto index = CUDA_EXT_ABI::find_symbol(data_, {name.data, name.size});
   if (!index) return std::move(index).failure();
-  return symbol(*index);
+  return symbol(*index, nullptr);
 }
 
-CUDA_EXT_COLD inline Result<Symbol> LoadedModule::symbol(std::size_t index) noexcept {
+CUDA_EXT_COLD inline Result<Symbol> LoadedModule::symbol(std::size_t index, Stream stream) noexcept {
   CurrentContext here;
-  if (auto failed = here.enter(nullptr)) return failed;
+  if (auto failed = here.enter(stream)) return failed;
   Driver& driver = here.driver();
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
   const SymbolData& data = data_.symbols[index];

@@ -171,14 +171,19 @@ class NameExpression {
     while (!text.empty()) {
       const bool is_start = size_ == 0 || text_[size_ - 1] == ':';
       std::size_t end = 0;
-      while (is_start && text.starts_with("__") && end + 1 < text.size && text.data[end] != ':') end++;
-      if (end && text.data[end + 1] == ':') {
+      while (is_start && text.starts_with("__") && end < text.size && is_of_word(text.data[end])) end++;
+      if (end && text.from(end).starts_with("::")) {
         text = text.from(end + 2);
       } else {
         text_[size_++] = *text.data;
         text = text.from(1);
       }
     }
+  }
+
+  static constexpr bool is_of_word(char letter) noexcept {
+    return letter == '_' || ('0' <= letter && letter <= '9') || ('A' <= letter && letter <= 'Z') ||
+           ('a' <= letter && letter <= 'z');
   }
 
   char text_[sizeof(Template::name) + (Arguments::text().size + ... + 0) + sizeof...(Arguments) + 2] = {};
@@ -195,11 +200,13 @@ class KernelOnDemand {
 
   template <class... Values>
   Result<void> try_launch(const LaunchConfig& config, const Values&... values) const noexcept {
-    static Result<Kernel> first = try_kernel();
-    if (first) return (*first).try_launch(config, values...);
-    auto again = try_kernel();
-    if (!again) return std::move(again).failure();
-    return (*again).try_launch(config, values...);
+    static thread_local ModuleKernel* known = nullptr;
+    if (!known) {
+      auto found = library().module().find_kernel(expression);
+      if (!found) return std::move(found).failure();
+      known = *found;
+    }
+    return Kernel(*known).try_launch(config, values...);
   }
 
 #if CUDA_EXT_EXCEPTIONS
@@ -215,21 +222,22 @@ class KernelOnDemand {
   static constexpr NameExpression<Template, Arguments...> expression{};
 };
 
-// The variable `index` of the module of `library`, of type T. It has a copy on each GPU; that on the GPU of
-// the current context is meant.
+// The variable `index` of the module of `library`, of type T. It has a copy on each GPU.
 template <const Library& (&library)(), std::size_t index, class T>
 class TypedSymbol {
  public:
   using Element = std::remove_all_extents_t<T>;
 
+  // Where it lies on the GPU of the current context.
   Result<Element*> try_address() const noexcept {
-    auto symbol = library().module().symbol(index);
+    auto symbol = library().module().symbol(index, nullptr);
     if (!symbol) return std::move(symbol).failure();
     return static_cast<Element*>(symbol->address);
   }
 
-  // Copy all of the variable, from host memory and into it, in the order of the stream, as cuMemcpyHtoDAsync
-  // and cuMemcpyDtoHAsync do. `values` points to as many elements as the variable has.
+  // Copy all of the variable on the GPU of the stream, from host memory and into it, in the order of the
+  // stream, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync do. `values` points to as many elements as the
+  // variable has.
   Result<void> try_copy_from(const Element* values, StreamRef stream = nullptr) const noexcept {
     return copy(const_cast<Element*>(values), true, stream);
   }
@@ -268,7 +276,7 @@ class TypedSymbol {
  private:
   static Result<void> copy(void* host, bool to_gpu, Stream stream) noexcept {
     Module& module = library().module();
-    auto symbol = module.symbol(index);
+    auto symbol = module.symbol(index, stream);
     if (!symbol) return std::move(symbol).failure();
     return module.copy(*symbol, host, to_gpu, stream);
   }

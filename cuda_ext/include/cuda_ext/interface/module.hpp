@@ -75,7 +75,8 @@ class Module {
   virtual Failure load() noexcept = 0;
   virtual ModuleKernel& kernel(std::size_t index) noexcept = 0;
   virtual Result<ModuleKernel*> find_kernel(Text name) noexcept = 0;
-  virtual Result<Symbol> symbol(std::size_t index) noexcept = 0;
+  // On the GPU of the stream, as of a launch.
+  virtual Result<Symbol> symbol(std::size_t index, Stream stream) noexcept = 0;
   virtual Result<Symbol> find_symbol(Text name) noexcept = 0;
   // Copies between `symbol` and the host, to the GPU or from it, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync.
   virtual Failure copy(const Symbol& symbol, void* host, bool to_gpu, Stream stream) noexcept = 0;
@@ -218,7 +219,7 @@ class CUDA_EXT_VISIBLE Library {
   // The variable of that name on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<Symbol> try_symbol(Text name) const noexcept { return module_->find_symbol(name); }
 
-  // Loads all that was built ahead, on the GPU of the current context.
+  // Loads all that was built ahead for the GPU of the current context.
   CUDA_EXT_HIDDEN Result<void> try_load() const noexcept { return module_->load(); }
 
 #if CUDA_EXT_EXCEPTIONS
