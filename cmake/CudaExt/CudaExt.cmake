@@ -149,8 +149,9 @@ function(cuda_ext_add_module target)
   endforeach()
   # When all targets and generated files are known.
   if(cuda_ext_depends)
-    cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [[${CMAKE_SOURCE_DIR}]] CALL
-      _cuda_ext_check_depends [[${call} in ${CMAKE_CURRENT_LIST_FILE}]] [[${CMAKE_CURRENT_SOURCE_DIR}]] [[${CMAKE_CURRENT_BINARY_DIR}]] [[${cuda_ext_depends}]])")
+    set_property(GLOBAL PROPERTY CUDA_EXT_CALL_${target} "${call} in ${CMAKE_CURRENT_LIST_FILE}")
+    set_property(GLOBAL PROPERTY CUDA_EXT_DEPENDS_${target} "${cuda_ext_depends}")
+    cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY \"\${CMAKE_SOURCE_DIR}\" CALL _cuda_ext_check_depends ${target})")
   endif()
 
   set(stamps)
@@ -248,8 +249,12 @@ function(_cuda_ext_add_on_demand target)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:cuda_ext_on_demand>)
 endfunction()
 
-# Stop if one of `depends`, of a call in the directory `source`, is neither a target nor a file.
-function(_cuda_ext_check_depends call source binary depends)
+# Stop if one of the DEPENDS of `target` is neither a target nor a file.
+function(_cuda_ext_check_depends target)
+  get_property(call GLOBAL PROPERTY CUDA_EXT_CALL_${target})
+  get_property(depends GLOBAL PROPERTY CUDA_EXT_DEPENDS_${target})
+  get_target_property(source ${target} SOURCE_DIR)
+  get_target_property(binary ${target} BINARY_DIR)
   foreach(name IN LISTS depends)
     get_filename_component(in_source "${name}" ABSOLUTE BASE_DIR "${source}")
     get_filename_component(in_binary "${name}" ABSOLUTE BASE_DIR "${binary}")

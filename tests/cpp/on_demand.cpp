@@ -88,6 +88,18 @@ void perform(const std::string& command, const std::string& operand) {
   if (command == "narrow") return kernels::scale<double>({1, 32}, static_cast<double*>(nullptr), 2.0f);
   if (command == "variable") return kernels::ns::fill<unsigned, 7>({1, 32}, 0, 0, 0);
   if (command == "compile") return compile(operand, {"times<float>", "times<double>", "plain"});
+  if (command == "texts") {  // one of the embedded headers is replaced, or a name is there twice
+    cuda_ext::CompileOptions options;
+    options.headers = &kernels::cuda_ext_headers();
+    options.texts = {{"by.cuh", "#define BY 5\n"}, {operand, "\n"}};
+    compiled = cuda_ext::compile("#include \"by.cuh\"\nextern \"C\" __global__ void five() { static_assert(BY == 5); }",
+                                 {"five"}, options);
+    return;
+  }
+  if (command == "nul") {
+    compiled = cuda_ext::compile(std::string("\0", 1), {"five"});
+    return;
+  }
   if (command == "wrong") return compile("", {operand});
   if (command == "compiled") return launch(compiled->kernel(operand));
   if (command == "times") return compiled->kernel("times<float>").launch({1, 32}, 32, &command, 2.0f);

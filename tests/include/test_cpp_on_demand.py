@@ -261,6 +261,12 @@ def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_pat
     assert len(entries(tmp_path / "cache")) == 2
 
 
+def test_texts_replace_embedded_headers(on_demand: OnDemand, tmp_path: Path) -> None:
+    done = on_demand.cpp("texts:other.h", "compiled:five", cache=tmp_path / "cache")
+    assert done.output == []
+    assert len(done.launches) == 1
+
+
 def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, tmp_path: Path) -> None:
     include = tmp_path / "include"
     include.mkdir()
@@ -286,6 +292,14 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
             "KernelNotFoundError: own.cu has no kernel or symbol 'pliant';",
         ),
         (("wrong:nothing<int>",), {}, "CompilationError: "),
+        (
+            ("compile:", "compiled:times<int>"),
+            {},
+            "KernelNotFoundError: own.cu: times<int> was not built ahead; built: times<float>, "
+            "times<double>; pass it to compile() as one of the names",
+        ),
+        (("texts:by.cuh",), {}, "Error: kernels.cu: texts: two headers have the name 'by.cuh'; rename one"),
+        (("nul",), {}, "Error: kernels.cu: the source has a NUL character, at byte 0; remove it"),
         (
             ("compile:",),
             {"VIRTUAL_ENV": ""},
@@ -313,6 +327,10 @@ def test_toolkit_directories_are_those_of_python(on_demand: OnDemand, tmp_path: 
     assert any(Path(directory, "cuda_fp16.h").is_file() for directory in done.output)
     (missing,) = on_demand.cpp("directories", cache=tmp_path / "cache", VIRTUAL_ENV="").output
     assert missing.startswith("ToolchainError: NVRTC cannot be loaded (it is neither in the active")
+    (nowhere,) = on_demand.cpp(
+        "directories", cache=tmp_path / "cache", CUDA_EXT_CACHE="/proc/nowhere", TMPDIR="."
+    ).output
+    assert nowhere.startswith("ToolchainError: NVRTC's headers cannot be unpacked: neither the cache nor the")
 
 
 def test_each_gpu_gets_its_own(on_demand: OnDemand, tmp_path: Path) -> None:
@@ -470,6 +488,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(
     )
     assert done.output == []
     assert len(done.launches) == 3
+    assert list(tmp_path.glob("cuda_ext*")) == []  # where NVRTC's headers were
 
 
 @needs_mount
@@ -485,6 +504,21 @@ def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_pa
     objects.mkdir(parents=True)
     objects.chmod(0o777)
     said = f"{objects}: compiling goes on without a cache: other users may write there; set"
+    done = on_demand.cpp(
+        "launch:lonely<int>",
+        cache=tmp_path / "cache",
+        said=f"cuda-ext: warning: {re.escape(said)}[^\n]*\n",
+    )
+    assert done.output == []
+    assert list(objects.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes a user who may give files away")
+def test_a_cache_in_a_directory_of_another_user_is_left_alone(on_demand: OnDemand, tmp_path: Path) -> None:
+    objects = tmp_path / "cache" / "objects"
+    objects.mkdir(parents=True, mode=0o700)
+    os.chown(tmp_path / "cache", 12345, -1)
+    said = f"{objects}: compiling goes on without a cache: its parent directory belongs to another user (uid"
     done = on_demand.cpp(
         "launch:lonely<int>",
         cache=tmp_path / "cache",

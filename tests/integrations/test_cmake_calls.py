@@ -181,7 +181,9 @@ def test_the_line_of_a_wrong_call(project: CMakeProject, module: str, answer: st
 
 
 def test_dependencies_that_nothing_makes(project: CMakeProject) -> None:
-    call = "cuda_ext_add_module(k NAME a.k DEPENDS CMakeLists.txt later {})\nadd_custom_target(later)\n"
-    project.write({"CMakeLists.txt": PYTHON_LISTS + call.format("erlier")})
+    call = (
+        'cuda_ext_add_module(k NAME a.k DEPENDS CMakeLists.txt later "[[a]]" {})\nadd_custom_target(later)\n'
+    )
+    project.write({"CMakeLists.txt": PYTHON_LISTS + call.format("erlier"), "[[a]]": ""})
     answer = "DEPENDS: 'erlier' is no target, no file, and no output of a command; correct it"
     assert f"cuda_ext_add_module(k) in {project.root}/CMakeLists.txt: {answer}" in project.refused()

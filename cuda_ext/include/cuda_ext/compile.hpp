@@ -21,7 +21,7 @@ struct CompileOptions {
   std::string name = "kernels.cu";                         // of the source, in messages
   std::vector<std::string> options;                        // of NVRTC, except for the architecture
   const HeaderData* headers = nullptr;                     // those that a module embeds
-  std::vector<std::pair<std::string, std::string>> texts;  // further headers: name and text
+  std::vector<std::pair<std::string, std::string>> texts;  // name and text; replace those of `headers`
   std::vector<std::string> include_directories;            // searched before those of the toolkit
   bool is_specific = false;                                // with features of exactly one GPU: sm_90a
 };

@@ -113,6 +113,11 @@ inline std::string describe_jit(std::string_view jit) noexcept {
   return jit.empty() ? "" : joined({"jit: ", jit, "; "});
 }
 
+// Whether the program itself compiled the module (compile.hpp).
+inline bool is_of_program(const ModuleData& module) noexcept {
+  return module.kernels.size && !module.kernels.begin()->is_described;
+}
+
 // There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand,
 // if there could be one.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
@@ -139,8 +144,11 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
   }
   const bool has_arguments = name.find('<') != std::string_view::npos;
   if (jit.empty() && !module.on_demand) jit = "off";
+  const std::string remedy = is_of_program(module)
+                                 ? "pass it to compile() as one of the names"
+                                 : joined({"add \"", name, "\" to `instantiate` and build again"});
   std::string reason = joined({" was not built ahead; built: ", built.empty() ? "none" : built.text(), "; ",
-                               describe_jit(jit), "add \"", name, "\" to `instantiate` and build again"});
+                               describe_jit(jit), remedy});
   if (has_arguments && is_no_template(module, name)) {
     name = plain_name(name);
     reason = joined({" is not a template; built: ", built.text()});

@@ -140,6 +140,40 @@ struct Toolkit {
   }
 };
 
+// A new directory of this process, which is removed at its end.
+class TemporaryDirectory {
+ public:
+  fs::path path;  // empty if there is none
+
+  TemporaryDirectory() {
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    if (error || !parent.is_absolute()) return;
+#if defined(_WIN32)
+    const fs::path made = parent / ("cuda_ext-" + unique_name());
+    if (fs::create_directory(made, error)) path = made;
+#else
+    std::string made = (parent / "cuda_ext-XXXXXX").string();
+    if (::mkdtemp(made.data())) path = made;
+    process_ = ::getpid();
+#endif
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() {
+#if !defined(_WIN32)
+    if (process_ != ::getpid()) return;  // a child after a fork
+#endif
+    std::error_code error;
+    if (!path.empty()) fs::remove_all(path, error);
+  }
+
+#if !defined(_WIN32)
+ private:
+  ::pid_t process_ = 0;
+#endif
+};
+
 // NVRTC, opened by the constructor and never closed.
 class Nvrtc {
  public:
@@ -207,13 +241,22 @@ class Nvrtc {
   }
 
   // Unpack the headers of CUDA and CCCL that NVRTC contains since 13.3, once for each version, into the
-  // user's cache or, if it cannot be used, the directory of temporary files. `directory` is empty without
-  // them.
+  // user's cache or, if it cannot be used, a temporary directory. `directory` is empty without them.
   Failure unpack_headers(fs::path& directory) const {
     if (!install_headers_) return nullptr;
     std::error_code error;
     fs::path place = cache_directory();
-    if (!place.is_absolute() || !make_directories(place)) place = fs::temp_directory_path(error) / "cuda_ext";
+    if (!place.is_absolute() || !make_directories(place)) {
+      static const TemporaryDirectory temporary;
+      place = temporary.path;
+    }
+    constexpr const char* remedy =
+        "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MB";
+    if (place.empty()) {
+      return failure(ErrorKind::toolchain, {"NVRTC's headers cannot be unpacked: neither the cache nor the "
+                                            "directory of temporary files can be used",
+                                            remedy});
+    }
     directory = place / ("nvrtc-headers-" + version);
     const char* log = nullptr;
     if (!is_existing_directory(directory)) {
@@ -227,8 +270,7 @@ class Nvrtc {
     const std::string why = log ? log : distrust(directory);
     if (why.empty()) return nullptr;
     return failure(ErrorKind::toolchain,
-                   {directory.string(), ": NVRTC's headers cannot be unpacked or used there: ", why,
-                    "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MB"});
+                   {directory.string(), ": NVRTC's headers cannot be unpacked or used there: ", why, remedy});
   }
 
  private:

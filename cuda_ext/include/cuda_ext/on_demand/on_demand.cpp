@@ -135,6 +135,31 @@ void compile_demand(Demand& demand) {
   demand.compiled = std::move(unit);
 }
 
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+bool has_text(const Texts& texts, std::string_view name) {
+  return std::any_of(texts.begin(), texts.end(), [&](const auto& each) { return each.first == name; });
+}
+
+// What NVRTC would refuse without a reason.
+Failure check_texts(const std::string& source, const CompileOptions& options) {
+  const auto refuse = [&](Parts problem) {
+    return failure(ErrorKind::argument, {options.name, ": ", joined(problem)});
+  };
+  const std::size_t nul = source.find('\0');
+  if (nul != source.npos) return refuse({"the source has a NUL character, at byte ", nul, "; remove it"});
+  Texts known;
+  for (const auto& [name, text] : options.texts) {
+    const std::size_t at = text.find('\0');
+    if (at != text.npos) {
+      return refuse({"the header '", name, "' has a NUL character, at byte ", at, "; remove it"});
+    }
+    if (has_text(known, name)) return refuse({"texts: two headers have the name '", name, "'; rename one"});
+    known.emplace_back(name, "");
+  }
+  return nullptr;
+}
+
 // The module of a source that is compiled at run time.
 class SourceModule final : public OwnedModule {
  public:
@@ -144,8 +169,11 @@ class SourceModule final : public OwnedModule {
     std::string identity = encode({source_});
     if (const HeaderData* embedded = options_.headers) {
       identity += encode({embedded->sha256});
-      header_texts_.assign(embedded->texts, embedded->texts + embedded->count);
-      header_names_.assign(embedded->names, embedded->names + embedded->count);
+      for (int i = 0; i < embedded->count; i++) {
+        if (has_text(options_.texts, embedded->names[i])) continue;
+        header_texts_.push_back(embedded->texts[i]);
+        header_names_.push_back(embedded->names[i]);
+      }
     }
     for (const auto& [name, text] : options_.texts) {
       identity += encode({name, text});
@@ -229,6 +257,7 @@ CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::
                                           const CompileOptions& options) noexcept {
   if (names.empty())
     return failure(ErrorKind::argument, {options.name, ": expected names of kernels, found none"});
+  if (auto failed = check_texts(source, options)) return failed;
   auto* module = new LoadedModule(std::make_unique<SourceModule>(source, names, options));
   Library library(*module);
   if (auto failed = module->prepare()) return failed;

@@ -196,15 +196,20 @@ std::string distrust(const fs::path& directory) {
 #if defined(_WIN32)
   static_cast<void>(directory);
 #else
-  struct stat status{};
-  if (::stat(directory.c_str(), &status)) return std::strerror(errno);
-  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
-    return joined({"it belongs to another user (uid ", status.st_uid, ")"});
+  const auto is_of_another = [](const struct stat& status) {
+    return status.st_uid != ::geteuid() && status.st_uid != 0;
+  };
+  struct stat own{}, parent{};
+  if (::stat(directory.c_str(), &own)) return std::strerror(errno);
+  if (::stat(directory.parent_path().c_str(), &parent)) return std::strerror(errno);
+  if (is_of_another(own)) return joined({"it belongs to another user (uid ", own.st_uid, ")"});
+  if (own.st_mode & (S_IWGRP | S_IWOTH)) return "other users may write there";
+  if (is_of_another(parent)) {
+    return joined({"its parent directory belongs to another user (uid ", parent.st_uid, ")"});
   }
-  if (status.st_mode & (S_IWGRP | S_IWOTH)) return "other users may write there";
-  struct stat parent{};
-  const bool is_sticky = ::stat(directory.parent_path().c_str(), &parent) || parent.st_mode & S_ISVTX;
-  if (parent.st_mode & S_IWOTH && !is_sticky) return "all users may write to its parent directory";
+  if (parent.st_mode & S_IWOTH && !(parent.st_mode & S_ISVTX)) {
+    return "all users may write to its parent directory";
+  }
 #endif
   return "";
 }
