@@ -66,8 +66,11 @@ _TEXT = re.compile(
     re.DOTALL,
 )
 _C_LINKAGE = "extern_C"
-_DIRECTIVE = re.compile(r"(?m)^[ \t]*#[ \t]*(\w*)(.*)$")
-_MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)")
+# With its continued lines, before comments are removed: few lines of headers are definitions.
+_DEFINITION = re.compile(
+    rb"(?m)^[ \t]*(?:/\*.*?\*/[ \t]*)*#[ \t]*define\b((?:[^\n\\]|\\\r?\n|\\(?!\r?\n))*)$"
+)
+_MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 _WORD = re.compile(r"[^\W\d]\w*")
 _SPACES = r"__(?:global|device|constant|managed)__"
 # What opens and closes scopes, and a declaration that is sought.
@@ -337,8 +340,8 @@ class _Macro(NamedTuple):
 def _macros(content: bytes) -> tuple[_Macro, ...]:
     """The macros that `content` defines."""
     macros = []
-    for directive in _DIRECTIVE.finditer(_plain(content)) if b"define" in content else ():
-        if directive[1] == "define" and (match := _MACRO.match(directive[2])):
+    for definition in _DEFINITION.findall(content):
+        if match := _MACRO.match(_plain(definition)):
             name, is_function, parameters, body = match.groups()
             names = tuple(p.strip() for p in parameters.split(",")) if is_function else None
             # As a rule, what is for the device and no variable is a function.
