@@ -177,9 +177,8 @@ class Kernel(FastLaunch):
         gpu = _device(device)
         loaded = self._load(gpu)
         if memory <= gpu.shared_memory_limit - loaded.static_shared:
-            loaded.allow_shared(
-                memory
-            )  # as a launch does; the driver counts no blocks with more than allowed
+            # As a launch does: the driver counts no blocks with more memory than is allowed.
+            loaded.allow_shared(memory)
         # The driver takes the lower bits of larger numbers.
         blocks = loaded.blocks_per_multiprocessor(min(threads, _MANY), min(memory, _MANY))
         return blocks * threads / gpu.threads_per_multiprocessor

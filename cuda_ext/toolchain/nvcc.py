@@ -5,7 +5,6 @@ It needs a host compiler, even for device code alone, and reads the host's C++ h
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -36,6 +35,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, name_map_lines, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies
@@ -250,7 +250,7 @@ class Nvcc:
     ) -> process.Completed:
         for name, content in {**unit.headers, unit.name: source}.items():
             _write(directory / name, content)
-        seed = hashlib.sha256(unit.name.encode()).hexdigest()[:16]
+        seed = sha256(unit.name.encode()).hex()[:16]
         command = [
             *self._command,
             *("-MD", "-MF", _READ),

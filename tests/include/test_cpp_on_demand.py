@@ -499,18 +499,18 @@ def test_a_full_disk_costs_a_warning(on_demand: OnDemand, tmp_path: Path) -> Non
         assert (done.output, len(done.launches)) == ([], 2)
 
 
+def check_left_alone(on_demand: OnDemand, objects: Path, reason: str) -> None:
+    said = re.escape(f"{objects}: compiling goes on without a cache: {reason}")
+    warning = f"cuda-ext: warning: {said}[^\n]*\n"
+    assert on_demand.cpp("launch:lonely<int>", cache=objects.parent, said=warning).output == []
+    assert list(objects.iterdir()) == []
+
+
 def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_path: Path) -> None:
     objects = tmp_path / "cache" / "objects"
     objects.mkdir(parents=True)
     objects.chmod(0o777)
-    said = f"{objects}: compiling goes on without a cache: other users may write there; set"
-    done = on_demand.cpp(
-        "launch:lonely<int>",
-        cache=tmp_path / "cache",
-        said=f"cuda-ext: warning: {re.escape(said)}[^\n]*\n",
-    )
-    assert done.output == []
-    assert list(objects.iterdir()) == []
+    check_left_alone(on_demand, objects, "other users may write there; set")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes a user who may give files away")
@@ -518,14 +518,7 @@ def test_a_cache_in_a_directory_of_another_user_is_left_alone(on_demand: OnDeman
     objects = tmp_path / "cache" / "objects"
     objects.mkdir(parents=True, mode=0o700)
     os.chown(tmp_path / "cache", 12345, -1)
-    said = f"{objects}: compiling goes on without a cache: its parent directory belongs to another user (uid"
-    done = on_demand.cpp(
-        "launch:lonely<int>",
-        cache=tmp_path / "cache",
-        said=f"cuda-ext: warning: {re.escape(said)}[^\n]*\n",
-    )
-    assert done.output == []
-    assert list(objects.iterdir()) == []
+    check_left_alone(on_demand, objects, "its parent directory belongs to another user (uid")
 
 
 def test_damaged_entries_are_compiled_again(on_demand: OnDemand, tmp_path: Path) -> None:

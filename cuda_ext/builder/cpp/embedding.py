@@ -11,7 +11,6 @@ characters, which takes a compiler about a hundred times as long.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -19,6 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+
+from cuda_ext.formats.sha256 import sha256
 
 __all__ = ["Embedded", "assembled", "literal", "quoted"]
 
@@ -34,7 +35,7 @@ class Embedded:
 
     @cached_property
     def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+        return sha256(self.content).hex()
 
 
 def quoted(text: str) -> str:

@@ -6,7 +6,6 @@ It carries its own record, so that the page of the next build can show what chan
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from cuda_ext.builder.report.difference import Change, Place, compare, find_chan
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
+from cuda_ext.formats.sha256 import sha256
 
 __all__ = ["html_page", "is_report", "read_record"]
 
@@ -102,7 +102,7 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         kernels=arrange(record.kernels, KERNELS),
         style=Markup(style),  # noqa: S704 - both are files of this package
         script=Markup(script),  # noqa: S704
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_digest=base64.b64encode(sha256(script.encode())).decode(),
         schema=_SCHEMA,
         encoded_record=encode_record(record),
     )

@@ -5,7 +5,6 @@ Their keys are all that determines them, but the headers that the compiler reads
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
@@ -20,6 +19,7 @@ from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import decode, encode, key_of
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Compression, Options
 from cuda_ext.toolchain.cuda_libraries import library_files
 from cuda_ext.toolchain.header_dependencies import Resolver
@@ -72,7 +72,7 @@ class JobCache:
 
         if len(image) < _SMALL:
             return write_image(architecture, image, compress)
-        key = key_of("fatbin", self._packer, compress, str(architecture), hashlib.sha256(image).digest())
+        key = key_of("fatbin", self._packer, compress, str(architecture), sha256(image))
         if known := self._contents.find(key, _no_file, bytes):
             return known.content
         fatbin = write_image(architecture, image, compress)
@@ -108,8 +108,7 @@ class JobCache:
         if isinstance(job, LinkJob):
             fields: list[str | bytes] = [job.action, self._linker, str(job.architectures[0])]
             for item in job.inputs:
-                digests = (hashlib.sha256(data).digest() for data in (item.data, item.text))
-                fields += [item.name, item.kind, *digests]
+                fields += [item.name, item.kind, sha256(item.data), sha256(item.text)]
             return (key_of(*fields),)
         source = self._key_of_source(job.unit)
         return tuple(key_of(job.action, source, str(architecture)) for architecture in job.architectures)

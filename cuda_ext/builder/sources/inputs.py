@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.builder.sources.globs import fixed_directory
+from cuda_ext.formats.sha256 import sha256
 
 if TYPE_CHECKING:
     from cuda_ext.builder.project import Project
@@ -30,9 +30,7 @@ def input_digests(project: Project) -> dict[str, str]:
     table = json.dumps(project.table, sort_keys=True, default=str)
     names = [path.as_posix() for path in project.source_files()]
     contents = ((name, read_source(project.root / name, name)) for name in names)
-    return {
-        name: hashlib.sha256(content).hexdigest() for name, content in ((TABLE, table.encode()), *contents)
-    }
+    return {name: sha256(content).hex() for name, content in ((TABLE, table.encode()), *contents)}
 
 
 def searched_directories(project: Project) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.errors import BuildError, DriverError, ManifestError, NoImageError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.quantities import format_count
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.variant_conditions import parse_conditions
 from cuda_ext.manifest import FILE_NAME, Kernel, Manifest, Unit, loads
 from cuda_ext.runtime.driver.images import image_for
@@ -94,7 +94,7 @@ def _check_files(module: InstalledModule, manifest: Manifest, read_files: bool) 
     sources = {f"sources/{name}": digest for name, digest in (manifest.embedded or {}).items()}
     for file, digest in (digests | sources).items():
         module.check_exists(file)
-        if read_files and hashlib.sha256(module.read(file)).hexdigest() != digest:
+        if read_files and sha256(module.read(file)).hex() != digest:
             remedy = "reinstall its package"
             raise Failure(f"{file} is damaged: it is not what the manifest describes", remedy=remedy)
 

@@ -5,7 +5,6 @@ Nothing is imported, installed or run.
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 import zipfile
 from collections import Counter
@@ -40,6 +39,7 @@ from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import Resources, read_cubin, read_resources, read_sizes
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
 
 __all__ = ["read_contents"]
@@ -179,7 +179,7 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
 def _read_listed_file(package: Package, image: manifest_file.Image, where: str) -> Sequence[_ImageContent]:
     """Read the images in the file that `image` lies in."""
     data = package.read(image.file)
-    if hashlib.sha256(data).hexdigest() != image.sha256:
+    if sha256(data).hex() != image.sha256:
         raise Failure(
             f"{image.file} is not the file that {FILE_NAME} describes", where=where, remedy=_REBUILD
         )

@@ -208,9 +208,8 @@ class OnDemand:
 
     @cache  # noqa: B019 - lives as long as the module
     def _kernels_in(self, name: str) -> set[str]:
-        from cuda_ext.compiler.name_expressions import (
-            kernel_names,  # one source defines all kernels of most modules
-        )
+        # Not needed where one source defines all kernels, as in most modules.
+        from cuda_ext.compiler.name_expressions import kernel_names
 
         return kernel_names(self._texts.get(name, b""))
 
