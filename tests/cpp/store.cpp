@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cuda_ext/on_demand/store.hpp>
+#include <fstream>
 #include <string>
 
 namespace {
@@ -60,6 +61,13 @@ void fill() {
   for (const auto& entry : fs::recursive_directory_iterator(cache_directory() / "objects")) {
     if (entry.is_regular_file()) total += entry.file_size();
   }
+  // Others are still being written, and stay.
+  for (const char* name : {"fresh", "old"}) write_bytes(cache_directory() / "objects/tmp" / name, "x");
+  const auto two_hours_ago = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  fs::last_write_time(cache_directory() / "objects/tmp/old", two_hours_ago);
+  for (int i = 200; i < 264; i++) store.put(key_of(encode({i})), std::string(1000, 'x'));
+  if (!fs::exists(cache_directory() / "objects/tmp/fresh")) std::puts("a fresh file is removed");
+  if (fs::exists(cache_directory() / "objects/tmp/old")) std::puts("an old file is kept");
   // It is pruned at one of sixteen.
   if (total > 10'000 + 64 * 1'072) std::printf("the cache has %zu bytes\n", static_cast<std::size_t>(total));
 }

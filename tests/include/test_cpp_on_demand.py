@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -473,7 +474,10 @@ def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
         ({"CUDA_EXT_CACHE": "/proc/nowhere"}, "/proc/nowhere/objects: compiling goes on without a cache: No"),
         ({"CUDA_EXT_CACHE": "", "HOME": "/proc/nowhere"}, "/proc/nowhere/.cache/cuda_ext/objects: compiling"),
         ({"CUDA_EXT_CACHE": "/dev/null"}, "/dev/null/objects: compiling goes on without a cache: "),
-        ({"CUDA_EXT_CACHE_SIZE": "5X"}, "CUDA_EXT_CACHE_SIZE: '5X' is not a size; write bytes, or a number"),
+        (
+            {"CUDA_EXT_CACHE_SIZE": "5x "},
+            "CUDA_EXT_CACHE_SIZE: compiling goes on without a cache: '5x ' is not a size; write bytes, or a",
+        ),
     ],
     ids=str,
 )
@@ -519,6 +523,25 @@ def test_a_cache_in_a_directory_of_another_user_is_left_alone(on_demand: OnDeman
     objects.mkdir(parents=True, mode=0o700)
     os.chown(tmp_path / "cache", 12345, -1)
     check_left_alone(on_demand, objects, "its parent directory belongs to another user (uid")
+
+
+def test_entries_are_files_of_their_owner(on_demand: OnDemand, tmp_path: Path) -> None:
+    """Whatever the umask is. Python counts their sizes; links are not followed."""
+    cache = tmp_path / "cache"
+    before = os.umask(0)
+    try:
+        on_demand.cpp("launch:lonely<int>", cache=cache)
+    finally:
+        os.umask(before)
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in (cache, *cache.rglob("*")) if "nvrtc" not in str(p)}
+    assert modes == {0o600, 0o700}
+    ((key, content),) = entries(cache).items()
+    assert (cache / "objects" / "total").read_text() == f"{len(content)} "
+    entry = cache / "objects" / key[:2] / key[2:]
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    assert on_demand.cpp("launch:lonely<int>", "opened", cache=cache).output == ["yes"]
+    assert not entry.is_symlink()
 
 
 def test_damaged_entries_are_compiled_again(on_demand: OnDemand, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ CUDA_EXT_COLD inline Failure Driver::open() noexcept {
                   "and launched under Linux and Windows"});
 #else
 #if defined(_WIN32)
-  const SharedLibrary library("nvcuda.dll", LibrarySearch::system);
+  const SharedLibrary library(L"nvcuda.dll", LibrarySearch::system);
 #else
   const SharedLibrary library("libcuda.so.1", LibrarySearch::system);
 #endif

@@ -12,7 +12,7 @@
 // Declared as windows.h does, which is large and full of macros.
 struct HINSTANCE__;
 extern "C" {
-__declspec(dllimport) HINSTANCE__* __stdcall LoadLibraryExA(const char*, void*, unsigned long);
+__declspec(dllimport) HINSTANCE__* __stdcall LoadLibraryExW(const wchar_t*, void*, unsigned long);
 __declspec(dllimport) unsigned long __stdcall GetLastError();
 __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*, const char*))();
 }
@@ -23,24 +23,27 @@ __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// Where Windows searches for a library.
-enum class LibrarySearch : unsigned long { by_default = 0, system = 0x800, its_directory = 0x1100 };
+// Where Windows searches: in the system's directory, or, for the libraries that one with a full path needs, in
+// its own. Never in the current directory.
+enum class LibrarySearch : unsigned long { system = 0x800, its_directory = 0x1100 };
 
 // Opened by the constructor, and never closed: the driver does not survive that.
 class SharedLibrary {
  public:
-  // `name` is one that the system's linker finds, or a path.
 #if defined(_WIN32)
-  SharedLibrary(const std::string& name, LibrarySearch search)
-      : handle_(::LoadLibraryExA(name.c_str(), nullptr, static_cast<unsigned long>(search))) {
-    if (!handle_) reason_ = joined({name, ": error ", ::GetLastError()});
+  SharedLibrary(const wchar_t* name, LibrarySearch search)
+      : handle_(::LoadLibraryExW(name, nullptr, static_cast<unsigned long>(search))) {
+    if (handle_) return;
+    const unsigned long error = ::GetLastError();
+    for (; *name; name++) reason_ += *name < 128 ? static_cast<char>(*name) : '?';
+    reason_ += joined({": error ", error});
   }
 #else
-  SharedLibrary(const std::string& name, LibrarySearch)
-      : handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  // `name` is one that the system's linker finds, or a path.
+  SharedLibrary(const char* name, LibrarySearch) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_) return;
     const char* reason = ::dlerror();
-    reason_ = reason ? reason : name + " cannot be opened";
+    reason_ = reason ? reason : joined({name, " cannot be opened"});
   }
 #endif
 

@@ -19,6 +19,12 @@
 
 // As nvrtc.h declares it, which may be included too.
 struct _nvrtcProgram;
+#if defined(_WIN32)
+extern "C" {
+__declspec(dllimport) int __stdcall GetModuleHandleExW(unsigned long, const wchar_t*, HINSTANCE__**);
+__declspec(dllimport) unsigned long __stdcall GetModuleFileNameW(HINSTANCE__*, wchar_t*, unsigned long);
+}
+#endif
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
@@ -26,9 +32,12 @@ namespace {
 
 using Paths = std::vector<fs::path>;
 
+// Add an existing directory, with an absolute path.
 void add_directory(Paths& known, const fs::path& directory) {
-  const bool is_known = std::find(known.begin(), known.end(), directory) != known.end();
-  if (!is_known && is_existing_directory(directory)) known.push_back(directory);
+  if (!is_existing_directory(directory)) return;
+  std::error_code error;
+  const fs::path path = fs::absolute(directory, error).make_preferred();
+  if (std::find(known.begin(), known.end(), path) == known.end()) known.push_back(path);
 }
 
 // What is in `directory`, sorted, each with `suffix`.
@@ -42,15 +51,22 @@ void add_all(Paths& known, const fs::path& directory, const char* suffix) {
   for (const fs::path& each : found) add_directory(known, each);
 }
 
-// The file that contains `address`; empty where that is unknown, and on Windows.
+// The program or shared library that contains `address`; empty where that is unknown.
 fs::path file_of(const void* address) {
+#if defined(_WIN32)
+  constexpr unsigned long by_address = 4;
+  constexpr unsigned long longest = 1 << 15;
+  ::HINSTANCE__* module = nullptr;
+  std::wstring name(longest, L'\0');
+  if (!::GetModuleHandleExW(by_address, static_cast<const wchar_t*>(address), &module)) return {};
+  name.resize(::GetModuleFileNameW(module, name.data(), longest));
+  return name;
+#else
   std::error_code error;
-#if !defined(_WIN32)
   ::Dl_info info{};
-  if (::dladdr(address, &info) && info.dli_fname) return fs::absolute(info.dli_fname, error);
+  const bool is_known = ::dladdr(address, &info) && info.dli_fname;
+  return is_known ? fs::absolute(info.dli_fname, error) : fs::path();
 #endif
-  static_cast<void>(address);
-  return {};
 }
 
 // The directories that may contain NVRTC and headers: of the registry's packages, in the site-packages that
@@ -79,7 +95,7 @@ Paths toolkit_roots() {
 
 // NVRTC's library, the include directories that belong to it, and the identity of both; without loading it.
 struct Toolkit {
-  std::string library;
+  fs::path library;
   Paths include_directories;
   std::string identity;
 
@@ -89,7 +105,7 @@ struct Toolkit {
     for (int major = std::min(newest, 13); major >= 12 && library.empty(); major--)
       find_library(roots, major);
     if (library.empty()) return;
-    roots.push_back(fs::path(library).parent_path().parent_path());
+    roots.push_back(library.parent_path().parent_path());
     const fs::path own = roots.back().filename();
     identity = sample(library);
     for (const fs::path& root : roots) {
@@ -110,7 +126,12 @@ struct Toolkit {
   void find_library(Paths roots, int major) {
 #if defined(_WIN32)
     const std::string name = joined({"nvrtc64_", major, "0_0.dll"});
-    constexpr const char* places[] = {"bin", "bin/x64", "bin/x86_64"};
+    constexpr const char* places[] = {"bin", "bin/x64", "bin/x86_64", "."};
+    // Windows would search the current directory, too.
+    std::string path = setting("PATH") + ";";
+    for (std::size_t end; (end = path.find(';')) != path.npos; path.erase(0, end + 1)) {
+      if (fs::path(path.substr(0, end)).is_absolute()) roots.emplace_back(path.substr(0, end));
+    }
 #else
     const std::string name = joined({"libnvrtc.so.", major});
     constexpr const char* places[] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
@@ -119,59 +140,27 @@ struct Toolkit {
     for (const fs::path& root : roots) {
       for (const char* place : places) {
         std::error_code error;
-        const fs::path file = root / place / name;
-        if (library.empty() && fs::is_regular_file(file, error)) library = file.string();
+        const fs::path file = (root / place / name).lexically_normal();
+        if (library.empty() && fs::is_regular_file(file, error)) library = file;
       }
     }
+#if !defined(_WIN32)
     const void* function = nullptr;
-    if (!library.empty() || !SharedLibrary(name, LibrarySearch::by_default).find(function, "nvrtcVersion"))
-      return;
-    const fs::path file = file_of(function);
-    library = file.empty() ? name : file.string();
+    if (library.empty() && SharedLibrary(name.c_str(), LibrarySearch::system).find(function, "nvrtcVersion")) {
+      library = file_of(function);
+    }
+#endif
   }
 
   // The size of a file, its beginning and its end, one of which contains a library's build ID.
   static std::string sample(const fs::path& file) {
-    constexpr std::uintmax_t enough = 1 << 16;
+    constexpr long enough = 1 << 16;
     std::error_code error;
     const std::uintmax_t size = fs::file_size(file, error);
     if (error) return encode({"", file.filename().string()});
-    return encode({size, read_file(file, 0, enough), read_file(file, size - std::min(size, enough))});
+    const fs::path target = fs::canonical(file, error);
+    return encode({size, read_file(target, 0, enough), read_file(target, -enough)});
   }
-};
-
-// A new directory of this process, which is removed at its end.
-class TemporaryDirectory {
- public:
-  fs::path path;  // empty if there is none
-
-  TemporaryDirectory() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    if (error || !parent.is_absolute()) return;
-#if defined(_WIN32)
-    const fs::path made = parent / ("cuda_ext-" + unique_name());
-    if (fs::create_directory(made, error)) path = made;
-#else
-    std::string made = (parent / "cuda_ext-XXXXXX").string();
-    if (::mkdtemp(made.data())) path = made;
-    process_ = ::getpid();
-#endif
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-#if !defined(_WIN32)
-    if (process_ != ::getpid()) return;  // a child after a fork
-#endif
-    std::error_code error;
-    if (!path.empty()) fs::remove_all(path, error);
-  }
-
-#if !defined(_WIN32)
- private:
-  ::pid_t process_ = 0;
-#endif
 };
 
 // NVRTC, opened by the constructor and never closed.
@@ -181,8 +170,8 @@ class Nvrtc {
   std::string version;             // "13.5"
   std::vector<int> architectures;  // sorted
 
-  explicit Nvrtc(const std::string& path) {
-    const SharedLibrary library(path, LibrarySearch::its_directory);
+  explicit Nvrtc(const fs::path& path) {
+    const SharedLibrary library(path.c_str(), LibrarySearch::its_directory);
     reason = library.reason();
     if (!reason.empty()) return;
     Code (*get_version)(int* major, int* minor) = nullptr;
@@ -203,16 +192,20 @@ class Nvrtc {
     int minor = 0;
     int count = 0;
     if (!is_whole || get_version(&major, &minor) || count_architectures(&count)) {
-      reason = path + " is not a working NVRTC of CUDA 12 or newer";
+      reason = path.string() + " is not a working NVRTC of CUDA 12 or newer";
       return;
     }
     architectures.resize(static_cast<std::size_t>(count));
     list_architectures(architectures.data());
     std::sort(architectures.begin(), architectures.end());
     version = joined({major, ".", minor});
-    // NVRTC opens it by name, which a sanitizer's dlopen does not find beside NVRTC.
-    const fs::path beside = fs::path(path).parent_path() / ("libnvrtc-builtins.so." + version);
-    static_cast<void>(SharedLibrary(beside.string(), LibrarySearch::its_directory));
+    // NVRTC opens it by name, which neither Windows nor a sanitizer's dlopen finds beside NVRTC.
+#if defined(_WIN32)
+    const fs::path builtins = path.parent_path() / joined({"nvrtc-builtins64_", major, minor, ".dll"});
+#else
+    const fs::path builtins = path.parent_path() / ("libnvrtc-builtins.so." + version);
+#endif
+    static_cast<void>(SharedLibrary(builtins.c_str(), LibrarySearch::its_directory));
   }
 
   // Compile `recipe` with `options` to the image of `unit` and the lowered names of `expressions`. Return the
