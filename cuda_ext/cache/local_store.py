@@ -3,7 +3,8 @@
 Any number of processes on any number of machines may use it at once, without waiting for each other. Entries
 appear by rename, and each get verifies their digest: a killed writer, a full disk, a power failure or a
 concurrent prune cause misses at worst. The digest detects damage; it does not guard against users who may
-write to the directory (:func:`cuda_ext.cache.location.distrust` does). Nothing is guaranteed to be kept.
+write to the directory. Therefore each level is opened within the one above, and what others could have
+written is a miss (:mod:`~cuda_ext.filesystem.private_directory`). Nothing is guaranteed to be kept.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ import re
 import stat
 import time
 from _thread import allocate_lock
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from cuda_ext.cache.store import CONTENT_START, DIGEST, KEY, KEY_PATTERN, MAGIC, pack, unpack
 from cuda_ext.errors import StoreError
 from cuda_ext.filesystem.locks import lock
+from cuda_ext.filesystem.private_directory import PrivateDirectory, create_directories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
 __all__ = ["LocalStore", "StoredFile", "without_cache"]
@@ -37,21 +38,26 @@ _HOUR = 3600
 _PRUNED = 0.8  # the share of its bound that a store has after it was pruned
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _GONE = {errno.ENOENT, errno.ESTALE}
-# Links are not followed, and a pipe in an entry's place does not block.
-_READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_BINARY", "O_NOFOLLOW", "O_NONBLOCK"))
+# The names of unfinished writes, of Python and C++.
+_UNFINISHED = re.compile(r"[0-9a-f]+\.[0-9]+(\..*)?")
 
 
 class StoredFile(NamedTuple):
-    """A file in a store's directory: an entry with its ``key``, an unfinished write, or a stray.
+    """What lies in a store's directory: an entry with its ``key``, an unfinished write, or a stray.
 
-    Strays are files that no store creates, uses or removes.
+    Strays are what no store creates, uses or removes; links are, wherever they lead.
     """
 
     kind: Literal["entry", "unfinished", "stray"]
+    directory: str
+    name: str
     path: str
     size: int
     modified: float  # an entry's last use, to the hour
-    key: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.directory + self.name if self.kind == "entry" else ""
 
     @property
     def share(self) -> float:
@@ -63,7 +69,7 @@ class LocalStore:
     """A :class:`~cuda_ext.cache.store.Store` in `directory` of at most `bound` bytes."""
 
     def __init__(self, directory: str | Path, bound: int, warn: Callable[[str], None]) -> None:
-        self._directory = directory
+        self.directory = str(directory)
         self._prefix = os.path.join(directory, "objects")
         self.bound = bound
         self._warn: Callable[[str], None] | None = warn
@@ -77,28 +83,29 @@ class LocalStore:
         return Path(self._prefix)
 
     def get(self, key: str) -> bytes | None:
-        path = self._path(key)
+        shard, name = _place(key)
         try:
-            entry, modified = _read_file(path)
+            with self._open() as objects, PrivateDirectory(shard, objects) as directory:
+                entry, modified = directory.read(name)
+                content = unpack(key, entry)
+                if content is not None and modified < time.time() - _HOUR:
+                    with contextlib.suppress(OSError):
+                        directory.touch(name)
+                return content
         except (OSError, MemoryError):
             return None
-        content = unpack(key, entry)
-        if content is not None and modified < time.time() - _HOUR:
-            with contextlib.suppress(OSError):
-                os.utime(path)
-        return content
 
     def put(self, key: str, content: bytes) -> None:
         if self.get(key) == content:
             return
         entry = pack(key, content)
         try:
-            self._write_file(self._path(key), entry)
+            self._write(*_place(key), entry)
         except OSError as error:
             if error.errno in _FULL:
                 raise StoreError(
                     f"the cache cannot be written: {error.strerror}",
-                    where=str(self._directory),
+                    where=self.directory,
                     remedy="free some space, lower CUDA_EXT_CACHE_SIZE, or set CUDA_EXT_CACHE to another "
                     "directory",
                 ) from None
@@ -106,16 +113,20 @@ class LocalStore:
         else:
             self._count_written(len(entry))
 
-    def lock(self, key: str) -> AbstractContextManager[object]:
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
         """Wait while another process computes the content of `key`.
 
         This avoids duplicate work and guards nothing: without locks, or after ten minutes, go on regardless.
         """
-        # One file for many keys, so that none must be removed.
-        directory = f"{self._prefix}/{_LOCKS}"
-        with contextlib.suppress(OSError):
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-        return lock(f"{directory}/{key[:2]}", create=True, patience=_PATIENCE)
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                create_directories(self._prefix)
+                objects = stack.enter_context(self._open())
+                locks = stack.enter_context(PrivateDirectory(_LOCKS, objects, create=True))
+                # One file for many keys, so that none must be removed.
+                stack.enter_context(lock(*locks.place_of(key[:2]), create=True, patience=_PATIENCE))
+            yield
 
     def prune(self) -> None:
         """Reduce the entries to 80 % of the bound if they exceed it. Never raises.
@@ -128,40 +139,43 @@ class LocalStore:
         """
         if self._estimate() <= self.bound:
             return
-        for modified, _, path in _list_files(f"{self._prefix}/{_TEMPORARY}"):
-            if modified < time.time() - _HOUR:  # of a killed writer: no write takes an hour
-                _remove_file(path)
-        shards = (
-            f"{self._prefix}/{each.name}" for each in _sorted(self._prefix) if _SHARD.fullmatch(each.name)
-        )
-        entries = sorted(_list_files(*shards))
-        total = sum(size for _, size, _ in entries)
+        files = list(self.files())
+        for file in files:
+            # Of a killed writer: no write takes an hour.
+            if file.kind == "unfinished" and file.modified < time.time() - _HOUR:
+                self._remove(file)
+        entries = sorted((file for file in files if file.kind == "entry"), key=lambda file: file.modified)
+        total = sum(file.size for file in entries)
         if total > self.bound:
-            for _, size, path in entries:
+            for file in entries:
                 if total <= self.bound * _PRUNED:
                     break
-                if _remove_file(path):
-                    total -= size
+                if self._remove(file):
+                    total -= file.size
         with contextlib.suppress(OSError):
-            self._write_file(f"{self._prefix}/{_TOTAL}", b"%d %d " % (time.time(), total))
+            self._write(os.curdir, _TOTAL, b"%d %d " % (time.time(), total))
 
     def close(self) -> None:
         pass
 
     def files(self) -> Iterator[StoredFile]:
-        """List the files of the store, entries in the order of their keys.
+        """List what is in the store, entries in the order of their keys.
 
         The store's own files (total, locks) are excluded.
         """
-        for outer in _sorted(self._prefix):
-            if outer.name in (_LOCKS, _TOTAL):
+        for outer, status in self._list(""):
+            if outer in (_LOCKS, _TOTAL):
                 continue
-            is_ours = outer.name == _TEMPORARY or _SHARD.fullmatch(outer.name)
-            if is_ours and outer.is_dir(follow_symlinks=False):
-                for inner in _sorted(outer):
-                    yield from _stored(inner, outer.name)
-            else:
-                yield from _stored(outer, "")
+            is_ours = (outer == _TEMPORARY or _SHARD.fullmatch(outer)) and stat.S_ISDIR(status.st_mode)
+            for name, inner in self._list(outer) if is_ours else [("", status)]:
+                kind: Literal["entry", "unfinished", "stray"] = "stray"
+                if name and stat.S_ISREG(inner.st_mode):
+                    if outer == _TEMPORARY:
+                        kind = "unfinished" if _UNFINISHED.fullmatch(name) else "stray"
+                    elif KEY_PATTERN.fullmatch(outer + name):
+                        kind = "entry"
+                path = os.path.join(self._prefix, outer, name).rstrip(os.sep)
+                yield StoredFile(kind, outer, name, path, inner.st_size, inner.st_mtime)
 
     def flaw(self, entry: StoredFile) -> str:
         """Explain why :meth:`get` rejects `entry`; empty if it is valid, or if it is gone.
@@ -171,7 +185,7 @@ class LocalStore:
         import hashlib  # slow to import
 
         try:
-            with open(entry.path, "rb", opener=_open_to_read) as file:
+            with self._open_file(entry) as file:
                 head = file.read(CONTENT_START)
                 if len(head) < CONTENT_START or not head.startswith(MAGIC):
                     return "it does not begin as an entry does"
@@ -193,66 +207,88 @@ class LocalStore:
 
         The content is not verified. It does not count as a use.
         """
-        with contextlib.suppress(OSError), open(entry.path, "rb", opener=_open_to_read) as file:
+        with contextlib.suppress(OSError), self._open_file(entry) as file:
             file.seek(CONTENT_START)
             return file.read(size)
         return b""
 
     def remove(self, file: StoredFile) -> bool:
         """Remove an entry or an unfinished write; return whether it is gone."""
-        _remove_file(f"{self._prefix}/{_TOTAL}")  # the next prune scans
-        return _remove_file(file.path)
+        with contextlib.suppress(OSError), self._open() as objects:
+            objects.remove(_TOTAL)  # the next prune scans
+        return self._remove(file)
+
+    def _open(self) -> PrivateDirectory:
+        return PrivateDirectory(self._prefix)
+
+    def _open_file(self, file: StoredFile) -> BinaryIO:
+        with self._open() as objects, PrivateDirectory(file.directory, objects) as directory:
+            return open(directory.open(file.name)[0], "rb")
+
+    def _remove(self, file: StoredFile) -> bool:
+        try:
+            with self._open() as objects, PrivateDirectory(file.directory, objects) as directory:
+                return directory.remove(file.name)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+
+    def _list(self, directory: str) -> list[tuple[str, os.stat_result]]:
+        """The names in a directory of the store; empty if it cannot be used."""
+        try:
+            with self._open() as objects, PrivateDirectory(directory or os.curdir, objects) as inner:
+                return inner.list()
+        except OSError:
+            return []
 
     def _estimate(self) -> float:
         """The size of all entries by the file ``total``; infinite if that is missing, damaged or old."""
         try:
-            with open(f"{self._prefix}/{_TOTAL}", "rb") as file:
-                scanned, *sizes = map(int, file.read().split())
+            with self._open() as objects:
+                scanned, *sizes = map(int, objects.read(_TOTAL)[0].split())
         except (OSError, ValueError):
             return math.inf
         # A clock that was set back must not put off the next scan.
         return sum(sizes) if abs(time.time() - scanned) < _HOUR else math.inf
 
     def _count_written(self, size: int) -> None:
-        path = f"{self._prefix}/{_TOTAL}"
-        with contextlib.suppress(OSError), open(path, "ab", 0, opener=_open_to_append) as file:
-            file.write(b"%d " % size)
+        with contextlib.suppress(OSError), self._open() as objects:
+            objects.append(_TOTAL, b"%d " % size)
 
-    def _write_file(self, path: str, content: bytes) -> None:
-        """Write `path` by a rename; create missing directories, each for its owner alone."""
+    def _write(self, directory: str, name: str, content: bytes) -> None:
+        """Write a file by a rename; create missing directories, each for its owner alone."""
         for attempt in range(3):
             try:
-                return self._rename_into_place(path, content)
+                return self._rename_into_place(directory, name, content, create=attempt > 0)
             except OSError as error:
                 if error.errno not in _GONE or attempt == 2:
                     raise
-            for directory in (self._prefix, f"{self._prefix}/{_TEMPORARY}", os.path.dirname(path)):
-                os.makedirs(directory, mode=0o700, exist_ok=True)
+            create_directories(self._prefix)
         return None
 
-    def _rename_into_place(self, path: str, content: bytes) -> None:
+    def _rename_into_place(self, directory: str, name: str, content: bytes, create: bool) -> None:
         # Nothing is synced to the disk: after a power failure, the digest shows the damage.
-        file = f"{self._prefix}/{_TEMPORARY}/{os.urandom(8).hex()}.{os.getpid()}.{_host()}"
-        try:
-            with open(file, "xb", opener=_open_to_append) as opened:
-                opened.write(content)
-            os.replace(file, path)
-        except BaseException as error:
-            _remove_file(file)
-            # Windows does not replace a file that is being read. If it is damaged, the next put replaces it.
-            if not (os.name == "nt" and isinstance(error, PermissionError) and os.path.exists(path)):
-                raise
-
-    def _path(self, key: str) -> str:
-        if not KEY_PATTERN.fullmatch(key):
-            raise ValueError(f"not a key: {key!r}")
-        return f"{self._prefix}/{key[:2]}/{key[2:]}"
+        file = f"{os.urandom(8).hex()}.{os.getpid()}.{_host()}"
+        with (
+            self._open() as objects,
+            PrivateDirectory(_TEMPORARY, objects, create=create) as aside,
+            PrivateDirectory(directory, objects, create=create) as place,
+        ):
+            try:
+                aside.write(file, content)
+                aside.move(file, place, name)
+            except BaseException as error:
+                aside.remove(file)
+                # Windows does not replace a file that is being read. If it is damaged, the next put does.
+                if not (os.name == "nt" and isinstance(error, PermissionError)):
+                    raise
 
     def _warn_once(self, reason: str) -> None:
         with self._lock:
             warn, self._warn = self._warn, None
         if warn:
-            warn(without_cache(self._directory, reason, "set CUDA_EXT_CACHE to another directory"))
+            warn(without_cache(self.directory, reason, "set CUDA_EXT_CACHE to another directory"))
 
 
 def without_cache(directory: str | Path, reason: str, remedy: str) -> str:
@@ -261,66 +297,11 @@ def without_cache(directory: str | Path, reason: str, remedy: str) -> str:
     return str(StoreError(problem, where=str(directory), remedy=remedy))
 
 
-def _sorted(directory: str | os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    """The contents of `directory` by name; empty if it cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
-    return []
-
-
-def _stored(entry: os.DirEntry[str], directory: str) -> Iterator[StoredFile]:
-    """Describe `entry` unless it is gone; `directory` names the store's directory that it lies in, if any."""
-    with contextlib.suppress(OSError):
-        status = entry.stat(follow_symlinks=False)
-        key = directory + entry.name
-        kind: Literal["entry", "unfinished", "stray"] = "stray"
-        if directory and stat.S_ISREG(status.st_mode):
-            if directory == _TEMPORARY:
-                kind = "unfinished"
-            elif KEY_PATTERN.fullmatch(key):
-                kind = "entry"
-        yield StoredFile(kind, entry.path, status.st_size, status.st_mtime, key if kind == "entry" else "")
-
-
-def _read_file(path: str) -> tuple[bytes, float]:
-    """Return a file's content and its time of modification. Twice as fast as with a file object."""
-    descriptor = os.open(path, _READ_FLAGS)
-    try:
-        status = os.fstat(descriptor)
-        return os.read(descriptor, status.st_size), status.st_mtime
-    finally:
-        os.close(descriptor)
-
-
-def _open_to_read(path: str, _: int) -> int:
-    """Open `path`, as the ``opener`` of :func:`open`."""
-    return os.open(path, _READ_FLAGS)
-
-
-def _open_to_append(path: str, flags: int) -> int:
-    """Open or create `path` for its owner alone, as the ``opener`` of :func:`open`."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
-
-
-def _list_files(*directories: str) -> Iterator[tuple[float, int, str]]:
-    """List the time of modification, size and path of each file in `directories`."""
-    for directory in directories:
-        with contextlib.suppress(OSError), os.scandir(directory) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    status = entry.stat(follow_symlinks=False)
-                    yield status.st_mtime, status.st_size, entry.path
-
-
-def _remove_file(path: str) -> bool:
-    """Remove a file; return whether it is gone."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    return True
+def _place(key: str) -> tuple[str, str]:
+    """The directory and the name of the entry of `key`."""
+    if not KEY_PATTERN.fullmatch(key):
+        raise ValueError(f"not a key: {key!r}")
+    return key[:2], key[2:]
 
 
 def _host() -> str:

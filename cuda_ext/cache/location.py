@@ -1,10 +1,9 @@
-"""Where the cache is, and whether other users could have written to it."""
+"""Where the cache is."""
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 
 from cuda_ext.errors import StoreError, ToolchainError
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["distrust", "exposure", "hide_password", "local_directory", "read_rights", "shared_cache"]
+__all__ = ["hide_password", "local_directory", "read_rights", "shared_cache"]
 
 
 def local_directory(environ: Mapping[str, str]) -> str:
@@ -24,7 +23,8 @@ def local_directory(environ: Mapping[str, str]) -> str:
     """
     configured = environ.get("CUDA_EXT_CACHE", "")
     if configured and "://" not in configured:
-        return os.path.abspath(configured)  # links stay
+        configured = os.path.expanduser(configured)
+        return _absolute(configured) if configured.startswith("~") else os.path.abspath(configured)
     if sys.platform == "linux":  # as platformdirs has it, which is slow to import
         place = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
         return _absolute(os.path.join(place, "cuda_ext"))
@@ -70,23 +70,3 @@ def read_rights(directory: Path) -> tuple[int, str] | None:
         return status.st_mode, directory.owner()
     except (KeyError, NotImplementedError):  # the user has no name, or the system has no owners
         return status.st_mode, str(status.st_uid)
-
-
-def distrust(directory: str | os.PathLike[str]) -> str | None:
-    """Explain why users other than this one and root could have written the contents of `directory`."""
-    if sys.platform == "win32":
-        return None
-    status = os.stat(directory)
-    if status.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to another user (uid {status.st_uid})"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"other users may write there (mode {stat.S_IMODE(status.st_mode):o})"
-    return None
-
-
-def exposure(directory: str | os.PathLike[str]) -> str | None:
-    """Explain why other users could replace what is in `directory` by something else."""
-    mode = os.stat(directory).st_mode
-    if sys.platform == "win32" or not mode & stat.S_IWOTH or mode & stat.S_ISVTX:
-        return None
-    return f"all users may write to {directory} (mode {stat.S_IMODE(mode):o})"

@@ -5,21 +5,23 @@ A cache that cannot be used, or that other users could have written to, costs on
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 
 from cuda_ext.cache.local_store import LocalStore, without_cache
-from cuda_ext.cache.location import distrust, exposure, local_directory
+from cuda_ext.cache.location import local_directory
 from cuda_ext.cache.store import NullStore, Store
 from cuda_ext.errors import ConfigError, StoreError
+from cuda_ext.filesystem.private_directory import PrivateDirectory, create_directories, exposure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["local_store", "open_local_store", "open_store", "why_not_used"]
+__all__ = ["find_flaw", "local_store", "open_local_store", "open_store", "why_not_used"]
 
 _DEFAULT_BOUND = 5 << 30
 
@@ -67,36 +69,44 @@ def why_not_used(environ: Mapping[str, str]) -> str:
     store = local_store(environ)
     if not store.bound:
         return "the cache is turned off by CUDA_EXT_CACHE_SIZE=0; unset it to have one"
+    reason, remedy = find_flaw(store.directory)
     nearest = next(p for p in (store.objects, *store.objects.parents) if os.path.lexists(p))
-    if nearest != store.objects and nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return ""  # the first use creates it
-    warnings: list[str] = []
-    open_local_store(environ, warnings.append)
-    if not warnings and not os.access(store.objects, os.W_OK):
-        remedy = "set CUDA_EXT_CACHE to a directory that can be written"
-        return without_cache(store.objects, "it is read-only", remedy)
-    return "".join(warnings)
+    if not reason and not os.access(nearest, os.W_OK | os.X_OK):
+        reason, remedy = "it is read-only", _ANOTHER
+    return without_cache(store.objects, reason, remedy) if reason else ""
+
+
+def find_flaw(directory: str, create: bool = False) -> tuple[str, str]:
+    """Explain why a store in `directory` cannot be used, with a remedy; both are empty if it can.
+
+    A missing one can, and so can a read-only one; it can be read. With `create`, it is created.
+    """
+    objects = os.path.join(directory, "objects")
+    try:
+        why = exposure(directory)
+        if not why:
+            if create:
+                create_directories(objects)
+            with contextlib.suppress(FileNotFoundError), PrivateDirectory(objects):
+                if not os.access(objects, os.R_OK | os.X_OK):
+                    raise OSError(errno.EACCES, "it cannot be read")
+    except NotADirectoryError:
+        return "a file is where a directory should be", "move it"
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno != errno.EPERM:
+            return why, _ANOTHER
+    return why, "correct that, or set CUDA_EXT_CACHE to a directory that only you can write" if why else ""
+
+
+_ANOTHER = "set CUDA_EXT_CACHE to a directory that can be written"
 
 
 def _open(directory: str, bound: int, warn: Callable[[str], None]) -> LocalStore | NullStore:
-    objects = os.path.join(directory, "objects")
-    try:
-        for each in (directory, objects):
-            os.makedirs(each, mode=0o700, exist_ok=True)
-        why = exposure(directory) or distrust(objects)
-        # A read-only store can be read; the first write warns.
-        if not why and not os.access(objects, os.R_OK | os.X_OK):
-            raise OSError(errno.EACCES, "it cannot be read")
-    except (FileExistsError, NotADirectoryError):
-        warn(without_cache(objects, "a file is where a directory should be", "move it"))
-    except OSError as error:
-        remedy = "set CUDA_EXT_CACHE to a directory that can be written"
-        warn(without_cache(objects, error.strerror or str(error), remedy))
-    else:
-        if not why:
-            return LocalStore(directory, bound, warn)
-        remedy = "remove it, or set CUDA_EXT_CACHE to a directory that only you can write"
-        warn(without_cache(objects, why, remedy))
+    reason, remedy = find_flaw(directory, create=True)
+    if not reason:
+        return LocalStore(directory, bound, warn)
+    warn(without_cache(os.path.join(directory, "objects"), reason, remedy))
     return NullStore()
 
 

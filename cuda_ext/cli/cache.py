@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from cuda_ext.cache.local_store import LocalStore, StoredFile
-from cuda_ext.cache.location import distrust, local_directory, read_rights, shared_cache
-from cuda_ext.cache.open_store import local_store, why_not_used
+from cuda_ext.cache.location import local_directory, read_rights, shared_cache
+from cuda_ext.cache.open_store import find_flaw, local_store, why_not_used
 from cuda_ext.cli.terminal import Failure, echo_json
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
@@ -44,18 +44,11 @@ def _open_store() -> LocalStore | None:
     Raises :class:`Failure` if other users may write to it, or if it cannot be read.
     """
     store = local_store(os.environ)
-    remedy = "set CUDA_EXT_CACHE to a directory that only you can write"
-    try:
-        flaw = distrust(store.objects)
-        os.scandir(store.objects).close()
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        flaw, remedy = "it is not a directory", "move it"
-    except OSError as error:
-        flaw = error.strerror or str(error)
+    flaw, remedy = find_flaw(store.directory)
     if flaw:
         raise Failure(f"the cache is left alone: {flaw}", where=store.objects, remedy=remedy)
+    if not store.objects.exists():
+        return None
     return store
 
 
@@ -168,7 +161,7 @@ def _describe(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "used", "yes" if facts["used"] else f"no: {facts['reason']}"
     if facts["bound"] and facts["shared"]:
         yield "shared cache", f"{facts['shared']}, used by builds; its contents are not listed"
-    if facts["mode"]:
+    if facts["used"] and facts["mode"]:
         mode = stat.filemode(stat.S_IFDIR | int(facts["mode"], 8))
         yield "rights", f"{mode}, owner {facts['owner']}"
     elif facts["used"]:
@@ -346,6 +339,8 @@ def clear(as_json: bool, headers: bool, older_than: float | None) -> None:
 
     Other processes may be using it: at worst, they compile again. Files that do not belong to the cache stay.
     """
+    if older_than is not None and math.isnan(older_than):
+        raise click.BadParameter("nan is not a number of days.", param_hint="'--older-than'")
     store = _open_store()
     directory = Path(local_directory(os.environ))
     removed = _Removed()

@@ -27,8 +27,16 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
 @contextlib.contextmanager
-def lock(path: str | os.PathLike[str], *, create: bool = False, patience: float = math.inf) -> Iterator[bool]:
+def lock(
+    path: str | os.PathLike[str],
+    within: int | None = None,
+    *,
+    create: bool = False,
+    patience: float = math.inf,
+) -> Iterator[bool]:
     """Hold the lock of the file or directory `path`; yield whether it is held.
+
+    `path` may be relative to the directory with the descriptor `within`.
 
     It is not where the system or the file system has no locks, where `path` cannot be opened, and after
     `patience` seconds of waiting. With `create`, `path` is a file that exists for the lock alone.
@@ -36,7 +44,7 @@ def lock(path: str | os.PathLike[str], *, create: bool = False, patience: float 
     with contextlib.ExitStack() as stack:
         is_held = False
         with contextlib.suppress(ImportError, OSError):
-            descriptor = _open(path, create)
+            descriptor = _open(path, create, within)
             stack.callback(os.close, descriptor)
             is_held = _wait(descriptor, patience)
             if is_held:
@@ -58,7 +66,7 @@ def _wait(descriptor: int, patience: float) -> bool:
 
 if sys.platform == "win32":
 
-    def _open(path: str | os.PathLike[str], create: bool) -> int:  # noqa: ARG001
+    def _open(path: str | os.PathLike[str], create: bool, within: int | None) -> int:  # noqa: ARG001
         # Windows opens no directories, and others cannot read a locked file: lock another file instead.
         import hashlib
         import tempfile
@@ -82,9 +90,10 @@ if sys.platform == "win32":
 
 else:
 
-    def _open(path: str | os.PathLike[str], create: bool) -> int:
+    def _open(path: str | os.PathLike[str], create: bool, within: int | None) -> int:
         # NFS locks only files that are open for writing.
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if create else os.O_RDONLY, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK if create else os.O_RDONLY
+        return os.open(path, flags, 0o600, dir_fd=within)
 
     def _attempt(descriptor: int) -> bool:
         import fcntl

@@ -213,7 +213,7 @@ def test_a_cache_that_others_may_write_is_not_trusted(tmp_path: Path, mode: int)
     objects = tmp_path / "objects"
     assert goes_on_without(tmp_path) == (
         f"{objects}: compiling goes on without a cache: other users may write there (mode {mode:o}); "
-        "remove it, or set CUDA_EXT_CACHE to a directory that only you can write"
+        "correct that, or set CUDA_EXT_CACHE to a directory that only you can write"
     )
 
 
@@ -221,7 +221,7 @@ def test_a_cache_that_others_may_write_is_not_trusted(tmp_path: Path, mode: int)
 def test_the_cache_of_another_user_is_not_trusted(tmp_path: Path) -> None:
     opened(tmp_path).put(KEY, CONTENT)
     os.chown(tmp_path / "objects", 12345, -1)
-    assert "it belongs to another user (uid 12345); remove it, or set" in goes_on_without(tmp_path)
+    assert "it belongs to another user (uid 12345); correct that, or set" in goes_on_without(tmp_path)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become nobody")
@@ -301,7 +301,7 @@ print(len(open_store({"CUDA_EXT_CACHE": sys.argv[1]}, print).get(sys.argv[2]) or
 def test_a_cache_that_others_could_replace_is_not_trusted(tmp_path: Path) -> None:
     opened(tmp_path / "cache").put(KEY, CONTENT)
     (tmp_path / "cache").chmod(0o777)
-    assert f"all users may write to {tmp_path / 'cache'} (mode 777); remove it" in goes_on_without(
+    assert f"all users may write to {tmp_path / 'cache'} (mode 777); correct that" in goes_on_without(
         tmp_path / "cache"
     )
     (tmp_path / "cache").chmod(0o1777)
@@ -507,11 +507,13 @@ def test_a_damaged_or_old_total_is_computed_again(tmp_path: Path, total: str) ->
 def test_remains_of_killed_writers_are_removed_after_an_hour(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.put(KEY, CONTENT)
-    for name, hours in [("old", 1.1), ("young", 0.9)]:
+    (tmp_path / "objects" / "tmp" / "notes.txt").write_text("a stray")
+    grown_old(tmp_path / "objects" / "tmp" / "notes.txt", 2)
+    for name, hours in [("0a.1.host", 1.1), ("0b.1.host", 0.9)]:
         (tmp_path / "objects" / "tmp" / name).write_bytes(b"half")
         grown_old(tmp_path / "objects" / "tmp" / name, hours)
     store.prune()
-    assert [p.name for p in remains(tmp_path)] == ["young"]
+    assert sorted(p.name for p in remains(tmp_path)) == ["0b.1.host", "notes.txt"]
     assert store.get(KEY) == CONTENT
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from cuda_ext.cache.location import distrust, exposure, local_directory
+from cuda_ext.cache.location import local_directory
 from cuda_ext.errors import StoreError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import create_directory, remove_directory
+from cuda_ext.filesystem.private_directory import create_directories, distrust, exposure
 
 __all__ = ["is_for_now", "remove_unpacked", "unpack_headers", "unpacked_directories", "unpacked_headers"]
 
@@ -25,11 +26,11 @@ def unpacked_headers(version: str) -> Path | None:
     cache = Path(local_directory(os.environ))
     directory = cache / f"nvrtc-headers-{version}"
     try:
-        if not directory.is_dir() or exposure(cache):
+        if not directory.is_dir() or exposure(str(cache)):
             return None
     except OSError:
         return None  # unpacking does not use the cache then
-    if why := distrust(directory):
+    if why := distrust(os.lstat(directory)):
         raise ToolchainError(
             f"NVRTC's headers there are not used: {why}",
             where=directory,
@@ -51,7 +52,7 @@ def remove_unpacked(headers: Path) -> bool:
     try:
         if headers.is_symlink():
             headers.unlink()
-        elif not distrust(headers):
+        elif not distrust(headers.lstat()):
             remove_directory(headers)
     except FileNotFoundError:
         pass
@@ -80,8 +81,8 @@ def unpack_headers(version: str, unpack: Callable[[Path], None]) -> Path:
 
     with suppress(OSError, StoreError, ToolchainError):
         cache = Path(local_directory(os.environ))
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not exposure(cache):
+        if not exposure(str(cache)):
+            create_directories(str(cache))
             directory = cache / f"nvrtc-headers-{version}"
             create_directory(directory, unpack_for_owner)
             return directory
