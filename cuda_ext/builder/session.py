@@ -31,6 +31,7 @@ from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
 from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
+from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
 
@@ -112,6 +113,7 @@ class _Session:
         self._digests = FileDigests(store)
         self._timings = Timings(store, tuple(module.name for module in project.modules))
         self._caches: dict[CompilerChoice, JobCache] = {}
+        self._limit = time_limit(environ)
 
     def build(self) -> list[Package]:
         """Build all packages."""
@@ -121,7 +123,9 @@ class _Session:
             project.root,
             environ.get("CUDA_EXT_REPORT") or project.settings.report,
             environ.get("CUDA_EXT_TRACE") or project.settings.trace,
-            worker_count(environ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
+            worker_count(
+                environ, self._progress.message
+            ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
         )
         modules = list(zip(project.modules, self.plan(), strict=True))
         batch = Batch(self._timings, self._progress, log)
@@ -280,7 +284,7 @@ class _Session:
         def show_start(task: Task) -> None:
             self._progress.started(str(task))
 
-        return WorkerPool(worker_count(self._environ), show_start, first=tasks)
+        return WorkerPool(worker_count(self._environ), show_start, first=tasks, limit=self._limit)
 
 
 def _succeeded(results: Sequence[Library | BuildError]) -> list[Library]:

@@ -15,6 +15,7 @@ VARIABLES = {
     "CUDA_EXT_DASK_SCHEDULER": 'the scheduler of builds with executor = "dask"',
     "CUDAARCHS": "architectures that replace those of the project",
     "MAX_JOBS": "the number of processes that compile at once",
+    "CUDA_EXT_TIMEOUT": "the seconds that one compilation may take",
     "CUDA_PATH": "a CUDA toolkit",
     "CUDA_HOME": "a CUDA toolkit, after CUDA_PATH",
     "NVCC_CCBIN": "the host compiler of nvcc",

@@ -98,10 +98,13 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     names = architectures or (["native"] if native else ["all-major"])
     wanted = _Wanted(unit, name, names, native, compress)
     key = wanted.key() if compiler == "nvrtc" else None
+    compile_new = partial(wanted.compile, compiler)
     if key is None:
-        entry = wanted.compile(compiler)
+        from cuda_ext.time_limit import compile_within  # cached modules need no threads
+
+        entry = compile_within(file, compile_new)
     else:
-        entry = compile_once(key, partial(_find_entry, key), partial(wanted.compile, compiler), codec.encode)
+        entry = compile_once(key, file, partial(_find_entry, key), compile_new, codec.encode)
     for line in entry.log:
         report(line)
     return module_from(manifest_file.loads(entry.manifest, name), entry.files.__getitem__)

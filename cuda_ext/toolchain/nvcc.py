@@ -32,10 +32,11 @@ from cuda_ext.compiler.signatures.probes import (
 )
 from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
+from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, name_map_lines, read_time_trace
 from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies
@@ -68,6 +69,7 @@ class Nvcc:
         self.scratch = scratch
         self.timed = timed
         self._environ = _environment(environ)
+        self._limit = time_limit(environ)
         self._command = [*([launcher] if launcher else []), str(self.executable)]
         if launcher and Path(launcher).stem == "ccache":
             self._command.append("-c")  # ccache takes a call without it for a link
@@ -168,11 +170,11 @@ class Nvcc:
                 (Path(name) / file).write_bytes(text)
                 command = [str(self.executable), *options, file, "-o", _OUTPUT]
                 environ = {**self._environ, "TMPDIR": name}
-                ended = process.run(command, environ=environ, directory=Path(name))
+                ended = process.run(command, environ=environ, directory=Path(name), seconds=self._limit)
                 if ended.exit_code == 0:
                     return (Path(name) / _OUTPUT).read_bytes(), ended.output.strip()
         except OSError as error:
-            raise self._cannot_run(error) from None
+            raise self._cannot_run(error, unit) from None
         raise _failure(ended.output.strip(), unit, ended)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
@@ -227,7 +229,7 @@ class Nvcc:
                 data = output.read_bytes() if succeeded else b""
                 trace = self._trace(directory, unit) if succeeded else NO_TRACE
         except OSError as error:
-            raise self._cannot_run(error) from None
+            raise self._cannot_run(error, unit) from None
         log = re.sub(r"(?<![\w./])\./", "", ended.output.replace(f"{directory}/", "")).strip()
         log = log.replace(f"ptxas {_OUTPUT}", f"ptxas {Path(unit.name).stem}.ptx")
         if succeeded:
@@ -249,7 +251,10 @@ class Nvcc:
         self, directory: Path, unit: TranslationUnit, source: bytes, options: Sequence[str]
     ) -> process.Completed:
         for name, content in {**unit.headers, unit.name: source}.items():
-            _write(directory / name, content)
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            os.utime(path, (0, 0))  # line information contains the time of modification
         seed = sha256(unit.name.encode()).hex()[:16]
         command = [
             *self._command,
@@ -268,9 +273,11 @@ class Nvcc:
         # The files of a killed compiler are removed with the directory; the server that sccache leaves
         # running needs a permanent one.
         environ = self._environ if self.launcher else {**self._environ, "TMPDIR": str(directory)}
-        return process.run(command, environ=environ, directory=directory)
+        return process.run(command, environ=environ, directory=directory, seconds=self._limit)
 
-    def _cannot_run(self, error: OSError) -> ToolchainError:
+    def _cannot_run(self, error: OSError, unit: TranslationUnit) -> BuildError:
+        if isinstance(error, TimeoutError):
+            return too_slow(unit.name, self._limit)
         if self.launcher and shutil.which(self.launcher, path=self._environ.get("PATH")) is None:
             return ToolchainError(
                 f"{self.launcher!r} is not on PATH", where="launcher", remedy="install it, or remove the key"
@@ -300,7 +307,7 @@ class Nvcc:
             return process.run([str(self.executable), *arguments], environ=self._environ)
         except OSError as error:
             raise ToolchainError(
-                f"{self.executable} cannot be run: {error.strerror}", remedy="reinstall it"
+                f"{self.executable} cannot be run: {error.strerror or error}", remedy="reinstall it"
             ) from None
 
 
@@ -312,7 +319,6 @@ _TIMES = "cuda_ext.times"
 _NAME_MAP = "cuda_ext_name_map"
 _DEFINED_PROBES = PROBES.replace("__global__ void probe();", "__device__ void probe() {}")
 _FIRST_LINE = 2  # of an expression, behind the declaration
-
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _SEARCH = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _HOST_COMPILER = re.compile(r"(?:-ccbin|--compiler-bindir)[=\s]\s*(\S+)")
@@ -392,9 +398,3 @@ def _with_name_map(unit: TranslationUnit, declaration: str, expressions: Sequenc
         "};",
     ]
     return unit.source + "\n".join(["", *table, ""]).encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    os.utime(path, (0, 0))  # line information contains the time of modification

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
@@ -17,6 +16,7 @@ from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
 from cuda_ext.manifest import Symbol
+from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_version, open_library
 
@@ -101,20 +101,7 @@ def _link(
     nvJitLink keeps state for each thread. After a fatal error, such as an unsupported version of PTX, every
     further link in that thread accepts undefined functions, or crashes.
     """
-    outcome: list[tuple[bytes, str] | Exception] = []
-
-    def run() -> None:
-        try:
-            outcome.append(_link_here(inputs, architecture, libraries, options))
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
+    return call_within(None, _link_here, inputs, architecture, libraries, options)
 
 
 def _link_here(

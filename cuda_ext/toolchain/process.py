@@ -25,6 +25,8 @@ __all__ = [
     "can_fork",
     "end",
     "end_all",
+    "end_input",
+    "ending_after",
     "ending_in_order",
     "run",
     "signals_deferred",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 _running: set[subprocess.Popen[str]] = set()
+# The seconds that a program has for an answer, such as its version.
+_ANSWER = 60
 
 
 class Completed(NamedTuple):
@@ -46,10 +50,17 @@ class Completed(NamedTuple):
         return f"{shlex.join(self.command)}\nended with exit code {self.exit_code}: {shown}"
 
 
-def run(command: Sequence[str], *, environ: Mapping[str, str], directory: Path | None = None) -> Completed:
+def run(
+    command: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    directory: Path | None = None,
+    seconds: float = _ANSWER,
+) -> Completed:
     """Run `command` in `directory` to its end, without input.
 
-    Raises :class:`OSError` if it cannot be started.
+    Raises :class:`OSError` if it cannot be started, and :class:`TimeoutError` if it is ended after so many
+    `seconds`.
     """
     # In a process group of its own, so that the compilers behind a compiler driver end with it.
     with subprocess.Popen(  # noqa: S603
@@ -65,7 +76,10 @@ def run(command: Sequence[str], *, environ: Mapping[str, str], directory: Path |
     ) as process:
         _running.add(process)
         try:
-            output, _ = process.communicate()
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise TimeoutError(f"it did not end within {seconds:.0f} seconds") from None
         except BaseException:
             _end(process)
             raise
@@ -172,21 +186,43 @@ class Fork:
 Child = subprocess.Popen[bytes] | Fork
 
 
+def end_input(child: Child) -> None:
+    """Ask a worker process to end, by the end of its input."""
+    for _ in range(2):  # closing fails the first time where something was not sent
+        with suppress(OSError):
+            cast("IO[bytes]", child.stdin).close()
+
+
 def end(child: Child) -> int:
     """End a worker process, and return its exit code.
 
     Its input ends; if it does not end within ten seconds, it is killed.
     """
-    pipes = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
-    for _ in range(2):  # closing fails the first time where something was not sent
-        with suppress(OSError):
-            pipes[0].close()
+    end_input(child)
     try:
         child.wait(timeout=10)
     except subprocess.TimeoutExpired:
         child.kill()
-    pipes[1].close()
+    cast("IO[bytes]", child.stdout).close()
     return child.wait()
+
+
+@contextmanager
+def ending_after(seconds: float, child: Child) -> Iterator[threading.Event]:
+    """End `child` if the block takes longer than so many seconds; yield an event that is set then."""
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        end(child)
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield expired
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import pickle
 import re
 import threading
@@ -24,6 +25,7 @@ from uuid import uuid4
 import cuda_ext
 from cuda_ext.builder.scheduler.task import Task, TaskResult
 from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
+from cuda_ext.time_limit import call_within, time_limit, too_slow
 
 __all__ = ["DaskExecutor", "dask_executor"]
 
@@ -270,7 +272,10 @@ def _perform(version: str, content: bytes) -> TaskResult | BuildError:
                 remedy="install the same on every machine",
             )
         task: Task = pickle.loads(zlib.decompress(content))  # noqa: S301 - from the build
-        return replace(task(), worker=address)
+        limit = time_limit(os.environ)
+        return replace(call_within(limit, task), worker=address)
+    except TimeoutError:
+        return too_slow(str(task), limit)
     except CompilationError as error:
         return error
     except (BuildError, OSError) as error:

@@ -29,6 +29,7 @@ from cuda_ext.builder.scheduler import worker
 from cuda_ext.builder.scheduler.shared_headers import FEWEST, SharedHeaders
 from cuda_ext.builder.scheduler.task import Task
 from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.time_limit import too_slow
 from cuda_ext.toolchain import process
 
 __all__ = ["WorkerPool"]
@@ -110,14 +111,20 @@ class WorkerPool(Executor):
     """Runs tasks in up to `count` processes, of which `first` start at once (all, if not given).
 
     The others start when there are tasks for them. `started` is called for each task when it starts, in some
-    thread.
+    thread. A task that takes longer than `limit` seconds is ended.
     """
 
     def __init__(
-        self, count: int, started: Callable[[Task], None] = lambda _: None, *, first: int | None = None
+        self,
+        count: int,
+        started: Callable[[Task], None] = lambda _: None,
+        *,
+        first: int | None = None,
+        limit: float = 3600,
     ) -> None:
         self._count = count
         self._started = started
+        self._limit = limit
         self._queue = _Queue()
         self._lock = threading.Lock()
         self._has_ended = False
@@ -162,6 +169,8 @@ class WorkerPool(Executor):
             with self._lock:
                 self._has_ended = True
                 children = list(self._processes.values())
+            for child in children:
+                process.end_input(child)
             for child in children:
                 process.end(child)
         if wait:
@@ -209,8 +218,9 @@ class WorkerPool(Executor):
         """
         death = ""
         for _ in range(2):
-            requests, answers = self._worker(number)
-            with suppress(OSError):
+            child = self._worker(number)
+            requests, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+            with suppress(OSError), process.ending_after(self._limit, child) as expired:
                 worker.send(requests, task)
                 if (answer := worker.receive(answers)) is not None:
                     self._fatal.clear()
@@ -222,6 +232,8 @@ class WorkerPool(Executor):
                 if self._has_ended:
                     raise _cancelled()
                 death = _describe(process.end(self._processes.pop(number)))
+            if expired.is_set():
+                raise too_slow(str(task), self._limit)
             if task.precompiles:
                 self._queue.precompiles = False
                 task = replace(task, precompiles=False)
@@ -243,15 +255,14 @@ class WorkerPool(Executor):
             remedy="if there is too little memory, set MAX_JOBS to fewer",
         )
 
-    def _worker(self, number: int) -> tuple[IO[bytes], IO[bytes]]:
-        """The pipes to a worker and from it."""
+    def _worker(self, number: int) -> process.Child:
+        """The process of a worker, which is started if there is none."""
         with self._lock:
             if self._has_ended:
                 raise _cancelled()
             if number not in self._processes:
                 self._processes[number] = self._start()
-            child = self._processes[number]
-        return cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+            return self._processes[number]
 
     def _start(self) -> process.Child:
         # A fork has all modules imported, which takes a new interpreter longer than a small compilation.

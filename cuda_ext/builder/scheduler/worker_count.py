@@ -6,7 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,17 +16,23 @@ __all__ = ["worker_count"]
 
 # The memory that a compilation with CUB needs.
 _MEMORY_OF_A_WORKER = 1 << 30
+_MOST = 1024
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def worker_count(environ: Mapping[str, str]) -> int:
+def worker_count(environ: Mapping[str, str], warn: Callable[[str], None] = lambda _: None) -> int:
     """``MAX_JOBS``, or else the number of cores, limited by the memory that is available."""
     if text := environ.get("MAX_JOBS", "").strip():
-        if not re.fullmatch("0*[1-9][0-9]{0,3}", text):
+        if not (match := re.fullmatch("0*([1-9][0-9]*)", text)):
             raise ConfigError(
-                f"{text!r} is not a number of processes", where="MAX_JOBS", remedy="write one from 1 to 9999"
+                f"{text!r} is not a number of processes",
+                where="MAX_JOBS",
+                remedy=f"write one from 1 to {_MOST}",
             )
-        return int(text)
+        if len(match[1]) <= len(str(_MOST)) and int(match[1]) <= _MOST:
+            return int(match[1])
+        warn(f"MAX_JOBS: {_MOST} processes compile, the most that may")
+        return _MOST
     return max(1, min(_available_cores(), _available_memory() // _MEMORY_OF_A_WORKER))
 
 

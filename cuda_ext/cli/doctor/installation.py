@@ -25,6 +25,7 @@ from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean
 from cuda_ext.formats.quantities import format_size
+from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
@@ -105,6 +106,8 @@ def _read_variable(name: str, value: str) -> None:
             local_store(os.environ)
         case "MAX_JOBS":
             worker_count(os.environ)
+        case "CUDA_EXT_TIMEOUT":
+            time_limit(os.environ)
         case "CUDAARCHS":
             project = Project.load(Path())
             names = from_cmake(value)

@@ -137,7 +137,11 @@ class OnDemand:
         if key not in self._entries:
             with self._locks.get_or_create(key, RLock):
                 self._entries[key] = compile_once(
-                    key, lambda: self._find(key), lambda: self._compile(request), Entry.encode
+                    key,
+                    f"{self.manifest.module}: {request}",
+                    lambda: self._find(key),
+                    lambda: self._compile(request),
+                    Entry.encode,
                 )
         return self._entries[key]
 

@@ -22,18 +22,24 @@ _T = TypeVar("_T")
 
 
 def compile_once(
-    key: str, find: Callable[[], _T | None], compile_new: Callable[[], _T], encode: Callable[[_T], bytes]
+    key: str,
+    what: str,
+    find: Callable[[], _T | None],
+    compile_new: Callable[[], _T],
+    encode: Callable[[_T], bytes],
 ) -> _T:
     """What `find` returns or, if that is ``None``, a new result, which is stored encoded under `key`.
 
-    Of several processes, one compiles while the others wait for its result.
+    Of several processes, one compiles while the others wait for its result. `what` names it in errors.
     """
     if (known := find()) is not None:
         return known
+    from cuda_ext.time_limit import compile_within  # cached entries need no threads
+
     with _store().lock(key):
         if (known := find()) is not None:
             return known
-        compiled = compile_new()
+        compiled = compile_within(what, compile_new)
         write_cache(key, encode(compiled))
         return compiled
 

@@ -1,0 +1,120 @@
+"""The time limit of compilations, ``CUDA_EXT_TIMEOUT``, and calls whose caller does not wait forever."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from cuda_ext.errors import CompilationError, ConfigError, ToolchainError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    _T = TypeVar("_T")
+
+__all__ = ["call_within", "compile_within", "time_limit", "too_slow"]
+
+_DEFAULT = 3600
+_DIGITS = 6
+# Compilers recurse deeply, and threads have little stack where `ulimit -s` is unlimited.
+_STACK = 64 << 20
+
+
+def time_limit(environ: Mapping[str, str]) -> int:
+    """The seconds that one compilation may take. Raises :class:`ConfigError`."""
+    text = environ.get("CUDA_EXT_TIMEOUT", "").strip()
+    if not text:
+        return _DEFAULT
+    digits = text.lstrip("0")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS):
+        raise ConfigError(
+            f"{text!r} is not a number of seconds",
+            where="CUDA_EXT_TIMEOUT",
+            remedy=f"write a whole one from 1 to {10**_DIGITS - 1}",
+        )
+    return int(digits)
+
+
+def too_slow(what: str, seconds: float) -> CompilationError:
+    """The error for the compilation of `what` that exceeded its limit."""
+    return CompilationError(
+        f"the compilation did not end within {seconds:.0f} seconds",
+        where=what,
+        remedy="look for headers that include themselves, and for templates and loops without an end; if it "
+        "needs more time, set CUDA_EXT_TIMEOUT to more seconds",
+    )
+
+
+def call_within(seconds: float | None, function: Callable[..., _T], *arguments: Any) -> _T:
+    """Call `function` in a thread of its own, and wait for it; at most so many seconds, if that is given.
+
+    Raises :class:`TimeoutError` after that. The thread then goes on alone, until the process ends.
+    """
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(function(*arguments))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    with _starting:
+        usual = threading.stack_size(_STACK)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(usual)
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"no answer within {seconds:.0f} seconds")
+    return results[0]
+
+
+def compile_within(what: str, function: Callable[[], _T]) -> _T:
+    """Call `function`, which compiles `what` in this process, within the time limit.
+
+    Raises :class:`CompilationError` when that is exceeded: compilers cannot be interrupted, so that the
+    thread goes on. Raises :class:`ToolchainError` in a process that was forked during a compilation, where
+    compilers wait forever for their own locks.
+    """
+    if _was_forked_meanwhile:
+        raise ToolchainError(
+            "nothing can be compiled in a process that was forked while another thread compiled",
+            where=what,
+            remedy='compile before, or start processes with multiprocessing.get_context("spawn")',
+        )
+    seconds, compilation = time_limit(os.environ), object()
+
+    def count() -> _T:
+        _compilations.add(compilation)
+        try:
+            return function()
+        finally:
+            _compilations.discard(compilation)
+
+    try:
+        return call_within(seconds, count)
+    except TimeoutError:
+        raise too_slow(what, seconds) from None
+
+
+_starting = threading.Lock()
+# The compilations that run in threads of this process.
+_compilations: set[object] = set()
+_was_forked_meanwhile = False
+
+
+def _after_fork() -> None:
+    global _starting, _was_forked_meanwhile
+    _starting = threading.Lock()
+    _was_forked_meanwhile = bool(_compilations)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
