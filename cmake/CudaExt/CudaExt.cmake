@@ -204,8 +204,9 @@ function(cuda_ext_add_module target)
   if(code)
     set(generate "${target}_generate")
     _cuda_ext_add_library(${target} "${directory}/include" "${headers}" "${code}")
+    _cuda_ext_add_object(${target} loader)
     if(cuda_ext_on_demand)
-      _cuda_ext_add_on_demand(${target})
+      _cuda_ext_add_object(${target} on_demand)
     endif()
     add_dependencies(${target} ${generate})
   endif()
@@ -221,12 +222,10 @@ endfunction()
 
 # Add the static library `target` of the sources `code`, with its `headers` below `include`.
 function(_cuda_ext_add_library target include headers code)
-  get_target_property(loader CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
   add_library(${target} STATIC)
   target_sources(${target}
     PRIVATE ${code}
     PUBLIC FILE_SET HEADERS BASE_DIRS "${include}" FILES ${headers})
-  target_include_directories(${target} SYSTEM PRIVATE "${loader}")
   # The warnings that a project asks for are those about its own code.
   target_include_directories(${target} SYSTEM INTERFACE "$<BUILD_INTERFACE:${include}>")
   target_compile_features(${target} PUBLIC cxx_std_17)
@@ -234,19 +233,20 @@ function(_cuda_ext_add_library target include headers code)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# Add compilation on demand to the library `target`: one object for all modules. It is part of each library, so that
-# these can be installed alone; the linker takes it from the first.
-function(_cuda_ext_add_on_demand target)
-  if(NOT TARGET cuda_ext_on_demand)
+# Add `name`, the loader or compilation on demand, to the library `target`: one object for all modules of the project. It
+# is part of each library, so that each can be installed alone; the linker takes it from the first.
+function(_cuda_ext_add_object target name)
+  if(NOT TARGET cuda_ext_${name})
     get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
-    add_library(cuda_ext_on_demand OBJECT EXCLUDE_FROM_ALL "${include}/cuda_ext/on_demand/on_demand.cpp")
-    target_include_directories(cuda_ext_on_demand SYSTEM PRIVATE "${include}")
-    target_compile_features(cuda_ext_on_demand PRIVATE cxx_std_17)
-    set_target_properties(cuda_ext_on_demand PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    # It runs seldom: small code is compiled faster.
-    target_compile_options(cuda_ext_on_demand PRIVATE "$<$<AND:$<CXX_COMPILER_ID:GNU,Clang>,$<NOT:$<CONFIG:Debug>>>:-Os>")
+    add_library(cuda_ext_${name} OBJECT EXCLUDE_FROM_ALL "${include}/cuda_ext/${name}/${name}.cpp")
+    target_compile_features(cuda_ext_${name} PRIVATE cxx_std_17)
+    set_target_properties(cuda_ext_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    # The warnings that a project asks for are those about its own code. Small code is compiled faster.
+    target_compile_options(cuda_ext_${name} PRIVATE
+      "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-w>"
+      "$<$<AND:$<CXX_COMPILER_ID:GNU,Clang,AppleClang>,$<NOT:$<CONFIG:Debug>>>:-Os>")
   endif()
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:cuda_ext_on_demand>)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:cuda_ext_${name}>)
 endfunction()
 
 # Stop if one of the DEPENDS of `target` is neither a target nor a file.

@@ -2,7 +2,8 @@
 
 #include <cuda.h>
 
-#include <cuda_ext/loader.hpp>
+#include <cuda_ext/interface.hpp>
+#include <cuda_ext/loader/driver_api.hpp>
 
 #include <type_traits>
 

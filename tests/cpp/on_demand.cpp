@@ -4,7 +4,7 @@
 #include <p/kernels/compile.hpp>
 #include <p/kernels.h>
 
-#include <cuda_ext/loader.hpp>
+#include <cuda_ext/loader/launches.hpp>
 
 #include <dlfcn.h>
 #include <sys/wait.h>

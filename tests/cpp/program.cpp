@@ -2,7 +2,8 @@
 
 #include "sample.h"
 
-#include <cuda_ext/loader.hpp>
+#include <cuda_ext/loader/driver.hpp>
+#include <cuda_ext/loader/images.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

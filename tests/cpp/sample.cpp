@@ -2,8 +2,6 @@
 
 #include "sample.h"
 
-#include <cuda_ext/loader.hpp>
-
 namespace sample::kernels {
 namespace {
 
@@ -102,8 +100,7 @@ const Library& cuda_ext_library() {
 }
 
 ModuleKernel& cuda_ext_kernel(std::size_t index) {
-  static auto& module = static_cast<LoadedModule&>(cuda_ext_library().module());
-  return module.kernel(index);
+  return cuda_ext_library().module().kernel(index);
 }
 
 }  // namespace sample::kernels

@@ -14,7 +14,7 @@ import pytest
 import cuda_ext
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.toolchain.cuda_packages import library_directories
-from tests.fixtures.cpp_modules import INCLUDE, write_cpp
+from tests.fixtures.cpp_modules import INCLUDE, LOADER, ON_DEMAND, write_cpp
 from tests.fixtures.loader import CHECKOUT
 from tests.fixtures.projects import build, write_project
 from tests.include.test_cpp_loader import compiled
@@ -51,8 +51,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = write_cpp(package, root, jit=True)
     package.write(root / "package")
     generated = (root / name for name in module.sources)
-    compiler = INCLUDE / "cuda_ext" / "on_demand" / "on_demand.cpp"
-    sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", compiler, *generated
+    sources = CHECKOUT / "tests" / "cpp" / "on_demand_gpu.cpp", LOADER, ON_DEMAND, *generated
     where = f"-I{INCLUDE}", f"-I{root / 'include'}"
     compiled("-std=c++17", "-O1", *where, *sources, "-o", root / "program", "-ldl", "-pthread")
     return root / "program"

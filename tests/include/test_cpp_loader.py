@@ -17,6 +17,7 @@ import pytest
 
 import cuda_ext
 from cuda_ext.runtime.driver.images import select_image
+from tests.fixtures.cpp_modules import LOADER
 from tests.fixtures.loader import CHECKOUT, Run, unit
 from tests.runtime.driver.test_driver import without_driver
 
@@ -27,6 +28,7 @@ pytestmark = [
 ]
 
 SOURCES = CHECKOUT / "tests" / "cpp"
+MODULE = SOURCES / "sample.cpp", LOADER
 NAMESPACE = f"cuda_ext::v{cuda_ext.__version__.replace('.', '_')}"
 WARNINGS = [
     *("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-Wconversion", "-Wsign-conversion"),
@@ -57,16 +59,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def module(built: Path) -> Path:
-    """The module, as an object for programs and for shared objects."""
-    compiled("-std=c++17", "-O1", "-fPIC", "-c", SOURCES / "sample.cpp", "-o", built / "sample.o")
-    return built / "sample.o"
+    """The module and the loader, as a static library for programs and for shared objects."""
+    objects = [built / "sample.o", built / "loader.o"]
+    for source, output in zip(MODULE, objects, strict=True):
+        compiled("-std=c++17", "-O1", "-fPIC", "-c", source, "-o", output)
+    subprocess.run(["ar", "rcs", built / "libsample.a", *objects], check=True, timeout=60)
+    return built / "libsample.a"
 
 
 @pytest.fixture(scope="session")
-def program(built: Path, module: Path) -> Path:
+def program(built: Path) -> Path:
     sanitizers = "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
     output = built / "program"
-    compiled("-std=c++17", *sanitizers, SOURCES / "program.cpp", module, "-o", output, "-ldl", "-pthread")
+    compiled("-std=c++17", *sanitizers, SOURCES / "program.cpp", *MODULE, "-o", output, "-ldl", "-pthread")
     return output
 
 
@@ -737,7 +742,7 @@ def test_projects_without_exceptions(built: Path, module: Path, fake_driver: Pat
 def test_sixteen_threads_at_once(built: Path, fake_driver: Path, tmp_path: Path) -> None:
     program = built / "threads"
     options = "-std=c++17", "-fsanitize=thread"
-    compiled(*options, SOURCES / "threads.cpp", SOURCES / "sample.cpp", "-o", program, "-ldl", "-pthread")
+    compiled(*options, SOURCES / "threads.cpp", *MODULE, "-o", program, "-ldl", "-pthread")
     for devices in "1", "3":
         # Loading takes so long that all of them ask for it.
         variables = {

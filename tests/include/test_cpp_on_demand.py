@@ -19,7 +19,7 @@ from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.runtime.jit.entry import Entry, decode_entry
 from cuda_ext.toolchain.cuda_packages import library_directories
 from cuda_ext.toolchain.nvrtc import Nvrtc
-from tests.fixtures.cpp_modules import INCLUDE, write_cpp
+from tests.fixtures.cpp_modules import INCLUDE, LOADER, ON_DEMAND, write_cpp
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.loader import CHECKOUT, Run
 from tests.fixtures.projects import build, write_project
@@ -38,7 +38,6 @@ pytestmark = [
 ]
 
 CPP = CHECKOUT / "tests" / "cpp"
-ON_DEMAND = INCLUDE / "cuda_ext" / "on_demand" / "on_demand.cpp"
 MINGW = shutil.which("x86_64-w64-mingw32-g++-posix") or shutil.which("x86_64-w64-mingw32-g++")
 
 VARIABLES = """
@@ -146,12 +145,14 @@ SOURCES = source_names("p.kernels")
 
 @pytest.fixture(scope="module")
 def on_demand(tmp_path_factory: pytest.TempPathFactory, fake_driver: Path) -> OnDemand:
-    """The object that compiles is there twice, as in two static libraries that are linked whole."""
+    """The loader and what compiles are there twice, as in two static libraries that are linked whole."""
     root = tmp_path_factory.mktemp("on_demand")
     (package,) = build(write_project(root / "project", TABLE, FILES)).values()
     write_cpp(package, root / "cpp", include_dirs=["device"], jit=True)
-    compiled("-std=c++17", "-g0", "-c", ON_DEMAND, "-o", root / "on_demand.o")
-    compile_program(root / "cpp", root / "program", root / "on_demand.o", root / "on_demand.o")
+    objects = [root / f"{source.stem}.o" for source in (LOADER, ON_DEMAND)]
+    for source, output in zip((LOADER, ON_DEMAND), objects, strict=True):
+        compiled("-std=c++17", "-g0", "-c", source, "-o", output)
+    compile_program(root / "cpp", root / "program", *objects, *objects)
     return OnDemand(root / "program", fake_driver)
 
 
@@ -575,7 +576,7 @@ def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: 
     """All entries are cached, so that NVRTC, which is built without sanitizers, does not run."""
     directory = on_demand.program.with_name("cpp")
     program = tmp_path / "program"
-    compile_program(directory, program, ON_DEMAND, "-fsanitize=thread")
+    compile_program(directory, program, LOADER, ON_DEMAND, "-fsanitize=thread")
     raced = OnDemand(program, on_demand.driver)
     for devices in 1, 3:
         done = raced.cpp(
@@ -590,22 +591,24 @@ def test_threads_do_not_race(on_demand: OnDemand, cache_of_cpp: Path, tmp_path: 
 
 
 def test_projects_without_exceptions() -> None:
-    compiled("-std=c++20", "-fno-exceptions", "-fno-rtti", "-fsyntax-only", ON_DEMAND)
+    for source in LOADER, ON_DEMAND:
+        compiled("-std=c++20", "-fno-exceptions", "-fno-rtti", "-fsyntax-only", source)
 
 
 @pytest.mark.skipif(MINGW is None, reason="takes MinGW's compiler")
 def test_it_compiles_for_windows() -> None:
     assert MINGW is not None
-    subprocess.run(
-        [MINGW, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", ON_DEMAND], check=True
-    )
+    for source in LOADER, ON_DEMAND:
+        subprocess.run(
+            [MINGW, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source], check=True
+        )
 
 
 @pytest.mark.slow
 def test_generated_sources_export_exceptions_and_run_no_code(on_demand: OnDemand, tmp_path: Path) -> None:
     directory = on_demand.program.with_name("cpp")
     where = f"-I{INCLUDE}", f"-I{directory / 'include'}"
-    sources = [*(directory / name for name in SOURCES), ON_DEMAND]
+    sources = [*(directory / name for name in SOURCES), LOADER, ON_DEMAND]
     objects = [tmp_path / f"{source.name}.o" for source in sources]
     for source, output in zip(sources, objects, strict=True):
         compiled("-std=c++17", "-O1", "-fPIC", "-c", *where, source, "-o", output)

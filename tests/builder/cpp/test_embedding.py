@@ -17,7 +17,7 @@ from cuda_ext import manifest
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.manifest import Image, Manifest, Source, Unit
-from tests.fixtures.cpp_modules import compile_cpp, write_cpp
+from tests.fixtures.cpp_modules import LOADER, compile_cpp, write_cpp
 
 CASES = {
     "empty": b"",
@@ -173,7 +173,7 @@ def test_a_program_holds_every_byte_aligned_and_terminated(embed, tmp_path):
     directory = tmp_path / "späße \"und\" 'mehr' $x %d \\n {1|2} ; #"
     module = write_cpp(package_of(files, texts), directory, embed)
     (directory / "main.cpp").write_text(READ_BACK)
-    sources = directory / "main.cpp", *(directory / name for name in module.sources)
+    sources = directory / "main.cpp", *(directory / name for name in module.sources), LOADER
     compile_cpp(f"-I{directory / 'include'}", *sources, "-o", tmp_path / "program", "-ldl")
     found = tmp_path / "found"
     found.mkdir()
@@ -198,8 +198,8 @@ def test_one_static_library_in_two_shared_ones_with_link_time_optimisation(tmp_p
     module = write_cpp(package, tmp_path, "incbin")
     flags = ("-O0", "-fPIC", "-flto", f"-I{tmp_path / 'include'}")
     objects = []
-    for source in (tmp_path / name for name in module.sources):
-        objects.append(source.with_suffix(".o"))
+    for source in (*(tmp_path / name for name in module.sources), LOADER):
+        objects.append(tmp_path / f"{source.stem}.o")
         compile_cpp(*flags, "-c", source, "-o", objects[-1])
     subprocess.run(["gcc-ar", "rcs", tmp_path / "libkernels.a", *objects], check=True)
     (tmp_path / "user.cpp").write_text(USER)

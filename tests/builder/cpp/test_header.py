@@ -21,7 +21,7 @@ from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
 from cuda_ext.manifest import Candidate, Image, Kernel, Manifest, Parameter, Source, Symbol, Unit, Variants
 from cuda_ext.runtime.driver.images import _requirements, image_for
-from tests.fixtures.cpp_modules import INCLUDE, compile_cpp, package_of, write_cpp
+from tests.fixtures.cpp_modules import INCLUDE, LOADER, compile_cpp, package_of, write_cpp
 from tests.fixtures.device_code import module, unit
 from tests.fixtures.loader import FILES, SAMPLE, signature, single_image
 from tests.fixtures.loader import unit as unit_of
@@ -451,7 +451,8 @@ def test_an_overload_of_exactly_these_types_is_preferred(tmp_path):
     made = write_cpp(package, tmp_path)
     program = tmp_path / "program"
     include = f"-I{tmp_path / 'include'}"
-    compile_cpp(include, CPP / "header_overloads.cpp", tmp_path / made.sources[0], "-o", program, "-ldl")
+    sources = CPP / "header_overloads.cpp", tmp_path / made.sources[0], LOADER
+    compile_cpp(include, *sources, "-o", program, "-ldl")
     environment = {"LD_LIBRARY_PATH": ""}
     output = subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
     assert output.splitlines() == [
@@ -468,11 +469,10 @@ def test_modules_of_two_versions_coexist_without_visible_symbols(tmp_path):
     for name, parameter in (("one", "integer 4 int n"), ("two", "float 4 float a")):
         package = package_of(kernel("axpy<float>", parameter), kernel("plain"), name=f"{name}.kernels")
         made = write_cpp(package, tmp_path / name)
-        sources.append(tmp_path / name / made.sources[0])
-    shutil.copytree(INCLUDE / "cuda_ext", tmp_path / "two" / "loader")
+        copy = shutil.copytree(INCLUDE / "cuda_ext", tmp_path / name / "copy")
+        sources += [tmp_path / name / made.sources[0], copy / "loader" / LOADER.name]
     for file in (tmp_path / "two").rglob("*.[hc]*"):
-        text = file.read_text(encoding="utf-8").replace(ABI, "v9_9_9")
-        file.write_text(text.replace("<cuda_ext/loader.hpp>", '"loader/loader.hpp"'), encoding="utf-8")
+        file.write_text(file.read_text(encoding="utf-8").replace(ABI, "v9_9_9"), encoding="utf-8")
     includes = [f"-I{tmp_path / name / 'include'}" for name in ("one", "two")]
     both = CPP / "header_side_by_side.cpp"
     compile_cpp(*includes, "-DUSE=use_in_other", "-c", both, "-o", tmp_path / "other.o")

@@ -111,20 +111,21 @@ struct TemplateData {
   const char* obstacle;
 };
 
-// Of demand.hpp.
+// Of loader/demand.hpp; defined in on_demand/on_demand.cpp.
 struct Demand;
-void prepare_demand(Demand& demand);
 void fulfil_demand(Demand& demand);
 
-// What compiles on demand (demand.hpp), the source of each unit, and the templates of the module.
+// What compiles on demand, the source of each unit, and the templates of the module.
 struct OnDemandData {
-  void (*prepare)(Demand& demand);
   void (*fulfil)(Demand& demand);
   Array<RecipeData> units;
   Array<TemplateData> templates;
 };
 
+// Of loader/loader.cpp: the module of `data`, with one holder.
 class Module;
+struct ModuleData;
+Module* open_module(const ModuleData& data);
 
 // `open` is the loader's. `name` is the import name, "example_project.kernels"; `compiler` what compiled it,
 // "nvrtc 13.5". `jit` says whether sources and headers are there, and `on_demand` how to compile them.

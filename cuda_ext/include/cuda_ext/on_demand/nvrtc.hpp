@@ -2,10 +2,10 @@
 
 #pragma once
 
-#include "../demand.hpp"
-#include "../failure.hpp"
-#include "../shared_library.hpp"
-#include "../text.hpp"
+#include "../loader/demand.hpp"
+#include "../loader/failure.hpp"
+#include "../loader/shared_library.hpp"
+#include "../loader/text.hpp"
 #include "store.hpp"
 
 #include <algorithm>

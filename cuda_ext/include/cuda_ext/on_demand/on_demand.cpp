@@ -1,11 +1,9 @@
 // Compilation on demand, for all modules of a program.
 
 #include "../compile.hpp"
-#include "../demand.hpp"
-#include "../failure.hpp"
-#include "../loader.hpp"
-#include "../names.hpp"
-#include "../text.hpp"
+#include "../loader/demand.hpp"
+#include "../loader/failure.hpp"
+#include "../loader/text.hpp"
 #include "nvrtc.hpp"
 #include "store.hpp"
 
@@ -107,34 +105,6 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
                  {text, "\n(compiling ", recipe.name, " for ", unit.architecture, ")"});
 }
 
-// Take `demand` from the cache, or compile it.
-void compile_demand(Demand& demand) {
-  const RecipeData& recipe = demand.module.on_demand->units[demand.unit];
-  const char* expression = demand.expression.c_str();
-  const Array<const char*> expressions =
-      *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
-  const Toolkit& toolkit = find_toolkit(demand.driver_version / 1000);
-  demand.unavailable = toolkit.library.empty() ? no_nvrtc("") : "";
-  if (!demand.unavailable.empty()) return;
-  const Store store;
-  const std::string key = key_of(encode({key_format, toolkit.identity, demand.capability, recipe.is_specific,
-                                         recipe.name, recipe.sha256}) +
-                                 encode_list(recipe.options) + encode_list(expressions));
-  demand.compiled = decode_entry(store.get(key));
-  if (demand.compiled) return;
-  const auto lock = store.lock(key);
-  demand.compiled = decode_entry(store.get(key));
-  if (demand.compiled) return;
-  const Nvrtc& nvrtc = open_nvrtc(toolkit);
-  demand.unavailable = nvrtc.reason.empty() ? "" : no_nvrtc(nvrtc.reason);
-  if (!demand.unavailable.empty()) return;
-  auto unit = std::make_unique<CompiledUnit>();
-  demand.reason = compile_recipe(recipe, expressions, toolkit, nvrtc, demand, *unit);
-  if (demand.reason) return;
-  store.put(key, encode_entry(*unit));
-  demand.compiled = std::move(unit);
-}
-
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
 bool has_text(const Texts& texts, std::string_view name) {
@@ -205,8 +175,7 @@ class SourceModule final : public OwnedModule {
                options_.is_specific,
                ""};
     unit_.sources = name;
-    // CUDA_EXT_JIT=0 is for what the program did not ask to be compiled.
-    on_demand_ = {prepare_demand, compile_demand, {&recipe_, 1}, {}};
+    on_demand_ = {fulfil_demand, {&recipe_, 1}, {}};
   }
 
  private:
@@ -228,29 +197,31 @@ class SourceModule final : public OwnedModule {
 
 }  // namespace
 
-CUDA_EXT_WEAK void prepare_demand(Demand& demand) {
-  const std::string_view plain = plain_name(demand.expression);
-  const std::string_view last = plain.substr(plain.rfind(':') + 1);
-  for (const TemplateData& each : demand.module.on_demand->templates) {
-    if (each.is_qualified ? !is_spelled_alike(plain, each.name) : last != each.name) continue;
-    demand.unit = each.unit;
-    if (!*each.obstacle) {
-      if (setting("CUDA_EXT_JIT") == "0") demand.unavailable = "turned off by CUDA_EXT_JIT=0";
-      return;
-    }
-    demand.reason = failure(ErrorKind::kernel_not_found,
-                            {demand.module.name, ": ", demand.expression,
-                             " was not built ahead and cannot be compiled on demand: ", each.obstacle,
-                             "; add \"", demand.expression, "\" to `instantiate` and build again"});
-    return;
-  }
-  demand.reason = not_found(demand.module, demand.expression);
-}
-
 CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
-  demand.unavailable = demand.module.on_demand->units[demand.unit].obstacle;
-  if (setting("CUDA_EXT_JIT") == "0") demand.unavailable = "turned off by CUDA_EXT_JIT=0";
-  if (demand.unavailable.empty()) compile_demand(demand);
+  const RecipeData& recipe = demand.module.on_demand->units[demand.unit];
+  const char* expression = demand.expression.c_str();
+  const Array<const char*> expressions =
+      *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
+  const Toolkit& toolkit = find_toolkit(demand.driver_version / 1000);
+  demand.unavailable = toolkit.library.empty() ? no_nvrtc("") : "";
+  if (!demand.unavailable.empty()) return;
+  const Store store;
+  const std::string key = key_of(encode({key_format, toolkit.identity, demand.capability, recipe.is_specific,
+                                         recipe.name, recipe.sha256}) +
+                                 encode_list(recipe.options) + encode_list(expressions));
+  demand.compiled = decode_entry(store.get(key));
+  if (demand.compiled) return;
+  const auto lock = store.lock(key);
+  demand.compiled = decode_entry(store.get(key));
+  if (demand.compiled) return;
+  const Nvrtc& nvrtc = open_nvrtc(toolkit);
+  demand.unavailable = nvrtc.reason.empty() ? "" : no_nvrtc(nvrtc.reason);
+  if (!demand.unavailable.empty()) return;
+  auto unit = std::make_unique<CompiledUnit>();
+  demand.reason = compile_recipe(recipe, expressions, toolkit, nvrtc, demand, *unit);
+  if (demand.reason) return;
+  store.put(key, encode_entry(*unit));
+  demand.compiled = std::move(unit);
 }
 
 CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
@@ -258,15 +229,12 @@ CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::
   if (names.empty())
     return failure(ErrorKind::argument, {options.name, ": expected names of kernels, found none"});
   if (auto failed = check_texts(source, options)) return failed;
-  auto* module = new LoadedModule(std::make_unique<SourceModule>(source, names, options));
-  Library library(*module);
-  if (auto failed = module->prepare()) return failed;
-  return library;
+  return open_source(std::make_unique<SourceModule>(source, names, options));
 }
 
 CUDA_EXT_WEAK Result<std::vector<std::string>> try_toolkit_directories() noexcept {
-  auto driver = open_driver();
-  const Toolkit& toolkit = find_toolkit(driver ? (*driver)->version / 1000 : 13);
+  const int version = driver_version();
+  const Toolkit& toolkit = find_toolkit(version ? version / 1000 : 13);
   if (toolkit.library.empty()) return failure(ErrorKind::toolchain, {no_nvrtc("")});
   Paths directories;
   const Nvrtc& nvrtc = open_nvrtc(toolkit);

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "../text.hpp"
+#include "../loader/text.hpp"
 
 #include <cstddef>
 #include <cstdint>

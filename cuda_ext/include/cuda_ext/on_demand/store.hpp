@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "../text.hpp"
+#include "../loader/text.hpp"
 #include "files.hpp"
 #include "record.hpp"
 
@@ -32,15 +32,6 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 namespace {
-
-// The environment variable, or nothing.
-std::string setting(const char* name) {
-#if defined(_MSC_VER)
-#pragma warning(suppress : 4996)  // of getenv; nothing here changes the environment
-#endif
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 // Where this machine keeps its cache; empty for a user without a home directory.
 fs::path cache_directory() {

@@ -1,5 +1,5 @@
-// What the loader asks of compilation on demand. The implementation is one source, on_demand/on_demand.cpp,
-// for all modules of a program.
+// What the loader and compilation on demand ask of each other. Both are one source for all modules of a
+// project: loader.cpp, and on_demand/on_demand.cpp, which a project without JIT does not have.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "interface.hpp"
+#include "../interface.hpp"
 
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
@@ -30,12 +30,12 @@ struct CompiledUnit {
   }
 };
 
-// A unit for the GPUs of one capability: all of it, or the instantiation `expression` alone. prepare_demand
-// finds the unit of an expression; fulfil_demand takes the result from the cache, or compiles.
+// A unit for the GPUs of one capability: all of it, or the instantiation `expression` alone. fulfil_demand
+// takes the result from the cache, or compiles.
 struct Demand {
   const ModuleData& module;
-  std::string expression{};
   std::size_t unit = 0;
+  std::string expression{};
   int capability = 0;
   int driver_version = 0;
 
@@ -51,6 +51,12 @@ struct OwnedModule {
 
   ModuleData data{};
 };
+
+// The library of a source, compiled for the GPU of the current context.
+Result<Library> open_source(std::unique_ptr<const OwnedModule> owned) noexcept;
+
+// The CUDA version that the driver supports, 1000 * major + 10 * minor; 0 without a driver.
+int driver_version() noexcept;
 
 }  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

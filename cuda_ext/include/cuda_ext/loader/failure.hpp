@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "interface.hpp"
+#include "../interface.hpp"
 #include "text.hpp"
 
 #include <atomic>
@@ -41,7 +41,7 @@ inline namespace CUDA_EXT_ABI {
   }
   throw DriverError(error);
 #else
-  std::fprintf(stderr, "%s\n", error.message);  // the module's source was compiled without exceptions
+  std::fprintf(stderr, "%s\n", error.message);  // the loader was compiled without exceptions
   std::abort();
 #endif
 }

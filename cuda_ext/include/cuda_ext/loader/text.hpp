@@ -1,9 +1,10 @@
-// Text for messages, put together from its parts.
+// Text: messages, put together from their parts, and settings.
 
 #pragma once
 
-#include "interface.hpp"
+#include "../interface.hpp"
 
+#include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -43,6 +44,15 @@ inline std::string joined(Parts parts) noexcept {
   std::string text;
   for (const Part& part : parts) text += part.text();
   return text;
+}
+
+// The environment variable, or nothing if it is not set.
+inline std::string setting(const char* name) {
+#if defined(_MSC_VER)
+#pragma warning(suppress : 4996)  // of getenv; nothing here changes the environment
+#endif
+  const char* value = std::getenv(name);
+  return value ? value : "";
 }
 
 }  // namespace CUDA_EXT_ABI

@@ -108,6 +108,21 @@ CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_v
   return is_built;
 }
 
+// The template that `name` instantiates and that is compiled on demand; nullptr if there is none.
+CUDA_EXT_COLD inline const TemplateData* find_template(const ModuleData& module, std::string_view name) {
+  if (!module.on_demand || name.find('<') == name.npos || is_no_template(module, name)) return nullptr;
+  const std::string_view plain = plain_name(name);
+  const std::string_view last = plain.substr(plain.rfind(':') + 1);
+  for (const TemplateData& each : module.on_demand->templates) {
+    if (each.is_qualified ? is_spelled_alike(plain, each.name) : last == each.name) return &each;
+  }
+  return nullptr;
+}
+
+// Why nothing is compiled on demand in this process, if `is_jit_off`.
+inline constexpr const char* jit_off = "turned off by CUDA_EXT_JIT=0";
+inline bool is_jit_off() { return setting("CUDA_EXT_JIT") == "0"; }
+
 // "jit: off; ", or empty if there is no reason why something is not compiled on demand.
 inline std::string describe_jit(std::string_view jit) noexcept {
   return jit.empty() ? "" : joined({"jit: ", jit, "; "});

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "interface.hpp"
+#include "../interface.hpp"
 #include "text.hpp"
 
 #if defined(_WIN32)

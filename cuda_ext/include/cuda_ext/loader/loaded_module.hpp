@@ -368,23 +368,23 @@ CUDA_EXT_COLD inline Result<ModuleKernel*> LoadedModule::find_kernel(Text text) 
   const std::string_view name(text.data, text.size);
   auto built = CUDA_EXT_ABI::find_kernel(data_, name);
   if (built) return &kernels_[*built];
-  const bool may_be_made = data_.on_demand && name.find('<') != name.npos && !is_no_template(data_, name);
-  if (!may_be_made) return std::move(built).failure();
-  Demand demand{data_, std::string(name)};
-  data_.on_demand->prepare(demand);
-  built = CUDA_EXT_ABI::find_kernel(data_, demand.expression);
-  if (built) return &kernels_[*built];
-  if (demand.reason) return std::move(demand.reason);
-  if (!demand.unavailable.empty()) return not_found(data_, demand.expression, demand.unavailable);
+  const TemplateData* instantiable = find_template(data_, name);
+  if (!instantiable) return std::move(built).failure();
+  if (*instantiable->obstacle) {
+    return failure(ErrorKind::kernel_not_found,
+                   {data_.name, ": ", name, " was not built ahead and cannot be compiled on demand: ",
+                    instantiable->obstacle, "; add \"", name, "\" to `instantiate` and build again"});
+  }
+  if (is_jit_off()) return not_found(data_, name, jit_off);
 
   CurrentContext here;
   if (auto failed = here.enter(nullptr)) return failed;
   if (here.driver().forked()) return failure(ErrorKind::driver, {after_fork()});
-  if (KernelOfModule* known = instantiated(demand.expression)) return known;
-  auto fulfilled = fulfil(here, demand.unit, demand.expression);
+  if (KernelOfModule* known = instantiated(name)) return known;
+  auto fulfilled = fulfil(here, instantiable->unit, name);
   if (!fulfilled) return std::move(fulfilled).failure();
-  if (fulfilled->demanded) return instantiate(demand.expression, *fulfilled->demanded);
-  return not_found(data_, demand.expression, fulfilled->unavailable);
+  if (fulfilled->demanded) return instantiate(name, *fulfilled->demanded);
+  return not_found(data_, name, fulfilled->unavailable);
 }
 
 // The kernel that was asked for by this expression before, if it was.
@@ -448,14 +448,16 @@ CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel) noexc
 // Compile what is requested, unless it is compiled already. Other requests do not wait.
 CUDA_EXT_COLD inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(
     const CurrentContext& here, std::size_t unit, std::string_view expression) noexcept {
-  const int capability = here.driver().at(here.device()).capability;
   Fulfilled fulfilled;
+  // CUDA_EXT_JIT=0 is for what the program did not ask to be compiled.
+  fulfilled.unavailable =
+      is_jit_off() && !is_of_program(data_) ? jit_off : data_.on_demand->units[unit].obstacle;
+  if (!fulfilled.unavailable.empty()) return fulfilled;
+  const int capability = here.driver().at(here.device()).capability;
   Demanded& asked = demanded(unit, expression, capability);
   const std::lock_guard<std::mutex> lock(asked.compiling);
   if (!asked.compiled) {
-    Demand demand{data_, asked.expression, unit};
-    demand.capability = capability;
-    demand.driver_version = here.driver().version;
+    Demand demand{data_, unit, asked.expression, capability, here.driver().version};
     data_.on_demand->fulfil(demand);
     if (demand.reason) return std::move(demand.reason);
     asked.compiled = std::move(demand.compiled);

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "interface.hpp"
+#include "../interface.hpp"
 
 #include <cstddef>
 

@@ -1,0 +1,33 @@
+// The loader of kernels that were compiled into a program: one source for all modules of a project.
+//
+// It needs neither CUDA's headers nor its runtime, and no driver before the first use. Each module's generated
+// source has its data only. Static libraries of modules contain this object, and the linker takes it once;
+// where they are linked whole, the functions that others call are weak, and all else is inline.
+
+#include <memory>
+#include <utility>
+
+#include "demand.hpp"
+#include "driver.hpp"
+#include "launches.hpp"
+#include "loaded_module.hpp"
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace CUDA_EXT_ABI {
+
+CUDA_EXT_WEAK Module* open_module(const ModuleData& data) { return new LoadedModule(data); }
+
+CUDA_EXT_WEAK Result<Library> open_source(std::unique_ptr<const OwnedModule> owned) noexcept {
+  auto* module = new LoadedModule(std::move(owned));
+  Library library(*module);
+  if (auto failed = module->prepare()) return failed;
+  return library;
+}
+
+CUDA_EXT_WEAK int driver_version() noexcept {
+  auto driver = open_driver();
+  return driver ? (*driver)->version : 0;
+}
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext
