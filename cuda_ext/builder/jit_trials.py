@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.products import Library
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import CompilerInfo
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
@@ -59,5 +60,5 @@ def describe_obstacles(plan: ModulePlan) -> str:
     lines += [f"  {name}: {reason}" for name, reason in list(plan.obstacles.items())[:_SHOWN]]
     if more := len(plan.obstacles) - _SHOWN:
         lines += [f"  and {format_count(more, 'more source')}"] if more > 0 else []
-    lines.append("  make NVRTC compile them, or set jit = false to embed no source")
+    lines.append(f"  make NVRTC compile them, or set {spell_setting('jit', False)} to embed no source")
     return "\n".join(lines)

@@ -160,7 +160,6 @@ _NVCC_ONLY = {
     r"-Xcompiler|--compiler-options|-ccbin|--compiler-bindir|--?forward-.*|--?allow-unsupported-compiler|"
     r"-f(?:PIC|pic|openmp)|-W(?:all|extra)|-m64|-march": "it is for the host compiler: take it out",
     r"-O[0-3]?|--?optimize": 'NVRTC optimises without it: take it out, or write "-Xptxas=-O3"',
-    r"--?expt-relaxed-constexpr": "set relaxed-constexpr = true",
     r"--?(?:expt-)?extended-lambda": "NVRTC compiles lambdas in kernels without it: take it out",
     r"-t\d*|--threads": "a build compiles in parallel without it: take it out",
     r"-g|--debug|-pg|--profile": 'write "-G" for debug information, or "-lineinfo" for line numbers',
@@ -169,9 +168,15 @@ _NVCC_ONLY = {
     r"-Wno-deprecated-gpu-targets": "it changes no image: take it out",
     r"-l(?!ineinfo|to).+|-L.*|--library.*|--?cudart|-cudadevrt|--?shared|-c|--compile|-o|--?x|--?lib|--?link|"
     r"--?default-stream": "it is for host code: take it out",
-    r"--?lto": "set link = true",
-    r"-Xfatbin|--fatbin-options|--?no-compress": "set compress",
     r"-Xnvlink|--nvlink-options": "images are linked without nvlink: take it out",
+}
+
+
+# Those that a setting replaces.
+_SETTING_FOR = {
+    r"--?expt-relaxed-constexpr": ("relaxed-constexpr", True),
+    r"--?lto": ("link", True),
+    r"-Xfatbin|--fatbin-options|--?no-compress": ("compress", None),
 }
 
 
@@ -189,4 +194,9 @@ def nvcc_only(options: Sequence[str]) -> tuple[int, str] | None:
         for pattern, remedy in _NVCC_ONLY.items():
             if re.fullmatch(pattern, name):
                 return index, remedy
+        for pattern, setting in _SETTING_FOR.items():
+            if re.fullmatch(pattern, name):
+                from cuda_ext.compiler.spelled_settings import spell_setting  # not at a first launch
+
+                return index, f"set {spell_setting(*setting)}"
     return None

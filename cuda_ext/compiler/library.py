@@ -19,6 +19,7 @@ from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
@@ -66,7 +67,8 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
             "defines no kernel",
             where=unit.name,
             remedy="a source needs at least one __global__ function (templates only count when instantiated: "
-            "list them under instantiate), or set link = true if other sources call it",
+            f"list them under {spell_setting('instantiate')}), or set {spell_setting('link', True)} if other "
+            "sources call it",
         )
     return (images, signatures) if plan.part is None else _part(plan.part, unit, images, signatures)
 
@@ -84,7 +86,9 @@ def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
 def _check_linkable(plan: LibraryPlan) -> None:
     if plan.link and (unlinkable := [str(a) for a in plan.architectures if a.kind == "ltoir"]):
         raise BuildError(
-            "link = true makes cubins and PTX", where=plan.module, remedy=f"leave out {', '.join(unlinkable)}"
+            f"{spell_setting('link', True)} makes cubins and PTX",
+            where=plan.module,
+            remedy=f"leave out {', '.join(unlinkable)}",
         )
 
 

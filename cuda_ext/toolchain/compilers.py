@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ToolchainError
 from cuda_ext.toolchain import cuda_packages
 
@@ -73,10 +74,10 @@ def find_nvcc(
         rejected.append(f"  {origin}: {nvcc}".replace("\n", "\n    "))
     remedy = 'install "cuda-ext[nvcc-cu13]", or set CUDA_PATH to a CUDA toolkit'
     if configured is not None:
-        remedy = "correct the key nvcc, or remove it so that others are tried"
+        remedy = f"correct the key {spell_setting('nvcc')}, or remove it so that others are tried"
     raise ToolchainError(
         "\n".join(["no nvcc can be used:", *rejected]),
-        remedy=f'{remedy}; compiler = "nvrtc" needs neither nvcc nor a host compiler',
+        remedy=f"{remedy}; {spell_setting('compiler', 'nvrtc')} needs neither nvcc nor a host compiler",
     )
 
 

@@ -89,6 +89,16 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
             "NAME a.k INSTANTIATE axpi<float>",
             "INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi'; did",
         ),
+        ("NAME a.k OPTIONS -std=c++20", "OPTIONS[0]: '-std=c++20' has a key of its own; set STD instead"),
+        (
+            "NAME a.k OPTIONS --expt-relaxed-constexpr",
+            "OPTIONS[0]: '--expt-relaxed-constexpr' is an option of",
+        ),
+        (
+            "NAME a.k LAUNCHER ccache",
+            "LAUNCHER: runs nvcc, and this module is compiled by NVRTC; remove it, or choose COMPILER nvcc",
+        ),
+        ("NAME a.k LINK EMIT ltoir", 'EMIT: "ltoir" leaves the linking to others; with LINK choose another'),
         (
             "NAME a.k CXX_NAMESPACE a.b",
             "CXX_NAMESPACE: 'a.b' is not a namespace; write it as in C++: my::gpu",

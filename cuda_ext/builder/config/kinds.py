@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError, did_you_mean
 
 __all__ = [
@@ -239,7 +240,9 @@ def _check_options(options: Sequence[str], where: str) -> Sequence[str]:
     for i, (option, following) in enumerate(itertools.pairwise((*options, ""))):
         here = f"{where}[{i}]"
         if key := KEY_OF_OPTION.get(option.partition("=")[0]):
-            raise ConfigError(f"{option!r} has a key of its own", where=here, remedy=f"set {key} instead")
+            raise ConfigError(
+                f"{option!r} has a key of its own", where=here, remedy=f"set {spell_setting(key)} instead"
+            )
         include = re.fullmatch(rf"{_INCLUDE}(.*)", option, re.DOTALL)
         if include and not Path(include[1] or following).is_absolute():
             raise ConfigError(
@@ -263,7 +266,7 @@ def _check_macro(name: str, where: str) -> None:
         raise ConfigError(
             "not the name of a macro",
             where=where,
-            remedy="define macros with parameters in a header and name it in pre-include"
+            remedy=f"define macros with parameters in a header and name it in {spell_setting('pre-include')}"
             if "(" in name
             else "names have letters, digits and underscores",
         )

@@ -23,6 +23,7 @@ from cuda_ext.builder.config.keys import (
 )
 from cuda_ext.builder.config.kinds import NAME, Kind, Schema, expect, key_path, map_schema, table
 from cuda_ext.compiler.compile_options import nvcc_only
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError
 
 __all__ = [
@@ -128,7 +129,7 @@ def parse_module(
         raise ConfigError(
             '"ltoir" leaves the linking to others',
             where=module.key_path("emit"),
-            remedy="with link = true choose another",
+            remedy=f"with {spell_setting('link', True)} choose another",
         )
     if module.settings.compiler == "nvrtc":
         _check_nvrtc(module, values)
@@ -146,7 +147,7 @@ def _check_nvrtc(module: ModuleConfig, values: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{options[index]!r} is an option of nvcc that NVRTC does not have",
                 where=f"{where}[{index}]",
-                remedy=f'{remedy}; or choose compiler = "nvcc"',
+                remedy=f"{remedy}; or choose {spell_setting('compiler', 'nvcc')}",
             )
 
 
@@ -156,7 +157,7 @@ def _refuse_nvcc_keys(module: ModuleConfig, values: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{problem}, and this module is compiled by NVRTC",
                 where=module.key_path(key),
-                remedy='remove it, or choose compiler = "nvcc"',
+                remedy=f"remove it, or choose {spell_setting('compiler', 'nvcc')}",
             )
 
 
@@ -199,7 +200,7 @@ def _define(name: str, kind: Kind) -> Kind:
 
 _KEYS = {name: _define(name, key.kind) for name, key in KEYS.items()}
 _KEYS_OF_MODULE = dict.fromkeys(
-    KEYS, ("holds for a whole module, not for single sources", "move it into the module's table")
+    KEYS, ("holds for a whole module, not for single sources", "move it to the module")
 )
 _KEYS_OF_BUILD = dict.fromkeys(BUILD_KEYS, ("holds for the build as a whole", f"move it to [{TABLE}]"))
 _KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"

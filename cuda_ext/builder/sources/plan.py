@@ -26,6 +26,7 @@ from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.formats.architecture import Architecture
@@ -124,7 +125,7 @@ def plan_module(
             targets[settings] = _architectures(module, unit.name, compiler, native, environ)
         if module.settings.link and targets[settings] != next(iter(targets.values())):
             raise ConfigError(
-                "a module with link = true is linked as a whole",
+                f"a module with {spell_setting('link', True)} is linked as a whole",
                 where=module.key_path("architectures", unit.name),
                 remedy="take the key out of the override",
             )
@@ -210,7 +211,9 @@ def _architectures(
             found = tuple(a for a in found if a.kind == "cubin")
             if not found:
                 raise ConfigError(
-                    'emit = "cubin" needs a real architecture', where=where, remedy='add one, such as "sm_90"'
+                    f"{spell_setting('emit', 'cubin')} needs a real architecture",
+                    where=where,
+                    remedy='add one, such as "sm_90"',
                 )
     return found
 
@@ -246,7 +249,7 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
         raise ConfigError(
             f"{expression!r}: {' and '.join(found)} each define {kernel!r}",
             where=where,
-            remedy=f"give the instantiation to one of them in [[{module.where}.overrides]]",
+            remedy=f"give the instantiation to one of them in {spell_override(module.where)}",
         )
     if not found:
         close = closest_name(kernel, owners.kernels)

@@ -16,16 +16,13 @@ from typing import Any
 
 from cuda_ext.builder.config.keys import KEYS
 from cuda_ext.compiler.architectures import from_cmake
+from cuda_ext.compiler.spelled_settings import cmake_keyword
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.integrations.cmake.module_call import Call, call_of
 
 __all__ = ["parse_call", "spell_error"]
 
-_KEYWORDS = {key: key.upper().replace("-", "_") for key in KEYS} | {
-    "include-dirs": "INCLUDE_DIRECTORIES",
-    "headers": "EMBED_SOURCES",
-}
-_KEY_OF = {keyword: key for key, keyword in _KEYWORDS.items()}
+_KEY_OF = {cmake_keyword(key): key for key in KEYS}
 # Arguments that are not keys of a module's table, and their fields of a call.
 _FIELDS = {
     "NAME": "name",
@@ -83,7 +80,7 @@ def parse_call(words: Sequence[str], target: str, root: Path, current: Path) -> 
             _table(group, f"{where}.overrides[{i}]", paths) for i, group in enumerate(overrides)
         ]
     if fields.get("pyproject") and table:
-        given = ", ".join(_KEYWORDS.get(key, _OVERRIDE) for key in table)
+        given = ", ".join(map(cmake_keyword, table))
         raise ConfigError(
             "FROM_PYPROJECT takes all keys from [tool.cuda_ext]",
             where=where,
@@ -108,9 +105,8 @@ def _spell_path(path: str) -> str:
     """The key path `path` in CMake's words; what follows the key is a path within its value."""
     head, _, rest = path.partition(".")
     key, bracket, index = head.partition("[")
-    if key == "overrides":
-        return f"{_OVERRIDE}{bracket}{index} {_spell_path(rest)}".rstrip()
-    return f"{_KEYWORDS.get(key, key)}{bracket}{index} {rest.replace('.', ' ')}".rstrip()
+    rest = _spell_path(rest) if key == "overrides" and rest else rest.replace(".", " ")
+    return f"{cmake_keyword(key)}{bracket}{index} {rest}".rstrip()
 
 
 def _groups(words: Sequence[str], where: str) -> list[dict[str, list[str]]]:

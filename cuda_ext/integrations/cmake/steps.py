@@ -23,6 +23,7 @@ from cuda_ext.builder.package.depfile import render_depfile
 from cuda_ext.builder.session import plan as plan_modules
 from cuda_ext.builder.sources.globs import find_headers
 from cuda_ext.compiler.architectures import from_cmake
+from cuda_ext.compiler.spelled_settings import IN_CMAKE
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import replace_directory, replace_file
 from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
@@ -52,7 +53,15 @@ def main(arguments: Sequence[str]) -> int:
         place = f"{call_of(target)}: {error.filename}"
         _show(f"{place}: cannot be read or written: {error.strerror}; correct that, and build again")
         return 1
+    finally:
+        os.environ.pop(IN_CMAKE, None)
     return 0
+
+
+def _spell_settings(from_pyproject: bool) -> None:
+    """Have messages spell settings as they are written: in pyproject.toml, or in the call."""
+    if not from_pyproject:
+        os.environ[IN_CMAKE] = "1"
 
 
 def _configure(
@@ -72,6 +81,7 @@ def _configure(
     `exported` is ``ON``, also write the compilation database; a failure of that is a warning.
     """
     words = _decode((directory / "arguments.txt").read_bytes(), target).split(_SEPARATOR)[1:]
+    _spell_settings(from_pyproject="FROM_PYPROJECT" in words)
     call = parse_call(words, target, Path(root), Path(current))
     call = dataclasses.replace(
         call,
@@ -164,6 +174,7 @@ def _compile(directory: Path, target: str, source: str, stamp: str, depfile: str
     from cuda_ext.builder.session import compile_source
 
     call = Call.read(directory, target)
+    _spell_settings(call.pyproject)
     # The build tool runs these steps in parallel.
     environ = {**call.environ(), "MAX_JOBS": "1"}
     project = call.project()
@@ -181,6 +192,7 @@ def _generate(directory: Path, target: str, stamp: str, depfile: str) -> None:
     from cuda_ext.builder.session import build
 
     call = Call.read(directory, target)
+    _spell_settings(call.pyproject)
     project = call.project()
     (package,) = build(project, call.environ(), Quiet(lambda _: None), directory / _CACHE)
     place = Path("python", *package.name.split("."))

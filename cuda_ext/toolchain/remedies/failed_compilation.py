@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cuda_ext.compiler.compile_options import nvcc_only
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.toolchain.remedies.bad_instantiations import explain_instantiations
@@ -53,10 +54,13 @@ def explain(
         )
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):
         missing = ", ".join(dict.fromkeys(unresolved))
-        notes.append(f"this source does not define {missing}; if another one does, set link = true")
+        notes.append(
+            f"this source does not define {missing}; if another one does, set {spell_setting('link', True)}"
+        )
     if re.search(_LAUNCHES_KERNELS, log):
         notes.append(
-            "kernels that launch kernels are linked with the device runtime library: set link = true"
+            "kernels that launch kernels are linked with the device runtime library: "
+            f"set {spell_setting('link', True)}"
         )
     text = "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
     return CompilationError(text, where="options" if option and unit.options.raw else "")
@@ -66,5 +70,7 @@ def _about_option(unknown_to_nvrtc: str | None) -> str:
     if unknown_to_nvrtc and (found := nvcc_only([unknown_to_nvrtc])):
         return f"{unknown_to_nvrtc} is an option of nvcc; {found[1]}"
     if unknown_to_nvrtc:
-        return f'correct {unknown_to_nvrtc}, or take it out; for options of nvcc, set compiler = "nvcc"'
-    return "this is about the options: see std, options, define and pre-include of the module"
+        nvcc = spell_setting("compiler", "nvcc")
+        return f"correct {unknown_to_nvrtc}, or take it out; for options of nvcc, set {nvcc}"
+    keys = ", ".join(map(spell_setting, ("std", "options", "define", "pre-include")))
+    return f"this is about the options: see {keys} of the module"

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["explain_host_code"]
+from cuda_ext.compiler.spelled_settings import spell_setting
 
-_NVCC = 'set compiler = "nvcc", which leaves host code out of the images'
-_MOVE = f"move host code to another file, or {_NVCC}"
+__all__ = ["explain_host_code"]
 
 # How NVRTC begins what it says of host code, what is the case, and what to do. NVRTC itself speaks of a JIT
 # mode, and of an option that is a key here.
@@ -17,18 +16,18 @@ _KINDS = (
     (
         "A function without execution space annotations",
         "a function without __device__ or __global__ is host code, which NVRTC does not compile",
-        f"write __device__ before functions that kernels call; {_MOVE}",
+        "write __device__ before functions that kernels call; {move}",
     ),
     (
         "A function explicitly marked as a __host__ function",
         "a __host__ function is host code, which NVRTC does not compile",
-        f"write __host__ __device__ before functions that kernels call; {_MOVE}",
+        "write __host__ __device__ before functions that kernels call; {move}",
     ),
     (
         "A namespace scope variable without memory space annotations",
         "a variable without __device__ or __constant__ is host data, which NVRTC does not compile",
-        "write constexpr, __device__ or __constant__ before variables that kernels read; "
-        'set compiler = "nvcc" for sources with variables of the host',
+        "write constexpr, __device__ or __constant__ before variables that kernels read; set {nvcc} for "
+        "sources with variables of the host",
     ),
     (
         "__host__ or __device__ annotation on lambda",
@@ -42,9 +41,14 @@ _SHOWN = 3  # errors of a kind
 def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> tuple[str, list[str]]:
     """Return NVRTC's `log` with short texts about host code, and a remedy for each kind of it."""
     notes = []
+    nvcc = spell_setting("compiler", "nvcc")
+    move = f"move host code to another file, or set {nvcc}, which leaves host code out of the images"
     log, header = _without_tool_chain(log, nvrtc_headers)
     if header:
-        notes.append(f"{header}: this header of the tool chain is for host code; leave it out, or {_NVCC}")
+        notes.append(
+            f"{header}: this header of the tool chain is for host code; leave it out, or set {nvcc}, which "
+            "leaves host code out of the images"
+        )
     for beginning, problem, remedy in _KINDS:
         pattern = rf"(?m)^(?P<place>.+\(\d+\)): error: {beginning}.*\n?(?P<excerpt>  .*\n *\^.*\n*)?"
         matches = list(re.finditer(pattern, log))
@@ -60,14 +64,14 @@ def explain_host_code(log: str, nvrtc_headers: Callable[[], Sequence[Path]]) -> 
         texts = iter(shown)
         log = re.sub(pattern, lambda _, texts=texts: next(texts, ""), log)  # type: ignore[misc]
         if matches[0]["place"] != header:
-            notes.append(f"{matches[0]['place']}: {remedy}")
+            notes.append(f"{matches[0]['place']}: {remedy.format(nvcc=nvcc, move=move)}")
     if members := _names(r'namespace "std" has no member "(\w+)"', log):
         notes.append(
             f"{_listed('std::', members)}: of the host's C++ library, which NVRTC does not have; use "
-            'cuda::std and its headers, such as <cuda/std/algorithm>, or set compiler = "nvcc"'
+            f"cuda::std and its headers, such as <cuda/std/algorithm>, or set {nvcc}"
         )
     if functions := _names(r'identifier "(cuda[A-Z]\w+)" is undefined', log):
-        remedy = "" if notes else f"; {_MOVE}"
+        remedy = "" if notes else f"; {move}"
         notes.append(f"{_listed('', functions)}: of the CUDA runtime, for host code{remedy}")
     return log, notes
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cuda_ext.compiler.spelled_settings import spell_setting
+
 __all__ = ["explain_missing_headers"]
 
 # As the CUDA front end writes it, and as host compilers do when they preprocess.
@@ -41,8 +43,8 @@ _FOR_DEVICE_CODE = {"nvidia-curand", "nvidia-cuda-cccl"}
 _TORCH = r"(?:ATen|c10|torch)/.+"
 _DRIVER_API = (
     "<cuda.h> declares the driver API, for host code; leave it out, put it between #ifndef __CUDACC_RTC__ "
-    'and #endif, or set compiler = "nvcc"; a kernel with a tensor map can declare '
-    "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };"
+    "and #endif, or set {nvcc}; a kernel with a tensor map can declare "
+    "struct alignas(64) CUtensorMap {{ unsigned long long opaque[16]; }};"
 )
 _BINDINGS = r"Python\.h|(?:pybind11|nanobind)/.+"
 
@@ -76,15 +78,15 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
         )
     if any(Path(place).is_relative_to(directory) for directory in directories):
         if Path(place.partition("(")[0]).name == "cuda.h":
-            return _DRIVER_API
+            return _DRIVER_API.format(nvcc=spell_setting("compiler", "nvcc"))
         return (
             f"this header needs <{name}>, which NVRTC does not have; if it is for host code, leave it out or "
-            'set compiler = "nvcc"; otherwise a package of the tool chain is missing'
+            f"set {spell_setting('compiler', 'nvcc')}; otherwise a package of the tool chain is missing"
         )
     if name in _PRINTF:
         return (
             f"NVRTC has no host headers, and printf without <{name}>; leave this line out, or set "
-            'compiler = "nvcc" for host code'
+            f"{spell_setting('compiler', 'nvcc')} for host code"
         )
     plain = name.removesuffix(".h")
     equivalent = [f"cuda/std/c{plain}"] if name != plain else []
@@ -93,18 +95,18 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
             if (directory / candidate).is_file():
                 return (
                     f"NVRTC has no host headers; include <{candidate}> instead of <{name}> (its names are in "
-                    'cuda::std), or set compiler = "nvcc"'
+                    f"cuda::std), or set {spell_setting('compiler', 'nvcc')}"
                 )
     if re.fullmatch(_HOST_LIBRARY, name):
         return (
             f"NVRTC has no host headers; put <{name}> between #ifndef __CUDACC_RTC__ and #endif, or set "
-            'compiler = "nvcc" for host code'
+            f"{spell_setting('compiler', 'nvcc')} for host code"
         )
     return ""
 
 
 def _about(name: str, by_nvrtc: bool) -> str:
-    nvcc = 'set compiler = "nvcc", and ' if by_nvrtc else ""
+    nvcc = f"set {spell_setting('compiler', 'nvcc')}, and " if by_nvrtc else ""
     for beginning, package in _CUDA_PACKAGES.items():
         if re.match(f"{beginning}(?!dx)", name):
             add = f'add "{package}" ("{package}-cu12" for CUDA 12) to requires in [build-system]'
@@ -115,7 +117,7 @@ def _about(name: str, by_nvrtc: bool) -> str:
         return (
             f'"{name}" is for host code, and in PyTorch; keep kernels in a source without it, as Python '
             f'launches them with tensors, or {nvcc}add "torch" to requires in [build-system], and its '
-            'directory to options, as in "-I/path/to/torch/include"'
+            f'directory to {spell_setting("options")}, as in "-I/path/to/torch/include"'
         )
     if re.fullmatch(_BINDINGS, name):
         return (
@@ -125,6 +127,7 @@ def _about(name: str, by_nvrtc: bool) -> str:
     compiler = "NVRTC" if by_nvrtc else "nvcc and its host compiler"
     return (
         f'"{name}" is neither in the include directories nor among the headers of {compiler}; correct its '
-        "name, or add its directory: to include-dirs, or, outside of the project, to options, as in "
+        f"name, or add its directory: to {spell_setting('include-dirs')}, or, outside of the project, to "
+        f"{spell_setting('options')}, as in "
         '"-I/opt/include"'
     )

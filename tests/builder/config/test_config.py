@@ -525,7 +525,7 @@ def test_patterns_of_overrides_equal_those_of_sources(
         ("sources = ['a.cu']\nfast-maths = true", ".fast-maths: unknown key; did you mean 'fast-math'?"),
         (
             "sources = ['a.cu']\ncompiler = 'nvcc'",
-            ".compiler: holds for a whole module, not for single sources; move it into the module's table",
+            ".compiler: holds for a whole module, not for single sources; move it to the module",
         ),
     ],
 )

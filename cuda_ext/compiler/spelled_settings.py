@@ -1,0 +1,37 @@
+"""How messages spell a module's settings: as pyproject.toml has them, or as a call of the CMake function.
+
+The CMake steps put ``IN_CMAKE`` into the environment, which the worker processes of a build inherit.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["IN_CMAKE", "cmake_keyword", "spell_override", "spell_setting"]
+
+IN_CMAKE = "_CUDA_EXT_IN_CMAKE"
+_KEYWORDS = {"include-dirs": "INCLUDE_DIRECTORIES", "headers": "EMBED_SOURCES", "overrides": "OVERRIDE"}
+
+
+def cmake_keyword(key: str) -> str:
+    """The keyword of the CMake function for `key`."""
+    return _KEYWORDS.get(key, key.upper().replace("-", "_"))
+
+
+def spell_setting(key: str, value: str | bool | None = None) -> str:
+    """Spell `key`, or the setting of it to `value`.
+
+    >>> spell_setting("compiler", "nvcc")  # in CMake: COMPILER nvcc
+    'compiler = "nvcc"'
+    """
+    if IN_CMAKE in os.environ:
+        words = {True: "", False: " OFF", None: ""}
+        return cmake_keyword(key) + (f" {value}" if isinstance(value, str) else words[value])
+    if isinstance(value, str):
+        return f'{key} = "{value}"'
+    return key if value is None else f"{key} = {str(value).lower()}"
+
+
+def spell_override(module: str) -> str:
+    """Spell where the settings of single sources of `module`, a key path, are written."""
+    return "an OVERRIDE" if IN_CMAKE in os.environ else f"[[{module}.overrides]]"
