@@ -37,7 +37,7 @@ __all__ = [
     "split_architecture",
 ]
 
-SCHEMA = 3  # 1 had no variants, 2 had no options of each source
+SCHEMA = 4  # 1 had no variants, 2 no options of each source, 3 no alignments
 FILE_NAME = "manifest.json"
 
 Compression = Literal["none", "speed", "balance", "size"]
@@ -51,8 +51,9 @@ class Parameter(NamedTuple):
     ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes. The offset is that of the
     newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. A launch does
     not need it: it passes each argument by address, and the driver places it as the image says. ``element``
-    is the type that a pointer points to, and ``const`` its qualifier. ``opaque`` parameters come from images
-    without type information: they accept any value of that size.
+    is the type that a pointer points to, and ``const`` its qualifier. ``alignment`` is that of a structure, 0
+    if it is not known. ``opaque`` parameters come from images without type information: they accept any value
+    of that size.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Parameter(NamedTuple):
     offset: int
     element: str | None = None
     const: bool = False
+    alignment: int = 0
 
     @property
     def is_integer(self) -> bool:
@@ -97,7 +99,10 @@ class Kernel(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A ``__constant__`` or ``__device__`` variable; ``size`` is in bytes."""
+    """A ``__constant__`` or ``__device__`` variable; ``size`` is in bytes.
+
+    ``alignment`` is that of its type, 0 if it is not known.
+    """
 
     name: str
     lowered: str
@@ -105,6 +110,7 @@ class Symbol(NamedTuple):
     space: Literal["constant", "device"]
     type: str
     size: int
+    alignment: int = 0
 
 
 class Candidate(NamedTuple):

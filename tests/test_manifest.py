@@ -175,7 +175,7 @@ def test_earlier_schemas_knew_only_the_names_of_sources(schema):
 
 def test_a_newer_schema_asks_for_a_newer_package():
     newer = damaged(lambda data: data.update(schema=manifest.SCHEMA + 1, surprise=1))
-    complaint = "written in manifest schema 4, and this cuda-ext reads up to 3; upgrade cuda-ext"
+    complaint = "written in manifest schema 5, and this cuda-ext reads up to 4; upgrade cuda-ext"
     with pytest.raises(ManifestError, match=rf"^{ORIGIN}: {complaint}$"):
         loads(newer, ORIGIN)
 

@@ -18,6 +18,11 @@ template <class T>
 struct Outer {
   struct Inner {};
 };
+template <class T, int n = 64>
+struct Padded {};
+namespace {
+struct Hidden {};
+}  // namespace
 union Bits {
   int i;
   float f;
@@ -34,6 +39,11 @@ class NotTrivial {
 }  // namespace ns
 
 struct Particle {};
+struct Mirror {
+  float x, y, z;
+};
+template <>
+inline constexpr const char* cuda_ext::device_name<Mirror> = "ns::Particle";
 
 namespace cuda::std {
 inline namespace __4 {
@@ -72,17 +82,35 @@ static_assert(holds<std::int32_t>(-1LL) && !holds<std::int32_t>(1LL << 31) && !h
 static_assert(!holds<std::uint32_t>(-1) && !holds<std::uint64_t>(-1) && holds<std::int8_t>(-128));
 static_assert(!becomes<std::true_type, Value<bool>> && !becomes<bool, Value<float>>);
 
-static_assert(becomes<ns::Mode, Enumerator<4>> && becomes<ns::Old, Enumerator<4>> &&
-              becomes<int, Enumerator<4>>);
-static_assert(!becomes<ns::Byte, Enumerator<4>> && becomes<ns::Byte, Enumerator<1>> &&
-              !becomes<bool, Enumerator<1>>);
-static_assert(!becomes<float, Enumerator<4>> && !becomes<ns::Bits, Enumerator<4>>);
-
-static_assert(becomes<ns::Particle, Structure<12>> && becomes<const ns::Particle&, Structure<12>>);
-static_assert(!becomes<ns::Particle, Structure<16>> && becomes<ns::Bits, Structure<4>> &&
-              !becomes<int, Structure<4>>);
-static_assert(!becomes<ns::NotTrivial, Structure<4>> && !becomes<ns::NotTrivial, Opaque<4>>);
-static_assert(becomes<int, Opaque<4>> && becomes<ns::Particle, Opaque<12>> && becomes<int*, Opaque<8>>);
+// Types of device code: those of the same name, or with that device_name.
+struct Mode_ : Class {
+  static constexpr char name[] = "ns::Mode";
+  static constexpr std::size_t size = 4;
+};
+using Mode = Enumerator<Mode_>;
+static_assert(becomes<ns::Mode, Mode> && !becomes<ns::Old, Mode> && becomes<int, Mode> && becomes<unsigned, Mode>);
+static_assert(!becomes<ns::Byte, Mode> && !becomes<bool, Mode> && !becomes<short, Mode> &&
+              !becomes<float, Mode> && !becomes<ns::Bits, Mode>);
+struct Particle_ : Class {
+  static constexpr char name[] = "ns::Particle";
+  static constexpr std::size_t size = 12;
+  static constexpr std::size_t alignment = 4;
+};
+static_assert(becomes<ns::Particle, Structure<Particle_>> && becomes<const ns::Particle&, Structure<Particle_>>);
+static_assert(!becomes<Particle, Structure<Particle_>> && !becomes<ns::Bits, Structure<Particle_>> &&
+              !becomes<int, Structure<Particle_>>);
+static_assert(becomes<Mirror, Structure<Particle_>> && becomes<Mirror*, Pointer<const Particle_>> &&
+              is_named<Mirror>("ns::Particle") && !is_named<Mirror>("Mirror"));
+[[maybe_unused]] void have_one_layout(const ns::Particle& particle, const Mirror& mirror) {
+  Structure<Particle_>{particle}.get();
+  Structure<Particle_>{mirror}.get();
+}
+struct Unnamed_ : Class {  // as of a lambda
+  static constexpr std::size_t size = 4;
+};
+static_assert(becomes<ns::Bits, Structure<Unnamed_>> && !becomes<int, Structure<Unnamed_>>);
+static_assert(!becomes<ns::NotTrivial, Opaque<4>> && becomes<int, Opaque<4>> && becomes<ns::Particle, Opaque<12>> &&
+              becomes<int*, Opaque<8>>);
 static_assert(!becomes<const char (&)[12], Opaque<12>> && !becomes<short, Opaque<4>>);
 
 // Pointers: const where the kernel only reads, and elements of one type.
@@ -104,9 +132,6 @@ static_assert(becomes<int*, Pointer<void>> && becomes<void*, Pointer<void>> &&
               !becomes<const int*, Pointer<void>>);
 static_assert(becomes<const ns::Incomplete*, Pointer<const void>> && !becomes<void (*)(), Pointer<void>>);
 static_assert(becomes<ns::Incomplete*, Pointer<Class>> && becomes<ns::Bits*, Pointer<Class>>);
-struct Particle_ : Class {
-  static constexpr char name[] = "ns::Particle";
-};
 struct Versioned_ : Class {
   static constexpr char name[] = "ns::v2::Tile<const cuda::std::__4::complex<float>*, 64>";
 };
@@ -116,7 +141,7 @@ static_assert(!becomes<ns::Bits*, Pointer<Particle_>> && !becomes<ns::Incomplete
 static_assert(becomes<ns::Tile<const cuda::std::complex<float>*, 64>*, Pointer<Versioned_>> &&
               !becomes<ns::Tile<const cuda::std::complex<float>*, 65>*, Pointer<Versioned_>>);
 static_assert(becomes<unsigned long long, Pointer<float>>, "CUdeviceptr");
-static_assert(becomes<ns::Mode*, Pointer<Class>> && becomes<void*, Pointer<Class>> &&
+static_assert(!becomes<ns::Mode*, Pointer<Class>> && becomes<void*, Pointer<Class>> &&
               !becomes<int*, Pointer<Class>>);
 static_assert(!becomes<const ns::Particle*, Pointer<Class>> &&
               becomes<const ns::Particle*, Pointer<const Class>>);
@@ -188,6 +213,11 @@ static_assert(!is_named<Particle>("ns::Particle") && !is_named<ns::Particle>("Pa
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::__4::complex<float>"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::complex<float>"));
 static_assert(is_named<cuda::std::complex<float>>("cuda::std::__5::complex<float>"));
+static_assert(is_named<ns::Hidden>("ns::Hidden") && is_named<ns::Tile<ns::Hidden, 1>>("ns::v2::Tile<ns::Hidden, 1>"));
+static_assert(is_named<ns::Padded<int, 32>>("ns::Padded<int, 32>") && !is_named<ns::Padded<int>>("ns::Padded<int, 32>"));
+#if !defined(__clang__)
+static_assert(is_named<ns::Padded<int>>("ns::Padded<int, 64>"));
+#endif
 static_assert(number<-1>() == -1 && number<true>() == 1 && number<'a'>() == 97 &&
               number<ns::Mode::fast>() == 0);
 

@@ -42,6 +42,8 @@ class Solver {
 struct Wide {
   std::uint64_t low, high;
 };
+template <>
+inline constexpr const char* cuda_ext::device_name<Wide> = "__int128";
 
 struct Extents {
   unsigned x, y, z;

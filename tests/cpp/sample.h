@@ -23,6 +23,16 @@ using Typed = loader::TypedKernel<cuda_ext_kernel, index, Parameters...>;
 
 struct type_ns_Particle : loader::Class {
   static constexpr char name[] = "ns::Particle";
+  static constexpr ::std::size_t size = 12;
+  static constexpr ::std::size_t alignment = 4;
+};
+struct type_ns_Mode : loader::Class {
+  static constexpr char name[] = "ns::Mode";
+  static constexpr ::std::size_t size = 4;
+};
+struct type_int128 : loader::Class {
+  static constexpr char name[] = "__int128";
+  static constexpr ::std::size_t size = 16;
 };
 
 // axpy<float>(int n, float a, const float* x, float* y)
@@ -57,8 +67,8 @@ struct wrapper<10> : Typed<10, Value<float>, Pointer<::std::int32_t>> {};
 // ns::move<ns::Particle, 4>(ns::Particle* particles, ns::Particle origin, ns::Mode mode, bool back, __int128
 // wide)
 template <>
-struct wrapper<11> : Typed<11, Pointer<type_ns_Particle>, loader::Structure<12>, loader::Enumerator<4>,
-                           Value<bool>, loader::Opaque<16>> {};
+struct wrapper<11> : Typed<11, Pointer<type_ns_Particle>, loader::Structure<type_ns_Particle>,
+                           loader::Enumerator<type_ns_Mode>, Value<bool>, loader::Structure<type_int128>> {};
 
 template <>
 struct wrapper<12> : loader::Overloads<wrapper<9>, wrapper<10>> {};
@@ -102,7 +112,7 @@ inline constexpr cuda_ext_kernels::wrapper<6> small{};
 inline constexpr cuda_ext_kernels::wrapper<7> separate{};
 inline constexpr cuda_ext_kernels::wrapper<8> narrow{};
 inline constexpr cuda_ext_kernels::wrapper<12> ov{};
-inline constexpr cuda_ext_kernels::loader::TypedSymbol<cuda_ext_library, 0, float[9]> weights{};
+inline constexpr cuda_ext_kernels::loader::TypedSymbol<cuda_ext_library, 0, 36, float> weights{};
 namespace ns {
 template <class T0, auto V1>
 inline constexpr cuda_ext_kernels::ns_move_kernels<T0, V1> move{};

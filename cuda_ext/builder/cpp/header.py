@@ -6,14 +6,15 @@ end. Kernels that template syntax cannot select are named after their whole expr
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
-from cuda_ext.builder.cpp.kernel_classes import KernelClass, identifier
-from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL, Argument, read_arguments
+from cuda_ext.builder.cpp.kernel_classes import DeviceTypes, KernelClass, identifier
+from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments
 from cuda_ext.builder.cpp.template_parameters import TemplateParameters
 from cuda_ext.manifest import Manifest, Symbol
 
@@ -62,8 +63,8 @@ class Header:
 
     ``namespaces`` are the module's own, outermost first: those of its import name, or `namespace` as C++
     spells it. The classes of kernels have their positions in the manifest as numbers. The numbers after those
-    are of ``overloads``, kernels of which the arguments of a call select one. ``elements`` are classes that
-    stand for types of device code, by their names.
+    are of ``overloads``, kernels of which the arguments of a call select one. ``device_types`` are those that
+    the header has classes for.
     """
 
     def __init__(self, manifest: Manifest, namespace: str | None = None) -> None:
@@ -71,19 +72,18 @@ class Header:
         first, *rest = map(identifier, manifest.module.split("."))
         own = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
         self.namespaces = tuple(namespace.split("::")) if namespace else own
-        self.elements: dict[str, str] = {}
+        types = self.device_types = DeviceTypes(p for kernel in manifest.kernels for p in kernel.parameters)
+        calls = [tuple(map(types.parameter, kernel.parameters)) for kernel in manifest.kernels]
         self.kernels = [
-            KernelClass(index, kernel, manifest.units[kernel.unit].title, self.elements)
+            KernelClass(index, kernel, manifest.units[kernel.unit].title, calls[index])
             for index, kernel in enumerate(manifest.kernels)
         ]
         self.overloads: dict[int, _Kernels] = {}
         self.templates: list[TemplateClass] = []
         self._class_names: set[str] = set()
         entities: list[tuple[Sequence[str], KernelClass | _Variable]] = [(_path(k), k) for k in self.kernels]
-        entities += _variables(manifest.symbols)
+        entities += _variables(manifest.symbols, types)
         self.root = self._namespace("", entities, "")
-        for kernel in self.kernels:
-            _ = kernel.types  # name all elements
 
     @property
     def with_absent(self) -> bool:
@@ -187,15 +187,16 @@ class _Variable(NamedTuple):
     declaration: str
 
 
-def _variables(symbols: Sequence[Symbol]) -> Iterator[tuple[Sequence[str], _Variable]]:
+def _variables(symbols: Sequence[Symbol], types: DeviceTypes) -> Iterator[tuple[Sequence[str], _Variable]]:
     """The objects of those of `symbols` whose names are unique in the module, with their paths."""
     names = Counter(symbol.name for symbol in symbols)
     for index, symbol in enumerate(symbols):
         if names[symbol.name] == 1 and re.fullmatch(r"[^\W\d]\w*(?:::[^\W\d]\w*)*", symbol.name):
             base, extents = re.fullmatch(r"(.*?)((?:\[\d+\])*)", symbol.type, re.DOTALL).groups()  # type: ignore[union-attr]
-            is_known = base in FUNDAMENTAL and not re.search("void|long|wchar_t", base)
-            type_ = symbol.type if is_known else f"cuda_ext_kernels::Bytes<{symbol.size}>"
-            object_ = f"Variable<{index}, {type_}>"
+            count = math.prod(map(int, re.findall(r"\d+", extents))) or 1
+            element = types.element(base, symbol.size // count, symbol.alignment)
+            scope = "cuda_ext_kernels::" if element.startswith(("type_", "Pointee")) else ""
+            object_ = f"Variable<{index}, {symbol.size}, {scope}{element}>"
             yield symbol.name.split("::"), _Variable(object_, f"{base} {symbol.name}{extents}")
 
 

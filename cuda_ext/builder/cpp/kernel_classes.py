@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
-from cuda_ext.formats.mangling import template_arguments
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["RESERVED", "KernelClass", "identifier"]
+__all__ = ["RESERVED", "DeviceTypes", "KernelClass", "identifier"]
 
 # Names that a header declares in each of its namespaces.
 RESERVED = ("cuda_ext_module", "cuda_ext_library", "cuda_ext_kernel", "cuda_ext_kernels")
@@ -40,13 +40,13 @@ _MACROS = frozenset(
 class KernelClass:
     """The class of `kernel`, whose position in the manifest is ``index``; ``source`` is its unit.
 
-    ``elements`` has the names of classes that stand for types of device code; :attr:`types` adds to it.
+    ``types`` are those of the parameters of a call.
     """
 
     index: int
     kernel: Kernel
     source: str
-    elements: dict[str, str] = field(default_factory=dict)
+    types: tuple[str, ...]
 
     @cached_property
     def signature(self) -> str:
@@ -56,12 +56,6 @@ class KernelClass:
         name = cast[1] if cast else re.sub(r"(?<=[\w>])\(.*\)$", "", expression)
         return f"{name}({', '.join(map(str, self.kernel.parameters))})"
 
-    @cached_property
-    def types(self) -> tuple[str, ...]:
-        """The types of the parameters of a call."""
-        given = frozenset(template_arguments(self.kernel.lowered) or ())
-        return tuple(_type(parameter, self.elements, given) for parameter in self.kernel.parameters)
-
 
 def identifier(name: str) -> str:
     """`name`, with an underscore appended if C++, a common macro or the header itself uses it."""
@@ -69,46 +63,71 @@ def identifier(name: str) -> str:
 
 
 _INTEGER_BITS = {1: 8, 2: 16, 4: 32, 8: 64}
+# A type whose name every compiler prints alike: no lambda, and no enumerator among template arguments.
+_NAMED = re.compile(r"(?!(?:struct|nullptr_t)\b)[^\W\d]\w*(?: \w+)*(?:::\w+)*(?:<[^()'{}]*>)?(?:::\w+)*")
 
 
-def _type(parameter: Parameter, elements: dict[str, str], given: Collection[object]) -> str:
-    """The parameter type of a call for `parameter` of a kernel whose template arguments are `given`."""
-    size = parameter.size
-    match parameter.kind:
-        case "pointer":
-            return f"Pointer<{'const ' * parameter.const}{_element(parameter.element or 'void', elements)}>"
-        case "bool" if size == 1:
-            return "Value<bool>"
-        case "integer" | "unsigned" if parameter.type == "char":
-            return "Value<char>"  # signed on some systems only
-        case "integer" | "unsigned" as kind if size in _INTEGER_BITS:
-            return f"Value<::std::{'u' * (kind == 'unsigned')}int{_INTEGER_BITS[size]}_t>"
-        case "float" if size in (4, 8):
-            return "Value<float>" if size == 4 else "Value<double>"
-        case "enum":
-            return f"Enumerator<{size}>"
-        case "struct":
-            # A type that users name between angle brackets is the one that they pass.
-            named = parameter.type in given and _CLASS.fullmatch(parameter.type)
-            return f"Structure<{size}{f', {_element(parameter.type, elements)}' if named else ''}>"
-        case _:
-            return f"Opaque<{size}>"
+class DeviceType(NamedTuple):
+    """A class that stands for a type of device code; size and alignment are 0 if they are not known."""
+
+    identifier: str
+    name: str
+    size: int
+    alignment: int
 
 
-_CLASS = re.compile(r"(?!(?:struct|__int128|nullptr_t)$)[^\W\d]\w*(?:::\w+)*(?:<.*>)?(?:::\w+)*")
+class DeviceTypes:
+    """Types of device code that a header cannot name, each with a class that stands for it."""
 
+    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
+        self._sizes = {p.type: (p.size, p.alignment) for p in parameters if p.kind in ("struct", "enum")}
+        self._known: dict[tuple[str, int, int], DeviceType] = {}
 
-def _element(element: str, elements: dict[str, str]) -> str:
-    """The type that a pointer points to, as far as the host can express it."""
-    if element in FUNDAMENTAL and element != "long double":
-        return element
-    if element.removesuffix(" const").endswith("*"):
-        return "Pointee"
-    if not _CLASS.fullmatch(element):
-        return "void"
-    if element not in elements:
-        name = "type_" + re.sub(r"\W+", "_", element)
-        while name in elements.values():
-            name += "_"
-        elements[element] = name
-    return elements[element]
+    def __iter__(self) -> Iterator[DeviceType]:
+        return iter(self._known.values())
+
+    def parameter(self, parameter: Parameter) -> str:
+        """The parameter type of a call for `parameter` of a kernel."""
+        size = parameter.size
+        match parameter.kind:
+            case "pointer":
+                return f"Pointer<{'const ' * parameter.const}{self.element(parameter.element or 'void')}>"
+            case "bool" if size == 1:
+                return "Value<bool>"
+            case "integer" | "unsigned" if parameter.type == "char":
+                return "Value<char>"  # signed on some systems only
+            case "integer" | "unsigned" as kind if size in _INTEGER_BITS:
+                return f"Value<::std::{'u' * (kind == 'unsigned')}int{_INTEGER_BITS[size]}_t>"
+            case "float" if size in (4, 8):
+                return "Value<float>" if size == 4 else "Value<double>"
+            case "enum":
+                return f"Enumerator<{self._identifier(parameter.type, size, 0)}>"
+            case "struct":
+                return f"Structure<{self._identifier(parameter.type, size, parameter.alignment)}>"
+            case _ if _NAMED.fullmatch(parameter.type) and parameter.type not in FUNDAMENTAL:
+                return f"Structure<{self._identifier(parameter.type, size, 0)}>"  # such as __int128
+            case _:
+                return f"Opaque<{size}>"
+
+    def element(self, name: str, size: int = 0, alignment: int = 0) -> str:
+        """The type `name`, which a pointer points to or a variable has, as far as the host can express it."""
+        if name.endswith("long") and size in _INTEGER_BITS:
+            return f"::std::{'u' * name.startswith('unsigned')}int{_INTEGER_BITS[size]}_t"
+        if name in FUNDAMENTAL and name != "long double":
+            return name
+        if name.removesuffix(" const").endswith("*"):
+            return "Pointee"
+        if name.endswith((")", "]")) or name in ("struct", "long double", "__int128", "unsigned __int128"):
+            return "void"
+        known = self._sizes.get(name, (size, alignment))
+        return self._identifier(name, *(known if size in (0, known[0]) else (size, alignment)))
+
+    def _identifier(self, name: str, size: int, alignment: int) -> str:
+        key = (name, size, alignment)
+        if key not in self._known:
+            identifier = "type_" + re.sub(r"\W+", "_", name).strip("_")
+            while any(each.identifier == identifier for each in self):
+                identifier += "_"
+            known_name = name if _NAMED.fullmatch(name) else ""
+            self._known[key] = DeviceType(identifier, known_name, size, alignment)
+        return self._known[key].identifier

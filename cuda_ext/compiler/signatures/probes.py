@@ -1,9 +1,9 @@
 """Probes: how a compiler states the types of kernels and variables, within any of its passes.
 
 A probe is an instantiation of a kernel template that is declared and never defined. Its lowered name spells
-the types behind a name of the source, and whether they are enumerations. It leaves no trace in any image. The
-mangled name of a kernel has types too; but it does not distinguish enumerations, nor resolve members of a
-template's arguments.
+the types behind a name of the source, their alignments, and whether they are enumerations. It leaves no trace
+in any image. The mangled name of a kernel has types too; but it has no alignments, does not distinguish
+enumerations, and does not resolve members of a template's arguments.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cuda_ext.formats.spelling import base_name, normalise
 __all__ = [
     "PROBES",
     "Probed",
+    "ProbedType",
     "addresses_to_keep",
     "declarations_of",
     "known_subjects",
@@ -36,21 +37,29 @@ __all__ = [
 # Declares the probes. A source comes behind it, or before it.
 PROBES = """\
 namespace cuda_ext_probe {
-template <class T, bool is_enum> struct parameter;
+template <class T, bool is_enum, unsigned long long alignment> struct parameter;
 template <class... T> struct kernel;
-template <class T> struct variable;
-template <class... T> __device__ kernel<parameter<T, __is_enum(T)>...> of(void (*)(T...));
-template <class T> __device__ variable<T> of(T*);
+template <class T, unsigned long long alignment> struct variable;
+template <class... T> __device__ kernel<parameter<T, __is_enum(T), alignof(T)>...> of(void (*)(T...));
+template <class T> __device__ variable<T, alignof(T)> of(T*);
 template <class T, int subject> __global__ void probe();
 }
 """
 
 
-class Probed(NamedTuple):
-    """The types of a kernel's parameters, each with whether it is an enumeration; or that of a variable."""
+class ProbedType(NamedTuple):
+    """A type, whether it is an enumeration, and its alignment; 0 if that is not known."""
 
-    parameters: tuple[tuple[LoweredType, bool], ...] = ()
-    variable: LoweredType | None = None
+    type: LoweredType
+    is_enum: bool = False
+    alignment: int = 0
+
+
+class Probed(NamedTuple):
+    """The types of a kernel's parameters, or that of a variable."""
+
+    parameters: tuple[ProbedType, ...] = ()
+    variable: ProbedType | None = None
 
 
 def probe(subject: str, index: int) -> str:
@@ -68,13 +77,15 @@ def read_probe(lowered: str) -> Probed | None:
     if name is None or not name.arguments or not isinstance(result := name.arguments[0], LoweredType):
         return None
     if result.left.startswith("cuda_ext_probe::variable<"):
-        (type_,) = result.arguments
-        return Probed(variable=type_) if isinstance(type_, LoweredType) else None
+        match result.arguments:
+            case (LoweredType() as type_, LoweredValue() as alignment):
+                return Probed(variable=ProbedType(type_, alignment=alignment.number or 0))
+        return None
     parameters = []
     for parameter in result.arguments:
         match parameter.arguments if isinstance(parameter, LoweredType) else ():
-            case (LoweredType() as type_, LoweredValue() as is_enum):
-                parameters.append((type_, bool(is_enum.number)))
+            case (LoweredType() as type_, LoweredValue() as is_enum, LoweredValue() as alignment):
+                parameters.append(ProbedType(type_, bool(is_enum.number), alignment.number or 0))
             case _:
                 return None
     return Probed(tuple(parameters))

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.declarations import DeclaredParameter, find_parameters
-from cuda_ext.compiler.signatures.probes import Probed, declarations_of
+from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin
-from cuda_ext.formats.lowered_types import LoweredType
 from cuda_ext.formats.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
@@ -89,11 +88,11 @@ def _unknown_subjects(
     overloads = Counter(map(_name_of, image.entries))
     subjects = {}
     for lowered in image.entries:
-        if lowered not in probed and not _is_complete(lowered, image.sizes[lowered]):
+        if lowered not in probed and not _is_complete(lowered, len(image.sizes[lowered])):
             name = _name_of(lowered)
             types = _mangled_types(lowered, len(image.sizes[lowered]))
             if overloads[name] > 1 and types is not None:
-                name = f"(void(*)({', '.join(type_.spelling for type_, _ in types)}))&{name}"
+                name = f"(void(*)({', '.join(each.type.spelling for each in types)}))&{name}"
             subjects[lowered] = name
     for lowered in image.variables:
         if lowered not in probed and _is_declared(unit, lowered):
@@ -135,9 +134,11 @@ def describe(
         kernels[lowered] = Kernel(name, lowered, 0, tuple(_parameters(slots, types, declared)))
     symbols = {}
     for lowered, variable in contents.variables.items():
-        type_ = probed[lowered].variable if lowered in probed else None
-        if type_ is not None and not type_.is_const:
-            symbols[lowered] = variable._replace(name=_name_of(lowered), type=type_.spelling)
+        probed_type = probed[lowered].variable if lowered in probed else None
+        if probed_type is not None and not probed_type.type.is_const:
+            symbols[lowered] = variable._replace(
+                name=_name_of(lowered), type=probed_type.type.spelling, alignment=probed_type.alignment
+            )
     log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
     return Signatures(kernels, symbols, frozenset(contents.variables), names, "\n".join(log))
 
@@ -152,26 +153,20 @@ def _name_of(lowered: str) -> str:
     return normalise(name.name) if name else lowered
 
 
-# A type, and whether it is an enumeration.
-_Types = Sequence[tuple[LoweredType, bool]]
-
-
-def _mangled_types(lowered: str, count: int) -> _Types | None:
+def _mangled_types(lowered: str, count: int) -> Sequence[ProbedType] | None:
     """The types of a kernel's parameters in its lowered name, where all of them can be read."""
     name = read_lowered_name(lowered)
     if name is None or name.parameters is None or len(name.parameters) != count:
         return None
     if any(type_.is_dependent for type_ in name.parameters):
         return None
-    return [(type_, False) for type_ in name.parameters]
+    return [ProbedType(type_) for type_ in name.parameters]
 
 
-def _is_complete(lowered: str, sizes: Sequence[int]) -> bool:
-    """Whether the lowered name of a kernel suffices: no parameter can be an enumeration."""
-    types = _mangled_types(lowered, len(sizes))
-    return types is not None and not any(
-        type_.kind == "named" and size in (1, 2, 4, 8) for (type_, _), size in zip(types, sizes, strict=True)
-    )
+def _is_complete(lowered: str, count: int) -> bool:
+    """Whether the lowered name of a kernel suffices: no parameter is an enumeration or a structure."""
+    types = _mangled_types(lowered, count)
+    return types is not None and all(each.type.kind != "named" for each in types)
 
 
 def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
@@ -185,7 +180,7 @@ def _is_declared(unit: TranslationUnit, lowered: str) -> bool:
 
 
 def _declared_parameters(
-    unit: TranslationUnit, name: str, slots: Sequence[Parameter], types: _Types | None
+    unit: TranslationUnit, name: str, slots: Sequence[Parameter], types: Sequence[ProbedType] | None
 ) -> Sequence[DeclaredParameter] | None:
     """How the source declares the parameters of the kernel `name`; ``None`` if that is not clear."""
     last = base_name(name)
@@ -199,7 +194,7 @@ def _declared_parameters(
     if not fitting:
         return None
     # Of prototypes, the one with more names; of overloads, the one whose types are spelled alike.
-    spelled = [type_.spelling for type_, _ in types] if types is not None else [""] * len(slots)
+    spelled = [each.type.spelling for each in types] if types is not None else [""] * len(slots)
 
     def likeness(declared: Sequence[DeclaredParameter]) -> tuple[int, int]:
         equal = sum(normalise(d.type) == s for d, s in zip(declared, spelled, strict=True))
@@ -220,16 +215,19 @@ def _expand_pack(declared: Sequence[DeclaredParameter], count: int) -> Sequence[
 
 
 def _parameters(
-    slots: Sequence[Parameter], types: _Types | None, declared: Sequence[DeclaredParameter] | None
+    slots: Sequence[Parameter],
+    types: Sequence[ProbedType] | None,
+    declared: Sequence[DeclaredParameter] | None,
 ) -> Iterable[Parameter]:
     """`slots`, as an image has them, with the names and types that are known."""
     for index, slot in enumerate(slots):
         name = (declared[index].name if declared else "") or f"arg{index}"
         slot = slot._replace(name=name)
-        yield slot if types is None else _describe(slot, *types[index])
+        yield slot if types is None else _describe(slot, types[index])
 
 
-def _describe(slot: Parameter, type_: LoweredType, is_enum: bool) -> Parameter:
+def _describe(slot: Parameter, probed: ProbedType) -> Parameter:
+    type_, is_enum, alignment = probed
     element, is_const = None, False
     kind: ParameterKind
     match type_.kind:
@@ -241,7 +239,13 @@ def _describe(slot: Parameter, type_: LoweredType, is_enum: bool) -> Parameter:
             kind = _KINDS.get(type_.left, "unsigned" if type_.left.startswith("unsigned") else "integer")
         case _:
             kind = "enum" if is_enum else "struct"
-    return slot._replace(type=type_.spelling, kind=kind, element=element, const=is_const)
+    return slot._replace(
+        type=type_.spelling,
+        kind=kind,
+        element=element,
+        const=is_const,
+        alignment=alignment if kind == "struct" else 0,
+    )
 
 
 # Python has no long double.

@@ -15,7 +15,7 @@ import pytest
 import cuda_ext
 from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import generate_cpp
-from cuda_ext.builder.cpp.kernel_classes import KernelClass
+from cuda_ext.builder.cpp.kernel_classes import DeviceTypes
 from cuda_ext.builder.cpp.template_arguments import read_arguments
 from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.errors import DriverError
@@ -218,12 +218,13 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
         (Parameter("x", "int", "integer", 4, 0), "Value<::std::int32_t>"),
         (Parameter("x", "long", "integer", 4, 0), "Value<::std::int32_t>"),
         (Parameter("x", "unsigned long", "unsigned", 8, 0), "Value<::std::uint64_t>"),
-        (Parameter("x", "__int128", "integer", 16, 0), "Opaque<16>"),
-        (Parameter("x", "_Float16", "float", 2, 0), "Opaque<2>"),
+        (Parameter("x", "__int128", "integer", 16, 0), "Structure<type_int128>"),
+        (Parameter("x", "_Float16", "opaque", 2, 0), "Structure<type_Float16>"),
         (Parameter("x", "float", "float", 4, 0), "Value<float>"),
         (Parameter("x", "double", "float", 8, 0), "Value<double>"),
-        (Parameter("x", "ns::Mode", "enum", 1, 0), "Enumerator<1>"),
-        (Parameter("x", "__half", "struct", 2, 0), "Structure<2>"),
+        (Parameter("x", "long double", "opaque", 8, 0), "Opaque<8>"),
+        (Parameter("x", "ns::Mode", "enum", 1, 0), "Enumerator<type_ns_Mode>"),
+        (Parameter("x", "__half", "struct", 2, 0), "Structure<type_half>"),
         (Parameter("x", ".b8[24]", "opaque", 24, 0), "Opaque<24>"),
         *(
             (Parameter("x", f"{element}*", "pointer", 8, 0, element, const), expected)
@@ -237,8 +238,8 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
                 ("long double", False, "Pointer<void>"),
                 ("__int128", True, "Pointer<const void>"),
                 ("unsigned __int128", False, "Pointer<void>"),
-                ("__half", False, "Pointer<type___half>"),
-                ("ns::vec<float, 4>", True, "Pointer<const type_ns_vec_float_4_>"),
+                ("__half", False, "Pointer<type_half>"),
+                ("ns::vec<float, 4>", True, "Pointer<const type_ns_vec_float_4>"),
                 ("struct", False, "Pointer<void>"),
                 ("float*", False, "Pointer<Pointee>"),
                 ("const float* const", True, "Pointer<const Pointee>"),
@@ -251,22 +252,22 @@ def test_images_share_a_fatbin_or_have_files_of_their_own():
     ids=str,
 )
 def test_a_call_has_the_parameters_of_the_kernel(parameter, expected):
-    assert KernelClass(0, Kernel("k", "k", 0, (parameter,)), "").types == (expected,)
+    assert DeviceTypes().parameter(parameter) == expected
 
 
 def test_types_of_device_code_have_classes_of_their_own():
-    elements = ("ns::A", "ns_A", "vec<float, 4>", "vec<float*, 4>", "ns::A")
-    parameters = tuple(Parameter("x", f"{e}*", "pointer", 8, 0, e) for e in elements)
-    types = KernelClass(0, Kernel("k", "k", 0, parameters), "").types
-    assert types == (
-        *(
-            "Pointer<type_ns_A>",
-            "Pointer<type_ns_A_>",
-            "Pointer<type_vec_float_4_>",
-            "Pointer<type_vec_float_4__>",
-        ),
-        "Pointer<type_ns_A>",
-    )
+    elements = ("ns::A", "ns_A", "vec<float, 4>", "vec<float*, 4>", "ns::A", "f<(E)1>")
+    parameters = [Parameter("x", f"{e}*", "pointer", 8, 0, e) for e in elements]
+    parameters.append(Parameter("x", "ns::A", "struct", 12, 0, alignment=4))
+    types = DeviceTypes(parameters)
+    assert [types.parameter(parameter) for parameter in parameters] == [
+        *("Pointer<type_ns_A>", "Pointer<type_ns_A_>", "Pointer<type_vec_float_4>"),
+        *("Pointer<type_vec_float_4_>", "Pointer<type_ns_A>", "Pointer<type_f_E_1>", "Structure<type_ns_A>"),
+    ]
+    assert next(iter(types)) == ("type_ns_A", "ns::A", 12, 4)
+    assert list(types)[-1] == ("type_f_E_1", "", 0, 0)  # compilers print enumerators differently
+    # Of another unit, with another class of that name.
+    assert types.parameter(Parameter("x", "ns::A", "struct", 16, 0, alignment=8)) == "Structure<type_ns_A__>"
 
 
 # ------------------------------------------------------------------------------------ template arguments

@@ -89,19 +89,63 @@ struct Bytes {
   unsigned char bytes[size];
 };
 
-// An enum of `size` bytes, of any type of that size, or its number.
-template <std::size_t size>
+// A type of device code that a header cannot name. What derives from it has its `name`, which is empty if it
+// can be any class, and its `size` and `alignment`, 0 if they are not known.
+struct Class {
+  static constexpr char name[] = "";
+  static constexpr std::size_t size = 0;
+  static constexpr std::size_t alignment = 0;
+};
+
+// A pointer, behind another.
+struct Pointee {};
+
+template <class T>
+inline constexpr bool is_class = std::is_class_v<T> || std::is_union_v<T>;
+
+// Whether T is that type, as far as names tell.
+template <class T, class Named>
+constexpr bool is_type() noexcept {
+  if constexpr (sizeof(Named::name) > 1) {
+    return is_named<T>(Named::name);
+  } else {
+    return is_class<T>;
+  }
+}
+
+// Compiles only if the bytes of a T, which has the name of that type, are a value of it. Members are aligned to
+// at most 16 bytes; more is the choice of a header, and does not place them differently.
+template <class T, class Named>
+constexpr void check_layout() noexcept {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "this class must be trivially copyable, because the GPU gets its bytes");
+  static_assert(!Named::size || sizeof(T) == Named::size,
+                "this class has another size than the class of this name in device code");
+  static_assert(!Named::alignment || alignof(T) == Named::alignment ||
+                    (alignof(T) >= 16 && Named::alignment >= 16),
+                "this class has another alignment than the class of this name in device code");
+}
+
+// An enumeration of that name, or an integer of its size.
+template <class Named>
 class Enumerator : public AlwaysFits {
  public:
-  template <class T, std::enable_if_t<(std::is_enum_v<T> || is_integer<T>) && sizeof(T) == size, int> = 0>
+  template <class T, std::enable_if_t<std::is_enum_v<T> && is_type<T, Named>(), int> = 0>
   Enumerator(T value) noexcept {
-    std::memcpy(&value_, &value, size);
+    static_assert(sizeof(T) == Named::size,
+                  "this enumeration has another size than the one of this name in device code");
+    std::memcpy(&value_, &value, Named::size);
   }
 
-  Bytes<size> get() const noexcept { return value_; }
+  template <class T, std::enable_if_t<is_integer<T> && sizeof(T) == Named::size, int> = 0>
+  Enumerator(T number) noexcept {
+    std::memcpy(&value_, &number, Named::size);
+  }
+
+  Bytes<Named::size> get() const noexcept { return value_; }
 
  private:
-  Bytes<size> value_;
+  Bytes<Named::size> value_;
 };
 
 // `size` bytes of which nothing else is known. They are not copied.
@@ -119,30 +163,19 @@ class Opaque : public AlwaysFits {
   const Bytes<size>* value_;
 };
 
-// Types that a header cannot name: a class, union or enum, and a pointer behind another. What derives from
-// Class has the `name` of one.
-struct Class {};
-struct Pointee {};
-
-// Whether T can be that class.
-template <class T, class Named>
-constexpr bool is_class() noexcept {
-  if constexpr (std::is_same_v<Named, Class>) {
-    return true;
-  } else {
-    return is_named<T>(Named::name);
-  }
-}
-
-// A class or union of `size` bytes, of any type of that size unless it is `Named`.
-template <std::size_t size, class Named = Class>
-class Structure : public Opaque<size> {
+// A class or union of that name and layout. It is not copied.
+template <class Named>
+class Structure : public AlwaysFits {
  public:
-  template <class T,
-            std::enable_if_t<(std::is_class_v<T> || std::is_union_v<T>) &&
-                                 std::is_convertible_v<const T&, Opaque<size>> && is_class<T, Named>(),
-                             int> = 0>
-  Structure(const T& value) noexcept : Opaque<size>(value) {}
+  template <class T, std::enable_if_t<is_type<T, Named>(), int> = 0>
+  Structure(const T& value) noexcept : value_(&reinterpret_cast<const Bytes<Named::size>&>(value)) {
+    check_layout<T, Named>();
+  }
+
+  const Bytes<Named::size>& get() const noexcept { return *value_; }
+
+ private:
+  const Bytes<Named::size>* value_;
 };
 
 // Whether what a `From*` points at can be elements T. Neither is const or volatile.
@@ -153,11 +186,7 @@ constexpr bool are_elements() noexcept {
   } else if constexpr (std::is_void_v<T>) {
     return std::is_object_v<From>;
   } else if constexpr (std::is_base_of_v<Class, T>) {
-    if constexpr (std::is_class_v<From> || std::is_union_v<From> || std::is_enum_v<From>) {
-      return is_class<From, T>();
-    } else {
-      return std::is_void_v<From>;
-    }
+    return std::is_void_v<From> || is_type<From, T>();
   } else if constexpr (std::is_same_v<T, Pointee>) {
     return std::is_pointer_v<From>;
   } else if constexpr (std::is_same_v<From, std::byte>) {

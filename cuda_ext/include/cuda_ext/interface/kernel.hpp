@@ -11,9 +11,9 @@ template <class T, class Argument>
 inline constexpr bool is_exactly<Value<T>, Argument> =
     std::is_same_v<T, Argument> || (holds_every<T, Argument>() && holds_every<Argument, T>());
 
-template <std::size_t size, class Argument>
-inline constexpr bool is_exactly<Enumerator<size>, Argument> =
-    std::is_enum_v<Argument> && sizeof(Argument) == size;
+template <class Named, class Argument>
+inline constexpr bool is_exactly<Enumerator<Named>, Argument> =
+    std::is_enum_v<Argument> && std::is_convertible_v<Argument, Enumerator<Named>>;
 
 template <class T, class Argument>
 inline constexpr bool is_exactly<Pointer<T>, Argument> = false;
@@ -135,7 +135,7 @@ class Overloads {
 // Template arguments as the compiler spells them, for the name of an instantiation.
 template <class T>
 struct TypeArgument {
-  static constexpr TypeText text() noexcept { return printed_type<T>(); }
+  static constexpr TypeText text() noexcept { return type_name<T>(); }
 };
 template <auto value>
 struct ValueArgument {
@@ -222,11 +222,41 @@ class KernelOnDemand {
   static constexpr NameExpression<Template, Arguments...> expression{};
 };
 
-// The variable `index` of the module of `library`, of type T. It has a copy on each GPU.
-template <const Library& (&library)(), std::size_t index, class T>
+// The elements of an array, or of what has them at data(), or else the object itself.
+template <class Host, class = void>
+struct ElementOf {
+  using type = std::remove_cv_t<std::remove_all_extents_t<Host>>;
+};
+template <class Host>
+struct ElementOf<Host, std::void_t<decltype(*std::declval<Host&>().data())>> {
+  using type = std::decay_t<decltype(*std::declval<Host&>().data())>;
+};
+template <class Host>
+struct ElementOf<Host*> {
+  using type = std::remove_cv_t<Host>;
+};
+
+// Whether a Host is, or points to, a copy of a variable of `size` bytes with elements T. A class without
+// elements may be a copy of numbers.
+template <class T, std::size_t size, class Host>
+constexpr bool is_copy() noexcept {
+  using Element = typename ElementOf<Host>::type;
+  if constexpr (std::is_pointer_v<Host>) {
+    return are_elements<T, Element>();
+  } else if constexpr (!std::is_trivially_copyable_v<Host> || sizeof(Host) != size) {
+    return false;
+  } else {
+    return are_elements<T, Element>() ||
+           (is_class<Host> && std::is_same_v<Host, Element> && !std::is_base_of_v<Class, T>);
+  }
+}
+
+// The variable `index` of the module of `library`, which has `size` bytes with elements T. It has a copy on
+// each GPU.
+template <const Library& (&library)(), std::size_t index, std::size_t size, class T>
 class TypedSymbol {
  public:
-  using Element = std::remove_all_extents_t<T>;
+  using Element = std::conditional_t<std::is_base_of_v<Class, T> || std::is_same_v<T, Pointee>, void, T>;
 
   // Where it lies on the GPU of the current context.
   Result<Element*> try_address() const noexcept {
@@ -236,27 +266,21 @@ class TypedSymbol {
   }
 
   // Copy all of the variable on the GPU of the stream, from host memory and into it, in the order of the
-  // stream, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync do. `values` points to as many elements as the
-  // variable has.
-  Result<void> try_copy_from(const Element* values, StreamRef stream = nullptr) const noexcept {
-    return copy(const_cast<Element*>(values), true, stream);
+  // stream, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync do. In host memory is an object of its type, an array
+  // or std::array of its elements, or a pointer to them.
+  template <class Source, std::enable_if_t<is_copy<T, size, Source>(), int> = 0>
+  Result<void> try_copy_from(const Source& source, StreamRef stream = nullptr) const noexcept {
+    return copy(source, true, stream);
   }
-  Result<void> try_copy_to(Element* values, StreamRef stream = nullptr) const noexcept {
-    return copy(values, false, stream);
+  template <class Target, std::enable_if_t<is_copy<T, size, Target>(), int> = 0>
+  Result<void> try_copy_to(Target& target, StreamRef stream = nullptr) const noexcept {
+    static_assert(!std::is_const_v<Target>, "the target of a copy must not be const");
+    return copy(target, false, stream);
   }
-
-  // The same with an object of that size, such as a std::array.
-  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> &&
-                                               !std::is_pointer_v<Object> && sizeof(Object) == sizeof(T),
-                                           int> = 0>
-  Result<void> try_copy_from(const Object& object, StreamRef stream = nullptr) const noexcept {
-    return copy(const_cast<Object*>(&object), true, stream);
-  }
-  template <class Object, std::enable_if_t<std::is_trivially_copyable_v<Object> &&
-                                               !std::is_pointer_v<Object> && sizeof(Object) == sizeof(T),
-                                           int> = 0>
-  Result<void> try_copy_to(Object& object, StreamRef stream = nullptr) const noexcept {
-    return copy(&object, false, stream);
+  template <class Target, std::enable_if_t<is_copy<T, size, Target*>(), int> = 0>
+  Result<void> try_copy_to(Target* target, StreamRef stream = nullptr) const noexcept {
+    static_assert(!std::is_const_v<Target>, "the target of a copy must not be const");
+    return copy(target, false, stream);
   }
 
 #if CUDA_EXT_EXCEPTIONS
@@ -274,11 +298,22 @@ class TypedSymbol {
 #endif
 
  private:
-  static Result<void> copy(void* host, bool to_gpu, Stream stream) noexcept {
+  template <class Host>
+  static Result<void> copy(Host& host, bool to_gpu, Stream stream) noexcept {
+    using HostElement = typename ElementOf<std::remove_cv_t<Host>>::type;
+    if constexpr (std::is_base_of_v<Class, T> && !std::is_void_v<HostElement>) {
+      check_layout<HostElement, T>();
+    }
+    const volatile void* address;
+    if constexpr (std::is_pointer_v<Host>) {
+      address = host;
+    } else {
+      address = &reinterpret_cast<const volatile unsigned char&>(host);
+    }
     Module& module = library().module();
     auto symbol = module.symbol(index, stream);
     if (!symbol) return std::move(symbol).failure();
-    return module.copy(*symbol, host, to_gpu, stream);
+    return module.copy(*symbol, const_cast<void*>(address), to_gpu, stream);
   }
 };
 

@@ -3,6 +3,14 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
+// The name in device code of a type that has another one in the host's code. For a class app::Params of the
+// same members as device code's ns::Params, a project specializes it before the first launch:
+//
+//   template <>
+//   inline constexpr const char* cuda_ext::device_name<app::Params> = "ns::Params";
+template <class T>
+inline constexpr const char* device_name = nullptr;
+
 // A part of a text, in constant expressions.
 struct TypeText {
   const char* data = nullptr;
@@ -142,6 +150,11 @@ class Spelling {
   constexpr void advance() noexcept {
     do {
       while (!text_.empty() && *text_.data == ' ') text_ = text_.from(1);
+      // Anonymous namespaces, as gcc, clang and MSVC print them, are not in names of device code.
+      for (TypeText scope : {TypeText("{anonymous}::"), TypeText("(anonymous namespace)::"),
+                             TypeText("`anonymous-namespace'::")}) {
+        if (text_.starts_with(scope)) text_ = text_.from(scope.size);
+      }
       token_ = {text_.data, length_of_token()};
       text_ = text_.from(token_.size);
     } while (token_ == "class" || token_ == "struct" || token_ == "union" || token_ == "enum");
@@ -222,15 +235,6 @@ constexpr TypeText printed() noexcept {
 #endif
 }
 
-template <auto value>
-constexpr TypeText printed_with_value() noexcept {
-#if defined(_MSC_VER) && !defined(__clang__)
-  return __FUNCSIG__;
-#else
-  return __PRETTY_FUNCTION__;
-#endif
-}
-
 // What stands in `text` where `example` has `part`; around it, both are the same.
 constexpr TypeText difference(TypeText text, TypeText example, TypeText part) noexcept {
   std::size_t before = 0;
@@ -238,18 +242,32 @@ constexpr TypeText difference(TypeText text, TypeText example, TypeText part) no
   return {text.data + before, text.size - (example.size - part.size)};
 }
 
-// T, and a value, as the compiler spells them.
-template <class T>
-constexpr TypeText printed_type() noexcept {
-  return difference(printed<T>(), printed<double>(), "double");
-}
+template <class... Types>
+struct OfTypes {};
+template <auto value>
+struct OfValue {};
+
+// A value as the compiler spells it.
 template <auto value>
 constexpr TypeText printed_value() noexcept {
-  return difference(printed_with_value<value>(), printed_with_value<271828>(), "271828");
+  return difference(printed<OfValue<value>>(), printed<OfValue<271828>>(), "271828");
+}
+
+// The name of T in device code, as a project states it, or else as the compiler spells it: in a pack, because
+// gcc leaves out default template arguments elsewhere. Newer versions of clang leave them out everywhere.
+template <class T>
+constexpr TypeText type_name() noexcept {
+  if constexpr (device_name<T> != nullptr) {
+    std::size_t size = 0;
+    while (device_name<T>[size]) size++;
+    return {device_name<T>, size};
+  } else {
+    return difference(printed<OfTypes<T>>(), printed<OfTypes<double>>(), "double");
+  }
 }
 
 template <class T>
-inline constexpr Spelling<2 * printed_type<T>().size + 16> spelling{printed_type<T>()};
+inline constexpr Spelling<2 * type_name<T>().size + 16> spelling{type_name<T>()};
 
 // Whether T is the type of that name.
 template <class T, std::size_t size>
