@@ -49,11 +49,10 @@ class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
     ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes. The offset is that of the
-    newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. A launch does
-    not need it: it passes each argument by address, and the driver places it as the image says. ``element``
-    is the type that a pointer points to, and ``const`` its qualifier. ``alignment`` is that of a structure, 0
-    if it is not known. ``opaque`` parameters come from images without type information: they accept any value
-    of that size.
+    newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. A launch needs
+    none. ``element`` is the type that a pointer points to, and ``const`` its qualifier. ``alignment`` is
+    that of a structure, 0 if it is not known. ``opaque`` parameters come from images without type
+    information: they accept any value of that size.
     """
 
     name: str
@@ -99,10 +98,7 @@ class Kernel(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A ``__constant__`` or ``__device__`` variable; ``size`` is in bytes.
-
-    ``alignment`` is that of its type, 0 if it is not known.
-    """
+    """A ``__constant__`` or ``__device__`` variable; ``alignment`` is 0 if it is not known."""
 
     name: str
     lowered: str
@@ -173,8 +169,7 @@ class Options(NamedTuple):
 class Source(NamedTuple):
     """A compiled source: its path within the project, its options, and the requested name expressions.
 
-    ``sha256`` is the digest of its text and of all headers of the project that it can include, with their
-    names.
+    ``sha256`` is the digest of its text, and of the project's headers that it can include with their names.
     """
 
     name: str
@@ -202,9 +197,8 @@ class Unit(NamedTuple):
 class Manifest(NamedTuple):
     """All that is known about a module without a driver.
 
-    ``compiler`` and ``version`` are those of the compiler (``nvrtc``, ``13.5``); ``compress`` is the
-    compression of the fatbins. ``embedded`` maps the embedded device sources and headers to their
-    SHA-256, and is ``None`` for a module that was built with ``jit = false``.
+    ``compiler`` is ``nvrtc`` or ``nvcc``; ``compress`` is the compression of the fatbins. ``embedded`` maps
+    embedded device sources and headers to their SHA-256; it is ``None`` for a module with ``jit = false``.
     """
 
     schema: int
@@ -241,7 +235,7 @@ def dumps(manifest: Manifest) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a record above to JSON's types; fields that have their default are left out."""
+    """Convert a record above to JSON's types, without fields that have their default."""
     if not isinstance(value, tuple):
         return value
     kind: Any = type(value)
