@@ -23,7 +23,7 @@ from cuda_ext.builder.scheduler.progress import Progress, progress_for
 from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.builder.scheduler.timings import Timings
 from cuda_ext.builder.scheduler.worker_count import worker_count
-from cuda_ext.builder.sources.globs import check_overrides
+from cuda_ext.builder.sources.globs import check_overrides, find_output
 from cuda_ext.builder.sources.plan import Sources, compiler_choice, native_capabilities, plan_module
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.open_store import open_store
@@ -120,9 +120,8 @@ class _Session:
         project, environ = self._project, self._environ
         log = open_build_log(
             project.name,
-            project.root,
-            environ.get("CUDA_EXT_REPORT") or project.settings.report,
-            environ.get("CUDA_EXT_TRACE") or project.settings.trace,
+            self._log_file("CUDA_EXT_REPORT", "report", project.settings.report),
+            self._log_file("CUDA_EXT_TRACE", "trace", project.settings.trace),
             worker_count(
                 environ, self._progress.message
             ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
@@ -157,6 +156,13 @@ class _Session:
         if log:
             log.write(built)
         return packages
+
+    def _log_file(self, variable: str, key: str, name: str | None) -> Path | None:
+        """The file that the environment names, anywhere, or the project by `key`, within it."""
+        root = self._project.root
+        if path := self._environ.get(variable):
+            return root / path
+        return find_output(f"tool.cuda_ext.{key}", root, name)
 
     def compile(self, source: str) -> set[str]:
         """Compile `source`; return the files that the products depend on."""

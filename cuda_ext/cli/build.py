@@ -29,6 +29,7 @@ from cuda_ext.formats.quantities import format_count, format_size
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
+    from cuda_ext.builder.package.in_place import Output
     from cuda_ext.builder.project import Project
 
 __all__ = ["build"]
@@ -84,9 +85,10 @@ def build(
     [tool.cuda_ext] table describes are put into the source tree, among the Python modules, where version
     control ignores them. Nothing is installed, and only what has changed is compiled.
 
-    With --output they are put where another build tool needs them, and packages that earlier builds put
-    there under other names are removed. --depfile tells that tool when to run this command again. The outputs
-    in the depfile are then the directories of the top-level packages.
+
+    With --output they are put where another build tool needs them, and packages that this project's last
+    build put there under other names are removed. --depfile tells that tool when to run this command again.
+    The outputs in the depfile are then the directories of the top-level packages.
     """
     from cuda_ext.builder.package.depfile import is_depfile
     from cuda_ext.filesystem.atomic_directory import replace_file
@@ -100,6 +102,9 @@ def build(
     tops = {name.partition(".")[0] for name in places}
     outputs = {output / top for top in tops} if output else set(places.values())
     if depfile:
+        for other, option in ((report, "--report"), (trace, "--trace")):
+            if other and other.resolve() == depfile.resolve():
+                raise Failure(f"is to be the file of {option} too", where="--depfile", remedy="name another")
         check_replaceable(depfile, "depfile of a build", is_depfile)
         rule = _render_depfile(project, outputs)  # before the outputs exist
     options = {
@@ -116,11 +121,14 @@ def build(
             if architectures and error.where == "CUDAARCHS":
                 raise Failure(error.problem, where="--arch", remedy=error.remedy) from None
             raise
-        if output:
-            for top in tops:
-                _remove_renamed(project, top, output, places.values())
+        shared = _find_output(project, tops, output)
+        if shared:
+            with naming_errors(shared.directory):
+                shared.remove_renamed(places)
         for package in packages:
             package.write(places[package.name])
+        if shared:
+            shared.remember(packages)
         for path in outputs:
             with naming_errors(path):
                 os.utime(path)  # it is up to date, even if nothing had to be written
@@ -185,14 +193,14 @@ def _build(
     return list(map(add_gitignore, packages))
 
 
-def _remove_renamed(project: Project, top: str, output: Path, places: Iterable[Path]) -> None:
-    """Remove packages from the directory of the package `top` that earlier builds wrote under other names."""
-    from cuda_ext.builder.package.in_place import remove_others
+def _find_output(project: Project, tops: Iterable[str], output: Path | None) -> Output | None:
+    """The output, unless it is the source tree: that may hold modules written by cuda_ext.save."""
+    from cuda_ext.builder.package.in_place import Output
 
-    # A source tree may also hold modules written by cuda_ext.save.
-    if (output / top).resolve() not in {place.resolve() for place in project.package_places(top)}:
-        with naming_errors(output / top):
-            remove_others(output / top, places)
+    if output is None:
+        return None
+    sources = {place.resolve() for top in tops for place in project.package_places(top)}
+    return None if any((output / top).resolve() in sources for top in tops) else Output(project.root, output)
 
 
 def _render_depfile(project: Project, outputs: Iterable[Path]) -> str:

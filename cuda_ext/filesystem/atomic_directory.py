@@ -10,9 +10,10 @@ import contextlib
 import errno
 import glob
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cuda_ext.filesystem.locks import lock
@@ -20,6 +21,7 @@ from cuda_ext.filesystem.locks import lock
 __all__ = ["create_directory", "remove_directory", "remove_remains", "replace_directory", "replace_file"]
 
 _SUFFIX = ".cuda_ext"
+_REMAINS = re.compile(rf"\..+\.[a-z0-9_]+{re.escape(_SUFFIX)}")
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -28,9 +30,10 @@ def replace_file(path: Path, content: bytes) -> None:
         if path.read_bytes() == content:
             return
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}{_SUFFIX}")
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_SUFFIX}")
     try:
-        aside.write_bytes(content)
+        with aside.open("xb") as file:  # which follows no link
+            file.write(content)
         aside.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -44,10 +47,14 @@ def replace_directory(
 ) -> None:
     """Make `directory` contain exactly `files`, by their paths within it. Raises :class:`OSError`.
 
+    A path that leads out of it is an error, wherever it came from.
     Only a directory is ever replaced. `check` may inspect the old directory, while no other process writes,
     and raise to keep it. On Windows, and on file systems that cannot exchange two directories, there is a
     moment with neither the old nor the new directory.
     """
+    for name in files:
+        if not _is_inner_path(name):
+            raise OSError(errno.EINVAL, f"{name!r} is not a path within it", str(directory))
     with _alone_beside(directory):
         check(directory)
         if os.path.lexists(directory) and not directory.is_dir():
@@ -88,8 +95,12 @@ def remove_directory(directory: Path) -> None:
 
 def remove_remains(directory: Path) -> None:
     """Remove the remains of killed writers anywhere below `directory`, where no process writes."""
-    for remains in list(directory.rglob(f".*{_SUFFIX}")):
-        shutil.rmtree(remains, ignore_errors=True)
+    _remove_all(directory.rglob(f".*{_SUFFIX}"))
+
+
+def _is_inner_path(name: str) -> bool:
+    parts = name.replace("\\", "/").split("/")
+    return ":" not in parts[0] and not {"", ".", ".."}.intersection(parts)
 
 
 @contextlib.contextmanager
@@ -98,9 +109,16 @@ def _alone_beside(directory: Path) -> Iterator[None]:
     directory.parent.mkdir(parents=True, exist_ok=True)
     with lock(directory.parent) as is_locked:
         if is_locked:
-            for remains in directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"):
-                shutil.rmtree(remains, ignore_errors=True)
+            _remove_all(directory.parent.glob(f".{glob.escape(directory.name)}.*{_SUFFIX}"))
         yield
+
+
+def _remove_all(paths: Iterable[Path]) -> None:
+    """Remove those of `paths` that :func:`_temporary_beside` created, by their names and what is in them."""
+    for path in list(paths):
+        is_named = _REMAINS.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+        if is_named and {inner.name for inner in path.iterdir()} <= {"new", "old"}:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

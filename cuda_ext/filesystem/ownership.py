@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cuda_ext.errors import BuildError
 from cuda_ext.manifest import FILE_NAME
@@ -13,13 +14,14 @@ from cuda_ext.manifest import FILE_NAME
 __all__ = ["check_replaceable", "foreign", "is_generated"]
 
 _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
-_LITTER = (".DS_Store", ".nfs")  # left anywhere by file managers and network file systems
+# Files that file managers, network file systems and Python leave anywhere.
+_LITTER = re.compile(r"(.*/)?(\.DS_Store|\.nfs[0-9a-f]+|__pycache__(/[^/]+\.pyc(\.[0-9]+)?)?)")
 
 
 def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) -> None:
-    """Raise :class:`BuildError` if `path` holds anything but a file of which `is_one` is true.
+    """Raise :class:`BuildError` if there is anything at `path` but a file of which `is_one` is true.
 
-    `kind` names such files, and the file may be empty or missing.
+    `kind` names such files. An empty file is none: it may be an ``__init__.py``.
     """
     if path.is_dir():
         raise BuildError("is a directory", where=str(path), remedy="name a file")
@@ -29,7 +31,7 @@ def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) ->
         raise BuildError(
             f"cannot be read: {error.strerror}", where=str(path), remedy="name another file"
         ) from None
-    if (path.exists() and not path.is_file()) or (content and not is_one(content)):
+    if os.path.lexists(path) and not is_one(content):
         raise BuildError(
             f"is not the {kind}, and stays", where=str(path), remedy="name another file, or remove this one"
         )
@@ -43,18 +45,22 @@ def is_generated(directory: Path) -> bool:
 def foreign(directory: Path) -> Path | None:
     """Return the first path that this package did not write and that replacing `directory` would delete.
 
-    This is `directory` itself if it is a file.
+    This is `directory` itself if it is a file, and its manifest if that does not say what was written.
     """
     if not os.path.lexists(directory):
         return None
     if not directory.is_dir():
         return directory
-    ours = _generated_files(directory) or set()
+    ours = _generated_files(directory)
+    if ours is None and os.path.lexists(directory / FILE_NAME):
+        return directory / FILE_NAME
+    directories = {parent.as_posix() for name in ours or () for parent in PurePosixPath(name).parents}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
-        if name not in ours and not path.name.startswith(_LITTER) and "__pycache__" not in path.parts:
-            if path.is_dir() and any(file.startswith(f"{name}/") for file in ours):
-                continue
+        is_directory = path.is_dir() and not path.is_symlink()
+        expected = directories if is_directory else ours or ()
+        is_litter = _LITTER.fullmatch(name) and is_directory == (path.name == "__pycache__")
+        if name not in expected and not is_litter:
             return path
     return None
 
@@ -63,12 +69,9 @@ def _generated_files(directory: Path) -> set[str] | None:
     """The files that the manifest in `directory` lists; ``None`` without a manifest of this package."""
     try:
         manifest = json.loads((directory / FILE_NAME).read_bytes())
-    except (OSError, ValueError):
+        if not (isinstance(manifest["schema"], int) and isinstance(manifest["module"], str)):
+            return None
+        files = {str(image["file"]) for unit in manifest["units"] for image in unit["images"]}
+        return _PACKAGE | files | {f"sources/{name}" for name in manifest.get("embedded") or {}}
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-    match manifest:
-        case {"schema": int(), "module": str(), "units": list(units)}:
-            embedded = manifest.get("embedded") or {}
-            images = [i for u in units if isinstance(u, dict) for i in u.get("images") or ()]
-            files = {str(i.get("file")) for i in images if isinstance(i, dict)}
-            return _PACKAGE | files | {f"sources/{name}" for name in embedded}
-    return None

@@ -166,20 +166,24 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
         return dict(self._outputs) if self.inplace else {}
 
     def _remove_generated(self) -> None:
-        """Remove packages from ``build_lib`` that earlier builds left or ``build_py`` copied."""
+        """Remove packages from ``build_lib`` that earlier builds left or ``build_py`` copied.
+
+        Outside of the project, other projects may have left some.
+        """
         from cuda_ext.filesystem.atomic_directory import remove_remains
         from cuda_ext.filesystem.ownership import is_generated
 
         wanted = {module.name for module in self.project.modules}
         built = Path(self.build_lib)
-        own = {built / name.partition(".")[0] for name in (*self.distribution.packages, *wanted)}
-        for top in own:
+        is_own = built.resolve().is_relative_to(self.project.root)
+        tops = {built / name.partition(".")[0] for name in (*self.distribution.packages, *wanted)}
+        for top in tops if is_own else ():
             remove_remains(top)
-        directories = {file.parent for top in own for file in top.rglob("__init__.py")}
+        directories = {file.parent for top in tops for file in top.rglob("__init__.py")}
         for directory in sorted(directories, reverse=True):
             name = ".".join(directory.relative_to(built).parts)
-            source = self._source_directory(name)
-            if name in wanted or is_generated(directory) or is_generated(source):
+            is_left = is_own and (name in wanted or is_generated(directory))
+            if is_left or is_generated(self._source_directory(name)):
                 shutil.rmtree(directory)
 
 

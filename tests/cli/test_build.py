@@ -117,6 +117,17 @@ def test_packages_of_renamed_modules_are_removed_from_the_output(name: str, tmp_
     }
 
 
+def test_packages_of_another_project_in_the_output_stay(tmp_path: Path) -> None:
+    """Also in the same namespace, and with the same sources."""
+    out = tmp_path / "out"
+    for name in "ab":
+        table = f'{SM_90}[tool.cuda_ext.modules."ns.{name}"]\n'
+        assert run("build", write_project(tmp_path / name, table, FILES), "-o", out)[0] == 0
+    (tmp_path / "b/pyproject.toml").write_text(f'{SM_90}[tool.cuda_ext.modules."ns.c"]\n')
+    assert run("build", tmp_path / "b", "-o", out)[0] == 0
+    assert sorted(path.name for path in (out / "ns").iterdir()) == ["a", "c"]
+
+
 def test_other_files_in_the_output_stay(tmp_path: Path) -> None:
     table = SM_90 + '[tool.cuda_ext.modules."p.{}"]\n'
     root = write_project(tmp_path / "project", table.format("kernels"), {**FILES, "src/p/__init__.py": ""})
@@ -178,7 +189,7 @@ def test_only_files_of_builds_are_overwritten(option: str, tmp_path: Path) -> No
 
 
 def test_the_next_build_overwrites_files_of_a_build(tmp_path: Path) -> None:
-    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "report": ""})
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
     arguments = [each for name in ("report", "trace", "depfile") for each in (f"--{name}", tmp_path / name)]
     for _ in range(2):
         assert run("build", tmp_path, *arguments)[0] == 0
@@ -189,9 +200,22 @@ def test_keys_of_the_project_overwrite_only_files_of_builds(tmp_path: Path) -> N
     table = f'{PROJECT}{SM_90}trace = "device/fill.cu"\n'
     write_project(tmp_path, table, {**FILES, "p/__init__.py": ""})
     assert "device/fill.cu: is not the trace of a build" in refusal(tmp_path)
-    assert "trace.json: is not the report of a build" in refusal(
-        tmp_path, "--report", tmp_path / "trace.json", "--trace", tmp_path / "trace.json"
-    )
+    for key in ("report", "trace"):
+        for path, problem in [
+            ("p/__init__.py", f"p/__init__.py: is not the {key} of a build, and stays; name another file"),
+            ("../x", f"tool.cuda_ext.{key}: '../x' leads out of the project"),
+            ("/tmp/x", f"tool.cuda_ext.{key}: '/tmp/x' leads out of the project"),
+            ("link/x", f"tool.cuda_ext.{key}: 'link/x' is a link that leads out of the project"),
+        ]:
+            (tmp_path / "pyproject.toml").write_text(f'{PROJECT}{SM_90}{key} = "{path}"\n')
+            (tmp_path / "link").unlink(missing_ok=True)
+            (tmp_path / "link").symlink_to("/tmp")
+            assert problem in refusal(tmp_path)
+    assert (tmp_path / "p/__init__.py").read_bytes() == b""
+    both = ("--report", tmp_path / "one", "--trace", tmp_path / "one")
+    assert "one: is to be both the report and the trace" in refusal(tmp_path, *both)
+    both = ("--report", tmp_path / "one", "--depfile", tmp_path / "one")
+    assert "--depfile: is to be the file of --report too" in refusal(tmp_path, *both)
 
 
 # What the output depends on.
@@ -265,7 +289,9 @@ def test_a_missing_package_is_an_error(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_package_is_an_error(tmp_path: Path) -> None:
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": "", "p/kernels.py": "precious = 1"})
-    assert refusal(tmp_path).endswith("p/kernels.py is where it would be generated; rename one\n")
+    assert refusal(tmp_path).endswith(
+        "p/kernels.py is where it would be generated; move it, or rename the module\n"
+    )
     assert (tmp_path / "p/kernels.py").read_text() == "precious = 1"
 
 
@@ -292,7 +318,7 @@ def test_errors_of_a_read_only_output_name_the_place(tmp_path: Path) -> None:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert refusal(root, "-o", disk).endswith(f"\n{disk / 'p'}: Read-only file system\n")
         (root / "pyproject.toml").write_text(f'{SM_90}[tool.cuda_ext.modules."p.renamed"]\n')
-        assert refusal(root, "-o", disk).endswith(f"\n{disk / 'p'}: Read-only file system\n")
+        assert refusal(root, "-o", disk).endswith(f"\n{disk}: Read-only file system\n")
 
 
 def test_an_invalid_architecture_names_the_option(tmp_path: Path) -> None:

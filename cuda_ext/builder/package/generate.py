@@ -46,18 +46,23 @@ class Package:
         return [directory / name for name in self.files]
 
     def _check(self, directory: Path) -> None:
-        if found := find_obstacle(directory):
+        if obstacle := find_obstacle(directory):
             raise BuildError(
                 f"is where the generated package {self.name} goes, and was not generated",
-                where=found,
-                remedy="move it, or rename the module",
+                where=obstacle[0],
+                remedy=obstacle[1],
             )
 
 
-def find_obstacle(directory: Path) -> Path | None:
-    """Return a file of the author's that a package in `directory` would replace or hide from imports."""
+def find_obstacle(directory: Path) -> tuple[Path, str] | None:
+    """Return a file of others that a package in `directory` would replace or hide, and what to do."""
     module = directory.with_name(f"{directory.name}.py")
-    return module if module.exists() else foreign(directory)
+    found = module if module.exists() else foreign(directory)
+    if found is None:
+        return None
+    if found == directory / manifest_file.FILE_NAME:
+        return found, f"it does not list generated files; if a build made {directory}, remove that"
+    return found, "move it, or rename the module"
 
 
 _REMEDIES = {

@@ -1,30 +1,37 @@
-"""Generated packages in a project's source tree, among the packages that the author wrote."""
+"""Where generated packages lie: in a project's source tree, or in the directory of another tool."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuda_ext.builder.config.modules import ModuleConfig
-from cuda_ext.errors import ConfigError
+from cuda_ext.cache.open_store import open_local_store
+from cuda_ext.errors import ConfigError, StoreError
+from cuda_ext.filesystem.ownership import foreign
+from cuda_ext.formats import codec
+from cuda_ext.formats.sha256 import sha256
+from cuda_ext.manifest import FILE_NAME
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["check_place", "check_places", "add_gitignore", "remove_others"]
+__all__ = ["Output", "add_gitignore", "check_place", "check_places"]
 
 
 def check_place(module: ModuleConfig, place: Path) -> None:
     """The package of `module` replaces no files of others in `place`. Raises :class:`ConfigError`."""
     from cuda_ext.builder.package.generate import find_obstacle
 
-    if found := find_obstacle(place):
-        raise ConfigError(f"{found} is where it would be generated", where=module.where, remedy="rename one")
+    if obstacle := find_obstacle(place):
+        problem = f"{obstacle[0]} is where it would be generated"
+        raise ConfigError(problem, where=module.where, remedy=obstacle[1])
 
 
 def check_places(
@@ -42,23 +49,47 @@ def check_places(
         check_place(module, directory_of(module.name))
 
 
-def remove_others(directory: Path, wanted: Iterable[Path]) -> None:
-    """Remove generated packages below `directory`, but for `wanted`: those of modules that were renamed.
+class _Written(NamedTuple):
+    """The packages that a build wrote: the digest of each manifest by import name."""
 
-    A package that holds files of others stays. Raises :class:`OSError`.
+    digests: Mapping[str, str] = {}
+
+
+class Output:
+    """The directory of another tool that a project's packages are written to.
+
+    Other projects may write there too, also into the same namespace. So the cache remembers what the last
+    build of the project in `root` wrote; without it, nothing is removed.
     """
-    from cuda_ext.filesystem.ownership import foreign, is_generated
-    from cuda_ext.manifest import FILE_NAME
 
-    kept = set(wanted)
-    # Packages within others go first.
-    for place in sorted((file.parent for file in directory.rglob(FILE_NAME)), reverse=True):
-        if place in kept or not is_generated(place) or foreign(place):
-            continue
-        shutil.rmtree(place)
-        with suppress(OSError):  # it is not empty
-            while (place := place.parent) != directory:
-                place.rmdir()
+    def __init__(self, root: Path, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self._store = open_local_store(os.environ, lambda _: None)
+        self._key = codec.key_of("output", str(root), str(self.directory))
+
+    def remove_renamed(self, wanted: Collection[str]) -> None:
+        """Remove the packages of the last build but `wanted`, unless they have changed. Raises OSError."""
+        written = _Written()
+        with suppress(codec.DecodingError):
+            written = codec.decode(_Written, self._store.get(self._key) or b"")
+        # Packages within others go first.
+        for name in sorted(written.digests.keys() - set(wanted), reverse=True):
+            place = self.directory.joinpath(*name.split("."))
+            if not all(map(str.isidentifier, name.split("."))) or place.resolve() != place:
+                continue
+            with suppress(FileNotFoundError):
+                digest = sha256((place / FILE_NAME).read_bytes()).hex()
+                if digest == written.digests[name] and foreign(place) is None:
+                    shutil.rmtree(place)
+                    with suppress(OSError):  # it is not empty
+                        while (place := place.parent) != self.directory:
+                            place.rmdir()
+
+    def remember(self, packages: Iterable[Package]) -> None:
+        """Remember what was written."""
+        digests = {package.name: sha256(package.files[FILE_NAME]).hex() for package in packages}
+        with suppress(StoreError):
+            self._store.put(self._key, codec.encode(_Written(digests)))
 
 
 def add_gitignore(package: Package) -> Package:

@@ -5,25 +5,23 @@ A build imports nothing else of this folder unless a page or a trace is asked fo
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuda_ext.builder.report.build_log import BuildLog
 
 __all__ = ["open_build_log"]
 
 
-def open_build_log(
-    project: str, root: Path, report: str | None, trace: str | None, workers: int
-) -> BuildLog | None:
+def open_build_log(project: str, report: Path | None, trace: Path | None, workers: int) -> BuildLog | None:
     """Start the log of a build of `project`, unless neither a `report` nor a `trace` is asked for.
 
-    Both are file names within `root`. Raises :class:`~cuda_ext.errors.BuildError` if one of them is a file
-    that no build wrote.
+    Raises :class:`~cuda_ext.errors.BuildError` if one of them is a file that no build wrote.
     """
     if not report and not trace:
         return None
     from cuda_ext.builder.report.build_log import BuildLog
 
-    return BuildLog(project, root / report if report else None, root / trace if trace else None, workers)
+    return BuildLog(project, report, trace, workers)

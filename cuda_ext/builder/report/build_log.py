@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -72,13 +73,16 @@ class BuildLog:
         if self._trace:
             _write(self._trace, chrome_trace(record))
         if self._report:
-            self._check()  # the trace may have been written to the same place
             previous = None
             with suppress(OSError, UnicodeDecodeError):
                 previous = read_record(self._report.read_text(encoding="utf-8"))
             _write(self._report, html_page(record, previous).encode(errors="replace"))
 
     def _check(self) -> None:
+        if self._report and self._trace and os.path.realpath(self._report) == os.path.realpath(self._trace):
+            raise BuildError(
+                "is to be both the report and the trace", where=str(self._trace), remedy="name another file"
+            )
         if self._report:
             check_replaceable(self._report, "report of a build", is_report)
         if self._trace:

@@ -24,6 +24,7 @@ __all__ = ["html_page", "is_report", "read_record"]
 
 # In the head of every report, whatever version wrote it.
 _MARK = '<meta name="generator" content="cuda-ext">'
+_HEAD = 1000
 # Changed whenever BuildRecord changes: a record of another version is ignored.
 _SCHEMA = 3
 # Rows that a page holds: the most expensive headers, and the largest changes.
@@ -109,8 +110,8 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
 
 
 def is_report(content: bytes) -> bool:
-    """Whether `content` is a report, of this or another version."""
-    return _MARK.encode() in content
+    """Whether `content` begins as a report of this or another version does."""
+    return _MARK.encode() in content[:_HEAD]
 
 
 def read_record(html: str) -> BuildRecord | None:

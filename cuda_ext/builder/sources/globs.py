@@ -111,6 +111,16 @@ def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:
     return [Path(os.path.realpath(root / name)) for name in module.settings.include_dirs]
 
 
+def find_output(where: str, root: Path, name: str | None) -> Path | None:
+    """Return the path of the file of the project that a build is to write, by the key path `where`."""
+    if not name:
+        return None
+    key = _Key(where, root)
+    key.check_inside(name)
+    key.check_target(name)
+    return root / name
+
+
 @dataclass(frozen=True)
 class _Key:
     """A key that names files of the project in ``root``; ``where`` is its key path."""

@@ -145,7 +145,13 @@ def test_a_manifest_of_something_else_makes_no_directory_ours(tmp_path: Path, ma
     directory = tmp_path / "kernels"
     directory.mkdir()
     (directory / "manifest.json").write_text(manifest)
-    assert refused(directory) == in_the_way(directory / "manifest.json")
+    (directory / ".gitignore").write_text("*")
+    file = directory / "manifest.json"
+    assert refused(directory) == (
+        f"{file}: is where the generated package p.kernels goes, and was not generated; "
+        f"it does not list generated files; if a build made {directory}, remove that"
+    )
+    assert file.read_text() == manifest
 
 
 def test_a_users_file_in_a_generated_package_is_not_lost(tmp_path: Path) -> None:
@@ -154,6 +160,44 @@ def test_a_users_file_in_a_generated_package_is_not_lost(tmp_path: Path) -> None
     (directory / "helpers.py").write_text("mine")
     assert refused(directory) == in_the_way(directory / "helpers.py")
     assert content(directory) == {**package("a").files, "helpers.py": b"mine"}
+
+
+@pytest.mark.parametrize(
+    "name", ["helpers.py", "__pycache__/notes.txt", "__pycache__.txt", ".nfs-notes", "sources/.DS_Store/a"]
+)
+def test_what_no_tool_leaves_in_a_package_stays(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "__pycache__" / "kernels"  # the names of parents do not matter
+    package("a").write(directory)
+    (directory / name).parent.mkdir(exist_ok=True)
+    (directory / name).write_text("mine")
+    assert "was not generated" in refused(directory)
+    assert (directory / name).read_text() == "mine"
+
+
+def test_a_link_in_a_package_to_a_directory_of_others_stays(tmp_path: Path) -> None:
+    package("a").write(tmp_path / "kernels")
+    (tmp_path / "kernels/sources").rename(tmp_path / "elsewhere")
+    (tmp_path / "kernels/sources").symlink_to(tmp_path / "elsewhere")
+    assert refused(tmp_path / "kernels") == in_the_way(tmp_path / "kernels/sources")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "a//x", "./x", "C:/x", "..\\x", ""])
+def test_a_file_name_does_not_leave_the_package(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BuildError, match="is not a path within it"):
+        Package("p.kernels", {"__init__.py": b"", name: b"mine"}).write(tmp_path / "p" / "kernels")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_what_only_looks_like_the_remains_of_a_writer_stays(tmp_path: Path) -> None:
+    mine = [tmp_path / ".kernels.backup.cuda_ext/note", tmp_path / ".kernels.b.cuda_ext"]
+    mine[0].parent.mkdir()
+    for path in mine:
+        path.write_text("mine")
+    (tmp_path / "elsewhere/new").mkdir(parents=True)
+    (tmp_path / ".kernels.link.cuda_ext").symlink_to("elsewhere")
+    package("a").write(tmp_path / "kernels")
+    assert [path.read_text() for path in mine] == ["mine", "mine"]
+    assert (tmp_path / ".kernels.link.cuda_ext/new").is_dir()
 
 
 @pytest.mark.parametrize("name", ["kernels", "kernels.py"])
