@@ -101,6 +101,14 @@ void perform(const std::string& command, const std::string& operand) {
     return;
   }
   if (command == "wrong") return compile("", {operand});
+  if (command == "options") {  // that may be wrong: the name of the source, an option, a directory
+    cuda_ext::CompileOptions options;
+    if (operand == "name") options.name = "";
+    if (operand[0] == '-') options.options = {operand};
+    if (operand[0] == '/') options.include_directories = {operand};
+    compiled = cuda_ext::compile("#include \"nowhere.h\"\n", {"five"}, options);
+    return;
+  }
   if (command == "compiled") return launch(compiled->kernel(operand));
   if (command == "times") return compiled->kernel("times<float>").launch({1, 32}, 32, &command, 2.0f);
   if (command == "mistaken") return compiled->kernel("times<float>").launch({1, 32}, 32L, &command, 2.0f);

@@ -293,7 +293,31 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
             {},
             "KernelNotFoundError: own.cu has no kernel or symbol 'pliant';",
         ),
-        (("wrong:nothing<int>",), {}, "CompilationError: "),
+        (
+            ("wrong:timse<int>",),
+            {},
+            "CompilationError: there is no kernel 'timse<int>': identifier \"timse\" is undefined; did you "
+            "mean 'times'?|(compiling own.cu for sm_90)",
+        ),
+        (("wrong:&plain",), {}, "Error: own.cu: names: '&plain' is the address of a variable; name kernels"),
+        (("wrong:",), {}, "Error: own.cu: names[0] is empty"),
+        (("options:name",), {}, "Error: cuda_ext::compile: name is empty"),
+        (
+            ("options:-arch=sm_80",),
+            {},
+            "Error: kernels.cu: options: -arch=sm_80: the architecture is that of",
+        ),
+        (
+            ("options:/nowhere",),
+            {},
+            "Error: kernels.cu: include_directories: there is no directory '/nowhere'",
+        ),
+        (
+            ("options:",),
+            {},
+            'CompilationError: kernels.cu(1): catastrophic error: cannot open source file "nowhere.h"; it '
+            "is neither among the headers that are given nor in an include directory; correct its name",
+        ),
         (
             ("compile:", "compiled:times<int>"),
             {},
@@ -301,7 +325,7 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
             "times<double>; pass it to compile() as one of the names",
         ),
         (("texts:by.cuh",), {}, "Error: kernels.cu: texts: two headers have the name 'by.cuh'; rename one"),
-        (("nul",), {}, "Error: kernels.cu: the source has a NUL character, at byte 0; remove it"),
+        (("nul",), {}, "Error: kernels.cu: source has a NUL character, at byte 0; remove it"),
         (
             ("compile:",),
             {"VIRTUAL_ENV": ""},
@@ -464,7 +488,7 @@ def test_why_something_is_not_compiled(
 def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
     done = on_demand.cpp("launch:scale<nobody>", cache=tmp_path / "cache")
     assert done.output[0].startswith("CompilationError: ")
-    assert 'identifier "nobody" is undefined' in done.output[0]
+    assert "there is no kernel 'scale<nobody>': identifier \"nobody\" is undefined|" in done.output[0]
     assert done.output[0].endswith("(compiling device/scale.cu for sm_90)")
     assert entries(tmp_path / "cache") == {}
 
@@ -515,7 +539,7 @@ def test_a_cache_that_others_may_write_is_left_alone(on_demand: OnDemand, tmp_pa
     objects = tmp_path / "cache" / "objects"
     objects.mkdir(parents=True)
     objects.chmod(0o777)
-    check_left_alone(on_demand, objects, "other users may write there; set")
+    check_left_alone(on_demand, objects, f"other users may write to {objects}; set")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes a user who may give files away")
@@ -523,7 +547,14 @@ def test_a_cache_in_a_directory_of_another_user_is_left_alone(on_demand: OnDeman
     objects = tmp_path / "cache" / "objects"
     objects.mkdir(parents=True, mode=0o700)
     os.chown(tmp_path / "cache", 12345, -1)
-    check_left_alone(on_demand, objects, "its parent directory belongs to another user (uid")
+    check_left_alone(on_demand, objects, f"{tmp_path / 'cache'} belongs to another user (uid 12345)")
+
+
+def test_a_cache_that_others_could_replace_is_left_alone(on_demand: OnDemand, tmp_path: Path) -> None:
+    objects = tmp_path / "open" / "mine" / "cache" / "objects"
+    objects.mkdir(parents=True, mode=0o700)
+    (tmp_path / "open").chmod(0o777)
+    check_left_alone(on_demand, objects, f"other users may write to {tmp_path / 'open'}; set")
 
 
 def test_entries_are_files_of_their_owner(on_demand: OnDemand, tmp_path: Path) -> None:
@@ -536,8 +567,11 @@ def test_entries_are_files_of_their_owner(on_demand: OnDemand, tmp_path: Path) -
         os.umask(before)
     modes = {stat.S_IMODE(p.stat().st_mode) for p in (cache, *cache.rglob("*")) if "nvrtc" not in str(p)}
     assert modes == {0o600, 0o700}
-    ((key, content),) = entries(cache).items()
-    assert (cache / "objects" / "total").read_text() == f"{len(content)} "
+    (key,) = entries(cache)
+    (cache / "objects" / "total").write_text("0 0 ")
+    on_demand.cpp("launch:lonely<float>", cache=cache)
+    (other,) = entries(cache).keys() - {key}
+    assert (cache / "objects" / "total").read_text() == f"0 0 {len(entries(cache)[other])} "
     entry = cache / "objects" / key[:2] / key[2:]
     entry.rename(tmp_path / "elsewhere")
     entry.symlink_to(tmp_path / "elsewhere")

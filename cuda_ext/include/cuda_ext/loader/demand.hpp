@@ -37,7 +37,6 @@ struct Demand {
   std::size_t unit = 0;
   std::string expression{};
   int capability = 0;
-  int driver_version = 0;
 
   // One of these is the result. `unavailable` says why nothing is compiled here.
   std::unique_ptr<const CompiledUnit> compiled{};

@@ -457,7 +457,7 @@ CUDA_EXT_COLD inline Result<LoadedModule::Fulfilled> LoadedModule::fulfil(
   Demanded& asked = demanded(unit, expression, capability);
   const std::lock_guard<std::mutex> lock(asked.compiling);
   if (!asked.compiled) {
-    Demand demand{data_, unit, asked.expression, capability, here.driver().version};
+    Demand demand{data_, unit, asked.expression, capability};
     data_.on_demand->fulfil(demand);
     if (demand.reason) return std::move(demand.reason);
     asked.compiled = std::move(demand.compiled);

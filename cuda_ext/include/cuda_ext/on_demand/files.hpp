@@ -34,14 +34,14 @@ bool is_existing_directory(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// Open a regular file with the `mode` "rb", "ab", or "wbx" for a new one; nullptr if that fails. New files are
-// for their owner alone. Links are not followed, and a pipe does not block.
+// Open a regular file with the `mode` "rb", "ab" for one that exists, or "wbx" for a new one; nullptr if that
+// fails. New files are for their owner alone. Links are not followed, and a pipe does not block.
 std::FILE* open_file(const fs::path& path, const char* mode) {
 #if defined(_WIN32)
   return ::_wfopen(path.c_str(), std::wstring(mode, mode + std::strlen(mode)).c_str());
 #else
   const int access = *mode == 'r'   ? O_RDONLY | O_NONBLOCK
-                     : *mode == 'a' ? O_WRONLY | O_APPEND | O_CREAT
+                     : *mode == 'a' ? O_WRONLY | O_APPEND
                                     : O_WRONLY | O_CREAT | O_EXCL;
   const int descriptor = ::open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC, 0600);
   struct stat status{};
@@ -99,73 +99,64 @@ Files list_files(const fs::path& directory) {
 
 // Create a directory that only this user can enter, and its parents; return whether it exists.
 bool make_directories(const fs::path& path) {
-  std::error_code error;
   if (is_existing_directory(path)) return true;
   if (path.has_relative_path() && !make_directories(path.parent_path())) return false;
 #if defined(_WIN32)
+  std::error_code error;
   fs::create_directory(path, error);
 #else
-  ::mkdir(path.c_str(), 0700);
+  if (!::mkdir(path.c_str(), 0700)) ::chmod(path.c_str(), 0700);  // whatever the umask is
 #endif
   return is_existing_directory(path);
 }
 
-// Why users other than this one and root could have written what is in `directory`; empty if they could not.
+// Why users other than this one and root could have written what is in `directory`, a path without links, or
+// could replace it; empty if they could not. As in cuda_ext/filesystem/private_directory.py.
 std::string distrust(const fs::path& directory) {
 #if defined(_WIN32)
   static_cast<void>(directory);
 #else
-  const auto is_of_another = [](const struct stat& status) {
-    return status.st_uid != ::geteuid() && status.st_uid != 0;
-  };
-  struct stat own{}, parent{};
-  if (::stat(directory.c_str(), &own)) return std::strerror(errno);
-  if (::stat(directory.parent_path().c_str(), &parent)) return std::strerror(errno);
-  if (is_of_another(own)) return joined({"it belongs to another user (uid ", own.st_uid, ")"});
-  if (own.st_mode & (S_IWGRP | S_IWOTH)) return "other users may write there";
-  if (is_of_another(parent)) {
-    return joined({"its parent directory belongs to another user (uid ", parent.st_uid, ")"});
-  }
-  if (parent.st_mode & S_IWOTH && !(parent.st_mode & S_ISVTX)) {
-    return "all users may write to its parent directory";
+  for (fs::path each = directory;; each = each.parent_path()) {
+    struct stat status{};
+    if (::stat(each.c_str(), &status)) return joined({each.string(), ": ", std::strerror(errno)});
+    const bool is_below = each == directory || each == directory.parent_path();
+    const bool is_sticky = each != directory && status.st_mode & S_ISVTX;
+    if (is_below && status.st_uid != ::geteuid() && status.st_uid != 0) {
+      return joined({each.string(), " belongs to another user (uid ", status.st_uid, ")"});
+    }
+    if (status.st_mode & (is_below ? S_IWGRP | S_IWOTH : S_IWOTH) && !is_sticky) {
+      return joined({"other users may write to ", each.string()});
+    }
+    if (!each.has_relative_path()) break;
   }
 #endif
   return "";
 }
 
-// A new directory of this process, which is removed at its end.
-class TemporaryDirectory {
- public:
-  fs::path path;  // empty if there is none
-
-  TemporaryDirectory() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    if (error || !parent.is_absolute()) return;
-#if defined(_WIN32)
-    const fs::path made = parent / ("cuda_ext-" + unique_name());
-    if (fs::create_directory(made, error)) path = made;
-#else
-    std::string made = (parent / "cuda_ext-XXXXXX").string();
-    if (::mkdtemp(made.data())) path = made;
-    process_ = ::getpid();
-#endif
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
+// A directory of this process, which is removed at its end; empty if none can be created.
+const fs::path& temporary_directory() {
+  struct Directory {
+    fs::path path;
 #if !defined(_WIN32)
-    if (process_ != ::getpid()) return;  // a child after a fork
+    ::pid_t process = ::getpid();
 #endif
-    std::error_code error;
-    if (!path.empty()) fs::remove_all(path, error);
-  }
 
+    Directory() {
+      std::error_code error;
+      const fs::path created = fs::temp_directory_path(error) / ("cuda_ext-" + unique_name());
+      if (created.is_absolute() && make_directories(created)) path = created;
+    }
+    ~Directory() {
 #if !defined(_WIN32)
- private:
-  ::pid_t process_ = 0;
+      if (process != ::getpid()) return;  // a child after a fork
 #endif
-};
+      std::error_code error;
+      if (!path.empty()) fs::remove_all(path, error);
+    }
+  };
+  static const Directory directory;
+  return directory.path;
+}
 
 }  // namespace
 }  // namespace CUDA_EXT_ABI

@@ -6,6 +6,7 @@
 #include "../loader/failure.hpp"
 #include "../loader/shared_library.hpp"
 #include "../loader/text.hpp"
+#include "diagnostics.hpp"
 #include "store.hpp"
 
 #include <algorithm>
@@ -146,7 +147,8 @@ struct Toolkit {
     }
 #if !defined(_WIN32)
     const void* function = nullptr;
-    if (library.empty() && SharedLibrary(name.c_str(), LibrarySearch::system).find(function, "nvrtcVersion")) {
+    if (library.empty() &&
+        SharedLibrary(name.c_str(), LibrarySearch::system).find(function, "nvrtcVersion")) {
       library = file_of(function);
     }
 #endif
@@ -163,6 +165,13 @@ struct Toolkit {
   }
 };
 
+// Why nothing can be compiled.
+std::string no_nvrtc(std::string_view reason) {
+  return joined(
+      {"NVRTC cannot be loaded (", reason,
+       "); install it with \"cuda-ext[cu13]\" (or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
+}
+
 // NVRTC, opened by the constructor and never closed.
 class Nvrtc {
  public:
@@ -171,8 +180,10 @@ class Nvrtc {
   std::vector<int> architectures;  // sorted
 
   explicit Nvrtc(const fs::path& path) {
+    reason = no_nvrtc("it is neither in the active environment nor in CUDA_PATH");
+    if (path.empty()) return;
     const SharedLibrary library(path.c_str(), LibrarySearch::its_directory);
-    reason = library.reason();
+    reason = library.reason().empty() ? "" : no_nvrtc(library.reason());
     if (!reason.empty()) return;
     Code (*get_version)(int* major, int* minor) = nullptr;
     Code (*count_architectures)(int* count) = nullptr;
@@ -192,7 +203,7 @@ class Nvrtc {
     int minor = 0;
     int count = 0;
     if (!is_whole || get_version(&major, &minor) || count_architectures(&count)) {
-      reason = path.string() + " is not a working NVRTC of CUDA 12 or newer";
+      reason = no_nvrtc(path.string() + " is not that of CUDA 12 or newer");
       return;
     }
     architectures.resize(static_cast<std::size_t>(count));
@@ -229,7 +240,7 @@ class Nvrtc {
     std::string text;
     if (code && program) read(program, log_size_, log_, text);
     destroy_(&program);
-    text.erase(text.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
+    text = explain(text, recipe.text, expressions);
     return code && text.empty() ? joined({"NVRTC: ", error_string_(code)}) : text;
   }
 
@@ -237,33 +248,27 @@ class Nvrtc {
   // user's cache or, if it cannot be used, a temporary directory. `directory` is empty without them.
   Failure unpack_headers(fs::path& directory) const {
     if (!install_headers_) return nullptr;
-    std::error_code error;
-    fs::path place = cache_directory();
-    if (!place.is_absolute() || !make_directories(place)) {
-      static const TemporaryDirectory temporary;
-      place = temporary.path;
-    }
-    constexpr const char* remedy =
-        "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MB";
-    if (place.empty()) {
-      return failure(ErrorKind::toolchain, {"NVRTC's headers cannot be unpacked: neither the cache nor the "
-                                            "directory of temporary files can be used",
-                                            remedy});
-    }
-    directory = place / ("nvrtc-headers-" + version);
-    const char* log = nullptr;
-    if (!is_existing_directory(directory)) {
-      const fs::path aside = directory.string() + "." + unique_name();
-      if (make_directories(place) && !install_headers_(aside.string().c_str(), 0, &log)) {
-        fs::permissions(aside, fs::perms::owner_all, error);
-        fs::rename(aside, directory, error);
+    std::string why = "neither the cache nor the directory of temporary files can be used";
+    for (const bool is_in_cache : {true, false}) {
+      const fs::path place = is_in_cache ? cache_directory() : temporary_directory();
+      if (!place.is_absolute() || !make_directories(place)) continue;
+      std::error_code error;
+      directory = fs::canonical(place, error) / ("nvrtc-headers-" + version);
+      const char* log = nullptr;
+      if (!is_existing_directory(directory)) {
+        const fs::path aside = directory.string() + "." + unique_name();
+        if (!install_headers_(aside.string().c_str(), 0, &log)) {
+          fs::permissions(aside, fs::perms::owner_all, error);
+          fs::rename(aside, directory, error);
+        }
+        fs::remove_all(aside, error);
       }
-      fs::remove_all(aside, error);
+      why = log ? log : distrust(directory);
+      if (why.empty()) return nullptr;
     }
-    const std::string why = log ? log : distrust(directory);
-    if (why.empty()) return nullptr;
     return failure(ErrorKind::toolchain,
-                   {directory.string(), ": NVRTC's headers cannot be unpacked or used there: ", why, remedy});
+                   {"NVRTC's headers cannot be unpacked: ", why,
+                    "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MB"});
   }
 
  private:

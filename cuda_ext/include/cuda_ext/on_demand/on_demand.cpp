@@ -43,40 +43,32 @@ std::unique_ptr<const CompiledUnit> decode_entry(const std::string& content) {
   return encode_entry(*unit) == content ? std::move(unit) : nullptr;
 }
 
-// The toolkit for a driver of that major version, found at the first use.
-const Toolkit& find_toolkit(int major) {
-  static const Toolkit newest(13);
-  if (major >= 13) return newest;
-  static const Toolkit older(major);
-  return older;
+// The toolkit for this machine's driver, found at the first use.
+const Toolkit& find_toolkit() {
+  const int version = driver_version();
+  static const Toolkit toolkit(version ? version / 1000 : 13);
+  return toolkit;
 }
 
-// Why nothing can be compiled: `reason`, or else there is no NVRTC.
-std::string no_nvrtc(const std::string& reason) {
-  return joined(
-      {"NVRTC cannot be loaded (",
-       reason.empty() ? "it is neither in the active environment nor in CUDA_PATH" : reason,
-       "); install it with \"cuda-ext[cu13]\" (or \"cuda-ext[cu12]\"), or set CUDA_PATH to a CUDA toolkit"});
-}
-
-// NVRTC, opened at the first use.
-const Nvrtc& open_nvrtc(const Toolkit& toolkit) {
-  static const Nvrtc nvrtc(toolkit.library);
+// Its NVRTC, opened at the first use.
+const Nvrtc& open_nvrtc() {
+  static const Nvrtc nvrtc(find_toolkit().library);
   return nvrtc;
 }
 
 // List the include directories of CUDA and CCCL; those that NVRTC contains come first.
-Failure list_directories(const Toolkit& toolkit, const Nvrtc& nvrtc, Paths& directories) {
+Failure list_directories(Paths& directories) {
   fs::path bundled;
-  if (auto failed = nvrtc.unpack_headers(bundled)) return failed;
-  directories = toolkit.include_directories;
+  if (auto failed = open_nvrtc().unpack_headers(bundled)) return failed;
+  directories = find_toolkit().include_directories;
   if (!bundled.empty()) directories.insert(directories.begin(), {bundled, bundled / "cccl"});
   return nullptr;
 }
 
 // Compile `recipe` for the GPU of `demand`.
-Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions,
-                       const Toolkit& toolkit, const Nvrtc& nvrtc, const Demand& demand, CompiledUnit& unit) {
+Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expressions, const Demand& demand,
+                       CompiledUnit& unit) {
+  const Nvrtc& nvrtc = open_nvrtc();
   const std::vector<int>& known = nvrtc.architectures;
   const auto newer = std::upper_bound(known.begin(), known.end(), demand.capability);
   if (newer == known.begin()) {
@@ -95,7 +87,7 @@ Failure compile_recipe(const RecipeData& recipe, const Array<const char*>& expre
     may_include = may_include || options.back().find("include") != std::string::npos;
   }
   Paths directories;
-  if (auto failed = may_include ? list_directories(toolkit, nvrtc, directories) : nullptr) return failed;
+  if (auto failed = may_include ? list_directories(directories) : nullptr) return failed;
   for (const fs::path& directory : directories) options.push_back("-I" + directory.string());
   std::vector<const char*> given;
   for (const std::string& option : options) given.push_back(option.c_str());
@@ -111,21 +103,50 @@ bool has_text(const Texts& texts, std::string_view name) {
   return std::any_of(texts.begin(), texts.end(), [&](const auto& each) { return each.first == name; });
 }
 
-// What NVRTC would refuse without a reason.
-Failure check_texts(const std::string& source, const CompileOptions& options) {
+// What NVRTC would refuse without a reason, or ignore.
+Failure check_arguments(const std::string& source, const std::vector<std::string>& names,
+                        const CompileOptions& options) {
   const auto refuse = [&](Parts problem) {
-    return failure(ErrorKind::argument, {options.name, ": ", joined(problem)});
+    return failure(ErrorKind::argument,
+                   {options.name.empty() ? "cuda_ext::compile" : options.name, ": ", joined(problem)});
   };
-  const std::size_t nul = source.find('\0');
-  if (nul != source.npos) return refuse({"the source has a NUL character, at byte ", nul, "; remove it"});
+  std::vector<std::pair<std::string, std::string_view>> given{{"source", source}, {"name", options.name}};
+  const auto add = [&](const char* what, const std::vector<std::string>& texts) {
+    for (std::size_t i = 0; i < texts.size(); i++) given.emplace_back(joined({what, "[", i, "]"}), texts[i]);
+  };
+  add("names", names);
+  add("options", options.options);
+  add("include_directories", options.include_directories);
   Texts known;
   for (const auto& [name, text] : options.texts) {
-    const std::size_t at = text.find('\0');
-    if (at != text.npos) {
-      return refuse({"the header '", name, "' has a NUL character, at byte ", at, "; remove it"});
-    }
     if (has_text(known, name)) return refuse({"texts: two headers have the name '", name, "'; rename one"});
     known.emplace_back(name, "");
+    given.emplace_back("texts: the name of a header", name);
+    if (!text.empty()) given.emplace_back(joined({"texts: the header '", name, "'"}), text);
+  }
+  for (const auto& [what, text] : given) {
+    const std::size_t nul = text.find('\0');
+    if (text.empty()) return refuse({what, " is empty"});
+    if (nul != text.npos) return refuse({what, " has a NUL character, at byte ", nul, "; remove it"});
+  }
+  if (names.empty()) return refuse({"expected names of kernels, found none"});
+  for (const std::string& name : names) {
+    if (name[0] == '&') return refuse({"names: '", name, "' is the address of a variable; name kernels"});
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      return refuse({"names: '", name, "' is given twice; remove one"});
+    }
+  }
+  for (const std::string& option : options.options) {
+    const std::string name = option.substr(0, option.find('='));
+    if (name == "-arch" || name == "--gpu-architecture") {
+      return refuse({"options: ", option, ": the architecture is that of the GPU; remove it"});
+    }
+  }
+  for (const std::string& directory : options.include_directories) {
+    if (!is_existing_directory(directory)) {
+      return refuse(
+          {"include_directories: there is no directory '", directory, "'; create it, or correct it"});
+    }
   }
   return nullptr;
 }
@@ -202,23 +223,19 @@ CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
   const char* expression = demand.expression.c_str();
   const Array<const char*> expressions =
       *expression ? Array<const char*>{&expression, 1} : recipe.instantiate;
-  const Toolkit& toolkit = find_toolkit(demand.driver_version / 1000);
-  demand.unavailable = toolkit.library.empty() ? no_nvrtc("") : "";
-  if (!demand.unavailable.empty()) return;
   const Store store;
-  const std::string key = key_of(encode({key_format, toolkit.identity, demand.capability, recipe.is_specific,
-                                         recipe.name, recipe.sha256}) +
+  const std::string key = key_of(encode({key_format, find_toolkit().identity, demand.capability,
+                                         recipe.is_specific, recipe.name, recipe.sha256}) +
                                  encode_list(recipe.options) + encode_list(expressions));
   demand.compiled = decode_entry(store.get(key));
   if (demand.compiled) return;
   const auto lock = store.lock(key);
   demand.compiled = decode_entry(store.get(key));
   if (demand.compiled) return;
-  const Nvrtc& nvrtc = open_nvrtc(toolkit);
-  demand.unavailable = nvrtc.reason.empty() ? "" : no_nvrtc(nvrtc.reason);
+  demand.unavailable = open_nvrtc().reason;
   if (!demand.unavailable.empty()) return;
   auto unit = std::make_unique<CompiledUnit>();
-  demand.reason = compile_recipe(recipe, expressions, toolkit, nvrtc, demand, *unit);
+  demand.reason = compile_recipe(recipe, expressions, demand, *unit);
   if (demand.reason) return;
   store.put(key, encode_entry(*unit));
   demand.compiled = std::move(unit);
@@ -226,20 +243,15 @@ CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
 
 CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
                                           const CompileOptions& options) noexcept {
-  if (names.empty())
-    return failure(ErrorKind::argument, {options.name, ": expected names of kernels, found none"});
-  if (auto failed = check_texts(source, options)) return failed;
+  if (auto failed = check_arguments(source, names, options)) return failed;
   return open_source(std::make_unique<SourceModule>(source, names, options));
 }
 
 CUDA_EXT_WEAK Result<std::vector<std::string>> try_toolkit_directories() noexcept {
-  const int version = driver_version();
-  const Toolkit& toolkit = find_toolkit(version ? version / 1000 : 13);
-  if (toolkit.library.empty()) return failure(ErrorKind::toolchain, {no_nvrtc("")});
+  const std::string& reason = open_nvrtc().reason;
+  if (!reason.empty()) return failure(ErrorKind::toolchain, {reason});
   Paths directories;
-  const Nvrtc& nvrtc = open_nvrtc(toolkit);
-  if (!nvrtc.reason.empty()) return failure(ErrorKind::toolchain, {no_nvrtc(nvrtc.reason)});
-  if (auto failed = list_directories(toolkit, nvrtc, directories)) return failed;
+  if (auto failed = list_directories(directories)) return failed;
   std::vector<std::string> paths;
   for (const fs::path& each : directories) paths.push_back(each.string());
   return paths;

@@ -36,24 +36,29 @@ namespace {
 // Where this machine keeps its cache; empty for a user without a home directory.
 fs::path cache_directory() {
   std::error_code error;
-  const std::string configured = setting("CUDA_EXT_CACHE");
-  if (!configured.empty() && configured.find("://") == configured.npos)
-    return fs::absolute(configured, error);
 #if defined(_WIN32)
-  fs::path caches = setting("LOCALAPPDATA");
-  return caches.is_absolute() ? caches / "cuda_ext/cuda_ext/Cache" : fs::path();
+  const fs::path home = setting("USERPROFILE");
+  const fs::path caches = setting("LOCALAPPDATA");
+  const char* name = "cuda_ext/cuda_ext/Cache";
 #else
   fs::path home = setting("HOME");
   const passwd* user = home.empty() ? ::getpwuid(::getuid()) : nullptr;
   if (user) home = user->pw_dir;
 #if defined(__APPLE__)
-  fs::path caches = home / "Library/Caches";
+  const fs::path caches = home / "Library/Caches";
 #else
-  fs::path caches = setting("XDG_CACHE_HOME");
-  if (!caches.is_absolute()) caches = home / ".cache";
+  const std::string configured_caches = setting("XDG_CACHE_HOME");
+  const fs::path caches = configured_caches.empty() ? home / ".cache" : fs::path(configured_caches);
 #endif
-  return caches.is_absolute() ? caches / "cuda_ext" : fs::path();
+  const char* name = "cuda_ext";
 #endif
+  const std::string configured = setting("CUDA_EXT_CACHE");
+  if (configured.empty() || configured.find("://") != configured.npos) {
+    return caches.is_absolute() ? caches / name : fs::path();
+  }
+  const bool is_in_home = configured == "~" || configured.rfind("~/", 0) == 0;
+  return is_in_home ? home / configured.substr(std::min<std::size_t>(2, configured.size()))
+                    : fs::absolute(configured, error);
 }
 
 constexpr const char* without_cache = "compiling goes on without a cache: ";
@@ -94,13 +99,16 @@ class Store {
   Store() : bound_(cache_bound()) {
     if (!bound_) return;
     const fs::path objects = cache_directory() / "objects";
+    std::error_code error;
     errno = 0;
     const bool is_there = objects.is_absolute() && make_directories(objects);
-    const std::string reason = is_there ? distrust(objects)
-                               : errno  ? std::strerror(errno)
-                                        : "no home directory";
+    const fs::path target = is_there ? fs::canonical(objects, error) : fs::path();
+    const std::string reason = error      ? error.message()
+                               : is_there ? distrust(target)
+                               : errno    ? std::strerror(errno)
+                                          : "no home directory";
     if (reason.empty()) {
-      objects_ = objects;
+      objects_ = target;
     } else {
       warn_once(objects.string(), joined({without_cache, reason}), remedy);
     }
@@ -137,7 +145,8 @@ class Store {
     const std::string reason = error ? error.message() : std::strerror(errno);
     fs::remove(aside, error);
     // Windows does not replace an entry that another process reads.
-    if (get(key) != content) warn_once(objects_.parent_path().string(), joined({without_cache, reason}), remedy);
+    if (get(key) != content)
+      warn_once(objects_.parent_path().string(), joined({without_cache, reason}), remedy);
   }
 
   // Held while one thread or process computes what `name` stands for, so that others wait, for ten minutes at
