@@ -1,7 +1,8 @@
 """Every exception that a user can meet.
 
 Each has a problem, the place where it is (a key path or ``file:line``), and a remedy; this module alone
-formats its text. Driver errors say what was found, what was needed, and what to do.
+formats its text. Driver errors say what was found, what was needed, and what to do. Any other exception that
+reaches the end of a command is a defect of this package, and :func:`describe_error` words it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ __all__ = [
     "StoreError",
     "ToolchainError",
     "closest_name",
+    "describe_error",
     "did_you_mean",
+    "escape_controls",
 ]
 
 
@@ -58,7 +61,8 @@ class CudaExtError(Exception):
 
     def __str__(self) -> str:
         separator = "\n" if "\n " in self.problem else "; "
-        return f"{self.statement}{separator}{self.remedy}" if self.remedy else self.statement
+        text = f"{self.statement}{separator}{self.remedy}" if self.remedy else self.statement
+        return escape_controls(text)
 
 
 class BuildError(CudaExtError):
@@ -168,3 +172,46 @@ def closest_name(name: str, known: Iterable[str], similarity: float = 0.6) -> st
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=similarity)
     return close[0] if close else ""
+
+
+def escape_controls(text: str) -> str:
+    """Spell the control characters of `text` as Python does, except tabs and ends of lines.
+
+    Terminals obey control characters, and some order the text around them. Halves of a surrogate pair are
+    bytes of a file name that are not UTF-8.
+
+    >>> escape_controls("red\\x1b[31m, \\udcff\\n")
+    'red\\\\x1b[31m, \\\\udcff\\n'
+    """
+    if text.isprintable():
+        return text
+    import re  # slow to import
+
+    controls = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+    return re.sub(controls, lambda match: repr(match[0])[1:-1], text)
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message for an `error` that ends a command.
+
+    An error of this package or of the system is a message by itself. All others are defects: one line, and
+    the traceback in a file of the user's that it names.
+    """
+    if isinstance(error, CudaExtError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return escape_controls(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    import tempfile
+    import traceback
+
+    report = "".join(traceback.format_exception(error))
+    lines = traceback.format_exception_only(error)[-1].splitlines()
+    problem = f"a defect of cuda_ext: {escape_controls(lines[0] if lines else repr(error))}"
+    try:
+        with tempfile.NamedTemporaryFile(prefix="cuda_ext-", suffix=".txt", delete=False) as file:
+            file.write(report.encode(errors="backslashreplace"))
+    except OSError:
+        return f"{problem}; please report it with all of this:\n{escape_controls(report)}"
+    return f"{problem}; please report it with the file {file.name}"

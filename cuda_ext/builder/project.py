@@ -207,3 +207,7 @@ def _parse(text: bytes) -> dict[str, object]:
         line = int(found[1]) if found else len(text.splitlines())
         remedy = "merge the two or rename one of them" if problem.endswith("twice") else ""
         raise ConfigError(problem, where=f"pyproject.toml:{line}", remedy=remedy) from None
+    except RecursionError:
+        raise ConfigError("is nested too deep", where="pyproject.toml", remedy="write it flatter") from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise ConfigError(str(error).partition(";")[0], where="pyproject.toml") from None

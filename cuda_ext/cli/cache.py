@@ -19,7 +19,7 @@ import click
 from cuda_ext.cache.local_store import LocalStore, StoredFile
 from cuda_ext.cache.location import local_directory, read_rights, shared_cache
 from cuda_ext.cache.open_store import find_flaw, local_store, why_not_used
-from cuda_ext.cli.terminal import Failure, echo_json
+from cuda_ext.cli.terminal import Failure, echo_json, open_console
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
 from cuda_ext.toolchain.programs.bundled_headers import remove_unpacked, unpacked_directories
@@ -181,7 +181,6 @@ def _describe(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _show_entries(entries: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of the most recently used entries, as wide as the terminal."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -196,7 +195,7 @@ def _show_entries(entries: Sequence[Mapping[str, Any]]) -> None:
         used = _format_age(time.time() - datetime.fromisoformat(entry["last_used"]).timestamp())
         table.add_row(entry["architecture"], kernels, format_size(entry["size"]), used)
     click.echo()
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    open_console().print(table)
     if len(entries) > _SHOWN:
         click.echo(f"and {len(entries) - _SHOWN:,} more, which --json lists")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from importlib import import_module
-from typing import IO, Any, TextIO, cast
+from typing import IO, Any, cast
 
 import click
 
 import cuda_ext
-from cuda_ext.cli.terminal import naming_errors
-from cuda_ext.errors import CudaExtError
+from cuda_ext.cli.terminal import Output
+from cuda_ext.errors import describe_error
 
 __all__ = ["commands"]
 
@@ -55,19 +55,16 @@ class _Commands(click.Group):
             return click.command(name, epilog=_CMAKE)(command)
         return cast("click.Command", command)
 
-    def invoke(self, context: click.Context) -> object:
+    def main(self, *args: Any, **extra: Any) -> Any:
         try:
-            with redirect_stdout(cast("IO[str]", _Output(sys.stdout))):
-                return super().invoke(context)
-        except CudaExtError as error:
-            message = str(error)
-        except BrokenPipeError:
-            raise  # the reader of the output has closed it
-        except OSError as error:
-            reason = str(error.strerror or error)
-            message = f"{error.filename}: {reason}" if error.filename else reason
-        click.echo(message, err=True)
-        raise click.exceptions.Exit(1)
+            return super().main(*args, **extra)
+        except Exception as error:
+            click.echo(describe_error(error), err=True)
+            sys.exit(1)
+
+    def invoke(self, context: click.Context) -> object:
+        with redirect_stdout(cast("IO[str]", Output(sys.stdout))):
+            return super().invoke(context)
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         from cuda_ext.cli.environment import VARIABLES
@@ -76,24 +73,6 @@ class _Commands(click.Group):
             formatter.write_dl(list(VARIABLES.items()))
         with formatter.section("Exit codes"):
             formatter.write_dl(_EXIT_CODES)
-
-
-class _Output:
-    """Standard output whose errors name it."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with naming_errors("standard output"):
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        with naming_errors("standard output"):
-            self._stream.flush()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from cuda_ext.errors import CudaExtError
+from cuda_ext.errors import CudaExtError, escape_controls
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+    from rich.console import Console
+    from rich.segment import Segment
 
     from cuda_ext.builder.project import Project
 
@@ -24,9 +27,11 @@ __all__ = [
     "NEW_DIRECTORY",
     "TEXT",
     "Failure",
+    "Output",
     "echo_json",
     "find_project",
     "naming_errors",
+    "open_console",
     "shorten_path",
 ]
 
@@ -85,6 +90,43 @@ def shorten_path(path: Path) -> str:
 def echo_json(value: object) -> None:
     """Print `value` for programs; dataclasses are objects with their fields."""
     click.echo(json.dumps(value, indent=2, default=asdict))
+
+
+class Output:
+    """Standard output: its errors name it, and control characters in what is written are escaped."""
+
+    def __init__(self, stream: TextIO, spell: Callable[[str], str] = escape_controls) -> None:
+        self._stream = stream
+        self._spell = spell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with naming_errors("standard output"):
+            return self._stream.write(self._spell(text))
+
+    def flush(self) -> None:
+        with naming_errors("standard output"):
+            self._stream.flush()
+
+    def unescaped(self) -> Output:
+        """The same output for one who writes control sequences of his own."""
+        return Output(self._stream, str)
+
+
+def open_console() -> Console:
+    """Return a console on standard output that takes names literally, control characters escaped."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Escaping(Console):
+        def render(self, *args: Any, **extra: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*args, **extra):
+                yield Segment(text if control else escape_controls(text), style, control)
+
+    output = sys.stdout.unescaped() if isinstance(sys.stdout, Output) else sys.stdout
+    return Escaping(file=cast("IO[str]", output), highlight=False, markup=False, emoji=False)
 
 
 @contextmanager

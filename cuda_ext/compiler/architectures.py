@@ -61,7 +61,7 @@ def from_cmake(text: str) -> list[str]:
     names: list[str] = []
     for item in filter(None, re.split(r"[;,\s]+", text)):
         number, _, kind = item.partition("-")
-        if not re.fullmatch(r"\d+[af]?", number) or kind not in ("", "real", "virtual"):
+        if not re.fullmatch(r"[0-9]+[af]?", number) or kind not in ("", "real", "virtual"):
             names.append(item)
             continue
         names += [f"sm_{number}"] if kind != "virtual" else []

@@ -13,11 +13,22 @@ __all__ = ["exit_with_error"]
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:
-    """Turn a :class:`BuildError` into one message and exit status 1."""
-    from cuda_ext.errors import BuildError  # an unchanged editable package does not need it
+    """Turn every error but those of the build tool itself into one message and exit status 1."""
+    from cuda_ext.errors import describe_error  # an unchanged editable package does not need it
 
     # Build tools and their front ends let SystemExit pass as it is.
     try:
         yield
-    except BuildError as error:
-        raise SystemExit(f"cuda-ext: error: {error}") from None
+    except Exception as error:
+        if _raised_in(error) in ("setuptools", "distutils", "hatchling"):
+            raise
+        raise SystemExit(f"cuda-ext: error: {describe_error(error)}") from None
+
+
+def _raised_in(error: Exception) -> str:
+    """The top-level package whose code raised `error`."""
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    name: str = frame.tb_frame.f_globals.get("__name__", "") if frame else ""
+    return name.partition(".")[0]

@@ -30,13 +30,16 @@ def refresh(name: str) -> None:
         return
     if has_changed(_read(directory, name)):
         from cuda_ext.builder.editable_package import rebuild
-        from cuda_ext.errors import BuildError
+        from cuda_ext.errors import describe_error
 
         try:
             rebuild(name, directory, lambda: _read(directory, name))
-        except BuildError as error:
+        except ImportError:
+            raise
+        except Exception as error:
             problem = "its project has changed since it was compiled, and cannot be compiled now"
-            raise ImportError(f"{name}: {problem}:\n{error}", name=name, path=directory) from None
+            message = f"{name}: {problem}:\n{describe_error(error)}"
+            raise ImportError(message, name=name, path=directory) from None
     # A strict install links to the former files; there may be new ones now.
     module.__file__, module.__path__ = os.path.join(directory, "__init__.py"), [directory]
 

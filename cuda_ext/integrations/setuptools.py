@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["after_configuration", "before_configuration", "build_cuda"]
 
 
+@exit_with_error()
 def before_configuration(distribution: Distribution) -> None:
     """Make ``build_cuda`` a step of ``build`` and of ``build_ext``.
 
@@ -198,7 +199,7 @@ def _table(distribution: Distribution) -> object:
     """The table ``[tool.cuda_ext]`` of pyproject.toml, or ``None``."""
     try:
         document = tomllib.loads((_root(distribution) / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None  # setuptools reports what is wrong with the file
     match document:
         case {"tool": {"cuda_ext": table} | {"cuda-ext": table}}:  # build_cuda reports the misspelling
@@ -207,15 +208,15 @@ def _table(distribution: Distribution) -> object:
 
 
 def _strings(value: object) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for item in value.values():
-                yield from _strings(item)
-        case list():
-            for item in value:
-                yield from _strings(item)
+    pending = [value]
+    for each in pending:
+        match each:
+            case str():
+                yield each
+            case dict():
+                pending += each.values()
+            case list():
+                pending += each
 
 
 def _source_directory(distribution: Distribution, package: str) -> Path:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.errors import ConfigError, did_you_mean, escape_controls
 
 __all__ = [
     "C_NAME",
@@ -31,6 +31,7 @@ __all__ = [
     "Kind",
     "Schema",
     "array",
+    "check_values",
     "choice",
     "expect",
     "key_path",
@@ -66,17 +67,41 @@ class Kind:
         return Kind(lambda value, where: check(self.check(value, where), where), {**self.schema, **schema})
 
 
+_LONGEST = 200
+
+
 def key_path(where: str, key: str) -> str:
     """Append `key` to the key path `where`, with quotes where TOML needs them."""
     return f"{where}.{key if re.fullmatch(r'[A-Za-z0-9_-]+', key) else show(key)}"
 
 
 def show(value: object) -> str:
-    """Spell `value` as TOML does; tables and arrays only by their kind."""
+    """Spell `value` as TOML does, shortened if it is long; tables and arrays only by their kind."""
     if isinstance(value, str | bool):
-        return json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False)
+        return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}..."'
     words: dict[type, str] = {dict: "a table", list: "an array", type(None): "nothing"}
     return words.get(type(value), str(value))
+
+
+def check_values(value: object, where: str, depth: int = 16) -> None:
+    """Check what holds for every string and number in `value`, down to a `depth` at which no key has any.
+
+    Strings and names of keys have no control characters besides tabs and ends of lines, and integers have 64
+    bits, as TOML says. Raises :class:`ConfigError`.
+    """
+    match value:
+        case str() if escape_controls(value) != value:
+            raise ConfigError(f"{value!r} has a control character", where=where, remedy="take it out")
+        case int() if not -(1 << 63) <= value < 1 << 63:
+            raise ConfigError("has more than 64 bits", where=where, remedy="write a smaller number")
+        case dict() if depth:
+            for key, each in value.items():
+                check_values(key, where)
+                check_values(each, key_path(where, key), depth - 1)
+        case list() if depth:
+            for i, each in enumerate(value):
+                check_values(each, f"{where}[{i}]", depth - 1)
 
 
 def expect(value: object, kind: type, where: str, what: str) -> Any:
@@ -199,16 +224,10 @@ def choice(*choices: str) -> Kind:
     return Kind(check, {"type": "string", "enum": list(choices)})
 
 
-def strings(example: str = "", pattern: str = r"^[^\x00]+$") -> Kind:
-    """An array of strings; with an `example`, at least one is needed. `pattern` is for the schema alone."""
-    items = string(empty="take it out", pattern=pattern).then(_refuse_zero)
+def strings(example: str = "", **schema: object) -> Kind:
+    """An array of strings; with an `example`, at least one is needed. `schema` is that of the strings."""
+    items = string(empty="take it out", minLength=1, **schema)
     return array(items, "an array of strings", f'name at least one, such as "{example}"' if example else "")
-
-
-def _refuse_zero(text: str, where: str) -> str:
-    if "\0" in text:
-        raise ConfigError(f"{text!r} has a zero byte", where=where, remedy="take it out")
-    return text
 
 
 def _check_standard(text: str, where: str) -> str:

@@ -21,7 +21,7 @@ from cuda_ext.builder.config.keys import (
     BuildSettings,
     Settings,
 )
-from cuda_ext.builder.config.kinds import NAME, Kind, Schema, expect, key_path, map_schema, table
+from cuda_ext.builder.config.kinds import NAME, Kind, Schema, check_values, expect, key_path, map_schema, table
 from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError
@@ -93,6 +93,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
     `default_name` names the module of a table without ``modules``, if it is known. Raises
     :class:`ConfigError`.
     """
+    check_values(table, TABLE)
     values = PROJECT_TABLE.check(table, TABLE)
     example = f'[{TABLE}.modules."{default_name or "your_package.kernels"}"]'
     what = f"a table for each module, such as {example}"
@@ -122,6 +123,8 @@ def parse_module(
 
     Raises :class:`ConfigError`.
     """
+    check_values(name, where)
+    check_values(table, where)
     _check_name(name, expect(table, dict, where, "a table"), where)
     values = _MODULE.check(table, where)
     module = _extend(replace(common, name=name, where=where), values)

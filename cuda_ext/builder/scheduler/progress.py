@@ -10,6 +10,7 @@ from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
+from cuda_ext.errors import escape_controls
 from cuda_ext.formats.quantities import (
     format_clock,
     format_count,
@@ -145,10 +146,13 @@ class _Lines:
     """Plain lines: each message, each finished compilation, and a summary."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
+        self._receive = report
         self._lock = RLock()
         self._counts = _Counts()
         self._closed = False
+
+    def _report(self, text: str) -> None:
+        self._receive(escape_controls(text))
 
     def plan(self, jobs: int) -> None:
         with self._lock:
@@ -242,7 +246,7 @@ class _Live:
     def _print(self, text: str, style: str = "") -> None:
         from rich.text import Text
 
-        self._console.print(Text(text, style), soft_wrap=True)
+        self._console.print(Text(escape_controls(text), style), soft_wrap=True)
 
     def _render(self) -> RenderableType:
         from rich.console import Group

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cuda_ext.cli.terminal import echo_json
+from cuda_ext.cli.terminal import echo_json, open_console
 from cuda_ext.formats.quantities import format_count
 
 if TYPE_CHECKING:
@@ -66,10 +66,9 @@ def _empty_as_null(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _show_sections(sections: Sequence[Section], counts: Mapping[Level, int]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = open_console()
     for section in sections:
         if not section.findings:
             continue

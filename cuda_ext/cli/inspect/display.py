@@ -10,7 +10,8 @@ from rich.text import Text
 from cuda_ext.builder.report.difference import Change, Place
 from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
 from cuda_ext.cli.inspect.contents import Contents, Image, KernelImage, Module
-from cuda_ext.cli.inspect.tables import Row, open_console, show_groups, show_table
+from cuda_ext.cli.inspect.tables import Row, show_groups, show_table
+from cuda_ext.cli.terminal import open_console
 from cuda_ext.formats.quantities import format_count, format_size
 
 __all__ = ["NOTHING", "show_contents", "show_difference", "show_sizes"]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Row", "open_console", "show_groups", "show_table"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Row", "show_groups", "show_table"]
 
 # The cells of a row, and its style.
 Row = tuple[Sequence[str], str]
-
-
-def open_console() -> Console:
-    """Return a console that takes names of kernels literally."""
-    return Console(highlight=False, markup=False, emoji=False)
 
 
 def show_table(

@@ -24,7 +24,7 @@ from cuda_ext.builder.session import plan as plan_modules
 from cuda_ext.builder.sources.globs import find_headers
 from cuda_ext.compiler.architectures import from_cmake
 from cuda_ext.compiler.spelled_settings import IN_CMAKE
-from cuda_ext.errors import BuildError, ConfigError, ToolchainError
+from cuda_ext.errors import BuildError, ConfigError, ToolchainError, describe_error, escape_controls
 from cuda_ext.filesystem.atomic_directory import replace_directory, replace_file
 from cuda_ext.integrations.cmake.module_call import Call, Embed, call_of
 from cuda_ext.integrations.cmake.parse_call import parse_call, spell_error
@@ -52,6 +52,9 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         place = f"{call_of(target)}: {error.filename}"
         _show(f"{place}: cannot be read or written: {error.strerror}; correct that, and build again")
+        return 1
+    except Exception as error:
+        _show(f"{call_of(target)}: {describe_error(error)}")
         return 1
     finally:
         os.environ.pop(IN_CMAKE, None)
@@ -248,4 +251,4 @@ def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
 
 
 def _show(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(escape_controls(text), file=sys.stderr)

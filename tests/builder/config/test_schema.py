@@ -190,6 +190,7 @@ def complaint(table: Any) -> str:
 BEYOND = [
     r"\{\w+\} has no values; add",
     r"the expression '.*' has no \{\w+\}",
+    r"has a control character",
     r"lies within the module",
     r"differs only in upper and lower case",
     r"Python imports it as",
