@@ -8,16 +8,16 @@ checks every field, so that a damaged file raises one :class:`ManifestError` tha
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
 import posixpath
-import types
-import typing
-from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cuda_ext.errors import ManifestError
+from cuda_ext.records import parse_json, reader
 
 __all__ = [
     "FILE_NAME",
+    "PREFIXES",
     "SCHEMA",
     "Candidate",
     "Compression",
@@ -44,6 +44,50 @@ Compression = Literal["none", "speed", "balance", "size"]
 ImageKind = Literal["cubin", "ptx", "ltoir"]
 ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"]
 
+# How architectures begin, for each kind of image.
+PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
+LARGEST_PARAMETERS = 32_764  # the most bytes that CUDA passes to a kernel
+
+
+def split_architecture(text: str) -> tuple[str, int, str] | None:
+    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is no architecture."""
+    prefix, _, target = text.partition("_")
+    suffix = target[-1:] if target.endswith(("a", "f")) else ""
+    digits = target.removesuffix(suffix)
+    if prefix not in PREFIXES.values() or not 2 <= len(digits) <= 4 or not _is_number(digits):
+        return None
+    return prefix, int(digits), suffix
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _is_version(text: str) -> bool:
+    numbers = text.split(".")
+    return len(numbers) == 2 and all(map(_is_number, numbers))
+
+
+def _is_file_name(text: str) -> bool:
+    return _is_inner_path(text) and "/" not in text
+
+
+def _is_inner_path(text: str) -> bool:
+    is_relative = not text.startswith(("/", "..")) and "\\" not in text
+    return is_relative and text == posixpath.normpath(text) != "."
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and not text.strip("0123456789abcdef")
+
+
+# The types of fields with bounds: a range, or a function that is true for valid values.
+Text = Annotated[str, len]
+Size = Annotated[int, range(1 << 40)]
+Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
+Digest = Annotated[str, _is_digest]
+InnerPath = Annotated[str, _is_inner_path]
+
 
 class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
@@ -58,11 +102,11 @@ class Parameter(NamedTuple):
     name: str
     type: str
     kind: ParameterKind
-    size: int
-    offset: int
+    size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
+    offset: Annotated[int, range(LARGEST_PARAMETERS)]
     element: str | None = None
     const: bool = False
-    alignment: int = 0
+    alignment: Alignment = 0
 
     @property
     def is_integer(self) -> bool:
@@ -86,8 +130,8 @@ class Kernel(NamedTuple):
     images whose ``names`` do not map it to another.
     """
 
-    expression: str
-    lowered: str
+    expression: Text
+    lowered: Text
     unit: int
     parameters: tuple[Parameter, ...]
 
@@ -100,13 +144,13 @@ class Kernel(NamedTuple):
 class Symbol(NamedTuple):
     """A ``__constant__`` or ``__device__`` variable; ``alignment`` is 0 if it is not known."""
 
-    name: str
-    lowered: str
+    name: Text
+    lowered: Text
     unit: int
     space: Literal["constant", "device"]
     type: str
-    size: int
-    alignment: int = 0
+    size: Size
+    alignment: Alignment = 0
 
 
 class Candidate(NamedTuple):
@@ -123,7 +167,7 @@ class Variants(NamedTuple):
     :mod:`~cuda_ext.formats.variant_conditions` parses them.
     """
 
-    name: str
+    name: Text
     candidates: tuple[Candidate, ...]
 
     def __str__(self) -> str:
@@ -139,12 +183,12 @@ class Image(NamedTuple):
     differ from those of the kernel or symbol; ``None`` means that the image does not contain it.
     """
 
-    architecture: str
+    architecture: Annotated[str, split_architecture]
     kind: ImageKind
-    file: str
-    size: int
-    sha256: str
-    names: Mapping[str, str | None] = {}
+    file: Annotated[str, _is_file_name]
+    size: Size
+    sha256: Digest
+    names: Mapping[Text, Text | None] = {}
 
 
 class Options(NamedTuple):
@@ -172,8 +216,8 @@ class Source(NamedTuple):
     ``sha256`` is the digest of its text, and of the project's headers that it can include with their names.
     """
 
-    name: str
-    sha256: str = ""
+    name: InnerPath
+    sha256: Annotated[str, lambda text: not text or _is_digest(text)] = ""
     options: Options = Options()
     instantiate: tuple[str, ...] = ()
 
@@ -201,15 +245,15 @@ class Manifest(NamedTuple):
     embedded device sources and headers to their SHA-256; it is ``None`` for a module with ``jit = false``.
     """
 
-    schema: int
-    module: str
-    compiler: str
-    version: str
-    compress: str
+    schema: Annotated[int, range(1, SCHEMA + 1)]
+    module: Text
+    compiler: Annotated[str, ("nvrtc", "nvcc")]
+    version: Annotated[str, _is_version]
+    compress: Compression
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
-    embedded: Mapping[str, str] | None = None
+    embedded: Mapping[InnerPath, Digest] | None = None
     variants: tuple[Variants, ...] = ()
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
@@ -252,7 +296,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     """
     remedy = "reinstall the package that holds it"
     try:
-        data = _parse(text)
+        data = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"not a manifest: {error}", where=origin, remedy=remedy) from None
     if not isinstance(data, dict):
@@ -267,49 +311,11 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     if schema in (1, 2):
         _convert_sources(data)
     try:
-        manifest: Manifest = _reader(Manifest)(data, "manifest")
+        manifest: Manifest = reader(Manifest)(data, "manifest")
         _check_references(manifest)
     except ValueError as error:
         raise ManifestError(f"damaged manifest: {error}", where=origin, remedy=remedy) from None
     return manifest
-
-
-class _Parsing:
-    """The settings of ``json.loads``, for its scanner in C."""
-
-    strict = True
-    object_hook = object_pairs_hook = None
-    parse_float, parse_int, parse_constant = float, int, float
-
-
-def _parse(text: str | bytes) -> Any:
-    """``json.loads(text)``, without the import of :mod:`json`, which takes longer than all else here."""
-    try:
-        from _json import make_scanner
-
-        decoded = text if isinstance(text, str) else text.decode()
-        data, end = make_scanner(_Parsing)(decoded, 0)  # type: ignore[arg-type]
-        if not decoded[end:].strip(" \t\r\n"):
-            return data
-    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration):
-        pass  # another Python, white space in front, or no JSON
-    import json
-
-    return json.loads(text)
-
-
-def split_architecture(text: str) -> tuple[str, int, str] | None:
-    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is no architecture."""
-    prefix, _, target = text.partition("_")
-    suffix = target[-1:] if target.endswith(("a", "f")) else ""
-    digits = target.removesuffix(suffix)
-    if prefix not in ("sm", "compute", "lto") or not 2 <= len(digits) <= 4 or not _is_number(digits):
-        return None
-    return prefix, int(digits), suffix
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
 
 
 def _convert_sources(data: dict[str, Any]) -> None:
@@ -321,25 +327,47 @@ def _convert_sources(data: dict[str, Any]) -> None:
             unit.pop("options", None)
 
 
+# The sizes in bytes of the kinds of parameters that do not have any.
+_INTEGERS = (1, 2, 4, 8, 16)
+_SIZES: Mapping[ParameterKind, tuple[int, ...]] = {
+    "pointer": (8,),
+    "bool": (1,),
+    "float": (2, 4, 8),
+    **dict.fromkeys(("integer", "unsigned", "enum"), _INTEGERS),
+}
+
+
 def _check_references(manifest: Manifest) -> None:
-    """Check what the types do not express: references within the manifest, and the form of names."""
+    """Check what concerns several fields: references, names that occur once, and the places of parameters."""
 
     def check(is_valid: object, path: str, value: object) -> None:
         if not is_valid:
             raise ValueError(f"manifest{path} is {value!r}")
 
-    check(1 <= manifest.schema <= SCHEMA, ".schema", manifest.schema)
-    numbers = manifest.version.split(".")
-    check(len(numbers) == 2 and all(map(_is_number, numbers)), ".version", manifest.version)
-    for i, kernel in enumerate(manifest.kernels):
-        check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
+    def check_distinct(names: Sequence[object], path: str) -> None:
+        if len(set(names)) < len(names):
+            (name, _), *_ = Counter(names).most_common(1)
+            raise ValueError(f"manifest{path} has {name!r} twice")
+
     for i, symbol in enumerate(manifest.symbols):
         check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
+    for i, kernel in enumerate(manifest.kernels):
+        check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
+        end = 0
+        for j, each in enumerate(kernel.parameters):
+            path = f".kernels[{i}].parameters[{j}]"
+            check(each.size in _SIZES.get(each.kind, (each.size,)), f"{path}.size", each.size)
+            check(end <= each.offset <= LARGEST_PARAMETERS - each.size, f"{path}.offset", each.offset)
+            end = each.offset + each.size
     for i, unit in enumerate(manifest.units):
+        check(unit.sources, f".units[{i}].sources", [])
+        check_distinct([image.architecture for image in unit.images], f".units[{i}].images")
         for j, image in enumerate(unit.images):
-            path, file = f".units[{i}].images[{j}]", image.file
-            check(file == posixpath.basename(file) and file not in ("", ".", ".."), f"{path}.file", file)
-            check(split_architecture(image.architecture), f"{path}.architecture", image.architecture)
+            prefix = image.architecture.partition("_")[0]
+            check(PREFIXES[image.kind] == prefix, f".units[{i}].images[{j}].kind", image.kind)
+    check_distinct([kernel.expression for kernel in manifest.kernels], ".kernels")
+    check_distinct([(symbol.unit, symbol.name) for symbol in manifest.symbols], ".symbols")
+    check_distinct([variants.name for variants in manifest.variants], ".variants")
     expressions = {kernel.expression for kernel in manifest.kernels}
     for i, variants in enumerate(manifest.variants):
         path = f".variants[{i}].candidates"
@@ -348,53 +376,3 @@ def _check_references(manifest: Manifest) -> None:
             check(candidate.kernel in expressions, f"{path}[{j}].kernel", candidate.kernel)
             is_default = candidate is variants.candidates[-1]
             check((candidate.when is None) == is_default, f"{path}[{j}].when", candidate.when)
-
-
-# Checks and converts a JSON value. Its path is for the :class:`ValueError` that refuses it.
-_Reader = Callable[[Any, str], Any]
-
-
-@cache
-def _reader(kind: Any) -> _Reader:
-    """Make the reader of values of the annotation `kind`."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if hasattr(kind, "_fields"):
-        fields = {name: _reader(of) for name, of in kind.__annotations__.items()}
-        return partial(_read_record, kind, fields)
-    if origin is types.UnionType:  # X | None
-        inner = _reader(arguments[0])
-        return lambda data, path: None if data is None else inner(data, path)
-    if origin is tuple:
-        return partial(_read_array, _reader(arguments[0]))
-    if origin is Mapping:
-        return partial(_read_mapping, _reader(arguments[1]))
-    if origin is Literal:
-        return partial(_read_valid, arguments.__contains__)
-    return partial(_read_valid, lambda data: type(data) is kind)
-
-
-def _read_valid(is_valid: Callable[[Any], bool], data: Any, path: str) -> Any:
-    if is_valid(data):
-        return data
-    raise ValueError(f"{path} is {data!r}")
-
-
-def _read_record(kind: Any, fields: Mapping[str, _Reader], data: Any, path: str) -> Any:
-    if not isinstance(data, dict):
-        raise ValueError(f"{path} is not an object")
-    if unknown := data.keys() - fields.keys():
-        raise ValueError(f"{path} has unknown fields {sorted(unknown)}")
-    for name in fields:
-        if name not in data and name not in kind._field_defaults:
-            raise ValueError(f"{path}.{name} is missing")
-    return kind(**{name: fields[name](value, f"{path}.{name}") for name, value in data.items()})
-
-
-def _read_array(read: _Reader, data: Any, path: str) -> tuple[Any, ...]:
-    items = _read_valid(lambda data: isinstance(data, list), data, path)
-    return tuple(read(item, f"{path}[{i}]") for i, item in enumerate(items))
-
-
-def _read_mapping(read: _Reader, data: Any, path: str) -> dict[str, Any]:
-    items = _read_valid(lambda data: isinstance(data, dict), data, path)
-    return {key: read(value, f"{path}[{key!r}]") for key, value in items.items()}

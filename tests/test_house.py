@@ -38,7 +38,8 @@ ARROWS = {
     "cache": {"formats", "filesystem", "time_limit"},
     "filesystem": {"manifest"},
     "formats": {"manifest"},
-    "manifest": {"errors"},
+    "manifest": {"records"},
+    "records": {"errors"},
     "errors": set(),
 }
 # The modules of the package itself, which open a room.

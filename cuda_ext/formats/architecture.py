@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import total_ordering
 
-from cuda_ext.manifest import ImageKind, split_architecture
+from cuda_ext.manifest import PREFIXES, ImageKind, split_architecture
 
 __all__ = ["Architecture"]
 
-_PREFIX_OF_KIND: dict[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
-_KIND_OF_PREFIX: dict[str, ImageKind] = {p: k for k, p in _PREFIX_OF_KIND.items()}
+_KIND_OF_PREFIX: dict[str, ImageKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
 
 
 # Not a dataclass: the import of those takes longer than all that a first launch needs.
@@ -42,7 +41,7 @@ class Architecture:
         return cls(_KIND_OF_PREFIX[prefix], number, suffix)
 
     def __str__(self) -> str:
-        return f"{_PREFIX_OF_KIND[self.kind]}_{self.target}"
+        return f"{PREFIXES[self.kind]}_{self.target}"
 
     @property
     def target(self) -> str:
@@ -81,4 +80,4 @@ class Architecture:
 
     @property
     def _key(self) -> tuple[int, str, int]:
-        return self.number, self.suffix, list(_PREFIX_OF_KIND).index(self.kind)
+        return self.number, self.suffix, list(PREFIXES).index(self.kind)

@@ -224,7 +224,7 @@ def choice(*choices: str) -> Kind:
     return Kind(check, {"type": "string", "enum": list(choices)})
 
 
-def strings(example: str = "", **schema: object) -> Kind:
+def strings(example: str = "", **schema: Any) -> Kind:
     """An array of strings; with an `example`, at least one is needed. `schema` is that of the strings."""
     items = string(empty="take it out", minLength=1, **schema)
     return array(items, "an array of strings", f'name at least one, such as "{example}"' if example else "")

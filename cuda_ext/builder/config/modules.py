@@ -21,7 +21,16 @@ from cuda_ext.builder.config.keys import (
     BuildSettings,
     Settings,
 )
-from cuda_ext.builder.config.kinds import NAME, Kind, Schema, check_values, expect, key_path, map_schema, table
+from cuda_ext.builder.config.kinds import (
+    NAME,
+    Kind,
+    Schema,
+    check_values,
+    expect,
+    key_path,
+    map_schema,
+    table,
+)
 from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError

@@ -175,7 +175,10 @@ def test_an_item_is_not_empty(key: str) -> None:
 
 
 def test_a_zero_byte_is_refused() -> None:
-    assert refused_key(r'sources = ["a\u0000.cu"]') == r"sources[0]: 'a\x00.cu' has a control character; take it out"
+    assert (
+        refused_key(r'sources = ["a\u0000.cu"]')
+        == r"sources[0]: 'a\x00.cu' has a control character; take it out"
+    )
 
 
 # What holds for the build as a whole.
