@@ -100,7 +100,7 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    type: str
+    type: Text
     kind: ParameterKind
     size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
     offset: Annotated[int, range(LARGEST_PARAMETERS)]
@@ -148,7 +148,7 @@ class Symbol(NamedTuple):
     lowered: Text
     unit: int
     space: Literal["constant", "device"]
-    type: str
+    type: Text
     size: Size
     alignment: Alignment = 0
 
