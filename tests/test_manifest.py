@@ -145,6 +145,44 @@ def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
         (lambda d: d["symbols"][0].update(space=["device"]), "manifest.symbols[0].space is ['device']"),
         (lambda d: d["symbols"][0].update(unit=7), "manifest.symbols[0].unit is 7"),
         (lambda d: d.update(embedded=[]), "manifest.embedded is []"),
+        (lambda d: d.update(embedded={"../a": "33" * 32}), "manifest.embedded is '../a'"),
+        (lambda d: d.update(module="p\x1b"), "manifest.module is 'p\\x1b'"),
+        (lambda d: d.update(module="\ud800"), "manifest.module is '\\ud800'"),
+        (lambda d: d.update(compiler="gcc"), "manifest.compiler is 'gcc'"),
+        (lambda d: d.update(compress="most"), "manifest.compress is 'most'"),
+        (lambda d: d["kernels"].append(d["kernels"][0]), "manifest.kernels has 'ns::k<float>' twice"),
+        (
+            lambda d: d["units"][0]["images"][1].update(architecture="sm_80"),
+            "manifest.units[0].images has 'sm_80' twice",
+        ),
+        (
+            lambda d: d["units"][0]["images"][0].update(kind="ptx"),
+            "manifest.units[0].images[0].kind is 'ptx'",
+        ),
+        (
+            lambda d: d["units"][0]["images"][0].update(sha256="00"),
+            "manifest.units[0].images[0].sha256 is '00'",
+        ),
+        (lambda d: d["units"][0]["images"][0].update(size=-1), "manifest.units[0].images[0].size is -1"),
+        (
+            lambda d: d["units"][0]["images"][0]["names"].update({"": "x"}),
+            "manifest.units[0].images[0].names is ''",
+        ),
+        (lambda d: d["units"][0].update(sources=[]), "manifest.units[0].sources is []"),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(size=3),
+            "manifest.kernels[0].parameters[1].size is 3",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(offset=4),
+            "manifest.kernels[0].parameters[1].offset is 4",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(offset=32_763),
+            "manifest.kernels[0].parameters[1].offset is 32763",
+        ),
+        (lambda d: d["symbols"][0].update(size=1 << 64), f"manifest.symbols[0].size is {1 << 64}"),
+        (lambda d: d["symbols"][0].update(lowered=""), "manifest.symbols[0].lowered is ''"),
     ],
 )
 def test_damage_is_reported_with_file_field_and_remedy(change, complaint):

@@ -14,14 +14,14 @@ __all__ = ["exit_with_error"]
 @contextmanager
 def exit_with_error() -> Iterator[None]:
     """Turn every error but those of the build tool itself into one message and exit status 1."""
-    from cuda_ext.errors import describe_error  # an unchanged editable package does not need it
-
     # Build tools and their front ends let SystemExit pass as it is.
     try:
         yield
     except Exception as error:
         if _raised_in(error) in ("setuptools", "distutils", "hatchling"):
             raise
+        from cuda_ext.errors import describe_error  # an unchanged editable package does not need it
+
         raise SystemExit(f"cuda-ext: error: {describe_error(error)}") from None
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
+import setuptools
 from setuptools import Command, Distribution
 from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["after_configuration", "before_configuration", "build_cuda"]
 
+_OLDEST = 77  # the oldest setuptools that tests build with
+
 
 @exit_with_error()
 def before_configuration(distribution: Distribution) -> None:
@@ -43,6 +46,12 @@ def before_configuration(distribution: Distribution) -> None:
     table = _table(distribution)
     if table is None:
         return
+    if int(setuptools.__version__.partition(".")[0]) < _OLDEST:
+        raise BuildError(
+            f"setuptools {setuptools.__version__} is too old",
+            where="[build-system] requires",
+            remedy=f'write "setuptools>={_OLDEST}"',
+        )
     # [tool.setuptools.cmdclass] replaces distribution.cmdclass later. Classes named there inherit the step
     # from setuptools' own; a class that setup.py names is here already.
     for command in (build, distribution.cmdclass.get("build", build)):

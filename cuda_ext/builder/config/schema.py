@@ -5,7 +5,7 @@ except for spellings of architectures that the compiler refuses later. It cannot
 
 * combinations of keys: ``launcher`` and ``compiler``, ``link`` and ``emit``, an option and the next one;
 * whether the placeholders of an instantiation are those that its table has;
-* whether a string has control characters;
+* whether a string has control characters, or an integer more than 64 bits;
 * whether modules lie within each other, and whether a name is in the form that Python imports;
 * whether the parentheses of a condition match, and whether the default of variants is the last candidate;
 * that ``1.0`` is no integer.

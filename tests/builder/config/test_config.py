@@ -174,11 +174,19 @@ def test_an_item_is_not_empty(key: str) -> None:
     assert refused_key(f'{key} = ["a", ""]') == f"{key}[1]: is empty; take it out"
 
 
-def test_a_zero_byte_is_refused() -> None:
-    assert (
-        refused_key(r'sources = ["a\u0000.cu"]')
-        == r"sources[0]: 'a\x00.cu' has a control character; take it out"
-    )
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (r'sources = ["a\u0000.cu"]', r"sources[0]: 'a\x00.cu' has a control character; take it out"),
+        (r'instantiate = ["k<float>\u0000x"]', r"instantiate[0]: 'k<float>\x00x' has a control character"),
+        (r'define = { A = "\u001b[31m" }', r"define.A: '\x1b[31m' has a control character"),
+        (r'define = { "\u202e" = 1 }', r"define: '\u202e' has a control character"),
+        (r'instantiate = [{ kernel = "k<{T}>", T = ["\u007f"] }]', r"instantiate[0].T[0]: '\x7f' has a con"),
+        (f"define = {{ A = 0x{'f' * 5000} }}", "define.A: has more than 64 bits; write a smaller number"),
+    ],
+)
+def test_no_string_has_control_characters_and_no_integer_more_than_64_bits(text: str, message: str) -> None:
+    assert refused_key(text).startswith(message)
 
 
 # What holds for the build as a whole.
@@ -812,6 +820,12 @@ def test_an_empty_table_is_ours(tmp_path: Path) -> None:
             "pyproject.toml:2: byte 0xe9 is not UTF-8; save the file as UTF-8",
         ),
         ("[tool.cuda-ext]", "tool.cuda-ext: unknown table; did you mean [tool.cuda_ext]?"),
+        (f"[tool.cuda_ext]\na = {'[' * 9999}", "pyproject.toml: is nested too deep; write it flatter"),
+        (
+            f"[tool.cuda_ext]\na = {'9' * 9999}",
+            "pyproject.toml: Exceeds the limit (4300 digits) for integer string conversion: "
+            "value has 9999 digits",
+        ),
     ],
 )
 def test_a_damaged_pyproject_toml_is_reported_with_its_line(

@@ -191,6 +191,7 @@ BEYOND = [
     r"\{\w+\} has no values; add",
     r"the expression '.*' has no \{\w+\}",
     r"has a control character",
+    r"has more than 64 bits",
     r"lies within the module",
     r"differs only in upper and lower case",
     r"Python imports it as",
