@@ -2,7 +2,7 @@
 
 #include "sample.h"
 
-#include <cuda_ext/loader/driver.hpp>
+#include <cuda_ext/loader/current_context.hpp>
 #include <cuda_ext/loader/images.hpp>
 
 #include <sys/wait.h>
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,6 +25,18 @@ enum class Mode { slow, fast };
 }  // namespace ns
 
 namespace kernels = sample::kernels;
+
+// How many more allocations succeed; all, if it is negative.
+static thread_local long allocations = -1;
+
+void* operator new(std::size_t size) {
+  if (allocations == 0) throw std::bad_alloc();
+  if (allocations > 0) allocations--;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 // What projects write: a class that is visible, with members of ours.
 class Solver {
@@ -100,6 +113,19 @@ static std::string selected(std::string text, int capability) {
   const cuda_ext::UnitData unit{"", {images.data(), images.size()}, 0, 0, false};
   const cuda_ext::ImageData* image = cuda_ext::select_image(unit, capability);
   return image ? image->architecture : "none";
+}
+
+// Calls `function` with memory for no allocation, for one, and so on, until it has enough. Returns how often it
+// did not have enough.
+template <class Function>
+static int count_failed_allocations(const Function& function) {
+  for (int count = 0;; count++) {
+    allocations = count;
+    const auto result = function();
+    allocations = -1;
+    if (result.ok() || result.error().kind != cuda_ext::ErrorKind::out_of_memory) return count;
+    if (std::strcmp(result.error().message, "out of host memory")) std::abort();
+  }
 }
 
 // Prints a line, whatever is in `text`.
@@ -187,6 +213,34 @@ static void perform(const std::string& command, const std::string& operand) {
   }
   if (command == "prepare") {
     return kernels::tiled.kernel().prepare({1, 1, nullptr, static_cast<std::size_t>(number)});
+  }
+  if (command == "set_shared") return kernels::tiled.kernel().set_attribute(8, number);
+  if (command == "without_memory") {
+    const cuda_ext::Library& library = kernels::cuda_ext_library();
+    const cuda_ext::Kernel plain = kernels::plain.kernel();
+    std::string counts;
+    const auto count = [&](const auto& function) {
+      counts += (count_failed_allocations(function) ? " some" : " none");
+    };
+    count([&] { return kernels::plain.try_launch({1, 1}); });
+    count([&] { return kernels::plain.try_launch({1, 1}); });
+    count([&] { return kernels::gemm.kernel().try_handle(); });
+    count([&] { return library.try_load(); });
+    count([&] { return kernels::plain.try_launch({0, 1}); });
+    count([&] { return kernels::axpy<float>.try_launch({1, 1}, 1LL << 40, 2.0f, nullptr, nullptr); });
+    count([&] { return plain.try_launch({1, 1}, 5, 6); });
+    count([&] { return plain.try_prepare({{1, 1, 100000}, 1}); });
+    count([&] { return plain.try_attribute(99); });
+    count([&] { return library.try_kernel("a name that no kernel of this module has"); });
+    count([&] { return library.try_symbol("a name that no variable of this module has"); });
+    allocations = 0;
+    try {
+      kernels::plain({0, 1});
+    } catch (const std::bad_alloc&) {
+      allocations = -1;
+      counts += " thrown";
+    }
+    return print(counts.substr(1));
   }
   if (command == "load") return kernels::cuda_ext_library().load();
   if (command == "occupancy") {

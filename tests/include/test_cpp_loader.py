@@ -443,6 +443,23 @@ def test_the_limit_of_shared_memory_is_raised_when_needed_and_never_lowered(run:
     ]
 
 
+def test_a_limit_that_the_project_lowers_is_raised_again(run: Program) -> None:
+    done = run("tiled:10000", "set_shared:9000", "tiled:10000", "set_shared:100", "tiled:8000", "tiled:50")
+    assert done.output == []
+    assert [int(limit.split()[2]) for limit in limits_set(done)] == [10000, 9000, 10000, 100, 8000]
+    assert len(done.launches) == 4
+
+
+def test_a_lack_of_memory_is_an_error(run: Program) -> None:
+    """Each allocation fails once. Only a launch of what is loaded allocates nothing."""
+    for settings in ({}, {"devices": 2}, {"fail": "cuLaunchKernel=2"}):
+        (counts,) = run("without_memory", **settings).output
+        first, again, _, _, *errors = counts.split()
+        assert first == "some"
+        assert again == ("none" if "fail" not in settings else "some")
+        assert errors == [*7 * ["some"], "thrown"]
+
+
 def test_large_clusters_are_permitted_once(run: Program) -> None:
     done = run("cluster:8", "cluster:16", "cluster:16", "cluster:8")
     assert done.output == []
@@ -586,6 +603,15 @@ def test_a_prepared_kernel_is_launched_without_further_calls(run: Program) -> No
     done = run("load", "plain", "gemm", version=13050)
     assert done.output == []
     assert done.calls[-2:] == done.launches
+    # While a graph is captured, too, where a first launch allocates, copies and waits for nothing.
+    done = run("load", "set:FAKE_CUDA_CAPTURING=9", "stream:9")
+    assert done.calls[-1:] == done.launches
+    done = run("set:FAKE_CUDA_CAPTURING=9", "stream:9", "stream:9")
+    assert len(done.launches) == 2
+    assert {call.split()[0] for call in done.calls} == {
+        *("cuInit", "cuLibraryLoadData", "cuLibraryGetKernel", "cuLaunchKernel"),
+        *("cuCtxPushCurrent", "cuCtxPopCurrent"),
+    }
     # What is built for other GPUs alone, as tiled and gemm are, is left out.
     done = run("load", "plain", "separate", capability=80, version=13050)
     assert done.output == []

@@ -20,6 +20,7 @@ enum class CUDA_EXT_VISIBLE ErrorKind {
   driver_call,
   compilation,
   toolchain,
+  out_of_memory,  // of the host; std::bad_alloc
 };
 
 // `code` is the CUresult of the driver call that failed, and 0 where none did.

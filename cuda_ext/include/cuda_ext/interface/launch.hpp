@@ -39,8 +39,7 @@ inline constexpr bool
     has_extents<T, std::void_t<decltype(std::declval<const T&>().x), decltype(std::declval<const T&>().y),
                                decltype(std::declval<const T&>().z)>> = true;
 
-// Up to three integers of any type, or a dim3. They are kept as they are, so that a negative one is still
-// found.
+// Up to three integers of any type, or a dim3. They are checked by the launch.
 struct CUDA_EXT_VISIBLE Dim {
   long long x;
   long long y;
@@ -86,10 +85,10 @@ struct CUDA_EXT_VISIBLE LaunchAttribute {
   }
 };
 
-// `shared` counts the bytes of dynamic shared memory of a block. `cluster` counts blocks, and is {0, 0, 0}
-// where there are none. A `cooperative` kernel has all its blocks run at once, so that they can wait for each
-// other. A `dependent` one may start before its predecessor in the stream has ended (programmatic dependent
-// launch). `attributes` are passed to the driver as they are, after those that the other members stand for.
+// `shared` are the bytes of dynamic shared memory of a block, and `cluster` the blocks of a cluster, {0, 0, 0}
+// without clusters. All blocks of a `cooperative` kernel run at once, so that they can wait for each other. A
+// `dependent` kernel may start before its predecessor in the stream has ended (programmatic dependent launch).
+// `attributes` are passed to the driver after those of the other members.
 struct CUDA_EXT_VISIBLE LaunchConfig {
   Dim grid;
   Dim block;
@@ -102,7 +101,8 @@ struct CUDA_EXT_VISIBLE LaunchConfig {
   Array<LaunchAttribute> attributes = {};
 };
 
-// At least `count` threads, in blocks of the size with the highest occupancy unless `block` is set.
+// At least `count` threads, in blocks of the size with the highest occupancy unless `block` is set; one block
+// if `count` is 0, since a grid is not empty.
 template <class Count, std::enable_if_t<is_extent<Count>, int> = 0>
 constexpr LaunchConfig threads(Count count, StreamRef stream = nullptr, std::size_t shared = 0) noexcept {
   return {count, {0, 0, 0}, stream, shared, {0, 0, 0}, false, false, true, {}};

@@ -3,7 +3,7 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// A name that is passed: a literal, a std::string, a std::string_view, or the like.
+// A name as an argument: a literal, a std::string, a std::string_view, or the like.
 struct Text {
   const char* data;
   std::size_t size;
@@ -13,15 +13,15 @@ struct Text {
   Text(const T& text) noexcept : data(text.data()), size(text.size()) {}
 };
 
-// Where a variable lies on one GPU, and how many bytes it has.
+// The address of a variable on one GPU, and its size in bytes.
 struct CUDA_EXT_VISIBLE Symbol {
   void* address = nullptr;
   std::size_t size = 0;
 };
 
-// What a kernel uses on one GPU, as the compiler left it: registers and bytes of local memory of a thread,
-// bytes of static shared memory of a block and of constant memory, the most threads of a block, and the
-// versions of PTX and of the machine code, 90 for 9.0.
+// What a kernel uses on one GPU: registers and bytes of local memory of a thread, bytes of static shared memory
+// of a block and of constant memory, the largest number of threads of a block, and the versions of PTX and of
+// the machine code, 90 for 9.0.
 struct CUDA_EXT_VISIBLE Attributes {
   int registers = 0;
   int local = 0;
@@ -38,22 +38,24 @@ struct Integer {
   bool is_signed = false;
 };
 
-// A kernel of a module, loaded or not. All is done on the GPU of the current context, or the first where
-// there is none; launches, in that of the stream.
+// A kernel of a module, loaded or not. Functions are for the GPU of the current context, or else for the first;
+// those with a launch configuration, for that of its stream.
 class ModuleKernel {
  public:
-  virtual void hold(int change) noexcept = 0;  // of its module
+  // Change the number of the module's holders.
+  virtual void hold(int change) noexcept = 0;
   virtual const KernelData& data() const noexcept = 0;
 
-  // Launches the kernel. `arguments` points to each argument. The second throws what goes wrong.
+  // Launch the kernel. `arguments` are the addresses of the arguments. The second function throws errors.
   virtual Failure launch(const LaunchConfig& config, void** arguments) noexcept = 0;
   virtual void launch_or_raise(const LaunchConfig& config, void** arguments) = 0;
-  // The same for `count` arguments of these `sizes`, which have to be those of the parameters.
+  // The same with `count` arguments of these `sizes`, which must be those of the parameters.
   virtual Failure launch_checked(const LaunchConfig& config, void** arguments, const std::size_t* sizes,
                                  std::size_t count) noexcept = 0;
-  // What a launch with `config` does before the driver is called for it: load, and set limits.
+  // Load the kernel and raise its limits, as a launch with `config` does.
   virtual Failure prepare(const LaunchConfig& config) noexcept = 0;
-  // The error of the first of `given`, one for each parameter, that is not nullptr.
+  // The error of an argument that its parameter cannot hold: the first of `given`, one for each parameter, that
+  // is not nullptr.
   virtual Failure refuse(const Integer* const* given) const noexcept = 0;
 
   virtual Result<::CUkern_st*> handle() noexcept = 0;
@@ -66,7 +68,7 @@ class ModuleKernel {
   ~ModuleKernel() = default;
 };
 
-// A module: what is loaded of it goes with the last that holds it.
+// A module, which is unloaded and destroyed with its last holder.
 class Module {
  public:
   virtual void hold(int change) noexcept = 0;
@@ -75,7 +77,7 @@ class Module {
   virtual Failure load() noexcept = 0;
   virtual ModuleKernel& kernel(std::size_t index) noexcept = 0;
   virtual Result<ModuleKernel*> find_kernel(Text name) noexcept = 0;
-  // On the GPU of the stream, as of a launch.
+  // On the GPU of the stream.
   virtual Result<Symbol> symbol(std::size_t index, Stream stream) noexcept = 0;
   virtual Result<Symbol> find_symbol(Text name) noexcept = 0;
   // Copies between `symbol` and the host, to the GPU or from it, as cuMemcpyHtoDAsync and cuMemcpyDtoHAsync.
@@ -85,25 +87,41 @@ class Module {
   ~Module() = default;
 };
 
-// Functions whose names begin with try_ return what went wrong; the others throw it.
+// A pointer to a module, or to a kernel of one, that is one of the module's holders.
+template <class T>
+class CUDA_EXT_VISIBLE Held {
+ public:
+  CUDA_EXT_HIDDEN constexpr Held(T* held = nullptr) noexcept : held_(held) {}
+  CUDA_EXT_HIDDEN Held(Held&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+  CUDA_EXT_HIDDEN Held& operator=(Held&& other) noexcept {
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  CUDA_EXT_HIDDEN ~Held() {
+    if (held_) held_->hold(-1);
+  }
 
-// A kernel of a Library. What it is in stays loaded while there is either of them.
+  CUDA_EXT_HIDDEN T& operator*() const noexcept { return *held_; }
+  CUDA_EXT_HIDDEN T* operator->() const noexcept { return held_; }
+
+ private:
+  T* held_;
+};
+
+// Functions whose names begin with try_ return errors; the others throw them.
+
+// A kernel of a Library. The module remains loaded while there is a Library or a Kernel of it.
 class CUDA_EXT_VISIBLE Kernel {
  public:
   CUDA_EXT_HIDDEN Kernel() noexcept = default;  // no kernel, as after a move
   CUDA_EXT_HIDDEN explicit Kernel(ModuleKernel& kernel) noexcept : kernel_(&kernel) { kernel.hold(1); }
-  CUDA_EXT_HIDDEN Kernel(Kernel&& other) noexcept : kernel_(std::exchange(other.kernel_, nullptr)) {}
-  CUDA_EXT_HIDDEN Kernel& operator=(Kernel&& other) noexcept {
-    std::swap(kernel_, other.kernel_);
-    return *this;
-  }
-  CUDA_EXT_HIDDEN ~Kernel() {
-    if (kernel_) kernel_->hold(-1);
-  }
+  CUDA_EXT_HIDDEN Kernel(Kernel&&) noexcept = default;
+  CUDA_EXT_HIDDEN Kernel& operator=(Kernel&&) noexcept = default;
+  CUDA_EXT_HIDDEN ~Kernel() = default;
 
   CUDA_EXT_HIDDEN const KernelData& data() const noexcept { return kernel_->data(); }
 
-  // Launches the kernel. The number of the arguments is checked, and the size of each.
+  // Launch the kernel. The number of the arguments and the size of each are checked.
   template <class... Arguments>
   CUDA_EXT_HIDDEN Result<void> try_launch(const LaunchConfig& config,
                                           const Arguments&... arguments) const noexcept {
@@ -113,18 +131,18 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->launch_checked(config, addresses, sizes, count);
   }
 
-  // The same with `arguments` that point to each argument, of which nothing is checked.
+  // The same with the addresses of the arguments, of which nothing is checked.
   CUDA_EXT_HIDDEN Result<void> try_launch_raw(const LaunchConfig& config, void** arguments) const noexcept {
     return kernel_->launch(config, arguments);
   }
 
-  // Loads the kernel and sets its limits as a launch with `config` does, so that the launch does not, which
-  // matters while a graph is captured.
+  // Load the kernel and raise its limits, as a launch with `config` does. After that, the launch consists of one
+  // call of the driver, as is necessary while a graph is captured.
   CUDA_EXT_HIDDEN Result<void> try_prepare(const LaunchConfig& config) const noexcept {
     return kernel_->prepare(config);
   }
 
-  // Its CUkernel, and a CUfunction_attribute of it, on the GPU of the current context.
+  // The CUkernel, and its CUfunction_attributes on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<::CUkern_st*> try_handle() const noexcept { return kernel_->handle(); }
   CUDA_EXT_HIDDEN Result<int> try_attribute(int which) const noexcept { return kernel_->attribute(which); }
   CUDA_EXT_HIDDEN Result<Attributes> try_attributes() const noexcept {
@@ -140,8 +158,8 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->set_attribute(which, value);
   }
 
-  // How many blocks of so many threads are resident on a multiprocessor at once, and the number of threads
-  // with the highest occupancy. `shared` counts bytes of dynamic shared memory of a block.
+  // The number of blocks of `threads` threads that are resident on a multiprocessor at once, and the number of
+  // threads of a block with the highest occupancy. `shared` are the bytes of dynamic shared memory of a block.
   CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads,
                                                             std::size_t shared = 0) const noexcept {
     return kernel_->blocks_per_multiprocessor(threads, shared);
@@ -182,34 +200,28 @@ class CUDA_EXT_VISIBLE Kernel {
     }
   }
 
-  ModuleKernel* kernel_ = nullptr;
+  Held<ModuleKernel> kernel_;
 };
 
-// The kernels and symbols of a module. Making one does nothing yet: what they are in is loaded when the first
-// is used. It is unloaded with the Library and all its Kernels, and nothing of it may run then.
+// The kernels and symbols of a module. The constructor loads nothing: an image is loaded when the first of its
+// kernels and symbols is used. It is unloaded with the last Library or Kernel, when no kernel may be running.
 class CUDA_EXT_VISIBLE Library {
  public:
   CUDA_EXT_HIDDEN Library() noexcept = default;  // no library, as after a move
   CUDA_EXT_HIDDEN explicit Library(const ModuleData& data) : module_(data.open(data)) {}
-  CUDA_EXT_HIDDEN explicit Library(Module& module) noexcept
-      : module_(&module) {}  // of which it is the holder
-  CUDA_EXT_HIDDEN Library(Library&& other) noexcept : module_(std::exchange(other.module_, nullptr)) {}
-  CUDA_EXT_HIDDEN Library& operator=(Library&& other) noexcept {
-    std::swap(module_, other.module_);
-    return *this;
-  }
-  CUDA_EXT_HIDDEN ~Library() {
-    if (module_) module_->hold(-1);
-  }
+  CUDA_EXT_HIDDEN explicit Library(Module& module) noexcept : module_(&module) {}  // its only holder
+  CUDA_EXT_HIDDEN Library(Library&&) noexcept = default;
+  CUDA_EXT_HIDDEN Library& operator=(Library&&) noexcept = default;
+  CUDA_EXT_HIDDEN ~Library() = default;
 
   CUDA_EXT_HIDDEN const ModuleData& data() const noexcept { return module_->data(); }
 
-  // Whether kernels can be launched here: there is a driver that can be used, and a GPU.
+  // Whether there is a driver and a GPU that can be used.
   CUDA_EXT_HIDDEN bool gpu_available() const noexcept { return !module_->open_driver(); }
 
-  // The kernel of that name expression, "ns::axpy<float>", in which white space does not matter. An
-  // instantiation that was not built ahead is compiled, for the GPU of the current context now and for others
-  // when it is launched there, if the module has its sources.
+  // The kernel of a name expression, "ns::axpy<float>", in which white space is ignored. With JIT, an
+  // instantiation that was not built ahead is compiled for the GPU of the current context, and for others when it
+  // is first launched there.
   CUDA_EXT_HIDDEN Result<Kernel> try_kernel(Text name) const noexcept {
     auto kernel = module_->find_kernel(name);
     if (!kernel) return std::move(kernel).failure();
@@ -219,7 +231,7 @@ class CUDA_EXT_VISIBLE Library {
   // The variable of that name on the GPU of the current context.
   CUDA_EXT_HIDDEN Result<Symbol> try_symbol(Text name) const noexcept { return module_->find_symbol(name); }
 
-  // Loads all that was built ahead for the GPU of the current context.
+  // Load all that was built ahead for the GPU of the current context.
   CUDA_EXT_HIDDEN Result<void> try_load() const noexcept { return module_->load(); }
 
 #if CUDA_EXT_EXCEPTIONS
@@ -231,7 +243,7 @@ class CUDA_EXT_VISIBLE Library {
   CUDA_EXT_HIDDEN Module& module() const noexcept { return *module_; }
 
  private:
-  Module* module_ = nullptr;
+  Held<Module> module_;
 };
 
 }  // namespace CUDA_EXT_ABI

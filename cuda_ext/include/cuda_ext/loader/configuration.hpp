@@ -1,4 +1,4 @@
-// Launch configurations: what every GPU takes, and their texts in messages.
+// Launch configurations: whether every GPU supports them, and their texts in messages.
 
 #pragma once
 
@@ -48,11 +48,11 @@ constexpr LaunchConfig divided(LaunchConfig config, const Dim& block) noexcept {
   return config;
 }
 
-CUDA_EXT_COLD inline std::string text_of(const Dim& extents) noexcept {
+CUDA_EXT_COLD inline std::string text_of(const Dim& extents) {
   return joined({"(", extents.x, ", ", extents.y, ", ", extents.z, ")"});
 }
 
-CUDA_EXT_COLD inline std::string text_of(const LaunchConfig& config) noexcept {
+CUDA_EXT_COLD inline std::string text_of(const LaunchConfig& config) {
   std::string text = joined({"grid ", text_of(config.grid), ", block ", text_of(config.block)});
   if (config.shared) text += joined({", ", config.shared, " bytes of dynamic shared memory"});
   if (has_cluster(config)) text += joined({", clusters of ", text_of(config.cluster)});

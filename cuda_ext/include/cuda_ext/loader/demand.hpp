@@ -52,10 +52,10 @@ struct OwnedModule {
 };
 
 // The library of a source, compiled for the GPU of the current context.
-Result<Library> open_source(std::unique_ptr<const OwnedModule> owned) noexcept;
+Result<Library> open_source(std::unique_ptr<const OwnedModule> owned);
 
 // The CUDA version that the driver supports, 1000 * major + 10 * minor; 0 without a driver.
-int driver_version() noexcept;
+int driver_version();
 
 }  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

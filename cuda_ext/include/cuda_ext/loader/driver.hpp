@@ -1,7 +1,4 @@
-// The CUDA driver, opened at its first use and never before.
-//
-// The first caller opens it, in whichever thread. The outcome is kept, failure too, for as long as the
-// process lives; each shared object has its own.
+// The CUDA driver: its functions, its GPUs, and its errors.
 
 #pragma once
 
@@ -28,73 +25,71 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// A version is 1000 * major + 10 * minor, as CUDA counts.
-inline std::string version_text(int version) noexcept {
+// The text of a version of CUDA, 1000 * major + 10 * minor.
+inline std::string version_text(int version) {
   return joined({version / 1000, ".", version % 1000 / 10});
 }
 
 inline long current_process() noexcept {
 #if defined(_WIN32)
-  return 1;  // none is forked
+  return 1;  // processes are not forked
 #else
   return long{::getpid()};
 #endif
 }
 
-// The driver, once it could be opened.
 class Driver {
  public:
-  // `capability` is 90 for 9.0.
   struct Device {
-    int capability = 0;
+    int capability = 0;  // 90 for 9.0
     std::atomic<driver_api::Context> primary_context{nullptr};
   };
 
   driver_api::Functions call{};
   int version = 0;
-  int count = 0;  // of the GPUs that this process sees
+  int count = 0;  // of the GPUs that are visible to this process
   std::unique_ptr<Device[]> devices;
-  std::mutex permitting;  // held while a kernel is permitted more than by default
+  std::mutex limiting;  // held while the limits of a kernel are changed
 
-  // Opens the library and asks for what does not change. Called once, before anything else.
-  Failure open() noexcept;
+  // Open the library and read what does not change. This is called once, before all else.
+  Failure open();
 
-  // Whether this process is a child of the one that opened the driver, and can do nothing with it.
+  // Whether this process was forked from the one that opened the driver, which cannot be used here.
   bool forked() const noexcept { return process_ != current_process(); }
 
-  // As it is called in messages: "sm_90".
-  std::string name_of(int device) const noexcept { return joined({"sm_", at(device).capability}); }
+  // "sm_90"
+  std::string name_of(int device) const { return joined({"sm_", at(device).capability}); }
 
   Device& at(int device) const noexcept { return devices[static_cast<std::size_t>(device)]; }
 
-  // What `device` has of something; INT_MAX, which is no limit, where the driver does not say.
+  // An attribute of `device`; INT_MAX, which is no limit, if the driver does not know it.
   int attribute(int device, driver_api::DeviceAttribute attribute) const noexcept {
     int value = 0;
     return call.device_attribute(&value, attribute, device) == driver_api::success ? value : INT_MAX;
   }
 
-  // The primary context of `device`, which all libraries of this process share. It is kept.
-  Result<driver_api::Context> primary_context(int device) noexcept;
+  // The primary context of `device`, which all libraries of this process share. It is never released.
+  Result<driver_api::Context> primary_context(int device);
 
-  // Why `function` failed.
-  Failure failed(const char* function, driver_api::Code status) noexcept;
+  // The error of `function`.
+  Failure failed(const char* function, driver_api::Code status);
 
-  // The same as text, for a call on behalf of `subject`. An error after which nothing works any more is kept,
-  // and reported with all that follow; `is_fault` says whether this is it.
+  // The same as text, of a call for `subject`. The first error after which all calls fail is kept, and added
+  // to the texts of all later errors; `is_fault` is set to whether this is that error.
   std::string explain(const char* function, driver_api::Code status, std::string_view subject,
-                      bool& is_fault) noexcept;
+                      bool& is_fault);
 
  private:
   using GetFunction = driver_api::Code(CUDA_EXT_CALL*)(const char* name, void** function, int version,
                                                        std::uint64_t flags, int* found);
 
   template <class Function>
-  bool find(Function& function, const char* name, int since) noexcept;
-  bool find_what_opening_takes() noexcept;
-  bool find_the_rest() noexcept;
-  Failure look_at_devices() noexcept;
-  Failure refusal(const char* function, driver_api::Code status) noexcept;
-  Failure too_old() noexcept;
+  bool find(Function& function, const char* name, int since);
+  bool find_first_functions();
+  bool find_other_functions();
+  Failure read_devices();
+  Failure unusable(const char* function, driver_api::Code status);
+  Failure too_old();
 
   GetFunction get_function_ = nullptr;
   Failure missing_;  // of a function that was not found
@@ -108,7 +103,7 @@ inline const char* after_fork() noexcept {
          "child processes only, or have them start another program";
 }
 
-// Errors of a kernel that already ran, after which the process gets nothing else.
+// Whether `status` is the error of a kernel that ran before, after which all calls of this process fail.
 inline bool is_sticky(driver_api::Code status) noexcept {
   switch (status) {
     case driver_api::contained:
@@ -120,14 +115,14 @@ inline bool is_sticky(driver_api::Code status) noexcept {
   }
 }
 
-CUDA_EXT_COLD inline Failure Driver::failed(const char* function, driver_api::Code status) noexcept {
+CUDA_EXT_COLD inline Failure Driver::failed(const char* function, driver_api::Code status) {
   if (forked()) return failure(ErrorKind::driver, {after_fork()});
   bool is_fault = false;
   return failure(ErrorKind::driver_call, {explain(function, status, "", is_fault)}, status);
 }
 
 CUDA_EXT_COLD inline std::string Driver::explain(const char* function, driver_api::Code status,
-                                                 std::string_view subject, bool& is_fault) noexcept {
+                                                 std::string_view subject, bool& is_fault) {
   const char* name = nullptr;
   const char* description = nullptr;
   if (call.error_name(status, &name) != driver_api::success || !name) name = "unknown error";
@@ -145,18 +140,18 @@ CUDA_EXT_COLD inline std::string Driver::explain(const char* function, driver_ap
   return text;
 }
 
-CUDA_EXT_COLD inline Result<driver_api::Context> Driver::primary_context(int device) noexcept {
+CUDA_EXT_COLD inline Result<driver_api::Context> Driver::primary_context(int device) {
   std::atomic<driver_api::Context>& known = at(device).primary_context;
   driver_api::Context context = known.load(std::memory_order_acquire);
   if (context) return context;
-  // Two threads may both come here; the driver counts, and gives both the same.
+  // Two threads may call this at once; both get the same context.
   const auto status = call.retain_primary_context(&context, device);
   if (status) return failed("cuDevicePrimaryCtxRetain", status);
   known.store(context, std::memory_order_release);
   return context;
 }
 
-CUDA_EXT_COLD inline std::string no_device() noexcept {
+CUDA_EXT_COLD inline std::string no_device() {
   const std::string text = "the CUDA driver finds no GPU";
 #if defined(_MSC_VER)
 #pragma warning(suppress : 4996)  // of getenv; nothing here changes the environment
@@ -166,8 +161,8 @@ CUDA_EXT_COLD inline std::string no_device() noexcept {
   return joined({text, " among CUDA_VISIBLE_DEVICES='", visible, "'; change or unset that"});
 }
 
-// What cuInit means by `status`, and what to do.
-CUDA_EXT_COLD inline Failure Driver::refusal(const char* function, driver_api::Code status) noexcept {
+// The error of `function`, cuInit or cuGetProcAddress, and what to do.
+CUDA_EXT_COLD inline Failure Driver::unusable(const char* function, driver_api::Code status) {
   const char* remedy = "see whether nvidia-smi works; reboot, or reinstall the driver";
   switch (status) {
     case driver_api::not_initialized: return failure(ErrorKind::driver, {after_fork()}, status);
@@ -194,12 +189,12 @@ CUDA_EXT_COLD inline Failure Driver::refusal(const char* function, driver_api::C
   return failure(ErrorKind::driver, {"the CUDA driver cannot be used: ", text, "; ", remedy}, status);
 }
 
-CUDA_EXT_COLD inline Failure Driver::too_old() noexcept {
+CUDA_EXT_COLD inline Failure Driver::too_old() {
   return failure(ErrorKind::driver_too_old, {"the NVIDIA driver supports CUDA up to ", version_text(version),
                                              ", and launching takes 12.0 or newer; upgrade the driver"});
 }
 
-CUDA_EXT_COLD inline Failure Driver::open() noexcept {
+CUDA_EXT_COLD inline Failure Driver::open() {
 #if defined(__APPLE__)
   return failure(ErrorKind::no_driver,
                  {"there is no CUDA driver for macOS: kernels can be built and inspected here, ",
@@ -215,23 +210,23 @@ CUDA_EXT_COLD inline Failure Driver::open() noexcept {
                                           "); launching kernels takes an NVIDIA GPU and its driver"});
   }
   library.find(get_function_, "cuGetProcAddress_v2");
-  if (!get_function_) {  // it came with 12.0
+  if (!get_function_) {  // the driver is older than 12.0
     library.find(call.driver_version, "cuDriverGetVersion");
     if (call.driver_version) call.driver_version(&version);
     return too_old();
   }
-  if (!find_what_opening_takes()) return std::move(missing_);
-  if (const auto status = call.init(0)) return refusal("cuInit", status);
+  if (!find_first_functions()) return std::move(missing_);
+  if (const auto status = call.init(0)) return unusable("cuInit", status);
   if (const auto status = call.driver_version(&version)) return failed("cuDriverGetVersion", status);
   if (version < 12000) return too_old();
-  if (!find_the_rest()) return std::move(missing_);
+  if (!find_other_functions()) return std::move(missing_);
   if (const auto status = call.device_count(&count)) return failed("cuDeviceGetCount", status);
   if (count <= 0) return failure(ErrorKind::no_device, {no_device()});
-  return look_at_devices();
+  return read_devices();
 #endif
 }
 
-CUDA_EXT_COLD inline Failure Driver::look_at_devices() noexcept {
+CUDA_EXT_COLD inline Failure Driver::read_devices() {
   devices = std::make_unique<Device[]>(static_cast<std::size_t>(count));
   for (int device = 0; device < count; device++) {
     int major = 0;
@@ -246,16 +241,16 @@ CUDA_EXT_COLD inline Failure Driver::look_at_devices() noexcept {
   return nullptr;
 }
 
-// `since` is the CUDA in which the function came to be what driver_api.hpp declares.
+// `since` is the version of CUDA that introduced the function as driver_api.hpp declares it.
 template <class Function>
-bool Driver::find(Function& function, const char* name, int since) noexcept {
+bool Driver::find(Function& function, const char* name, int since) {
   void* address = nullptr;
   int found = 0;
   const auto status = get_function_(name, &address, since, 0, &found);
   function = reinterpret_cast<Function>(address);
   if (status == driver_api::success && address) return true;
   if (status == driver_api::stub_library) {
-    missing_ = refusal("cuGetProcAddress", status);
+    missing_ = unusable("cuGetProcAddress", status);
   } else {
     missing_ = failure(ErrorKind::driver_too_old, {"the NVIDIA driver has no ", name, " of CUDA ",
                                                    version_text(since), "; upgrade the driver"});
@@ -263,12 +258,12 @@ bool Driver::find(Function& function, const char* name, int since) noexcept {
   return false;
 }
 
-CUDA_EXT_COLD inline bool Driver::find_what_opening_takes() noexcept {
+CUDA_EXT_COLD inline bool Driver::find_first_functions() {
   return find(call.error_name, "cuGetErrorName", 6000) && find(call.error_string, "cuGetErrorString", 6000) &&
          find(call.init, "cuInit", 2000) && find(call.driver_version, "cuDriverGetVersion", 2020);
 }
 
-CUDA_EXT_COLD inline bool Driver::find_the_rest() noexcept {
+CUDA_EXT_COLD inline bool Driver::find_other_functions() {
   if (!find(call.parameter_info, "cuKernelGetParamInfo", 12040)) missing_ = nullptr;
   return find(call.device_count, "cuDeviceGetCount", 2000) &&
          find(call.device_attribute, "cuDeviceGetAttribute", 2000) &&
@@ -293,101 +288,8 @@ CUDA_EXT_COLD inline bool Driver::find_the_rest() noexcept {
          find(call.launch, "cuLaunchKernel", 4000) && find(call.launch_configured, "cuLaunchKernelEx", 11060);
 }
 
-// What came of opening the driver: one of the first two, once that is done.
+// The driver, once it is open. It is never closed: other threads may launch until the process ends.
 inline std::atomic<Driver*> opened_driver{nullptr};
-inline std::atomic<const SharedError*> why_no_driver{nullptr};
-inline std::atomic<long> opening_process{0};
-inline std::mutex opening;
-
-// The driver, or why there is none that can be used.
-CUDA_EXT_COLD inline Result<Driver*> open_driver() noexcept {
-  if (Driver* driver = opened_driver.load(std::memory_order_acquire)) {
-    if (driver->forked()) return failure(ErrorKind::driver, {after_fork()});
-    return driver;
-  }
-  if (!why_no_driver.load(std::memory_order_acquire)) {
-    // Said before the lock is taken: a process that is forked while another thread holds it never gets it.
-    long process = 0;
-    if (!opening_process.compare_exchange_strong(process, current_process()) &&
-        process != current_process()) {
-      return failure(ErrorKind::driver, {after_fork()});
-    }
-    const std::lock_guard<std::mutex> lock(opening);
-    if (Driver* driver = opened_driver.load(std::memory_order_relaxed)) return driver;
-    if (!why_no_driver.load(std::memory_order_relaxed)) {
-      auto driver = std::make_unique<Driver>();
-      Failure reason = driver->open();
-      if (!reason) {
-        opened_driver.store(driver.get(), std::memory_order_release);
-        return driver.release();  // never freed: other threads may launch until the process ends
-      }
-      reason->hold(*reason, 1);  // as long as the process lives
-      why_no_driver.store(static_cast<const SharedError*>(&*reason), std::memory_order_release);
-    }
-  }
-  return Failure(*why_no_driver.load(std::memory_order_relaxed));
-}
-
-// The context in which a launch in some stream runs. What is made current is so for as long as this lives,
-// but for one thing: where a thread has no context and the stream is a default one, the primary context of
-// the first GPU becomes current, and stays so, as with the CUDA runtime.
-class CurrentContext {
- public:
-  CurrentContext() = default;
-  CurrentContext(const CurrentContext&) = delete;
-  CurrentContext& operator=(const CurrentContext&) = delete;
-  ~CurrentContext() {
-    driver_api::Context popped = nullptr;
-    if (is_pushed_) driver_->call.pop_context(&popped);
-  }
-
-  // Opens the driver too, if that has not been done.
-  CUDA_EXT_COLD Failure enter(Stream stream) noexcept {
-    driver_ = opened_driver.load(std::memory_order_acquire);
-    if (!driver_) {
-      auto opened = open_driver();
-      if (!opened) return std::move(opened).failure();
-      driver_ = *opened;
-    }
-    driver_api::Context current = nullptr;
-    if (auto failed = check("cuCtxGetCurrent", driver_->call.current_context(&current))) return failed;
-    if (auto failed = is_default(stream) ? enter_any(current) : enter_that_of(stream, current)) return failed;
-    return check("cuCtxGetDevice", driver_->call.current_device(&device_));
-  }
-
-  // Once it is entered.
-  Driver& driver() const noexcept { return *driver_; }
-  int device() const noexcept { return device_; }
-
- private:
-  // Handles that stand for streams of every context.
-  static bool is_default(Stream stream) noexcept { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
-
-  Failure enter_any(driver_api::Context current) noexcept {
-    if (current) return nullptr;
-    auto primary = driver_->primary_context(0);
-    if (!primary) return std::move(primary).failure();
-    return check("cuCtxSetCurrent", driver_->call.set_current_context(*primary));
-  }
-
-  Failure enter_that_of(Stream stream, driver_api::Context current) noexcept {
-    driver_api::Context context = nullptr;
-    const auto status = driver_->call.context_of_stream(stream, &context);
-    if (auto failed = check("cuStreamGetCtx", status)) return failed;
-    if (context == current) return nullptr;
-    if (auto failed = check("cuCtxPushCurrent", driver_->call.push_context(context))) return failed;
-    is_pushed_ = true;
-    return nullptr;
-  }
-
-  Failure check(const char* function, driver_api::Code status) noexcept {
-    return status ? driver_->failed(function, status) : nullptr;
-  }
-
-  Driver* driver_ = nullptr;
-  int device_ = 0;
-  bool is_pushed_ = false;
-};
 
 }  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext

@@ -1,4 +1,4 @@
-// The declarations of cuda.h that launching needs, so that compiling takes no CUDA header.
+// The declarations of cuda.h that the loader needs, so that no CUDA header is.
 
 #pragma once
 
@@ -62,7 +62,7 @@ enum class DeviceAttribute : int {
   capability_major = 75,
   capability_minor = 76,
   cooperative_launch = 95,
-  shared_memory_per_block = 97,  // with the kernel's leave
+  shared_memory_per_block = 97,  // of a kernel that opts in
   cluster_launch = 120,
 };
 

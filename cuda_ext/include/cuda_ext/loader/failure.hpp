@@ -1,4 +1,4 @@
-// Failures, with a text put together from its parts.
+// Failures: errors with their texts, also in the place of exceptions of the standard library.
 
 #pragma once
 
@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <string>
 
-// For what runs once, or when something went wrong, and so must not grow what runs every time.
+// For functions that run once or after an error: they are optimized for size, and not inlined.
 #if defined(__GNUC__)
 #define CUDA_EXT_COLD __attribute__((cold, noinline))
 #elif defined(_MSC_VER)
@@ -38,6 +40,7 @@ inline namespace CUDA_EXT_ABI {
     case ErrorKind::driver_call: throw DriverCallError(error);
     case ErrorKind::compilation: throw CompilationError(error);
     case ErrorKind::toolchain: throw ToolchainError(error);
+    case ErrorKind::out_of_memory: throw std::bad_alloc();
   }
   throw DriverError(error);
 #else
@@ -46,9 +49,9 @@ inline namespace CUDA_EXT_ABI {
 #endif
 }
 
-// An error with its text, which goes with the last that holds it. Where memory runs out, the program ends.
+// An error with its text, destroyed with its last holder.
 struct SharedError : ErrorInfo {
-  SharedError(ErrorKind error, std::string content, int status) noexcept
+  SharedError(ErrorKind error, std::string content, int status)
       : ErrorInfo{error, nullptr, status, change_holders, CUDA_EXT_ABI::raise}, text(std::move(content)) {
     message = text.c_str();
   }
@@ -62,9 +65,43 @@ struct SharedError : ErrorInfo {
   mutable std::atomic<int> holders{0};
 };
 
-// The message consists of `parts`. `code` is what the driver answered to a call that failed.
-CUDA_EXT_COLD inline Failure failure(ErrorKind kind, Parts parts, int code = 0) noexcept {
+// An error whose message consists of `parts`. `code` is the driver's answer to a call that failed.
+CUDA_EXT_COLD inline Failure failure(ErrorKind kind, Parts parts, int code = 0) {
   return Failure(*new SharedError(kind, joined(parts), code));
+}
+
+// The error of a lack of host memory, which needs none.
+CUDA_EXT_COLD inline Failure out_of_memory() noexcept {
+  static constexpr ErrorInfo error{ErrorKind::out_of_memory, "out of host memory", 0,
+                                   [](const ErrorInfo&, int) noexcept {}, CUDA_EXT_ABI::raise};
+  return Failure(error);
+}
+
+#if CUDA_EXT_EXCEPTIONS
+CUDA_EXT_COLD inline Failure error_of(const std::exception& exception) noexcept {
+  try {
+    return failure(ErrorKind::toolchain, {exception.what()});
+  } catch (...) {
+    return out_of_memory();
+  }
+}
+#endif
+
+// What `body` returns; in the place of an exception, a failure. All functions that projects call go through
+// this, unless they neither allocate memory nor use the file system.
+template <class Body>
+auto guarded(const Body& body) noexcept -> decltype(body()) {
+#if CUDA_EXT_EXCEPTIONS
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::exception& exception) {
+    return error_of(exception);
+  }
+#else
+  return body();
+#endif
 }
 
 }  // namespace CUDA_EXT_ABI

@@ -1,6 +1,6 @@
 // Select the image of a unit that the driver takes for a GPU, or explain why there is none.
 //
-// The C++ form of cuda_ext/runtime/driver/images.py.
+// As cuda_ext/runtime/driver/images.py does.
 
 #pragma once
 
@@ -42,10 +42,10 @@ struct Architecture {
     return number / 10 == capability / 10 || (kind == Kind::ptx && !suffix);
   }
 
-  // Among those that run, the greatest is taken: cubins before PTX, then the newest, then the most special.
+  // The image with the highest rank is used: cubins before PTX, then the newest, then the most specific.
   int rank() const noexcept {
-    const int special = suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0;
-    return (kind == Kind::cubin ? 1 << 20 : 0) + 4 * number + special;
+    const int specific = suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0;
+    return (kind == Kind::cubin ? 1 << 20 : 0) + 4 * number + specific;
   }
 };
 
@@ -63,7 +63,7 @@ CUDA_EXT_COLD inline const ImageData* select_image(const UnitData& unit, int cap
 }
 
 // The architectures of all images of one kind.
-CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind kind) noexcept {
+CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind kind) {
   std::string text;
   for (const ImageData& image : unit.images) {
     if (Architecture(image.architecture).kind != kind) continue;
@@ -73,9 +73,9 @@ CUDA_EXT_COLD inline std::string listed(const UnitData& unit, Architecture::Kind
   return text;
 }
 
-// `unit` holds nothing that a GPU of `capability` runs, and is not compiled on demand, because of `jit`.
+// `unit` has no image for a GPU of `capability` and is not compiled on demand, for the reason `jit`.
 CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& unit, int capability,
-                                      std::string_view jit) noexcept {
+                                      std::string_view jit) {
   std::string cubins = listed(unit, Architecture::Kind::cubin);
   std::string ptx = listed(unit, Architecture::Kind::ptx);
   std::string ltoir = listed(unit, Architecture::Kind::ltoir);
@@ -88,11 +88,11 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
                   capability, "\" to architectures and build again"});
 }
 
-// Only an image for `architecture` fits, and the driver does not read its PTX; nor is `unit` compiled on
-// demand.
+// The only image that fits is PTX for `architecture` that is too new for the driver; `unit` is not compiled on
+// demand, for the reason `jit`.
 CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
                                          const char* architecture, int driver,
-                                         std::string_view jit) noexcept {
+                                         std::string_view jit) {
   const std::string maker =
       unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)}) : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
@@ -101,21 +101,21 @@ CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitDat
                   describe_jit(jit), "upgrade the driver, or add this GPU to architectures and build again"});
 }
 
-// `image` needs a driver that supports CUDA `needed`, because of what it is.
+// `image`, which is `what`, needs a driver that supports CUDA `needed`.
 CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitData& unit,
                                            const ImageData& image, int driver, int needed,
-                                           const std::string& what) noexcept {
+                                           const std::string& what) {
   return failure(ErrorKind::driver_too_old,
                  {module.name, ": the NVIDIA driver supports CUDA up to ", version_text(driver), ", and ",
                   unit.sources, " (", image.architecture, "), ", what, ", needs ", version_text(needed),
                   " or newer; upgrade the driver"});
 }
 
-// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` says why
-// none is made on demand.
+// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` is the reason
+// why none is compiled on demand.
 CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit,
                                                         int capability, int driver,
-                                                        std::string_view jit) noexcept {
+                                                        std::string_view jit) {
   const ImageData* image = select_image(unit, capability);
   if (!image) return no_image(module, unit, capability, jit);
   const bool is_ptx = Architecture(image->architecture).kind == Architecture::Kind::ptx;

@@ -1,8 +1,9 @@
-// Launches, and what else is done with a loaded kernel.
+// Launches of kernels, and their other functions.
 
 #pragma once
 
 #include "configuration.hpp"
+#include "current_context.hpp"
 #include "driver.hpp"
 #include "driver_api.hpp"
 #include "failure.hpp"
@@ -20,7 +21,7 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
 // "axpy<float>(int n, float a, const float* x, float* y)"
-CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) noexcept {
+CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) {
   if (!kernel.is_described) return kernel.expression;
   std::string text = joined({kernel.expression, "("});
   for (std::size_t i = 0; i < kernel.parameters.size; i++) {
@@ -37,9 +38,9 @@ CUDA_EXT_COLD inline std::string signature(const KernelData& kernel) noexcept {
   return text + ")";
 }
 
-// Whether arguments of these `sizes` fit the parameters of `kernel`.
+// The error of arguments of these `sizes`, which are not those of the parameters.
 CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Array<ParameterData>& parameters,
-                                             const std::size_t* sizes, std::size_t count) noexcept {
+                                             const std::size_t* sizes, std::size_t count) {
   const auto counted = [](std::size_t number) {
     return joined({number ? std::to_string(number) : "no", number == 1 ? " argument" : " arguments"});
   };
@@ -60,7 +61,7 @@ CUDA_EXT_COLD inline Failure wrong_arguments(const KernelData& kernel, const Arr
   return failure(ErrorKind::argument, {reason, "\n  in a launch of ", signature(kernel)});
 }
 
-// What cuLaunchKernel cannot do.
+// A launch with attributes, which cuLaunchKernel does not support.
 CUDA_EXT_COLD inline driver_api::Code submit_configured(const Driver& driver, driver_api::Kernel kernel,
                                                         const LaunchConfig& config,
                                                         void** arguments) noexcept {
@@ -97,46 +98,47 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::launch_with_care(KernelOfModule& kernel, const LaunchConfig& asked,
-                                                            void** arguments) noexcept {
-  CurrentContext here;
-  if (auto failed = here.enter(asked.stream)) return failed;
-  auto found = loaded(here, kernel);
-  if (!found) return std::move(found).failure();
-  LaunchConfig config = asked;
-  Limits limits(here, **found);
-  if (config.counts_threads) {
-    if (auto failed = limits.divide(config)) return in_a_launch(*kernel.description, std::move(failed));
-  }
-  if (!(*found)->takes(config)) {
-    if (auto failed = limits.permit(config)) return in_a_launch(*kernel.description, std::move(failed));
-  }
-  if (!arguments) return nullptr;
-  const auto status = submit(here.driver(), (*found)->known(), config, arguments);
-  return status ? refused(kernel, config, arguments, status, Contexts::entered) : nullptr;
+// `error` with the kernel that was to be launched, if it is about that.
+CUDA_EXT_COLD inline Failure of_launch(const KernelData& kernel, Failure error) {
+  if (error->kind != ErrorKind::argument) return error;
+  return failure(error->kind, {error->message, "\n  in a launch of ", signature(kernel)});
 }
 
-// What it means that the driver answered a launch with `status`.
-CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const LaunchConfig& config,
-                                                   void** arguments, driver_api::Code status,
-                                                   Contexts contexts) noexcept {
+CUDA_EXT_COLD inline Failure LoadedModule::load_and_launch(KernelOfModule& kernel,
+                                                           const LaunchConfig& requested, void** arguments) {
+  CurrentContext here;
+  if (auto failed = here.enter(requested.stream)) return failed;
+  auto loaded = load(here, kernel);
+  if (!loaded) return std::move(loaded).failure();
+  LaunchConfig config = requested;
+  Limits limits(here, **loaded);
+  if (config.counts_threads) {
+    if (auto failed = limits.divide(config)) return of_launch(*kernel.description, std::move(failed));
+  }
+  if (!(*loaded)->permits(config)) {
+    if (auto failed = limits.permit(config)) return of_launch(*kernel.description, std::move(failed));
+  }
+  if (!arguments) return nullptr;
+  const auto status = submit(here.driver(), (*loaded)->get(), config, arguments);
+  return status ? explain_launch(kernel, config, status) : nullptr;
+}
+
+CUDA_EXT_COLD inline Failure LoadedModule::explain_launch(KernelOfModule& kernel, const LaunchConfig& config,
+                                                          driver_api::Code status) {
   Driver& driver = *opened_driver.load(std::memory_order_acquire);
   if (driver.forked()) return failure(ErrorKind::driver, {after_fork()});
-  if (status == driver_api::invalid_context && contexts == Contexts::unknown) {
-    return launch_with_care(kernel, config, arguments);
-  }
   const char* function = is_plain(config) ? "cuLaunchKernel" : "cuLaunchKernelEx";
   CurrentContext here;
   if (!is_sticky(status) && !here.enter(config.stream)) {
     if (status == driver_api::no_binary_for_gpu || status == driver_api::unsupported_ptx_version) {
-      auto found = find(here, kernel);
-      if (!found) return std::move(found).failure();
-      return refusal(here, data_.units[kernel.description->unit], *found, function, status);
+      auto location = find(here, kernel);
+      if (!location) return std::move(location).failure();
+      return images_.explain(here, *location, function, status);
     }
-    LoadedKernel* refusing = known(here, kernel);
-    Failure reason = refusing ? Limits(here, *refusing).permit(config) : nullptr;
-    if (reason && reason->kind == ErrorKind::argument)
-      return in_a_launch(*kernel.description, std::move(reason));
+    LoadedKernel* loaded = get_loaded(here, kernel);
+    Failure error = loaded ? Limits(here, *loaded).permit(config) : nullptr;
+    if (error && error->kind == ErrorKind::argument)
+      return of_launch(*kernel.description, std::move(error));
   }
   const char* expression = kernel.description->expression;
   bool is_fault = false;
@@ -147,103 +149,99 @@ CUDA_EXT_COLD inline Failure LoadedModule::refused(KernelOfModule& kernel, const
                  status);
 }
 
-// `reason`, and which kernel was to be launched if it is about that.
-CUDA_EXT_COLD inline Failure LoadedModule::in_a_launch(const KernelData& kernel, Failure reason) noexcept {
-  if (reason->kind != ErrorKind::argument) return reason;
-  return failure(reason->kind, {reason->message, "\n  in a launch of ", signature(kernel)});
+template <class Use>
+auto LoadedModule::with_loaded(KernelOfModule& kernel, const Use& use) noexcept {
+  return guarded([&]() -> decltype(use(std::declval<Limits&>(), driver_api::Kernel())) {
+    CurrentContext here;
+    if (auto failed = here.enter(nullptr)) return failed;
+    auto loaded = load(here, kernel);
+    if (!loaded) return std::move(loaded).failure();
+    Limits limits(here, **loaded);
+    return use(limits, (*loaded)->get());
+  });
 }
 
 inline void KernelOfModule::hold(int change) noexcept { module->hold(change); }
 
 inline Failure KernelOfModule::launch(const LaunchConfig& config, void** arguments) noexcept {
-  // Once the kernel is loaded, and is the same on all GPUs, this is the whole of it.
-  const driver_api::Kernel known = everywhere.known();
   const int block = config.counts_threads ? everywhere.block_of(config) : 0;
   if (block) return launch(divided(config, block), arguments);
-  if (!known || !everywhere.takes(config)) return module->launch_with_care(*this, config, arguments);
-  // The handle is set only after the driver is open.
-  const auto status = submit(*opened_driver.load(std::memory_order_relaxed), known, config, arguments);
-  if (!status) return nullptr;
-  return module->refused(*this, config, arguments, status, LoadedModule::Contexts::unknown);
+  const driver_api::Kernel handle = everywhere.get();
+  if (handle && everywhere.permits(config)) {
+    // The kernel is loaded, and the same on all GPUs; the driver was opened before.
+    const auto status = submit(*opened_driver.load(std::memory_order_relaxed), handle, config, arguments);
+    if (!status) return nullptr;
+    if (status != driver_api::invalid_context) {
+      return guarded([&] { return module->explain_launch(*this, config, status); });
+    }
+  }
+  return guarded([&] { return module->load_and_launch(*this, config, arguments); });
 }
 
 inline void KernelOfModule::launch_or_raise(const LaunchConfig& config, void** arguments) {
-  if (const Failure reason = launch(config, arguments)) raise(*reason);
+  if (const Failure error = launch(config, arguments)) raise(*error);
 }
 
 inline Failure KernelOfModule::launch_checked(const LaunchConfig& config, void** arguments,
                                               const std::size_t* sizes, std::size_t count) noexcept {
   Array<ParameterData> parameters = description->parameters;
   if (!description->is_described) {
-    if (auto failed = module->measure(*this)) return failed;
+    if (auto failed = guarded([&] { return module->measure(*this); })) return failed;
     const bool is_known = opened_driver.load(std::memory_order_acquire)->call.parameter_info;
     if (!is_known) return launch(config, arguments);  // the driver is older than 12.4
     parameters = {measured.data(), measured.size()};
   }
   bool fits = count == parameters.size;
   for (std::size_t i = 0; fits && i < count; i++) fits = sizes[i] == parameters[i].size;
-  return fits ? launch(config, arguments) : wrong_arguments(*description, parameters, sizes, count);
+  if (fits) return launch(config, arguments);
+  return guarded([&] { return wrong_arguments(*description, parameters, sizes, count); });
 }
 
 inline Failure KernelOfModule::prepare(const LaunchConfig& config) noexcept {
-  return module->launch_with_care(*this, config, nullptr);
+  return guarded([&] { return module->load_and_launch(*this, config, nullptr); });
 }
 
 CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given) const noexcept {
-  std::size_t position = 0;
-  while (!given[position]) position++;
-  const Integer& integer = *given[position];
-  const ParameterData& parameter = description->parameters[position];
-  const std::string number =
-      integer.is_signed ? std::to_string(static_cast<long long>(integer.bits)) : std::to_string(integer.bits);
-  return failure(ErrorKind::argument,
-                 {"argument '", parameter.name, "': ", number, " is out of the range of ", parameter.type,
-                  "\n  in a launch of ", signature(*description)});
-}
-
-// What `use` returns, a Result, or why the kernel is not loaded.
-template <class Use>
-auto LoadedModule::with_loaded(KernelOfModule& kernel, const Use& use) noexcept {
-  using Used = decltype(use(std::declval<const CurrentContext&>(), std::declval<LoadedKernel&>()));
-  CurrentContext here;
-  if (auto failed = here.enter(nullptr)) return Used(failed);
-  auto found = loaded(here, kernel);
-  return found ? use(here, **found) : Used(std::move(found).failure());
+  return guarded([&] {
+    std::size_t position = 0;
+    while (!given[position]) position++;
+    const Integer& integer = *given[position];
+    const ParameterData& parameter = description->parameters[position];
+    const std::string number = integer.is_signed ? std::to_string(static_cast<long long>(integer.bits))
+                                                 : std::to_string(integer.bits);
+    return failure(ErrorKind::argument,
+                   {"argument '", parameter.name, "': ", number, " is out of the range of ", parameter.type,
+                    "\n  in a launch of ", signature(*description)});
+  });
 }
 
 inline Result<driver_api::Kernel> KernelOfModule::handle() noexcept {
-  return module->with_loaded(*this, [](const CurrentContext&, LoadedKernel& loaded) {
-    return Result<driver_api::Kernel>(loaded.known());
+  return module->with_loaded(*this, [](Limits&, driver_api::Kernel handle) {
+    return Result<driver_api::Kernel>(handle);
   });
 }
 
 inline Result<int> KernelOfModule::attribute(int which) noexcept {
-  return module->with_loaded(*this, [which](const CurrentContext& here, LoadedKernel& loaded) -> Result<int> {
-    int value = 0;
-    const auto status = here.driver().call.kernel_attribute(&value, driver_api::KernelAttribute{which},
-                                                            loaded.known(), here.device());
-    if (status) return here.driver().failed("cuKernelGetAttribute", status);
-    return value;
+  return module->with_loaded(*this, [which](Limits& limits, driver_api::Kernel) {
+    return limits.attribute(driver_api::KernelAttribute{which});
   });
 }
 
 inline Failure KernelOfModule::set_attribute(int which, int value) noexcept {
-  return module->with_loaded(*this, [=](const CurrentContext& here, LoadedKernel& loaded) -> Failure {
-    const auto status = here.driver().call.set_kernel_attribute(driver_api::KernelAttribute{which}, value,
-                                                                loaded.known(), here.device());
-    return status ? here.driver().failed("cuKernelSetAttribute", status) : nullptr;
+  return module->with_loaded(*this, [which, value](Limits& limits, driver_api::Kernel) {
+    return limits.set_attribute(driver_api::KernelAttribute{which}, value);
   });
 }
 
 inline Result<int> KernelOfModule::blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
-  return module->with_loaded(*this, [=](const CurrentContext& here, LoadedKernel& loaded) {
-    return Limits(here, loaded).blocks_per_multiprocessor(threads, shared);
+  return module->with_loaded(*this, [threads, shared](Limits& limits, driver_api::Kernel) {
+    return limits.blocks_per_multiprocessor(threads, shared);
   });
 }
 
 inline Result<int> KernelOfModule::best_block(std::size_t shared) noexcept {
-  return module->with_loaded(*this, [shared](const CurrentContext& here, LoadedKernel& loaded) {
-    return Limits(here, loaded).best_block(shared);
+  return module->with_loaded(*this, [shared](Limits& limits, driver_api::Kernel) {
+    return limits.best_block(shared);
   });
 }
 

@@ -1,4 +1,4 @@
-// A kernel that the driver has loaded, and its attributes.
+// A kernel that the driver has loaded, and the limits of its launches.
 
 #pragma once
 
@@ -16,31 +16,33 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// What every GPU with clusters takes; more blocks need leave.
+// The size of a cluster that all GPUs with clusters support; kernels have to opt in to larger ones.
 inline constexpr long long portable_cluster = 8;
 
-// What a block gets of shared memory, static and dynamic together, without leave.
+// Bytes of shared memory of a block, static and dynamic together; kernels have to opt in to more.
 inline constexpr int default_shared_memory = 48 << 10;
 
 // A kernel on one GPU, or on all of them alike.
 struct LoadedKernel {
   std::atomic<driver_api::Kernel> handle{nullptr};
-  std::atomic<std::size_t> shared{0};  // so many bytes of dynamic shared memory are known to be permitted
+  // What is known of the kernel's attributes: dynamic shared memory of at least so many bytes is permitted,
+  // large clusters are, and this is the best block without dynamic shared memory.
+  std::atomic<std::size_t> shared{0};
   std::atomic<bool> has_large_clusters{false};
-  std::atomic<int> best_block{0};  // of a launch without dynamic shared memory, once it is known
+  std::atomic<int> best_block{0};
 
-  // The handle, or nullptr where the kernel is not loaded.
-  driver_api::Kernel known() const noexcept { return handle.load(std::memory_order_acquire); }
+  // The handle; nullptr if the kernel is not loaded.
+  driver_api::Kernel get() const noexcept { return handle.load(std::memory_order_acquire); }
 
-  // The block for `config`, which counts threads; 0 where it is not known.
+  // The block for `config`, which counts threads; 0 if it is not known.
   int block_of(const LaunchConfig& config) const noexcept {
     const bool is_common = !config.shared && !(config.block.x | config.block.y | config.block.z) &&
                            0 <= config.grid.x && config.grid.x <= 0x7fffffff;
     return is_common ? best_block.load(std::memory_order_acquire) : 0;
   }
 
-  // Whether a launch with `config` can do without Limits::permit.
-  bool takes(const LaunchConfig& config) const noexcept {
+  // Whether `config` is known to be valid for the kernel.
+  bool permits(const LaunchConfig& config) const noexcept {
     if (config.counts_threads || config.attributes.size > most_attributes) return false;
     if (!fits_every_gpu(config) || config.shared > shared.load(std::memory_order_acquire)) return false;
     if (!has_cluster(config)) return true;
@@ -49,14 +51,16 @@ struct LoadedKernel {
   }
 };
 
-// Holds launches against what `kernel` can do on the GPU of the context `here`.
+// The limits of `kernel` on the GPU of the context `here`.
 class Limits {
  public:
+  using KernelAttribute = driver_api::KernelAttribute;
+
   Limits(const CurrentContext& here, LoadedKernel& kernel) noexcept
       : driver_(here.driver()), device_(here.device()), kernel_(kernel) {}
 
-  // Asks the driver for what a launch with `config` needs leave for, and says what it cannot have.
-  CUDA_EXT_COLD Failure permit(const LaunchConfig& config) noexcept {
+  // Raise the limits as a launch with `config` needs it. The error is what the GPU or the kernel do not support.
+  CUDA_EXT_COLD Failure permit(const LaunchConfig& config) {
     if (driver_.forked()) return failure(ErrorKind::driver, {after_fork()});
     if (auto failed = permit_shared(config.shared)) return failed;
     if (auto failed = check_extents(config)) return failed;
@@ -67,13 +71,29 @@ class Limits {
     return config.cooperative ? check_cooperative(config) : nullptr;
   }
 
+  // Set a CUfunction_attribute. What is known of the others is read again.
+  CUDA_EXT_COLD Failure set_attribute(KernelAttribute attribute, int value) {
+    const std::lock_guard<std::mutex> lock(driver_.limiting);
+    if (auto failed = set(attribute, value)) return failed;
+    kernel_.shared.store(0, std::memory_order_release);
+    kernel_.has_large_clusters.store(false, std::memory_order_release);
+    kernel_.best_block.store(0, std::memory_order_release);
+    return nullptr;
+  }
+
+  CUDA_EXT_COLD Result<int> attribute(KernelAttribute attribute) {
+    int value = 0;
+    if (auto failed = get(attribute, value)) return failed;
+    return value;
+  }
+
   // The number of threads of a block with the highest occupancy.
-  CUDA_EXT_COLD Result<int> best_block(std::size_t shared) noexcept {
+  CUDA_EXT_COLD Result<int> best_block(std::size_t shared) {
     int threads = shared ? 0 : kernel_.best_block.load(std::memory_order_relaxed);
     if (threads) return threads;
     if (auto failed = permit_shared(shared)) return failed;
     int blocks = 0;
-    if (const auto status = driver_.call.best_block(&blocks, &threads, kernel_.known(), nullptr, shared, 0)) {
+    if (const auto status = driver_.call.best_block(&blocks, &threads, kernel_.get(), nullptr, shared, 0)) {
       return driver_.failed("cuOccupancyMaxPotentialBlockSize", status);
     }
     if (!shared) kernel_.best_block.store(threads, std::memory_order_release);
@@ -81,18 +101,18 @@ class Limits {
   }
 
   // The number of blocks of `threads` threads that are resident on a multiprocessor at once.
-  CUDA_EXT_COLD Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) noexcept {
+  CUDA_EXT_COLD Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) {
     if (auto failed = permit_shared(shared)) return failed;
     int blocks = 0;
     if (const auto status =
-            driver_.call.blocks_per_multiprocessor(&blocks, kernel_.known(), threads, shared)) {
+            driver_.call.blocks_per_multiprocessor(&blocks, kernel_.get(), threads, shared)) {
       return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
     }
     return blocks;
   }
 
-  // Divides what counts threads into blocks.
-  CUDA_EXT_COLD Failure divide(LaunchConfig& config) noexcept {
+  // Divide `config`, which counts threads, into blocks.
+  CUDA_EXT_COLD Failure divide(LaunchConfig& config) {
     Dim block = config.block;
     if (!block.x && !block.y && !block.z) {
       auto best = best_block(config.shared);
@@ -113,13 +133,12 @@ class Limits {
 
  private:
   using DeviceAttribute = driver_api::DeviceAttribute;
-  using KernelAttribute = driver_api::KernelAttribute;
 
   long long limit(DeviceAttribute attribute) const noexcept { return driver_.attribute(device_, attribute); }
 
-  static Failure refused(Parts parts) noexcept { return failure(ErrorKind::argument, parts); }
+  static Failure refused(Parts parts) { return failure(ErrorKind::argument, parts); }
 
-  CUDA_EXT_COLD Failure permit_shared(std::size_t shared) noexcept {
+  CUDA_EXT_COLD Failure permit_shared(std::size_t shared) {
     if (shared == 0) return nullptr;
     int own = 0;
     if (auto failed = get(KernelAttribute::static_shared_memory, own)) return failed;
@@ -129,25 +148,23 @@ class Limits {
                       "; a block on this GPU, ", driver_.name_of(device_), ", has ", most,
                       ", of which the kernel's own variables take ", own});
     }
-    const std::lock_guard<std::mutex> lock(driver_.permitting);
-    const std::size_t known = kernel_.shared.load(std::memory_order_relaxed);
-    if (shared <= known) return nullptr;
+    const std::lock_guard<std::mutex> lock(driver_.limiting);
+    if (shared <= kernel_.shared.load(std::memory_order_relaxed)) return nullptr;
+    int current = 0;
+    if (auto failed = get(KernelAttribute::dynamic_shared_memory, current)) return failed;
+    const int wanted = static_cast<int>(shared);
     const int by_default = own < default_shared_memory ? default_shared_memory - own : 0;
-    int wanted = static_cast<int>(shared);
-    if (wanted <= by_default) {
-      wanted = by_default;
-    } else {
-      // Never less than the project itself may have set.
-      int current = 0;
-      if (auto failed = get(KernelAttribute::dynamic_shared_memory, current)) return failed;
-      if (wanted < current && current <= most - own) wanted = current;
-      if (auto failed = set(KernelAttribute::dynamic_shared_memory, wanted)) return failed;
+    int permitted = current < by_default ? current : by_default;
+    if (wanted > permitted) {
+      // Never less than the project itself has set.
+      permitted = wanted < current && current <= most - own ? current : wanted;
+      if (auto failed = set(KernelAttribute::dynamic_shared_memory, permitted)) return failed;
     }
-    kernel_.shared.store(static_cast<std::size_t>(wanted), std::memory_order_release);
+    kernel_.shared.store(static_cast<std::size_t>(permitted), std::memory_order_release);
     return nullptr;
   }
 
-  CUDA_EXT_COLD Failure check_extents(const LaunchConfig& config) const noexcept {
+  CUDA_EXT_COLD Failure check_extents(const LaunchConfig& config) const {
     const Dim largest_grid(limit(DeviceAttribute::grid_x), limit(DeviceAttribute::grid_y),
                            limit(DeviceAttribute::grid_z));
     const Dim largest_block(limit(DeviceAttribute::block_x), limit(DeviceAttribute::block_y),
@@ -164,14 +181,13 @@ class Limits {
                     text_of(config.block)});
   }
 
-  CUDA_EXT_COLD static Failure check_within(const char* name, const Dim& extents,
-                                            const Dim& largest) noexcept {
+  CUDA_EXT_COLD static Failure check_within(const char* name, const Dim& extents, const Dim& largest) {
     if (is_within(extents, largest)) return nullptr;
     return refused(
         {name, ": expected at least 1 and at most ", text_of(largest), ", found ", text_of(extents)});
   }
 
-  CUDA_EXT_COLD Failure permit_cluster(const LaunchConfig& config) noexcept {
+  CUDA_EXT_COLD Failure permit_cluster(const LaunchConfig& config) {
     const Dim& cluster = config.cluster;
     const std::string gpu = driver_.name_of(device_);
     if (!limit(DeviceAttribute::cluster_launch)) {
@@ -191,7 +207,7 @@ class Limits {
     driver_api::LaunchConfig asked{
         {1, 1, 1}, {static_cast<unsigned>(most_threads), 1, 1}, 0, nullptr, nullptr, 0};
     int most = 0;
-    if (const auto status = driver_.call.largest_cluster(&most, kernel_.known(), &asked)) {
+    if (const auto status = driver_.call.largest_cluster(&most, kernel_.get(), &asked)) {
       return driver_.failed("cuOccupancyMaxPotentialClusterSize", status);
     }
     if (cluster.product() > most) {
@@ -202,7 +218,7 @@ class Limits {
     return nullptr;
   }
 
-  CUDA_EXT_COLD Failure check_cooperative(const LaunchConfig& config) noexcept {
+  CUDA_EXT_COLD Failure check_cooperative(const LaunchConfig& config) {
     if (!limit(DeviceAttribute::cooperative_launch)) {
       return refused({"cooperative: this GPU, ", driver_.name_of(device_), ", cannot launch cooperatively"});
     }
@@ -217,13 +233,13 @@ class Limits {
                     " multiprocessors"});
   }
 
-  Failure get(KernelAttribute attribute, int& value) const noexcept {
-    const auto status = driver_.call.kernel_attribute(&value, attribute, kernel_.known(), device_);
+  Failure get(KernelAttribute attribute, int& value) const {
+    const auto status = driver_.call.kernel_attribute(&value, attribute, kernel_.get(), device_);
     return status ? driver_.failed("cuKernelGetAttribute", status) : nullptr;
   }
 
-  Failure set(KernelAttribute attribute, int value) noexcept {
-    const auto status = driver_.call.set_kernel_attribute(attribute, value, kernel_.known(), device_);
+  Failure set(KernelAttribute attribute, int value) {
+    const auto status = driver_.call.set_kernel_attribute(attribute, value, kernel_.get(), device_);
     return status ? driver_.failed("cuKernelSetAttribute", status) : nullptr;
   }
 

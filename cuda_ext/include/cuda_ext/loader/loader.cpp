@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "demand.hpp"
+#include "current_context.hpp"
 #include "driver.hpp"
 #include "launches.hpp"
 #include "loaded_module.hpp"
@@ -17,14 +18,14 @@ inline namespace CUDA_EXT_ABI {
 
 CUDA_EXT_WEAK Module* open_module(const ModuleData& data) { return new LoadedModule(data); }
 
-CUDA_EXT_WEAK Result<Library> open_source(std::unique_ptr<const OwnedModule> owned) noexcept {
+CUDA_EXT_WEAK Result<Library> open_source(std::unique_ptr<const OwnedModule> owned) {
   auto* module = new LoadedModule(std::move(owned));
   Library library(*module);
-  if (auto failed = module->prepare()) return failed;
+  if (auto failed = module->compile()) return failed;
   return library;
 }
 
-CUDA_EXT_WEAK int driver_version() noexcept {
+CUDA_EXT_WEAK int driver_version() {
   auto driver = open_driver();
   return driver ? (*driver)->version : 0;
 }

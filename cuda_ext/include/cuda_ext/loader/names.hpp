@@ -17,7 +17,7 @@ inline bool is_white_space(char letter) noexcept {
   return letter == ' ' || ('\t' <= letter && letter <= '\r');
 }
 
-// Whether both are the same but for white space.
+// Whether both are equal except for white space.
 CUDA_EXT_COLD inline bool is_spelled_alike(std::string_view left, std::string_view right) noexcept {
   std::size_t i = 0;
   std::size_t j = 0;
@@ -36,8 +36,8 @@ inline std::string_view plain_name(std::string_view expression) noexcept {
   return plain;
 }
 
-// How many letters have to be inserted, removed or replaced to make one of the other.
-CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::string_view to) noexcept {
+// The number of letters to insert, remove or replace to turn one into the other.
+CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::string_view to) {
   const auto row = std::make_unique<std::size_t[]>(to.size() + 1);
   for (std::size_t j = 0; j <= to.size(); j++) row[j] = j;
   for (std::size_t i = 0; i < from.size(); i++) {
@@ -52,12 +52,12 @@ CUDA_EXT_COLD inline std::size_t edit_distance(std::string_view from, std::strin
   return row[to.size()];
 }
 
-// The name among those shown to it that is nearest to `wanted`, if any is near.
+// The considered name that is nearest to `wanted`, if any is near.
 class NearestName {
  public:
   explicit NearestName(std::string_view wanted) noexcept : wanted_(wanted) {}
 
-  void consider(std::string_view name) noexcept {
+  void consider(std::string_view name) {
     const std::size_t longer = name.size() > wanted_.size() ? name.size() : wanted_.size();
     const std::size_t found = edit_distance(wanted_, name);
     if (5 * found > 2 * longer || (!nearest_.empty() && found >= distance_)) return;
@@ -66,7 +66,7 @@ class NearestName {
   }
 
   // "; did you mean 'axpy'?", or nothing.
-  std::string hint() const noexcept {
+  std::string hint() const {
     return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"});
   }
 
@@ -76,17 +76,17 @@ class NearestName {
   std::size_t distance_ = 0;
 };
 
-// The first twenty names, and how many more there are.
+// The first twenty names, and the number of the others.
 class ListOfNames {
  public:
-  void add(std::string_view name) noexcept {
+  void add(std::string_view name) {
     if (count_++ >= most_) return;
     text_ += text_.empty() ? "" : ", ";
     text_ += name;
   }
 
   bool empty() const noexcept { return count_ == 0; }
-  std::string text() const noexcept {
+  std::string text() const {
     return count_ > most_ ? joined({text_, " and ", count_ - most_, " more"}) : text_;
   }
 
@@ -96,7 +96,7 @@ class ListOfNames {
   std::size_t count_ = 0;
 };
 
-// Whether kernels of that name were built ahead, and none of them is of a template.
+// Whether kernels of that name were built ahead, none of them from a template.
 CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_view name) noexcept {
   bool is_built = false;
   for (const KernelData& kernel : module.kernels) {
@@ -123,8 +123,8 @@ CUDA_EXT_COLD inline const TemplateData* find_template(const ModuleData& module,
 inline constexpr const char* jit_off = "turned off by CUDA_EXT_JIT=0";
 inline bool is_jit_off() { return setting("CUDA_EXT_JIT") == "0"; }
 
-// "jit: off; ", or empty if there is no reason why something is not compiled on demand.
-inline std::string describe_jit(std::string_view jit) noexcept {
+// "jit: off; ", or nothing without a reason why something is not compiled on demand.
+inline std::string describe_jit(std::string_view jit) {
   return jit.empty() ? "" : joined({"jit: ", jit, "; "});
 }
 
@@ -133,8 +133,8 @@ inline bool is_of_program(const ModuleData& module) noexcept {
   return module.kernels.size && !module.kernels.begin()->is_described;
 }
 
-// There is no kernel, nor symbol, of that name. `jit` says why an instantiation is not compiled on demand,
-// if there could be one.
+// There is no kernel or symbol of that name. `jit` is the reason why it is not compiled on demand, if it is an
+// instantiation of a known template.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
                                        std::string_view jit = {}) {
   ListOfNames built;
@@ -181,7 +181,7 @@ inline std::string_view unrooted(std::string_view name) noexcept {
 
 // The index of the kernel that `name` spells.
 CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module,
-                                                     std::string_view name) noexcept {
+                                                     std::string_view name) {
   for (std::size_t i = 0; i < module.kernels.size; i++) {
     if (name == module.kernels[i].expression) return i;
   }
@@ -193,7 +193,7 @@ CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module,
 
 // The index of the symbol of that name.
 CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module,
-                                                     std::string_view name) noexcept {
+                                                     std::string_view name) {
   const std::size_t none = module.symbols.size;
   std::size_t found = none;
   for (std::size_t i = 0; i < module.symbols.size; i++) {

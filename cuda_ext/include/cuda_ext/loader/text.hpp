@@ -24,7 +24,7 @@ class Part {
   Part(Number number) noexcept
       : number_(static_cast<unsigned long long>(number)), kind_(number < Number{} ? negative : positive) {}
 
-  std::string text() const noexcept {
+  std::string text() const {
     if (kind_ == none) return std::string(text_);
     return kind_ == negative ? std::to_string(static_cast<long long>(number_)) : std::to_string(number_);
   }
@@ -40,7 +40,7 @@ class Part {
 using Parts = std::initializer_list<Part>;
 
 // The `parts`, one after the other.
-inline std::string joined(Parts parts) noexcept {
+inline std::string joined(Parts parts) {
   std::string text;
   for (const Part& part : parts) text += part.text();
   return text;

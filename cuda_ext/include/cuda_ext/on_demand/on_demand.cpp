@@ -243,18 +243,22 @@ CUDA_EXT_WEAK void fulfil_demand(Demand& demand) {
 
 CUDA_EXT_WEAK Result<Library> try_compile(const std::string& source, const std::vector<std::string>& names,
                                           const CompileOptions& options) noexcept {
-  if (auto failed = check_arguments(source, names, options)) return failed;
-  return open_source(std::make_unique<SourceModule>(source, names, options));
+  return guarded([&]() -> Result<Library> {
+    if (auto failed = check_arguments(source, names, options)) return failed;
+    return open_source(std::make_unique<SourceModule>(source, names, options));
+  });
 }
 
 CUDA_EXT_WEAK Result<std::vector<std::string>> try_toolkit_directories() noexcept {
-  const std::string& reason = open_nvrtc().reason;
-  if (!reason.empty()) return failure(ErrorKind::toolchain, {reason});
-  Paths directories;
-  if (auto failed = list_directories(directories)) return failed;
-  std::vector<std::string> paths;
-  for (const fs::path& each : directories) paths.push_back(each.string());
-  return paths;
+  return guarded([]() -> Result<std::vector<std::string>> {
+    const std::string& reason = open_nvrtc().reason;
+    if (!reason.empty()) return failure(ErrorKind::toolchain, {reason});
+    Paths directories;
+    if (auto failed = list_directories(directories)) return failed;
+    std::vector<std::string> paths;
+    for (const fs::path& each : directories) paths.push_back(each.string());
+    return paths;
+  });
 }
 
 }  // namespace CUDA_EXT_ABI

@@ -1,0 +1,285 @@
+// The images of a module: select the one that has a kernel or a variable for a GPU, or have it compiled on
+// demand, and load it. Each is loaded once.
+
+#pragma once
+
+#include <cstddef>
+#include <forward_list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "current_context.hpp"
+#include "demand.hpp"
+#include "driver.hpp"
+#include "driver_api.hpp"
+#include "failure.hpp"
+#include "images.hpp"
+#include "names.hpp"
+#include "text.hpp"
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace CUDA_EXT_ABI {
+
+// A library of the driver, which the destructor unloads.
+struct LoadedLibrary {
+  driver_api::Library handle = nullptr;
+
+  LoadedLibrary() noexcept = default;
+  LoadedLibrary(const LoadedLibrary&) = delete;
+  LoadedLibrary& operator=(const LoadedLibrary&) = delete;
+  ~LoadedLibrary() {
+    // A failure cannot be reported here, and at process exit the driver may already be unloaded.
+    const Driver* driver = opened_driver.load(std::memory_order_relaxed);
+    if (handle && !driver->forked()) driver->call.unload_library(handle);
+  }
+};
+
+// A kernel or a variable that was built ahead.
+struct Entity {
+  const char* name;
+  const char* lowered;
+  std::size_t unit;
+  Array<LoweredName> exceptions;
+
+  Entity(const KernelData& kernel) noexcept
+      : name(kernel.expression), lowered(kernel.lowered), unit(kernel.unit), exceptions(kernel.exceptions) {}
+  Entity(const SymbolData& symbol) noexcept
+      : name(symbol.name), lowered(symbol.lowered), unit(symbol.unit), exceptions(symbol.exceptions) {}
+
+  // Its name in an image of its unit; nullptr if that does not contain it.
+  const char* lowered_in(std::size_t image) const noexcept {
+    for (const LoweredName& exception : exceptions) {
+      if (exception.image == image) return exception.lowered;
+    }
+    return lowered;
+  }
+};
+
+// A unit, or the instantiation `expression` alone, for GPUs of one capability.
+struct CompiledOnDemand {
+  std::size_t unit = 0;
+  std::string expression;
+  int capability = 0;
+  std::mutex compiling;
+  std::unique_ptr<const CompiledUnit> compiled;  // set once
+  LoadedLibrary library;
+};
+
+// An image that contains a kernel or a variable, the lowered name of that, and where the image is loaded.
+struct Location {
+  const UnitData* unit = nullptr;
+  const char* architecture = nullptr;
+  const unsigned char* image = nullptr;
+  const char* lowered = nullptr;
+  LoadedLibrary* library = nullptr;
+  bool is_on_demand = false;
+};
+
+class LoadedImages {
+ public:
+  explicit LoadedImages(const ModuleData& data)
+      : data_(data), libraries_(new LoadedLibrary[count_images(data.units.end())]) {}
+
+  // Where `entity` is for the GPU of the current context.
+  Result<Location> find(const CurrentContext& here, const Entity& entity);
+  // The same of an instantiation that was not built ahead.
+  Result<Location> find_instantiation(const CurrentContext& here, const KernelData& kernel);
+  // Whether all GPUs get the same kernel as this one, whose is at `location`.
+  bool is_same_on_all_devices(const CurrentContext& here, const Entity& kernel, const Location& location) const;
+
+  // Compile a unit, or one instantiation of it, unless that is done. Without a result, `unavailable` is the
+  // reason why nothing is compiled.
+  Result<CompiledOnDemand*> compile(const CurrentContext& here, std::size_t unit, std::string_view expression,
+                                    std::string& unavailable);
+
+  // Load the image at `location`, and return the kernel or the variable in it.
+  Result<driver_api::Kernel> load_kernel(const CurrentContext& here, const Location& location);
+  Result<Symbol> load_symbol(const CurrentContext& here, const Location& location);
+
+  // The error of `function`, which failed with the image at `location`.
+  Failure explain(const CurrentContext& here, const Location& location, const char* function,
+                  driver_api::Code status) const;
+
+ private:
+  // The number of images of all units before `end`.
+  std::size_t count_images(const UnitData* end) const noexcept {
+    std::size_t count = 0;
+    for (const UnitData* unit = data_.units.begin(); unit != end; unit++) count += unit->images.size;
+    return count;
+  }
+
+  Location locate(CompiledOnDemand& compiled, const char* expression, const char* lowered) const noexcept;
+  Failure explain_absence(const CurrentContext& here, const Entity& entity, const char* architecture) const;
+  CompiledOnDemand& request(std::size_t unit, std::string_view expression, int capability);
+  driver_api::Code load(const CurrentContext& here, const Location& location);
+
+  const ModuleData& data_;
+  std::mutex changing_;  // of the members below
+  // One for each image of each unit; of images that share their data, the first is used.
+  std::unique_ptr<LoadedLibrary[]> libraries_;
+  std::forward_list<CompiledOnDemand> compiled_;
+};
+
+CUDA_EXT_COLD inline Result<Location> LoadedImages::find(const CurrentContext& here, const Entity& entity) {
+  const Driver& driver = here.driver();
+  const int capability = driver.at(here.device()).capability;
+  const UnitData& unit = data_.units[entity.unit];
+  auto image = image_for(data_, unit, capability, driver.version, "off");
+  if (!image) {
+    const ErrorKind kind = image.error().kind;
+    const bool is_compiled =
+        kind == ErrorKind::no_image || kind == ErrorKind::ptx_too_new || kind == ErrorKind::driver_too_old;
+    if (!is_compiled || !data_.on_demand) return std::move(image).failure();
+    std::string unavailable;
+    auto compiled = compile(here, entity.unit, "", unavailable);
+    if (!compiled) return std::move(compiled).failure();
+    if (*compiled) return locate(**compiled, entity.name, entity.lowered);
+    return image_for(data_, unit, capability, driver.version, unavailable).failure();
+  }
+  const char* lowered = entity.lowered_in(static_cast<std::size_t>(*image - unit.images.begin()));
+  if (!lowered) return explain_absence(here, entity, (*image)->architecture);
+  LoadedLibrary* library = libraries_.get() + count_images(&unit);
+  for (const ImageData* sharing = unit.images.begin(); sharing->data != (*image)->data; sharing++) library++;
+  return Location{&unit, (*image)->architecture, (*image)->data, lowered, library};
+}
+
+CUDA_EXT_COLD inline Result<Location> LoadedImages::find_instantiation(const CurrentContext& here,
+                                                                       const KernelData& kernel) {
+  std::string unavailable;
+  auto compiled = compile(here, kernel.unit, kernel.expression, unavailable);
+  if (!compiled) return std::move(compiled).failure();
+  if (*compiled) return locate(**compiled, kernel.expression, kernel.lowered);
+  return not_found(data_, kernel.expression, unavailable);
+}
+
+// Compilers lower the names of what was built ahead alike in every image.
+inline Location LoadedImages::locate(CompiledOnDemand& compiled, const char* expression,
+                                     const char* lowered) const noexcept {
+  const CompiledUnit& unit = *compiled.compiled;
+  const char* name = unit.lowered_name(expression);
+  return {&data_.units[compiled.unit],
+          unit.architecture.c_str(),
+          reinterpret_cast<const unsigned char*>(unit.image.data()),
+          name ? name : lowered,
+          &compiled.library,
+          true};
+}
+
+// The image of that architecture, which is the one for this GPU, does not contain `entity`.
+CUDA_EXT_COLD inline Failure LoadedImages::explain_absence(const CurrentContext& here, const Entity& entity,
+                                                           const char* architecture) const {
+  const UnitData& unit = data_.units[entity.unit];
+  ListOfNames built;
+  for (std::size_t i = 0; i < unit.images.size; i++) {
+    if (entity.lowered_in(i)) built.add(unit.images[i].architecture);
+  }
+  return failure(ErrorKind::no_image, {data_.name, ": ", entity.name, " is not built for this GPU: device is ",
+                                       here.driver().name_of(here.device()), ", whose image, ", architecture,
+                                       ", lacks it; built for ", built.empty() ? "none" : built.text()});
+}
+
+// What was compiled on demand is the same for all GPUs of one capability.
+CUDA_EXT_COLD inline bool LoadedImages::is_same_on_all_devices(const CurrentContext& here,
+                                                               const Entity& kernel,
+                                                               const Location& location) const {
+  const Driver& driver = here.driver();
+  for (int device = 0; device < driver.count; device++) {
+    const int capability = driver.at(device).capability;
+    if (capability == driver.at(here.device()).capability) continue;
+    if (location.is_on_demand) return false;
+    auto image = image_for(data_, *location.unit, capability, driver.version, "");
+    if (!image && !data_.on_demand) continue;  // the driver refuses launches there
+    if (!image || (*image)->data != location.image) return false;
+    const char* lowered = kernel.lowered_in(static_cast<std::size_t>(*image - location.unit->images.begin()));
+    if (!lowered || std::string_view(lowered) != location.lowered) return false;
+  }
+  return true;
+}
+
+CUDA_EXT_COLD inline Result<CompiledOnDemand*> LoadedImages::compile(const CurrentContext& here,
+                                                                     std::size_t unit,
+                                                                     std::string_view expression,
+                                                                     std::string& unavailable) {
+  // CUDA_EXT_JIT=0 is for what the program did not ask to be compiled.
+  unavailable = is_jit_off() && !is_of_program(data_) ? jit_off : data_.on_demand->units[unit].obstacle;
+  if (!unavailable.empty()) return nullptr;
+  CompiledOnDemand& requested = request(unit, expression, here.driver().at(here.device()).capability);
+  const std::lock_guard<std::mutex> lock(requested.compiling);  // other requests do not wait
+  if (requested.compiled) return &requested;
+  Demand demand{data_, unit, requested.expression, requested.capability};
+  data_.on_demand->fulfil(demand);
+  if (demand.reason) return std::move(demand.reason);
+  unavailable = std::move(demand.unavailable);
+  requested.compiled = std::move(demand.compiled);
+  return requested.compiled ? &requested : nullptr;
+}
+
+CUDA_EXT_COLD inline CompiledOnDemand& LoadedImages::request(std::size_t unit, std::string_view expression,
+                                                             int capability) {
+  const std::lock_guard<std::mutex> lock(changing_);
+  for (CompiledOnDemand& each : compiled_) {
+    if (each.unit == unit && each.expression == expression && each.capability == capability) return each;
+  }
+  CompiledOnDemand& added = compiled_.emplace_front();
+  added.unit = unit;
+  added.expression = expression;
+  added.capability = capability;
+  return added;
+}
+
+// The lock is held.
+CUDA_EXT_COLD inline driver_api::Code LoadedImages::load(const CurrentContext& here,
+                                                         const Location& location) {
+  driver_api::Library& library = location.library->handle;
+  if (library) return driver_api::success;
+  const auto load_library = here.driver().call.load_library;
+  const auto status = load_library(&library, location.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (status) library = nullptr;
+  return status;
+}
+
+CUDA_EXT_COLD inline Result<driver_api::Kernel> LoadedImages::load_kernel(const CurrentContext& here,
+                                                                          const Location& location) {
+  const std::lock_guard<std::mutex> lock(changing_);
+  if (const auto status = load(here, location)) return explain(here, location, "cuLibraryLoadData", status);
+  driver_api::Kernel kernel = nullptr;
+  const auto status =
+      here.driver().call.kernel_of_library(&kernel, location.library->handle, location.lowered);
+  if (status) return explain(here, location, "cuLibraryGetKernel", status);
+  return kernel;
+}
+
+CUDA_EXT_COLD inline Result<Symbol> LoadedImages::load_symbol(const CurrentContext& here,
+                                                              const Location& location) {
+  const std::lock_guard<std::mutex> lock(changing_);
+  if (const auto status = load(here, location)) return explain(here, location, "cuLibraryLoadData", status);
+  Symbol symbol;
+  const auto status = here.driver().call.global_of_library(&symbol.address, &symbol.size,
+                                                           location.library->handle, location.lowered);
+  if (status) return explain(here, location, "cuLibraryGetGlobal", status);
+  return symbol;
+}
+
+CUDA_EXT_COLD inline Failure LoadedImages::explain(const CurrentContext& here, const Location& location,
+                                                   const char* function, driver_api::Code status) const {
+  Driver& driver = here.driver();
+  const UnitData& unit = *location.unit;
+  const char* jit = data_.on_demand ? "" : "off";
+  if (!location.is_on_demand && status == driver_api::no_binary_for_gpu) {
+    return no_image(data_, unit, driver.at(here.device()).capability, jit);
+  }
+  if (!location.is_on_demand && status == driver_api::unsupported_ptx_version) {
+    return ptx_too_new(data_, unit, location.architecture, driver.version, jit);
+  }
+  bool is_fault = false;
+  return failure(ErrorKind::load,
+                 {data_.name, ": the driver refuses ", unit.sources, " (", location.architecture,
+                  location.is_on_demand ? ", compiled on demand" : "", ") on ", driver.name_of(here.device()),
+                  ": ", driver.explain(function, status, "", is_fault)},
+                 status);
+}
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext
