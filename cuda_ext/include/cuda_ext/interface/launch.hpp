@@ -85,10 +85,10 @@ struct CUDA_EXT_VISIBLE LaunchAttribute {
   }
 };
 
-// `shared` are the bytes of dynamic shared memory of a block, and `cluster` the blocks of a cluster, {0, 0, 0}
-// without clusters. All blocks of a `cooperative` kernel run at once, so that they can wait for each other. A
-// `dependent` kernel may start before its predecessor in the stream has ended (programmatic dependent launch).
-// `attributes` are passed to the driver after those of the other members.
+// `shared` are the bytes of dynamic shared memory of a block, and `cluster` the blocks of a cluster, {0, 0,
+// 0} without clusters. All blocks of a `cooperative` kernel run at once, so that they can wait for each
+// other. A `dependent` kernel may start before its predecessor in the stream has ended (programmatic
+// dependent launch). `attributes` are passed to the driver after those of the other members.
 struct CUDA_EXT_VISIBLE LaunchConfig {
   Dim grid;
   Dim block;

@@ -19,9 +19,9 @@ struct CUDA_EXT_VISIBLE Symbol {
   std::size_t size = 0;
 };
 
-// What a kernel uses on one GPU: registers and bytes of local memory of a thread, bytes of static shared memory
-// of a block and of constant memory, the largest number of threads of a block, and the versions of PTX and of
-// the machine code, 90 for 9.0.
+// What a kernel uses on one GPU: registers and bytes of local memory of a thread, bytes of static shared
+// memory of a block and of constant memory, the largest number of threads of a block, and the versions of PTX
+// and of the machine code, 90 for 9.0.
 struct CUDA_EXT_VISIBLE Attributes {
   int registers = 0;
   int local = 0;
@@ -38,8 +38,8 @@ struct Integer {
   bool is_signed = false;
 };
 
-// A kernel of a module, loaded or not. Functions are for the GPU of the current context, or else for the first;
-// those with a launch configuration, for that of its stream.
+// A kernel of a module, loaded or not. Functions are for the GPU of the current context, or else for the
+// first; those with a launch configuration, for that of its stream.
 class ModuleKernel {
  public:
   // Change the number of the module's holders.
@@ -54,8 +54,8 @@ class ModuleKernel {
                                  std::size_t count) noexcept = 0;
   // Load the kernel and raise its limits, as a launch with `config` does.
   virtual Failure prepare(const LaunchConfig& config) noexcept = 0;
-  // The error of an argument that its parameter cannot hold: the first of `given`, one for each parameter, that
-  // is not nullptr.
+  // The error of an argument that its parameter cannot hold: the first of `given`, one for each parameter,
+  // that is not nullptr.
   virtual Failure refuse(const Integer* const* given) const noexcept = 0;
 
   virtual Result<::CUkern_st*> handle() noexcept = 0;
@@ -136,8 +136,8 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->launch(config, arguments);
   }
 
-  // Load the kernel and raise its limits, as a launch with `config` does. After that, the launch consists of one
-  // call of the driver, as is necessary while a graph is captured.
+  // Load the kernel and raise its limits, as a launch with `config` does. After that, the launch consists of
+  // one call of the driver, as is necessary while a graph is captured.
   CUDA_EXT_HIDDEN Result<void> try_prepare(const LaunchConfig& config) const noexcept {
     return kernel_->prepare(config);
   }
@@ -158,8 +158,9 @@ class CUDA_EXT_VISIBLE Kernel {
     return kernel_->set_attribute(which, value);
   }
 
-  // The number of blocks of `threads` threads that are resident on a multiprocessor at once, and the number of
-  // threads of a block with the highest occupancy. `shared` are the bytes of dynamic shared memory of a block.
+  // The number of blocks of `threads` threads that are resident on a multiprocessor at once, and the number
+  // of threads of a block with the highest occupancy. `shared` are the bytes of dynamic shared memory of a
+  // block.
   CUDA_EXT_HIDDEN Result<int> try_blocks_per_multiprocessor(int threads,
                                                             std::size_t shared = 0) const noexcept {
     return kernel_->blocks_per_multiprocessor(threads, shared);
@@ -203,8 +204,9 @@ class CUDA_EXT_VISIBLE Kernel {
   Held<ModuleKernel> kernel_;
 };
 
-// The kernels and symbols of a module. The constructor loads nothing: an image is loaded when the first of its
-// kernels and symbols is used. It is unloaded with the last Library or Kernel, when no kernel may be running.
+// The kernels and symbols of a module. The constructor loads nothing: an image is loaded when the first of
+// its kernels and symbols is used. It is unloaded with the last Library or Kernel, when no kernel may be
+// running.
 class CUDA_EXT_VISIBLE Library {
  public:
   CUDA_EXT_HIDDEN Library() noexcept = default;  // no library, as after a move
@@ -220,8 +222,8 @@ class CUDA_EXT_VISIBLE Library {
   CUDA_EXT_HIDDEN bool gpu_available() const noexcept { return !module_->open_driver(); }
 
   // The kernel of a name expression, "ns::axpy<float>", in which white space is ignored. With JIT, an
-  // instantiation that was not built ahead is compiled for the GPU of the current context, and for others when it
-  // is first launched there.
+  // instantiation that was not built ahead is compiled for the GPU of the current context, and for others
+  // when it is first launched there.
   CUDA_EXT_HIDDEN Result<Kernel> try_kernel(Text name) const noexcept {
     auto kernel = module_->find_kernel(name);
     if (!kernel) return std::move(kernel).failure();

@@ -26,9 +26,7 @@ namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
 // The text of a version of CUDA, 1000 * major + 10 * minor.
-inline std::string version_text(int version) {
-  return joined({version / 1000, ".", version % 1000 / 10});
-}
+inline std::string version_text(int version) { return joined({version / 1000, ".", version % 1000 / 10}); }
 
 inline long current_process() noexcept {
 #if defined(_WIN32)

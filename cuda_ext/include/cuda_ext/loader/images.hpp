@@ -88,11 +88,10 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
                   capability, "\" to architectures and build again"});
 }
 
-// The only image that fits is PTX for `architecture` that is too new for the driver; `unit` is not compiled on
-// demand, for the reason `jit`.
+// The only image that fits is PTX for `architecture` that is too new for the driver; `unit` is not compiled
+// on demand, for the reason `jit`.
 CUDA_EXT_COLD inline Failure ptx_too_new(const ModuleData& module, const UnitData& unit,
-                                         const char* architecture, int driver,
-                                         std::string_view jit) {
+                                         const char* architecture, int driver, std::string_view jit) {
   const std::string maker =
       unit.ptx_version ? joined({"CUDA ", version_text(unit.ptx_version)}) : "a newer CUDA";
   return failure(ErrorKind::ptx_too_new,
@@ -111,11 +110,10 @@ CUDA_EXT_COLD inline Failure image_too_new(const ModuleData& module, const UnitD
                   " or newer; upgrade the driver"});
 }
 
-// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` is the reason
-// why none is compiled on demand.
+// The image of `unit` for a GPU of `capability` under a driver that supports CUDA `driver`. `jit` is the
+// reason why none is compiled on demand.
 CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module, const UnitData& unit,
-                                                        int capability, int driver,
-                                                        std::string_view jit) {
+                                                        int capability, int driver, std::string_view jit) {
   const ImageData* image = select_image(unit, capability);
   if (!image) return no_image(module, unit, capability, jit);
   const bool is_ptx = Architecture(image->architecture).kind == Architecture::Kind::ptx;

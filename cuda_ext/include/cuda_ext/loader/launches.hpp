@@ -137,8 +137,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::explain_launch(KernelOfModule& kernel
     }
     LoadedKernel* loaded = get_loaded(here, kernel);
     Failure error = loaded ? Limits(here, *loaded).permit(config) : nullptr;
-    if (error && error->kind == ErrorKind::argument)
-      return of_launch(*kernel.description, std::move(error));
+    if (error && error->kind == ErrorKind::argument) return of_launch(*kernel.description, std::move(error));
   }
   const char* expression = kernel.description->expression;
   bool is_fault = false;
@@ -216,9 +215,8 @@ CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given)
 }
 
 inline Result<driver_api::Kernel> KernelOfModule::handle() noexcept {
-  return module->with_loaded(*this, [](Limits&, driver_api::Kernel handle) {
-    return Result<driver_api::Kernel>(handle);
-  });
+  return module->with_loaded(
+      *this, [](Limits&, driver_api::Kernel handle) { return Result<driver_api::Kernel>(handle); });
 }
 
 inline Result<int> KernelOfModule::attribute(int which) noexcept {
@@ -240,9 +238,8 @@ inline Result<int> KernelOfModule::blocks_per_multiprocessor(int threads, std::s
 }
 
 inline Result<int> KernelOfModule::best_block(std::size_t shared) noexcept {
-  return module->with_loaded(*this, [shared](Limits& limits, driver_api::Kernel) {
-    return limits.best_block(shared);
-  });
+  return module->with_loaded(
+      *this, [shared](Limits& limits, driver_api::Kernel) { return limits.best_block(shared); });
 }
 
 }  // namespace CUDA_EXT_ABI

@@ -87,7 +87,8 @@ class LoadedImages {
   // The same of an instantiation that was not built ahead.
   Result<Location> find_instantiation(const CurrentContext& here, const KernelData& kernel);
   // Whether all GPUs get the same kernel as this one, whose is at `location`.
-  bool is_same_on_all_devices(const CurrentContext& here, const Entity& kernel, const Location& location) const;
+  bool is_same_on_all_devices(const CurrentContext& here, const Entity& kernel,
+                              const Location& location) const;
 
   // Compile a unit, or one instantiation of it, unless that is done. Without a result, `unavailable` is the
   // reason why nothing is compiled.
@@ -175,9 +176,10 @@ CUDA_EXT_COLD inline Failure LoadedImages::explain_absence(const CurrentContext&
   for (std::size_t i = 0; i < unit.images.size; i++) {
     if (entity.lowered_in(i)) built.add(unit.images[i].architecture);
   }
-  return failure(ErrorKind::no_image, {data_.name, ": ", entity.name, " is not built for this GPU: device is ",
-                                       here.driver().name_of(here.device()), ", whose image, ", architecture,
-                                       ", lacks it; built for ", built.empty() ? "none" : built.text()});
+  return failure(ErrorKind::no_image,
+                 {data_.name, ": ", entity.name, " is not built for this GPU: device is ",
+                  here.driver().name_of(here.device()), ", whose image, ", architecture,
+                  ", lacks it; built for ", built.empty() ? "none" : built.text()});
 }
 
 // What was compiled on demand is the same for all GPUs of one capability.

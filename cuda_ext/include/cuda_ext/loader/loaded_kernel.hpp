@@ -59,7 +59,8 @@ class Limits {
   Limits(const CurrentContext& here, LoadedKernel& kernel) noexcept
       : driver_(here.driver()), device_(here.device()), kernel_(kernel) {}
 
-  // Raise the limits as a launch with `config` needs it. The error is what the GPU or the kernel do not support.
+  // Raise the limits as a launch with `config` needs it. The error is what the GPU or the kernel do not
+  // support.
   CUDA_EXT_COLD Failure permit(const LaunchConfig& config) {
     if (driver_.forked()) return failure(ErrorKind::driver, {after_fork()});
     if (auto failed = permit_shared(config.shared)) return failed;
@@ -104,8 +105,7 @@ class Limits {
   CUDA_EXT_COLD Result<int> blocks_per_multiprocessor(int threads, std::size_t shared) {
     if (auto failed = permit_shared(shared)) return failed;
     int blocks = 0;
-    if (const auto status =
-            driver_.call.blocks_per_multiprocessor(&blocks, kernel_.get(), threads, shared)) {
+    if (const auto status = driver_.call.blocks_per_multiprocessor(&blocks, kernel_.get(), threads, shared)) {
       return driver_.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", status);
     }
     return blocks;

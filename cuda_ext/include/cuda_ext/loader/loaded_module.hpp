@@ -94,7 +94,8 @@ class LoadedModule final : public Module {
   Failure explain_launch(KernelOfModule& kernel, const LaunchConfig& config, driver_api::Code status);
   // Ask the driver, which knows them since CUDA 12.4, for the sizes of the parameters of a kernel.
   Failure measure(KernelOfModule& kernel);
-  // What `use` returns, which is passed the limits and the handle of `kernel` on the GPU of the current context.
+  // What `use` returns, which is passed the limits and the handle of `kernel` on the GPU of the current
+  // context.
   template <class Use>
   auto with_loaded(KernelOfModule& kernel, const Use& use) noexcept;
 
@@ -243,9 +244,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel) {
 
 // Without what is built for other GPUs alone.
 CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
-  const auto fails = [](const auto& result) {
-    return !result && result.error().kind != ErrorKind::no_image;
-  };
+  const auto fails = [](const auto& result) { return !result && result.error().kind != ErrorKind::no_image; };
   for (std::size_t i = 0; i < data_.kernels.size; i++) {
     auto handle = kernels_[i].handle();
     if (fails(handle)) return std::move(handle).failure();

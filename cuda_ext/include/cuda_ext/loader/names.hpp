@@ -66,9 +66,7 @@ class NearestName {
   }
 
   // "; did you mean 'axpy'?", or nothing.
-  std::string hint() const {
-    return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"});
-  }
+  std::string hint() const { return nearest_.empty() ? "" : joined({"; did you mean '", nearest_, "'?"}); }
 
  private:
   std::string_view wanted_;
@@ -133,8 +131,8 @@ inline bool is_of_program(const ModuleData& module) noexcept {
   return module.kernels.size && !module.kernels.begin()->is_described;
 }
 
-// There is no kernel or symbol of that name. `jit` is the reason why it is not compiled on demand, if it is an
-// instantiation of a known template.
+// There is no kernel or symbol of that name. `jit` is the reason why it is not compiled on demand, if it is
+// an instantiation of a known template.
 CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_view name,
                                        std::string_view jit = {}) {
   ListOfNames built;
@@ -180,8 +178,7 @@ inline std::string_view unrooted(std::string_view name) noexcept {
 }
 
 // The index of the kernel that `name` spells.
-CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module,
-                                                     std::string_view name) {
+CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module, std::string_view name) {
   for (std::size_t i = 0; i < module.kernels.size; i++) {
     if (name == module.kernels[i].expression) return i;
   }
@@ -192,8 +189,7 @@ CUDA_EXT_COLD inline Result<std::size_t> find_kernel(const ModuleData& module,
 }
 
 // The index of the symbol of that name.
-CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module,
-                                                     std::string_view name) {
+CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module, std::string_view name) {
   const std::size_t none = module.symbols.size;
   std::size_t found = none;
   for (std::size_t i = 0; i < module.symbols.size; i++) {

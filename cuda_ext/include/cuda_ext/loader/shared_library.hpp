@@ -23,8 +23,8 @@ __declspec(dllimport) long long(__stdcall* __stdcall GetProcAddress(HINSTANCE__*
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// Where Windows searches: in the system's directory, or, for the libraries that one with a full path needs, in
-// its own. Never in the current directory.
+// Where Windows searches: in the system's directory, or, for the libraries that one with a full path needs,
+// in its own. Never in the current directory.
 enum class LibrarySearch : unsigned long { system = 0x800, its_directory = 0x1100 };
 
 // Opened by the constructor, and never closed: the driver does not survive that.
