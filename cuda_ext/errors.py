@@ -86,7 +86,7 @@ class CacheWarning(UserWarning):
 
 
 class StoreError(BuildError):
-    """There is no place, or no room, for the cache."""
+    """There is no place for the cache."""
 
 
 class FatbinError(CudaExtError):

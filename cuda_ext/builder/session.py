@@ -98,6 +98,11 @@ def _session(
         session = _Session(project, environ, progress, store)
         try:
             yield session
+        except Exception:
+            raise
+        except BaseException:  # an interrupt
+            store.close(now=True)
+            raise
         finally:
             session.save()
 

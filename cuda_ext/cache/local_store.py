@@ -102,14 +102,7 @@ class LocalStore:
         try:
             self._write(*_place(key), entry)
         except OSError as error:
-            if error.errno in _FULL:
-                raise StoreError(
-                    f"the cache cannot be written: {error.strerror}",
-                    where=self.directory,
-                    remedy="free some space, lower CUDA_EXT_CACHE_SIZE, or set CUDA_EXT_CACHE to another "
-                    "directory",
-                ) from None
-            self._warn_once(f"{error.strerror or error}")
+            self._warn_once(error)
         else:
             self._count_written(len(entry))
 
@@ -155,7 +148,7 @@ class LocalStore:
         with contextlib.suppress(OSError):
             self._write(os.curdir, _TOTAL, b"%d %d " % (time.time(), total))
 
-    def close(self) -> None:
+    def close(self, *, now: bool = False) -> None:
         pass
 
     def files(self) -> Iterator[StoredFile]:
@@ -284,11 +277,14 @@ class LocalStore:
                 if not (os.name == "nt" and isinstance(error, PermissionError)):
                     raise
 
-    def _warn_once(self, reason: str) -> None:
+    def _warn_once(self, error: OSError) -> None:
         with self._lock:
             warn, self._warn = self._warn, None
         if warn:
-            warn(without_cache(self.directory, reason, "set CUDA_EXT_CACHE to another directory"))
+            remedy = "set CUDA_EXT_CACHE to another directory"
+            if error.errno in _FULL:
+                remedy = f"free some space, lower CUDA_EXT_CACHE_SIZE, or {remedy}"
+            warn(without_cache(self.directory, error.strerror or str(error), remedy))
 
 
 def without_cache(directory: str | Path, reason: str, remedy: str) -> str:

@@ -1,6 +1,8 @@
 """A store that machines share, behind the local one: any URL that fsspec supports.
 
 It never makes a build fail. The first failure or timeout costs one warning; the store is not used afterwards.
+Nor does a build wait long for one that is slow: half a second for each request and a second for each megabyte
+are free, and what exceeds that may be 30 seconds in all.
 """
 
 from __future__ import annotations
@@ -8,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from cuda_ext.cache.location import hide_password
 from cuda_ext.cache.store import Store, pack, unpack
-from cuda_ext.errors import StoreError
+from cuda_ext.time_limit import call_within
 
 __all__ = ["LayeredStore", "RemoteStore"]
+
+# Seconds of each request that are free, and bytes that one second more is free for.
+_FREE, _BYTES = 0.5, 1e6
 
 _T = TypeVar("_T")
 
@@ -29,10 +34,13 @@ class RemoteStore:
     fsspec supports a fork.
     """
 
-    def __init__(self, url: str, warn: Callable[[str], None], timeout: float = 10) -> None:
+    def __init__(
+        self, url: str, warn: Callable[[str], None], timeout: float = 10, budget: float = 30
+    ) -> None:
         self._url = url
         self._warn = warn
         self._timeout = timeout
+        self._budget = self._left = budget
         self._usable = True
         self._warning = ""
         self._opened: tuple[Any, str] | None = None
@@ -43,9 +51,13 @@ class RemoteStore:
         self._pending: queue.Queue[tuple[str, bytes] | None] = queue.Queue(maxsize=64)
 
     def get(self, key: str) -> bytes | None:
-        entry = self._attempt(self._timeout, self._read, key)
+        with self._waiting() as left:
+            entry = self._attempt(min(self._timeout, left), self._read, key)
         self._warn_pending()
-        return None if entry is None else unpack(key, entry)
+        if entry is None:
+            return None
+        self._left = min(self._budget, self._left + len(entry) / _BYTES)
+        return unpack(key, entry)
 
     def put(self, key: str, content: bytes) -> None:
         """Upload in the background. Pending uploads are lost if the process ends without `close`."""
@@ -56,21 +68,48 @@ class RemoteStore:
             if self._uploader is None or not self._uploader.is_alive():  # a forked child has none
                 self._uploader = threading.Thread(target=self._upload, daemon=True)
                 self._uploader.start()
-        self._pending.put((key, pack(key, content)))
+        self._queue((key, pack(key, content)))
 
-    def close(self) -> None:
-        """Wait for the uploads; each has a time limit."""
+    def close(self, *, now: bool = False) -> None:
+        """Wait for the uploads, while the budget lasts; with `now`, drop them and use the store no more."""
+        self._usable = self._usable and not now
         with self._lock:
             uploader, self._uploader = self._uploader, None
-        if uploader and uploader.is_alive():
-            self._pending.put(None)
-            uploader.join()
+        if uploader and uploader.is_alive() and not now:
+            self._queue(None)
+            with self._waiting() as left:
+                uploader.join(left)
+            if uploader.is_alive():
+                self._give_up(self._spent)
         self._warn_pending()
+
+    def _queue(self, item: tuple[str, bytes] | None) -> None:
+        """Queue an upload, or the end of them, as soon as there is room."""
+        with self._waiting() as left:
+            try:
+                self._pending.put(item, timeout=left)
+            except queue.Full:
+                self._give_up(self._spent)
 
     def _upload(self) -> None:
         while item := self._pending.get():
             # One megabyte per second is slow but not a failure.
-            self._attempt(self._timeout + len(item[1]) / 1e6, self._write, *item)
+            self._attempt(self._timeout + len(item[1]) / _BYTES, self._write, *item)
+
+    @property
+    def _spent(self) -> str:
+        return f"this build has waited {self._budget:.0f} seconds for it"
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[float]:
+        """Yield the seconds that the build may wait for the store, and count those of the block."""
+        queued = sum(len(item[1]) for item in list(self._pending.queue) if item)
+        free = _FREE + queued / _BYTES
+        began = time.monotonic()
+        yield max(self._left, 0) + free
+        self._left -= max(time.monotonic() - began - free, 0)
+        if self._left <= 0:
+            self._give_up(self._spent)
 
     def _read(self, key: str) -> bytes | None:
         file_system, root = self._file_system()
@@ -105,12 +144,14 @@ class RemoteStore:
         if not self._usable:
             return None
         try:
-            return _within(seconds, work, *arguments)
+            return call_within(seconds, work, *arguments)
         except ModuleNotFoundError as error:
             self._give_up(f"{error}; install fsspec and its package for this protocol, such as s3fs")
         except TimeoutError as error:
             self._give_up(str(error) or f"no answer within {seconds:.0f} seconds")
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # such as asyncio's CancelledError
             self._give_up(str(error) or type(error).__name__)
         return None
 
@@ -138,9 +179,7 @@ class LayeredStore:
     def get(self, key: str) -> bytes | None:
         content = self._local.get(key)
         if content is None and (content := self._remote.get(key)) is not None:
-            # Return it even if it cannot be stored here.
-            with contextlib.suppress(StoreError):
-                self._local.put(key, content)
+            self._local.put(key, content)
         return content
 
     def put(self, key: str, content: bytes) -> None:
@@ -150,21 +189,5 @@ class LayeredStore:
     def prune(self) -> None:
         self._local.prune()
 
-    def close(self) -> None:
-        self._remote.close()
-
-
-def _within(seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
-    """Call `work` in a daemon thread, which cannot keep the process from ending; wait at most `seconds`."""
-    future: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        except BaseException as error:  # such as asyncio's CancelledError
-            future.set_exception(RuntimeError(repr(error)))
-
-    threading.Thread(target=run, daemon=True).start()
-    return future.result(seconds)
+    def close(self, *, now: bool = False) -> None:
+        self._remote.close(now=now)

@@ -28,13 +28,13 @@ class Store(Protocol):
         """Return the content of `key`, or None if it is absent or damaged."""
 
     def put(self, key: str, content: bytes) -> None:
-        """Store `content` under `key`. Raises :class:`~cuda_ext.errors.StoreError` if the disk is full."""
+        """Store `content` under `key`. Where that fails, as on a full disk, a warning is issued once."""
 
     def prune(self) -> None:
         """Keep the size within the bound: remove the least recently used. Cheap enough after every build."""
 
-    def close(self) -> None:
-        """Wait for writes in the background."""
+    def close(self, *, now: bool = False) -> None:
+        """Wait for writes in the background, or drop them if it is to be closed `now`."""
 
 
 class NullStore:
@@ -52,7 +52,7 @@ class NullStore:
     def prune(self) -> None:
         pass
 
-    def close(self) -> None:
+    def close(self, *, now: bool = False) -> None:
         pass
 
 

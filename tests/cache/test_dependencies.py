@@ -194,7 +194,9 @@ def user(root: Path, **environ: str) -> subprocess.Popen[str]:
 
 
 @needs_mount
-def test_two_users_of_a_full_cache_get_one_error_each_and_no_damage(project: Path, tmp_path: Path) -> None:
+def test_two_users_of_a_full_cache_get_one_warning_each_and_what_they_built(
+    project: Path, tmp_path: Path
+) -> None:
     other = write_project(tmp_path / "other", TABLE, {"device/c.cu": FILES["device/b.cu"].replace("2", "3")})
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=256k", "none") as disk:
         cache = create_empty_cache(disk / "cache")
@@ -204,10 +206,9 @@ def test_two_users_of_a_full_cache_get_one_error_each_and_no_damage(project: Pat
         os.truncate(filler, filler.stat().st_size - (16 << 10))
         users = [user(root, CUDA_EXT_CACHE=str(cache)) for root in (project, other)]
         for one in users:
-            _, errors = one.communicate(timeout=120)
-            assert one.returncode == 1
-            assert errors.startswith(f"StoreError: {cache}: the cache cannot be written: No space left")
-            assert len(errors.splitlines()) == 1
+            output, errors = one.communicate(timeout=120)
+            assert (one.returncode, errors) == (0, "")
+            assert output.count(f"{cache}: compiling goes on without a cache: No space left on device; ") == 1
         assert list(cache.glob("objects/tmp/*")) == []
         filler.unlink()
         for root in (project, other):

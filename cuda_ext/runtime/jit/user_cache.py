@@ -14,7 +14,7 @@ from typing import TypeVar
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.cache.store import NullStore
-from cuda_ext.errors import BuildError, CacheWarning, StoreError
+from cuda_ext.errors import BuildError, CacheWarning
 
 __all__ = ["compile_once", "read_cache", "write_cache"]
 
@@ -52,10 +52,7 @@ def read_cache(key: str) -> bytes | None:
 def write_cache(key: str, content: bytes) -> None:
     """Store `content` under `key`, and evict entries beyond the cache's size limit."""
     store = _store()
-    try:
-        store.put(key, content)
-    except StoreError as error:
-        _warn_once(str(error))
+    store.put(key, content)
     store.prune()
 
 

@@ -684,7 +684,7 @@ def test_a_full_disk_costs_only_a_warning(
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=4k", "tmpfs") as disk:
         monkeypatch.setenv("CUDA_EXT_CACHE", str(disk))
         kernels = cuda_ext.load(saved)
-        with pytest.warns(errors.CacheWarning, match="the cache cannot be written: No space left on device"):
+        with pytest.warns(errors.CacheWarning, match="goes on without a cache: No space left on device"):
             first = cuda_ext.prepare(kernels, ["axpy<double>"], architectures=["sm_90"])
         assert first.compiled == ("axpy<double> for sm_90",)
         # It has been said once.
