@@ -22,7 +22,7 @@ from cuda_ext.cache.open_store import find_flaw, local_store, why_not_used
 from cuda_ext.cli.terminal import Failure, echo_json, open_console
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
-from cuda_ext.toolchain.programs.bundled_headers import remove_unpacked, unpacked_directories
+from cuda_ext.toolchain.programs.bundled_headers import find_damage, remove_unpacked, unpacked_directories
 
 __all__ = ["cache"]
 
@@ -242,20 +242,23 @@ class _Check:
     """
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--remove", is_flag=True, help="Remove the damaged entries.")
+@click.option("--remove", is_flag=True, help="Remove what is damaged.")
 @click.pass_context
 def verify(context: click.Context, as_json: bool, remove: bool) -> None:
-    """Read the whole cache, and report damaged entries.
+    """Read the whole cache, and report damaged entries and headers.
 
-    A damaged entry does no harm: it is not used, and is replaced when it is needed again. The exit code is 1
-    if there is any.
+    Damage does no harm: what is damaged is not used, and is replaced when it is needed again. The exit code
+    is 1 if there is any.
     """
     began = time.perf_counter()
     store = _open_store()
     check = _check_entries(store, remove) if store else _Check()
+    for headers in unpacked_directories(Path(local_directory(os.environ))):
+        if damage := find_damage(headers, in_files=True):
+            check.damaged.append(_Damaged(str(headers), "", damage, remove and remove_unpacked(headers)))
     if as_json:
         echo_json(check)
-    elif store is None:
+    elif store is None and not check.damaged:
         click.echo(f"{local_directory(os.environ)}: there is no cache")
     else:
         _show_check(check, time.perf_counter() - began)
@@ -289,7 +292,7 @@ def _show_check(check: _Check, seconds: float) -> None:
     entries = f"{format_count(check.entries, 'entry', 'entries')}, {format_size(check.size)}"
     click.echo(f"{entries}, read in {seconds:.1f} s: {len(check.damaged):,} damaged")
     if not all(damaged.removed for damaged in check.damaged):
-        click.echo("To remove damaged entries: cuda-ext cache verify --remove")
+        click.echo("To remove what is damaged: cuda-ext cache verify --remove")
 
 
 # clear

@@ -70,20 +70,25 @@ def replace_directory(
             _publish(temporary / "new", directory, temporary / "old")
 
 
-def create_directory(directory: Path, fill: Callable[[Path], None]) -> None:
-    """Create `directory` unless it exists: `fill` creates it under the path that it is given.
+def create_directory(
+    directory: Path, fill: Callable[[Path], None], is_valid: Callable[[Path], bool] = Path.is_dir
+) -> None:
+    """Create `directory` unless there is a valid one: `fill` creates it under the path that it is given.
 
-    Of several processes one does it, and the others wait. Raises :class:`OSError`.
+    Of several processes one does it, and the others wait. Only a directory is ever replaced. Raises
+    :class:`OSError`.
     """
     with _alone_beside(directory):
-        if directory.is_dir():
+        if is_valid(directory):
             return
+        if os.path.lexists(directory) and (directory.is_symlink() or not directory.is_dir()):
+            raise NotADirectoryError(errno.ENOTDIR, "is not a directory", str(directory))
         with _temporary_beside(directory) as temporary:
             fill(temporary / "new")
             try:
-                (temporary / "new").rename(directory)
+                _publish(temporary / "new", directory, temporary / "old")
             except OSError:  # without a lock, another process may have been faster
-                if not directory.is_dir():
+                if not is_valid(directory):
                     raise
 
 

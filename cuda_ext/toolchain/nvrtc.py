@@ -85,12 +85,20 @@ class Nvrtc:
     @cached_property
     def header_directories(self) -> list[Path]:
         """The directories of CUDA's and CCCL's headers, and of other CUDA libraries from the registry."""
+        return self._header_directories(in_files=True)
+
+    @cached_property
+    def _searched_directories(self) -> list[Path]:
+        """The same directories, before anything is compiled."""
+        return self._header_directories(in_files=False)
+
+    def _header_directories(self, *, in_files: bool) -> list[Path]:
         from pathlib import Path
 
         from cuda_ext.toolchain.programs.bundled_headers import unpack_headers, unpacked_headers
 
         major = int(self.version.partition(".")[0])
-        bundled = unpacked_headers(self.version)
+        bundled = unpacked_headers(self.version, in_files=in_files)
         if not bundled and hasattr(open_library("nvrtc"), UNPACK):
             bundled = unpack_headers(self.version, self._unpack_headers)
         own = [bundled, bundled / "cccl"] if bundled else []
@@ -98,7 +106,7 @@ class Nvrtc:
         return [*own, *map(Path, cuda_packages.header_directories(major, library))]
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
-        return [*include_directories(unit.options), *self.header_directories]
+        return [*include_directories(unit.options), *self._searched_directories]
 
     def capabilities(self) -> tuple[int, ...]:
         nvrtc, count = open_library("nvrtc"), ctypes.c_int()
@@ -217,6 +225,7 @@ class Nvrtc:
         the shared headers are precompiled. Returns the program and its trace.
         """
         minimal = [_MINIMAL] if _is_simple(unit) else []
+        is_restored = False
         with ExitStack() as stack:
             if _WITH_NAMES.intersection(options):
                 stack.enter_context(_nameless_directory())
@@ -234,6 +243,8 @@ class Nvrtc:
                     break
                 if not minimal and not rejected:
                     Nvrtc._traces_all = Nvrtc._traces_all or bool(tracing)
+                    if not is_restored and (is_restored := self._restore_headers()):
+                        continue
                     from cuda_ext.toolchain.remedies.failed_compilation import explain  # rarely used
 
                     # Finding the directories may unpack the headers.
@@ -287,6 +298,18 @@ class Nvrtc:
         # Finding the directories may take unpacking the headers.
         directories = self.header_directories if _needs_toolkit(unit) else []
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]
+
+    def _restore_headers(self) -> bool:
+        """Unpack NVRTC's own headers again where some have vanished since; return whether they had."""
+        from cuda_ext.toolchain.programs.bundled_headers import find_damage
+
+        before: list[Path] | None = self.__dict__.get("header_directories")
+        if not before or not hasattr(open_library("nvrtc"), UNPACK):
+            return False
+        if not find_damage(before[0], in_files=True):
+            return False
+        del self.header_directories
+        return self.header_directories == before
 
     def _unpack_headers(self, directory: Path) -> None:
         log = ctypes.c_char_p()

@@ -117,20 +117,15 @@ def _major(library: Path) -> str:
 
 def _examine_headers(version: _Version) -> Iterator[Finding]:
     """The headers of CUDA and CCCL that sources include."""
-    try:
-        unpacked = unpacked_headers(_number(version))
-    except ToolchainError as error:  # other users may write there
-        yield Finding("problem", "headers", error.statement, error.remedy)
-        return
+    unpacked = unpacked_headers(_number(version), in_files=True)
     directories = cuda_packages.header_directories(version[0], next(iter(library_files("nvrtc")), None))
     suffix = "-cu12" if version[0] == 12 else ""
     if unpacked is not None:
         facts = {"directories": [str(unpacked)]}
         yield Finding("ok", "headers", f"NVRTC's own, unpacked in {unpacked}", facts=facts)
     elif hasattr(open_library("nvrtc"), UNPACK):
-        yield Finding(
-            "ok", "headers", "NVRTC's own, which the first build unpacks", facts={"directories": []}
-        )
+        text = "NVRTC's own, which the next build unpacks"
+        yield Finding("ok", "headers", text, facts={"directories": []})
     elif missing := [p for h, p in _HEADERS.items() if not any(Path(d, h).is_file() for d in directories)]:
         command = f"pip install {' '.join(package + suffix for package in missing)}"
         yield Finding("warning", "headers", "some of CUDA's are missing", command=command)
