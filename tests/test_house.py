@@ -34,7 +34,7 @@ ARROWS = {
     "runtime": {"toolchain", "cache"},
     "toolchain": {"compiler", "cache"},
     "time_limit": {"errors"},
-    "compiler": {"formats"},
+    "compiler": {"formats", "filesystem"},
     "cache": {"formats", "filesystem", "time_limit"},
     "filesystem": {"manifest"},
     "formats": {"manifest"},

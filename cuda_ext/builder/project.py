@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuda_ext.errors import ConfigError
+from cuda_ext.filesystem.regular_file import read_file
 
 if TYPE_CHECKING:
     from cuda_ext.builder.config.keys import BuildSettings
@@ -44,7 +45,7 @@ class Project:
         configuration does not. Raises :class:`ConfigError`.
         """
         try:
-            text = (root / "pyproject.toml").read_bytes()
+            text = read_file(root / "pyproject.toml")
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
 from cuda_ext.errors import BuildError
-from cuda_ext.filesystem.file_digest import digest_file
+from cuda_ext.filesystem.regular_file import digest_file
 from cuda_ext.formats import codec
 
 __all__ = ["CachedContent", "DependencyCache", "FileDigests", "Resolve"]

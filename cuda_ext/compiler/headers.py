@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.regular_file import check_regular, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,8 +124,7 @@ class Headers:
 
         try:
             if text is None:
-                with open(path, "rb") as file:
-                    text = file.read()
+                text = read_file(path)
         except OSError as error:
             raise BuildError(
                 f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"
@@ -145,7 +146,22 @@ class Headers:
     def _find_in(self, directory: str, name: str) -> str | None:
         if (directory, name) not in self._names:
             path = os.path.realpath(os.path.join(directory, name))
-            inside = path.startswith(self._root) and os.path.isfile(path)
+            inside = _is_file(path) and path.startswith(self._root)
             canonical = path.removeprefix(self._root).replace(os.sep, "/")
             self._names[directory, name] = canonical if inside else None
         return self._names[directory, name]
+
+
+def _is_file(path: str) -> bool:
+    """Whether there is a file. Raises :class:`BuildError` for a pipe or device, on which compilers wait."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    try:
+        check_regular(status, path)
+    except OSError as error:
+        if stat.S_ISDIR(status.st_mode):
+            return False
+        raise BuildError(f"{error.strerror}", where=path, remedy="do not include it") from None
+    return True

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cuda_ext.filesystem.locks import lock
+from cuda_ext.filesystem.regular_file import read_file
 
 __all__ = ["create_directory", "remove_directory", "remove_remains", "replace_directory", "replace_file"]
 
@@ -27,7 +28,7 @@ _REMAINS = re.compile(rf"\..+\.[a-z0-9_]+{re.escape(_SUFFIX)}")
 def replace_file(path: Path, content: bytes) -> None:
     """Write `content` to `path` atomically, unless that is its content already. Raises :class:`OSError`."""
     with contextlib.suppress(OSError):
-        if path.read_bytes() == content:
+        if read_file(path) == content:
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_SUFFIX}")

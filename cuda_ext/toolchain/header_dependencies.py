@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.filesystem.regular_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,8 +51,7 @@ def _names(path: str, directories: tuple[str, ...]) -> frozenset[str]:
     """The name of the header at `path`, and the names that it tests."""
     path = os.path.normpath(path)
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = read_file(path)
     except OSError:
         content = b""
     # Quoted names are looked up beside the header first, and then on the search path, where they were found.

@@ -24,6 +24,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.locks import lock
+from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import open_compiler
@@ -121,10 +122,10 @@ def _read(place: Path) -> list[dict[str, Any]]:
     if place.is_symlink():
         raise ConfigError("is a link to a file of another program", where=place, remedy=_ANOTHER_FILE)
     try:
-        entries = json.loads(place.read_bytes())
+        entries = json.loads(read_file(place))
     except FileNotFoundError:
         return []
-    except (ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list) or not all(map(_is_command, entries)):
         raise ConfigError(

@@ -29,6 +29,7 @@ from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
+from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import normalise, template_name
 from cuda_ext.manifest import Options
@@ -303,7 +304,7 @@ class _Owners:
 def read_source(path: Path, name: str) -> bytes:
     """Read the file `path`, called `name` in errors. Raises :class:`BuildError`."""
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise BuildError(
             f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"

@@ -19,6 +19,7 @@ from cuda_ext.cache.location import local_directory
 from cuda_ext.errors import StoreError, ToolchainError
 from cuda_ext.filesystem.atomic_directory import create_directory, remove_directory
 from cuda_ext.filesystem.private_directory import create_directories, distrust, exposure
+from cuda_ext.filesystem.regular_file import read_file
 
 __all__ = [
     "find_damage",
@@ -44,7 +45,7 @@ def find_damage(headers: Path, *, in_files: bool) -> str:
     try:
         if why := distrust(headers.lstat()):
             return why
-        listed = (headers / _LIST).read_text("utf-8", "surrogateescape").splitlines()
+        listed = read_file(headers / _LIST).decode("utf-8", "surrogateescape").splitlines()
     except OSError as error:
         return f"the list of its files cannot be read: {error.strerror}"
     for line in listed:

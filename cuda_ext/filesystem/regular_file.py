@@ -1,0 +1,61 @@
+"""Open regular files alone: a pipe, a device or a socket in the place of one is refused, and not opened."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+__all__ = ["check_regular", "digest_file", "open_file", "read_file"]
+
+_LARGEST = 2 << 30
+# A pipe that takes the place of the file after the check does not block.
+_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"))
+_KINDS = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+
+
+def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    """Raise :class:`OSError` unless `status` is that of a regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
+        raise OSError(errno.EINVAL, f"it is a {kind}, not a regular file", os.fspath(path))
+
+
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file to read it. Raises :class:`OSError`."""
+    check_regular(os.stat(path), path)
+    descriptor = os.open(path, _FLAGS)
+    try:
+        check_regular(os.fstat(descriptor), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Read a regular file of at most 2 GiB. Raises :class:`OSError`."""
+    with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size > _LARGEST:
+            raise OSError(errno.EFBIG, "it is larger than 2 GiB", os.fspath(path))
+        return file.read()
+
+
+def digest_file(path: str) -> str:
+    """Return the BLAKE2 digest of a regular file. Raises :class:`OSError`."""
+    import hashlib  # slow to import
+    from functools import partial
+
+    # One and a half times as fast as SHA-256, for programs of 100 MB.
+    with open_file(path) as file:
+        return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=32)).hexdigest()
