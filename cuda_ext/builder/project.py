@@ -45,7 +45,7 @@ class Project:
         configuration does not. Raises :class:`ConfigError`.
         """
         try:
-            text = read_file(root / "pyproject.toml")
+            text = read_file(f"{root}/pyproject.toml")
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -148,7 +148,8 @@ class RemoteStore:
         except ModuleNotFoundError as error:
             self._give_up(f"{error}; install fsspec and its package for this protocol, such as s3fs")
         except TimeoutError as error:
-            self._give_up(str(error) or f"no answer within {seconds:.0f} seconds")
+            no_answer = str(error) or f"no answer within {seconds:.0f} seconds"
+            self._give_up(self._spent if seconds < self._timeout else no_answer)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # such as asyncio's CancelledError

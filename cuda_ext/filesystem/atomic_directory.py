@@ -28,7 +28,7 @@ _REMAINS = re.compile(rf"\..+\.[a-z0-9_]+{re.escape(_SUFFIX)}")
 def replace_file(path: Path, content: bytes) -> None:
     """Write `content` to `path` atomically, unless that is its content already. Raises :class:`OSError`."""
     with contextlib.suppress(OSError):
-        if read_file(path) == content:
+        if read_file(str(path)) == content:
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_SUFFIX}")

@@ -24,14 +24,14 @@ _KINDS = {
 }
 
 
-def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+def check_regular(status: os.stat_result, path: str) -> None:
     """Raise :class:`OSError` unless `status` is that of a regular file."""
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
-        raise OSError(errno.EINVAL, f"it is a {kind}, not a regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, f"it is a {kind}, not a regular file", path)
 
 
-def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+def open_file(path: str) -> BufferedReader:
     """Open a regular file to read it. Raises :class:`OSError`."""
     check_regular(os.stat(path), path)
     descriptor = os.open(path, _FLAGS)
@@ -43,11 +43,11 @@ def open_file(path: str | os.PathLike[str]) -> BufferedReader:
     return open(descriptor, "rb")
 
 
-def read_file(path: str | os.PathLike[str]) -> bytes:
+def read_file(path: str) -> bytes:
     """Read a regular file of at most 2 GiB. Raises :class:`OSError`."""
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > _LARGEST:
-            raise OSError(errno.EFBIG, "it is larger than 2 GiB", os.fspath(path))
+            raise OSError(errno.EFBIG, "it is larger than 2 GiB", path)
         return file.read()
 
 

@@ -122,7 +122,7 @@ def _read(place: Path) -> list[dict[str, Any]]:
     if place.is_symlink():
         raise ConfigError("is a link to a file of another program", where=place, remedy=_ANOTHER_FILE)
     try:
-        entries = json.loads(read_file(place))
+        entries = json.loads(read_file(str(place)))
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError):

@@ -304,7 +304,7 @@ class _Owners:
 def read_source(path: Path, name: str) -> bytes:
     """Read the file `path`, called `name` in errors. Raises :class:`BuildError`."""
     try:
-        return read_file(path)
+        return read_file(str(path))
     except OSError as error:
         raise BuildError(
             f"cannot be read: {error.strerror}", where=name, remedy="make it a file that you can read"

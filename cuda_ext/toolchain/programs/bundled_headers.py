@@ -45,7 +45,7 @@ def find_damage(headers: Path, *, in_files: bool) -> str:
     try:
         if why := distrust(headers.lstat()):
             return why
-        listed = read_file(headers / _LIST).decode("utf-8", "surrogateescape").splitlines()
+        listed = read_file(f"{headers}/{_LIST}").decode("utf-8", "surrogateescape").splitlines()
     except OSError as error:
         return f"the list of its files cannot be read: {error.strerror}"
     for line in listed:
