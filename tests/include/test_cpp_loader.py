@@ -536,6 +536,7 @@ def test_a_library_is_unloaded_with_the_last_that_uses_it(run: Program) -> None:
         ),
         ("named:ov", "sample.kernels: ov stands for several kernels; name one of ov(int), ov(float, int*)"),
         ("named:gemm<int>", "sample.kernels: gemm is not a template; built: gemm"),
+        ("named:axpy<int", "sample.kernels: axpy<int lacks a closing '>'; built: axpy<float>, axpy<double>"),
         (
             "symbol:weigths",
             "sample.kernels has no kernel or symbol 'weigths'; did you mean 'weights'?; it has: ",

@@ -235,4 +235,4 @@ def _message(name: str, kernels: _Kernels) -> str:
     text = f"{name} is not built for these template arguments, but as {', '.join(built[:_SHOWN])}{more}"
     # Compilers accept no other escapes in the text of a static_assert.
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
-    return f'"{escaped}; add what is missing to instantiate"'
+    return f'"{escaped}; add the missing one to INSTANTIATE, or compile it on demand with JIT"'

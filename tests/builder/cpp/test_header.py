@@ -405,10 +405,10 @@ def test_missing_instantiations_are_reported_by_the_compiler(tmp_path):
     write_cpp(WHOLE, tmp_path)
     include = f"-I{tmp_path / 'include'}"
     said = compile_cpp(include, "-fsyntax-only", CPP / "header_not_built.cpp", check=False)
-    axpy = "axpy is not built for these template arguments, but as axpy<double>, axpy<float>; add what is"
-    fill = "ns::fill is not built for these template arguments, but as ns::fill<int, 256>; add what is"
-    assert said.count(f"{axpy} missing to instantiate") == 2
-    assert said.count(f"{fill} missing to instantiate") == 1
+    axpy = "axpy is not built for these template arguments, but as axpy<double>, axpy<float>; add the"
+    fill = "ns::fill is not built for these template arguments, but as ns::fill<int, 256>; add the"
+    assert said.count(f"{axpy} missing one to INSTANTIATE, or compile it on demand") == 2
+    assert said.count(f"{fill} missing one to INSTANTIATE, or compile it on demand") == 1
 
 
 def test_messages_name_a_few_kernels():

@@ -113,17 +113,23 @@ constexpr bool is_type() noexcept {
   }
 }
 
-// Compiles only if the bytes of a T, which has the name of that type, are a value of it. Members are aligned to
-// at most 16 bytes; more is the choice of a header, and does not place them differently.
+// What compilers print where a static_assert fails: the bytes here, and in device code, 0 if not known there.
+template <std::size_t here, std::size_t on_device>
+inline constexpr bool are_sizes_equal = here == on_device || !on_device;
+// Members are aligned to at most 16 bytes; more is the choice of a header, and does not move them.
+template <std::size_t here, std::size_t on_device>
+inline constexpr bool are_alignments_equal =
+    here == on_device || !on_device || (here >= 16 && on_device >= 16);
+
+// Compiles only if the bytes of a T, which has the name of that type, can be a value of it.
 template <class T, class Named>
 constexpr void check_layout() noexcept {
   static_assert(std::is_trivially_copyable_v<T>,
-                "this class must be trivially copyable, because the GPU gets its bytes");
-  static_assert(!Named::size || sizeof(T) == Named::size,
-                "this class has another size than the class of this name in device code");
-  static_assert(!Named::alignment || alignof(T) == Named::alignment ||
-                    (alignof(T) >= 16 && Named::alignment >= 16),
-                "this class has another alignment than the class of this name in device code");
+                "a type that is passed to the GPU must be trivially copyable, because its bytes are copied");
+  static_assert(are_sizes_equal<sizeof(T), Named::size>,
+                "this type has another size in device code; declare both alike, best in one header");
+  static_assert(are_alignments_equal<alignof(T), Named::alignment>,
+                "this type has another alignment in device code; declare both alike, best in one header");
 }
 
 // An enumeration of that name, or an integer of its size.
@@ -132,8 +138,7 @@ class Enumerator : public AlwaysFits {
  public:
   template <class T, std::enable_if_t<std::is_enum_v<T> && is_type<T, Named>(), int> = 0>
   Enumerator(T value) noexcept {
-    static_assert(sizeof(T) == Named::size,
-                  "this enumeration has another size than the one of this name in device code");
+    check_layout<T, Named>();
     std::memcpy(&value_, &value, Named::size);
   }
 
@@ -141,6 +146,9 @@ class Enumerator : public AlwaysFits {
   Enumerator(T number) noexcept {
     std::memcpy(&value_, &number, Named::size);
   }
+
+  template <class T, std::enable_if_t<std::is_enum_v<T> && !is_type<T, Named>(), int> = 0>
+  Enumerator(T) = delete;  // another enumeration; if it mirrors that of device code, specialize device_name
 
   Bytes<Named::size> get() const noexcept { return value_; }
 
@@ -171,6 +179,9 @@ class Structure : public AlwaysFits {
   Structure(const T& value) noexcept : value_(&reinterpret_cast<const Bytes<Named::size>&>(value)) {
     check_layout<T, Named>();
   }
+
+  template <class T, std::enable_if_t<is_class<T> && !is_type<T, Named>(), int> = 0>
+  Structure(const T&) = delete;  // another class; if it mirrors that of device code, specialize device_name
 
   const Bytes<Named::size>& get() const noexcept { return *value_; }
 
@@ -204,12 +215,24 @@ constexpr bool can_point() noexcept {
          are_elements<std::remove_cv_t<T>, std::remove_cv_t<From>>();
 }
 
+template <class T, class From>
+constexpr bool is_other_class() noexcept {
+  if constexpr (std::is_base_of_v<Class, T> && is_class<From>) {
+    return !is_type<std::remove_cv_t<From>, T>();
+  } else {
+    return false;
+  }
+}
+
 // An address on the GPU, of elements T.
 template <class T>
 class Pointer : public AlwaysFits {
  public:
   template <class U, std::enable_if_t<can_point<T, U>(), int> = 0>
   constexpr Pointer(U* pointer) noexcept : pointer_(pointer) {}
+
+  template <class U, std::enable_if_t<is_other_class<T, U>(), int> = 0>
+  Pointer(U*) = delete;  // to another class; if it mirrors that of device code, specialize device_name
 
   // Templates, because a literal 0 would be a nullptr_t or a CUdeviceptr.
   template <class Null, std::enable_if_t<std::is_null_pointer_v<Null>, int> = 0>

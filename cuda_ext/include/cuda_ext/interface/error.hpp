@@ -54,6 +54,12 @@ class CUDA_EXT_VISIBLE Failure {
   CUDA_EXT_HIDDEN explicit operator bool() const noexcept { return info_ != nullptr; }
   CUDA_EXT_HIDDEN const ErrorInfo& operator*() const noexcept { return *info_; }
   CUDA_EXT_HIDDEN const ErrorInfo* operator->() const noexcept { return info_; }
+#if CUDA_EXT_EXCEPTIONS
+  [[noreturn]] CUDA_EXT_HIDDEN void raise() const {
+    info_->raise(*info_);
+    std::terminate();  // compilers cannot know that a function pointer does not return
+  }
+#endif
 
  private:
   const ErrorInfo* info_ = nullptr;
@@ -165,11 +171,11 @@ class [[nodiscard]] CUDA_EXT_VISIBLE Result {
 #if CUDA_EXT_EXCEPTIONS
   // Throws the exception of the error if there is one.
   CUDA_EXT_HIDDEN T& value() & {
-    if (failure_) failure_->raise(*failure_);
+    if (failure_) failure_.raise();
     return value_;
   }
   CUDA_EXT_HIDDEN T value() && {
-    if (failure_) failure_->raise(*failure_);
+    if (failure_) failure_.raise();
     return std::move(value_);
   }
 #endif
@@ -197,7 +203,7 @@ class [[nodiscard]] CUDA_EXT_VISIBLE Result<void> {
 #if CUDA_EXT_EXCEPTIONS
   // Throws the exception of the error if there is one.
   CUDA_EXT_HIDDEN void value() const {
-    if (failure_) failure_->raise(*failure_);
+    if (failure_) failure_.raise();
   }
 #endif
 

@@ -94,11 +94,15 @@ struct NthType<0, First, Others...> {
   using type = First;
 };
 
+// What compilers name in an error if no kernel is launched.
+struct NoKernelTakesTheseArguments {};
+struct SeveralKernelsTakeTheseArguments {};
+
 // Kernels of one name: of those that take the arguments, the one that takes them best is launched.
 template <class... Kernels>
 class Overloads {
  public:
-  // The index of that kernel; none where two others take them equally well.
+  // The index of that kernel, or of one of the structures above behind all kernels.
   template <class... Arguments>
   static constexpr std::size_t choose() noexcept {
     constexpr int ranks[] = {Kernels::template rank<std::decay_t<Arguments>...>()...};
@@ -109,15 +113,16 @@ class Overloads {
       if (ranks[i] > best) {
         best = ranks[i];
         chosen = i;
-      } else if (ranks[i] == best && best < 3) {
-        chosen = none;
+      } else if (best && ranks[i] == best && best < 3) {
+        chosen = none + 1;
       }
     }
     return chosen;
   }
 
   template <class... Arguments>
-  using Chosen = typename NthType<choose<Arguments...>(), Kernels..., void>::type;
+  using Chosen = typename NthType<choose<Arguments...>(), Kernels..., NoKernelTakesTheseArguments,
+                                  SeveralKernelsTakeTheseArguments>::type;
 
 #if CUDA_EXT_EXCEPTIONS
   template <class... Arguments, class Kernel = Chosen<Arguments...>, class = decltype(Kernel::kernel())>
@@ -240,14 +245,15 @@ struct ElementOf<Host*> {
 // elements may be a copy of numbers.
 template <class T, std::size_t size, class Host>
 constexpr bool is_copy() noexcept {
-  using Element = typename ElementOf<Host>::type;
+  using Element = typename ElementOf<std::remove_cv_t<Host>>::type;
   if constexpr (std::is_pointer_v<Host>) {
     return are_elements<T, Element>();
   } else if constexpr (!std::is_trivially_copyable_v<Host> || sizeof(Host) != size) {
     return false;
   } else {
     return are_elements<T, Element>() ||
-           (is_class<Host> && std::is_same_v<Host, Element> && !std::is_base_of_v<Class, T>);
+           (is_class<Host> && std::is_same_v<std::remove_cv_t<Host>, Element> &&
+            !std::is_base_of_v<Class, T>);
   }
 }
 
@@ -272,28 +278,26 @@ class TypedSymbol {
   Result<void> try_copy_from(const Source& source, StreamRef stream = nullptr) const noexcept {
     return copy(source, true, stream);
   }
-  template <class Target, std::enable_if_t<is_copy<T, size, Target>(), int> = 0>
-  Result<void> try_copy_to(Target& target, StreamRef stream = nullptr) const noexcept {
-    static_assert(!std::is_const_v<Target>, "the target of a copy must not be const");
-    return copy(target, false, stream);
-  }
-  template <class Target, std::enable_if_t<is_copy<T, size, Target*>(), int> = 0>
-  Result<void> try_copy_to(Target* target, StreamRef stream = nullptr) const noexcept {
-    static_assert(!std::is_const_v<Target>, "the target of a copy must not be const");
+  template <class Target, std::enable_if_t<is_copy<T, size, std::remove_reference_t<Target>>(), int> = 0>
+  Result<void> try_copy_to(Target&& target, StreamRef stream = nullptr) const noexcept {
+    using Host = std::remove_reference_t<Target>;
+    constexpr bool is_pointer = std::is_pointer_v<Host>;
+    static_assert(!std::is_const_v<std::conditional_t<is_pointer, std::remove_pointer_t<Host>, Host>>,
+                  "the target of a copy must not be const");
+    static_assert(is_pointer || std::is_lvalue_reference_v<Target>,
+                  "the target of a copy must not be a temporary object");
     return copy(target, false, stream);
   }
 
 #if CUDA_EXT_EXCEPTIONS
   Element* address() const { return try_address().value(); }
-  template <class Source>
-  auto copy_from(const Source& source, StreamRef stream = nullptr) const
-      -> decltype(this->try_copy_from(source, stream).value()) {
-    return try_copy_from(source, stream).value();
+  template <class Source, std::enable_if_t<is_copy<T, size, Source>(), int> = 0>
+  void copy_from(const Source& source, StreamRef stream = nullptr) const {
+    try_copy_from(source, stream).value();
   }
-  template <class Target>
-  auto copy_to(Target&& target, StreamRef stream = nullptr) const
-      -> decltype(this->try_copy_to(target, stream).value()) {
-    return try_copy_to(target, stream).value();
+  template <class Target, std::enable_if_t<is_copy<T, size, std::remove_reference_t<Target>>(), int> = 0>
+  void copy_to(Target&& target, StreamRef stream = nullptr) const {
+    try_copy_to(std::forward<Target>(target), stream).value();
   }
 #endif
 
@@ -304,7 +308,7 @@ class TypedSymbol {
     if constexpr (std::is_base_of_v<Class, T> && !std::is_void_v<HostElement>) {
       check_layout<HostElement, T>();
     }
-    const volatile void* address;
+    const volatile void* address = nullptr;
     if constexpr (std::is_pointer_v<Host>) {
       address = host;
     } else {

@@ -97,15 +97,15 @@ struct CUDA_EXT_VISIBLE LaunchConfig {
   Dim cluster = {0, 0, 0};
   bool cooperative = false;
   bool dependent = false;
-  bool counts_threads = false;  // in grid.x, see threads()
   Array<LaunchAttribute> attributes = {};
+  bool counts_threads = false;  // in grid.x, as threads() sets it
 };
 
 // At least `count` threads, in blocks of the size with the highest occupancy unless `block` is set; one block
 // if `count` is 0, since a grid is not empty.
 template <class Count, std::enable_if_t<is_extent<Count>, int> = 0>
 constexpr LaunchConfig threads(Count count, StreamRef stream = nullptr, std::size_t shared = 0) noexcept {
-  return {count, {0, 0, 0}, stream, shared, {0, 0, 0}, false, false, true, {}};
+  return {count, {0, 0, 0}, stream, shared, {0, 0, 0}, false, false, {}, true};
 }
 
 }  // namespace CUDA_EXT_ABI

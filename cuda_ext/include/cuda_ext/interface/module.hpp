@@ -237,7 +237,7 @@ class CUDA_EXT_VISIBLE Library {
   CUDA_EXT_HIDDEN Result<void> try_load() const noexcept { return module_->load(); }
 
 #if CUDA_EXT_EXCEPTIONS
-  CUDA_EXT_HIDDEN Kernel kernel(Text name) const { return try_kernel(name).value(); }
+  CUDA_EXT_HIDDEN Kernel kernel(Text name) const { return Kernel(*module_->find_kernel(name).value()); }
   CUDA_EXT_HIDDEN Symbol symbol(Text name) const { return try_symbol(name).value(); }
   CUDA_EXT_HIDDEN void load() const { try_load().value(); }
 #endif

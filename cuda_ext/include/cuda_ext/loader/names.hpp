@@ -162,7 +162,9 @@ CUDA_EXT_COLD inline Failure not_found(const ModuleData& module, std::string_vie
                                  : joined({"add \"", name, "\" to `instantiate` and build again"});
   std::string reason = joined({" was not built ahead; built: ", built.empty() ? "none" : built.text(), "; ",
                                describe_jit(jit), remedy});
-  if (has_arguments && is_no_template(module, name)) {
+  if (has_arguments && name.find('>') == name.npos) {
+    reason = joined({" lacks a closing '>'; built: ", built.empty() ? "none" : built.text()});
+  } else if (has_arguments && is_no_template(module, name)) {
     name = plain_name(name);
     reason = joined({" is not a template; built: ", built.text()});
   } else if (plain_name(name) == name) {
@@ -200,8 +202,10 @@ CUDA_EXT_COLD inline Result<std::size_t> find_symbol(const ModuleData& module, s
       };
       return failure(ErrorKind::kernel_not_found, {module.name, ": ", source(found), " and ", source(i),
                                                    " each have a variable ", module.symbols[i].name,
-                                                   " of their own; rename them, or link the units into one "
-                                                   "library with link = true"});
+                                                   " of their own; rename them",
+                                                   is_of_program(module) ? ""
+                                                                         : ", or link the units into one library "
+                                                                           "with link = true"});
     }
     found = i;
   }
