@@ -36,3 +36,9 @@ namespace {
 __global__ void hidden(int n) {}
 }  // namespace
 static __global__ void internal(int n) {}
+
+__constant__ ns::Particle origin;
+__device__ ns::vec<float, 4> rows[2];
+__device__ float* buffer;
+__constant__ long counts[3];
+__device__ ns::Mode chosen;
