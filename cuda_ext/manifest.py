@@ -256,6 +256,12 @@ class Manifest(NamedTuple):
     embedded: Mapping[InnerPath, Digest] | None = None
     variants: tuple[Variants, ...] = ()
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The SHA-256 of each file beside the manifest: images, and embedded sources."""
+        images = {image.file: image.sha256 for unit in self.units for image in unit.images}
+        return images | {f"sources/{name}": digest for name, digest in (self.embedded or {}).items()}
+
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
         """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
         name = entity.expression if isinstance(entity, Kernel) else entity.name

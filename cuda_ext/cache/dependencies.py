@@ -63,7 +63,7 @@ class DependencyCache:
         entry = self._entry(key)
         for names in entry.names if entry.content is None else ((),):
             content = self._store.get(_key_with(key, names, resolve)) if names else entry.content
-            with suppress(BuildError, codec.DecodingError):
+            with suppress(BuildError, ValueError):
                 if content is not None:
                     return CachedContent(decode(content), frozenset(names))
         return None

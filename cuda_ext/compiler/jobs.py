@@ -112,4 +112,7 @@ def decode_product(job: Job, contents: Sequence[bytes]) -> Product:
     """Decode the product of `job`. Raises :class:`~cuda_ext.formats.codec.DecodingError`."""
     if isinstance(job, SignatureJob):
         return codec.decode(Signatures, contents[0])
-    return tuple(codec.decode(CompiledImage, content) for content in contents)
+    images = tuple(codec.decode(CompiledImage, content) for content in contents)
+    if tuple(image.architecture for image in images) != job.architectures:
+        raise codec.DecodingError(f"not the images of {job}")
+    return images

@@ -17,6 +17,7 @@ from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
+from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
@@ -86,6 +87,28 @@ class LibraryPlan:
         For newer GPUs, the tool chain's headers have variables that they lack for older ones.
         """
         return max(self.targets, key=lambda target: (target.number, target.suffix))
+
+    def decode(self, content: bytes) -> Library:
+        """Decode the library out of a cache. Raises :class:`ValueError` if it is not a whole one of this plan."""
+        library = codec.decode(Library, content)
+        unit, files = library.unit, {image.file: image.sha256 for image in library.unit.images}
+        architectures = [Architecture.parse(image.architecture) for image in unit.images]
+        is_whole = (
+            [(s.name, s.options, s.instantiate) for s in unit.sources]
+            == [(u.name, u.options, u.instantiate) for u in self.compiled_units]
+            and (self.only or {*architectures} == {*self.architectures} or not self._is_compiled)
+            and len(library.usage) == len(library.code) == len(unit.images)
+            and len({kernel.expression for kernel in library.kernels}) == len(library.kernels)
+            and files == {name: sha256(content).hex() for name, content in library.files.items()}
+        )
+        if not is_whole:
+            raise codec.DecodingError(f"not the library of {self.stem}")
+        return library
+
+    @property
+    def _is_compiled(self) -> bool:
+        """Whether its images are those that were asked for, and none that a source consists of."""
+        return self.link or self.units[0].kind not in ("cubin", "fatbin")
 
 
 @dataclass(frozen=True, slots=True)

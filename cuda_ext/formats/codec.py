@@ -5,7 +5,8 @@ They go between processes, into the cache, and beside images.
 A value becomes a flat list of fields, in the order of its own: a number in decimal, ``1`` or ``0`` for a
 truth value, a sequence or mapping after its length. What may be ``None`` is absent, or one field that holds
 the encoded value. The annotations are the schema: :func:`decode` takes nothing that they do not allow, so
-damaged bytes are one :class:`DecodingError`.
+damaged bytes are one :class:`DecodingError`. ``Annotated[int, range(8)]`` is a type with a bound, which may
+also be a function that is true for valid values.
 
 A field is a netstring: its length in decimal, a colon, and its bytes; an absent one is a minus sign. The C++
 loader uses the same encoding (``include/cuda_ext/on_demand/hash.hpp``).
@@ -31,7 +32,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from cuda_ext.formats.sha256 import sha256
 
@@ -125,6 +126,8 @@ def _codec(kind: Any) -> tuple[_Write, _Read]:
         return _SCALARS[kind]
     if origin is Literal:
         return _literal(of)
+    if origin is Annotated:
+        return _bounded(*of)
     if origin is types.UnionType or origin is typing.Union:
         (inner,) = (each for each in of if each is not type(None))
         return _optional(inner)
@@ -136,7 +139,7 @@ def _codec(kind: Any) -> tuple[_Write, _Read]:
 
 
 def _record(kind: Any) -> tuple[_Write, _Read]:
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     codecs = [(name, *_codec(hint)) for name, hint in hints.items()]
 
     def write(value: Any, fields: list[Field]) -> None:
@@ -147,6 +150,18 @@ def _record(kind: Any) -> tuple[_Write, _Read]:
         return kind(*[read_field(fields) for _, _, read_field in codecs])
 
     return write, read
+
+
+def _bounded(kind: Any, bound: Any) -> tuple[_Write, _Read]:
+    write, read = _codec(kind)
+    is_valid = bound if callable(bound) else bound.__contains__
+
+    def read_valid(fields: _Fields) -> Any:
+        if not is_valid(value := read(fields)):
+            raise DecodingError(f"expected another value than {str(value)[:40]!r}")
+        return value
+
+    return write, read_valid
 
 
 def _sequence(item: Any, kind: Any) -> tuple[_Write, _Read]:

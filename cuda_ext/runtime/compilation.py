@@ -14,6 +14,7 @@ from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.formats import codec
+from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Compression, Options
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
@@ -187,10 +188,11 @@ def _find_entry(key: str) -> _Entry | None:
     """The module under `key` in the cache; ``None`` if there is none, or a damaged one."""
     try:
         entry = codec.decode(_Entry, read_cache(key) or b"")
-        manifest_file.loads(entry.manifest, "the cache")
+        files = manifest_file.loads(entry.manifest, "the cache").files
     except (codec.DecodingError, ManifestError):
         return None
-    return entry if entry.format == _FORMAT else None
+    is_whole = files == {name: sha256(content).hex() for name, content in entry.files.items()}
+    return entry if is_whole and entry.format == _FORMAT else None
 
 
 def _check_lists(**arguments: Any) -> None:

@@ -27,9 +27,7 @@ def save(module: ModuleType, directory: str | os.PathLike[str]) -> None:
 
     library = library_of(module)
     manifest = library.manifest
-    images = {image.file for unit in manifest.units for image in unit.images}
-    names = [*sorted(images), *(f"sources/{name}" for name in manifest.embedded or {})]
-    files = {name: library.read(name) for name in names}
+    files = {name: library.read(name) for name in sorted(manifest.files)}
     files[manifest_file.FILE_NAME] = manifest_file.dumps(manifest).encode()
     replace_directory(Path(os.path.abspath(directory)), files, _refuse_others)
 

@@ -144,8 +144,10 @@ class Batch:
 
     def _take(self, library: _Pending, job: Job, known: CachedContent[tuple[bytes, ...]]) -> None:
         """Give a product of the cache to `library`, which waits for a new one if it is damaged."""
+        from cuda_ext.compiler.signatures.reflection import check_product
+
         try:
-            library.products[job] = decode_product(job, known.content)
+            library.products[job] = check_product(decode_product(job, known.content))
         except (BuildError, codec.DecodingError):
             self._wait_for(library, job, library.cache.keys(job))
         else:

@@ -18,7 +18,7 @@ from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.codec import decode, encode, key_of
+from cuda_ext.formats.codec import DecodingError, encode, key_of
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Compression, Options
 from cuda_ext.toolchain.cuda_libraries import library_files
@@ -73,7 +73,7 @@ class JobCache:
         if len(image) < _SMALL:
             return write_image(architecture, image, compress)
         key = key_of("fatbin", self._packer, compress, str(architecture), sha256(image))
-        if known := self._contents.find(key, _no_file, bytes):
+        if known := self._contents.find(key, _no_file, partial(_check_fatbin, architecture, len(image))):
             return known.content
         fatbin = write_image(architecture, image, compress)
         self._contents.keep(key, (), _no_file, fatbin)
@@ -82,7 +82,7 @@ class JobCache:
     def find_library(self, plan: LibraryPlan) -> Library | None:
         """Find the library of `plan`."""
         resolve = self._resolver(plan.compiled_units)
-        known = self._contents.find(self._library_key(plan), resolve, partial(decode, Library))
+        known = self._contents.find(self._library_key(plan), resolve, plan.decode)
         return known.content if known else None
 
     def keep_library(self, plan: LibraryPlan, library: Library) -> None:
@@ -197,6 +197,16 @@ class JobCache:
     def _key_of_options(self, options: Options) -> str:
         in_order = options._replace(define=dict(sorted(options.define.items())))
         return key_of("options", self.compiler.identity, encode(in_order))
+
+
+def _check_fatbin(architecture: Architecture, size: int, fatbin: bytes) -> bytes:
+    """Return `fatbin` if it has one image, for `architecture`, of `size` bytes but for padding."""
+    from cuda_ext.formats.fatbin import read_fatbin  # slow to import
+
+    match read_fatbin(fatbin):
+        case (entry,) if entry.architecture == str(architecture) and 0 <= entry.size - size <= 8:
+            return fatbin
+    raise DecodingError(f"not a fatbin for {architecture}")
 
 
 def _no_file(_name: str) -> None:

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cuda_ext.compiler.jobs import Product
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.declarations import DeclaredParameter, find_parameters
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin
@@ -21,7 +23,7 @@ from cuda_ext.formats.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
-__all__ = ["describe", "read_image", "reflect_image"]
+__all__ = ["check_product", "describe", "read_image", "reflect_image"]
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
@@ -35,6 +37,15 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
     usage = {name: Resources(size) for name, size in code.items()}
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
     return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
+
+
+def check_product(product: Product) -> Product:
+    """Return `product`, which a cache had, if its images are whole. Raises :class:`BuildError` otherwise."""
+    for image in () if isinstance(product, Signatures) else product:
+        known = read_image(image.architecture, image.data)
+        if not image.data or known.entries != image.entries or known.variables != image.variables:
+            raise BuildError(f"not the image of {image.architecture}")
+    return product
 
 
 def reflect_image(kind: ImageKind, data: bytes) -> Signatures:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from cuda_ext.cache.store import KEY_PATTERN
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.elf import read_elf
 from cuda_ext.manifest import Kernel, Parameter, Symbol
 
 __all__ = ["BEGINNING", "Entry", "EntryKernel", "EntrySymbol", "Reference", "decode_entry"]
@@ -79,7 +80,9 @@ def decode_entry(content: bytes) -> Entry | Reference | None:
         sizes = [symbol.size for symbol in entry.symbols]
         sizes += [n for kernel in entry.kernels for p in kernel.parameters for n in (p.size, p.offset)]
         # The driver does not load LTO-IR.
-        if Architecture.parse(entry.architecture).kind != "ltoir" and min(sizes, default=0) >= 0:
+        if Architecture.parse(entry.architecture).kind == "cubin":
+            read_elf(entry.image)
+        if not entry.architecture.startswith("lto") and entry.image and min(sizes, default=0) >= 0:
             return entry
     with suppress(ValueError):
         reference = codec.decode(Reference, fields)
