@@ -33,6 +33,7 @@ __all__ = [
     "Unit",
     "Variants",
     "dumps",
+    "is_inner_path",
     "loads",
     "split_architecture",
 ]
@@ -69,10 +70,10 @@ def _is_version(text: str) -> bool:
 
 
 def _is_file_name(text: str) -> bool:
-    return _is_inner_path(text) and "/" not in text
+    return is_inner_path(text) and "/" not in text
 
 
-def _is_inner_path(text: str) -> bool:
+def is_inner_path(text: str) -> bool:
     is_relative = not text.startswith(("/", "..")) and "\\" not in text
     return is_relative and text == posixpath.normpath(text) != "."
 
@@ -86,7 +87,7 @@ Text = Annotated[str, len]
 Size = Annotated[int, range(1 << 40)]
 Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
 Digest = Annotated[str, _is_digest]
-InnerPath = Annotated[str, _is_inner_path]
+InnerPath = Annotated[str, is_inner_path]
 
 
 class Parameter(NamedTuple):

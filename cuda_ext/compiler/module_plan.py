@@ -89,7 +89,7 @@ class LibraryPlan:
         return max(self.targets, key=lambda target: (target.number, target.suffix))
 
     def decode(self, content: bytes) -> Library:
-        """Decode the library out of a cache. Raises :class:`ValueError` if it is not a whole one of this plan."""
+        """Decode the library out of a cache. Raises :class:`ValueError` for any other."""
         library = codec.decode(Library, content)
         unit, files = library.unit, {image.file: image.sha256 for image in library.unit.images}
         architectures = [Architecture.parse(image.architecture) for image in unit.images]

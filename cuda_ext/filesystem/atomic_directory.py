@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file
+from cuda_ext.manifest import is_inner_path
 
 __all__ = ["create_directory", "remove_directory", "remove_remains", "replace_directory", "replace_file"]
 
@@ -54,7 +55,7 @@ def replace_directory(
     moment with neither the old nor the new directory.
     """
     for name in files:
-        if not _is_inner_path(name):
+        if not is_inner_path(name):
             raise OSError(errno.EINVAL, f"{name!r} is not a path within it", str(directory))
     with _alone_beside(directory):
         check(directory)
@@ -102,11 +103,6 @@ def remove_directory(directory: Path) -> None:
 def remove_remains(directory: Path) -> None:
     """Remove the remains of killed writers anywhere below `directory`, where no process writes."""
     _remove_all(directory.rglob(f".*{_SUFFIX}"))
-
-
-def _is_inner_path(name: str) -> bool:
-    parts = name.replace("\\", "/").split("/")
-    return ":" not in parts[0] and not {"", ".", ".."}.intersection(parts)
 
 
 @contextlib.contextmanager
