@@ -23,6 +23,7 @@ __all__ = [
     "Compression",
     "Image",
     "ImageKind",
+    "InnerPath",
     "Kernel",
     "Manifest",
     "Options",
@@ -32,6 +33,7 @@ __all__ = [
     "Symbol",
     "Unit",
     "Variants",
+    "Version",
     "dumps",
     "is_inner_path",
     "loads",
@@ -88,6 +90,7 @@ Size = Annotated[int, range(1 << 40)]
 Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
 Digest = Annotated[str, _is_digest]
 InnerPath = Annotated[str, is_inner_path]
+Version = Annotated[str, _is_version]
 
 
 class Parameter(NamedTuple):
@@ -249,7 +252,7 @@ class Manifest(NamedTuple):
     schema: Annotated[int, range(1, SCHEMA + 1)]
     module: Text
     compiler: Annotated[str, ("nvrtc", "nvcc")]
-    version: Annotated[str, _is_version]
+    version: Version
     compress: Compression
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]

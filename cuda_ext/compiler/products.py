@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.manifest import Kernel, Symbol, Unit
+from cuda_ext.manifest import InnerPath, Kernel, Symbol, Unit
 
 __all__ = [
     "HEADER",
@@ -121,7 +121,7 @@ class Library(NamedTuple):
     unit: Unit
     kernels: tuple[Kernel, ...] = ()
     symbols: tuple[Symbol, ...] = ()
-    files: Mapping[str, bytes] = {}
+    files: Mapping[InnerPath, bytes] = {}
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Resources], ...] = ()
     code: tuple[Mapping[str, str], ...] = ()

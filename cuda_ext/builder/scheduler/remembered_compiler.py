@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from cuda_ext import __version__
 from cuda_ext.cache.dependencies import FileDigests
@@ -17,6 +17,7 @@ from cuda_ext.cache.store import Store
 from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
+from cuda_ext.manifest import Version
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
 from cuda_ext.toolchain.identity import identity_of
 
@@ -34,8 +35,8 @@ class CompilerSpec(NamedTuple):
 class _Answers(NamedTuple):
     """What a compiler said of itself; ``supports`` has the architectures that were asked for, as text."""
 
-    version: str
-    capabilities: tuple[int, ...]
+    version: Version
+    capabilities: tuple[Annotated[int, range(10, 1000)], ...]
     supports: Mapping[str, bool] = {}
 
 

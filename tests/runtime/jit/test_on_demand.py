@@ -495,7 +495,7 @@ def test_the_compiler_is_identified_without_loading_it(tmp_path: Path) -> None:
 POINTER = Parameter("x", "const größe*", "pointer", 8, 0, element="größe", const=True)
 REFERENCE = Reference(None, "ab" * 32)
 ENTRY = Entry(
-    "sm_90a",
+    "compute_90a",
     bytes(range(256)),
     (
         EntryKernel("k<float>", "_Z1kIfEv", (POINTER, Parameter("n", "int", "integer", 4, 8))),
@@ -509,6 +509,8 @@ def test_an_entry_is_read_back() -> None:
     assert decode_entry(ENTRY.encode()) == ENTRY
     assert decode_entry(REFERENCE.encode()) == REFERENCE
     assert decode_entry(b"") is None
+    assert decode_entry(ENTRY._replace(image=b"").encode()) is None
+    assert decode_entry(ENTRY._replace(architecture="sm_90a").encode()) is None  # the image is no cubin
 
 
 def test_an_entry_of_another_length_is_a_miss() -> None:
