@@ -12,6 +12,8 @@ import os
 import stat
 import sys
 
+from cuda_ext.filesystem.regular_file import check_regular
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
@@ -71,8 +73,7 @@ class PrivateDirectory:
         descriptor = os.open(path, flags | _FLAGS, 0o600, dir_fd=within)
         try:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file", self.path_of(name))
+            check_regular(status, self.path_of(name))
             _check(status, self.path_of(name))
         except OSError:
             os.close(descriptor)
