@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Headers", "closure"]
+__all__ = ["Headers", "closure", "names_its_includes"]
 
 # Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
 # continued lines may separate the words of a directive.
@@ -36,6 +36,10 @@ _DIRECTIVE = rb"""(?xms)
     | \b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?\)(?P=fence)"
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
     """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*")
+# An include in any other form: by a macro, with a digraph, or of what is no header.
+_OTHER_INCLUDE = rb"(?:\#|%:|\?\?=)\s*(?:include|import|embed)|\b__has_(?:include|embed)\b"
+# The name of a file that lies in none of the directories that are searched.
+_OUTSIDE = rb"/|\\|[A-Za-z]:|(?s:.*)\.\."
 _STOP = rb"[\0\xff]"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -46,6 +50,22 @@ def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes])
         [*_canonical(text), *pre_include],
         lambda name: (texts[name], _canonical(texts[name])) if name in texts else None,
     )
+
+
+def names_its_includes(text: bytes) -> bool:
+    """Whether every include of `text` names a file of the project or of the tool chain.
+
+    Others depend on a macro, or lead to any file of this machine.
+    """
+
+    def without(match: re.Match[bytes]) -> bytes:
+        name = match["quoted"] or match["angled"]
+        return match[0] if name and re.match(_OUTSIDE, name) else b" "
+
+    joined = re.sub(rb"\\\r?\n", b"", text)
+    if not re.search(rb"include|import|embed", joined):  # spares most small sources the pattern
+        return True
+    return not re.search(_OTHER_INCLUDE, re.sub(_DIRECTIVE, without, joined))
 
 
 def _canonical(text: bytes) -> list[str]:

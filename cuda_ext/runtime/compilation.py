@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
-from cuda_ext.compiler.headers import Headers
+from cuda_ext.compiler.headers import Headers, names_its_includes
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.formats import codec
@@ -19,6 +18,15 @@ from cuda_ext.manifest import Compression, InnerPath, Options
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
+from cuda_ext.runtime.text_arguments import (
+    read_choice,
+    read_items,
+    read_mapping,
+    read_path,
+    read_source,
+    read_text,
+    read_texts,
+)
 from cuda_ext.toolchain.identity import installed_nvrtc
 
 if TYPE_CHECKING:
@@ -30,8 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["compile", "prepare"]
 
 _FORMAT = "cuda-ext compiled 2"
-# Includes of files that the digest of a unit does not cover: by a macro, or by an absolute path.
-_UNKNOWN_INCLUDE = rb'#[ \t]*include[ \t]*(?:[A-Za-z_]|[<"](?:/|[A-Za-z]:))'
 
 
 def compile(  # noqa: A001 - reads as cuda_ext.compile
@@ -76,27 +82,33 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the
     compiler's text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
     """
-    _check_lists(
-        architectures=architectures, instantiate=instantiate, options=options, include_dirs=include_dirs
-    )
-    _check_choice("compress", compress, get_args(Compression))
-    _check_choice("compiler", compiler, ("nvrtc", "nvcc"))
-    if architectures is not None and not architectures:
+    read_choice("compress", compress, get_args(Compression))
+    read_choice("compiler", compiler, ("nvrtc", "nvcc"))
+    if not all(map(str.isidentifier, read_text("name", name).split("."))):
+        raise ValueError(f"name: {name!r} is not an import name; write it as in 'package.kernels'")
+    targets = None if architectures is None else read_texts("architectures", architectures)
+    if targets == ():
         raise BuildError(
             "is empty", where="architectures", remedy='name at least one, such as "sm_90" or "all-major"'
         )
     file, text, included = _gather(source, f"{name}.cu", include_dirs)
-    given = {header: content.encode() for header, content in (headers or {}).items()}
+    texts = read_mapping("headers", headers or {})
+    given = {header: read_source(f"headers[{header!r}]", content) for header, content in texts.items()}
+    macros = read_mapping("define", define or {})
     unit_options = Options(
-        std=std,
-        define=dict(sorted((define or {}).items())),
-        raw=tuple(options),
-        fast_math=fast_math,
-        relaxed_constexpr=relaxed_constexpr,
+        std=read_text("std", std),
+        define={
+            macro: str(value) if type(value) is int else read_text(f"define[{macro!r}]", value)
+            for macro, value in sorted(macros.items())
+        },
+        raw=read_texts("options", options),
+        fast_math=bool(fast_math),
+        relaxed_constexpr=bool(relaxed_constexpr),
     )
-    unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, tuple(instantiate))
-    native = gpu_capabilities() if architectures is None or "native" in architectures else []
-    names = architectures or (["native"] if native else ["all-major"])
+    expressions = read_texts("instantiate", instantiate)
+    unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, expressions)
+    native = gpu_capabilities() if targets is None or "native" in targets else []
+    names = targets or (["native"] if native else ["all-major"])
     wanted = _Wanted(unit, name, names, native, compress)
     key = wanted.key() if compiler == "nvrtc" else None
     compile_new = partial(wanted.compile, compiler)
@@ -131,7 +143,11 @@ def prepare(
     """
     from cuda_ext.runtime.jit.preparation import prepare_entries
 
-    return prepare_entries(library_of(module).on_demand, expressions, architectures)
+    return prepare_entries(
+        library_of(module).on_demand,
+        None if expressions is None else read_texts("expressions", expressions),
+        None if architectures is None else read_texts("architectures", architectures),
+    )
 
 
 class _Entry(NamedTuple):
@@ -159,7 +175,7 @@ class _Wanted(NamedTuple):
         """The cache key, or ``None`` if the result depends on files that cannot be part of it."""
         unit = self.unit
         texts = (unit.source, *unit.headers.values())
-        if option_with_path(unit.options) or any(re.search(_UNKNOWN_INCLUDE, text) for text in texts):
+        if option_with_path(unit.options) or not all(map(names_its_includes, texts)):
             return None
         try:
             identity = installed_nvrtc().identity
@@ -195,22 +211,14 @@ def _find_entry(key: str) -> _Entry | None:
     return entry if is_whole and entry.format == _FORMAT else None
 
 
-def _check_lists(**arguments: Any) -> None:
-    for argument, value in arguments.items():
-        if isinstance(value, str):
-            raise TypeError(f'{argument}: expected a list of strings; write ["{value}"]')
-
-
-def _check_choice(argument: str, choice: str, known: Sequence[str]) -> None:
-    if choice not in known:
-        raise ValueError(f"{argument}: expected {' or '.join(map(repr, known))}, found {choice!r}")
-
-
 def _gather(
     source: str | os.PathLike[str], name: str, include_dirs: Sequence[str | os.PathLike[str]]
 ) -> tuple[str, bytes, dict[str, bytes]]:
     """The name, text and headers of `source`. Names are relative to the common parent of all directories."""
-    directories = [os.path.realpath(d) for d in include_dirs]
+    listed = read_items("include_dirs", include_dirs, "a list of directories")
+    directories = [
+        os.path.realpath(read_path(f"include_dirs[{i}]", directory)) for i, directory in enumerate(listed)
+    ]
     for directory in directories:
         if not os.path.isdir(directory):
             raise BuildError(
@@ -224,9 +232,9 @@ def _gather(
             )
         # Text includes headers as a file in the first directory would.
         path = os.path.join(directories[0] if directories else os.path.realpath(os.curdir), name)
-        text = source.encode()
+        text = read_source("source", source)
     else:
-        path = os.path.realpath(source)
+        path = os.path.realpath(read_path("source", source))
         if not os.path.isfile(path):
             raise BuildError("is not a file", where=os.fspath(source), remedy="correct the path")
     root = os.path.commonpath([os.path.dirname(path), *directories])

@@ -5,7 +5,14 @@ from __future__ import annotations
 import operator
 
 from cuda_ext import manifest
-from cuda_ext.errors import ArgumentError, DriverError, KernelNotFoundError, ToolchainError, did_you_mean
+from cuda_ext.errors import (
+    ArgumentError,
+    DriverError,
+    KernelNotFoundError,
+    ToolchainError,
+    did_you_mean,
+    escape_controls,
+)
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.runtime.driver.driver import open_driver
 from cuda_ext.runtime.kernel import Kernel
@@ -110,11 +117,12 @@ class KernelTemplate(Overloads, Namespace):
         Preparation(compiled=('axpy<__half> for sm_90', 'axpy<double> for sm_90'), known=())
         """
         from cuda_ext.runtime.jit.preparation import prepare_entries  # rarely used
+        from cuda_ext.runtime.text_arguments import read_items, read_texts
 
-        if isinstance(instantiations, str):
-            raise TypeError(f'expected a list; write ["{instantiations}"]')
-        expressions = [_expression(self, arguments) for arguments in instantiations]
-        return prepare_entries(self.__library__.on_demand, expressions, architectures)
+        chosen = read_items("instantiations", instantiations, "a list of template arguments")
+        expressions = read_texts("instantiations", [_expression(self, arguments) for arguments in chosen])
+        targets = None if architectures is None else read_texts("architectures", architectures)
+        return prepare_entries(self.__library__.on_demand, expressions, targets)
 
     def __launch_carefully__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Launch the kernel of this name that fits the arguments.
@@ -202,6 +210,8 @@ def _create(library: Library, name: str) -> Entity:
             )
     if name and name in library.members:
         return Namespace(library, name)
+    if escape_controls(name) != name:  # no key of a cache can have it
+        raise _not_found(library, name)
     if "<" in name:
         return _kernel(library, _instantiate(library, name))
     if library.manifest.embedded and library.on_demand.owner(name):

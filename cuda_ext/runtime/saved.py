@@ -37,7 +37,7 @@ def load(directory: str | os.PathLike[str]) -> KernelModule:
 
     Raises :class:`~cuda_ext.errors.ManifestError` if it is missing or damaged.
     """
-    folder = os.path.abspath(directory)
+    folder = os.path.abspath(os.fsdecode(directory))
 
     def read(name: str) -> bytes:
         with open(os.path.join(folder, name), "rb") as file:

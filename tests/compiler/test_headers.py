@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.compiler.headers import Headers
+from cuda_ext.compiler.headers import Headers, names_its_includes
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.manifest import Options
@@ -307,3 +307,37 @@ def test_no_file_of_the_working_directory_is_read(root, write, monkeypatch):
     monkeypatch.chdir(root / "elsewhere")
     with pytest.raises(CompilationError, match=r"h\.cuh"):
         ptx(gathered(root))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <a/b.h>",
+        '# /**/ include "a.h"',
+        "// #include MACRO",
+        '/* #include "/a" */',
+        'const char* s = "#include </a>";',
+        "#if __has_include(<a.h>)",
+    ],
+)
+def test_includes_of_the_project_and_the_tool_chain_are_known(text):
+    assert names_its_includes(f"int x;\n{text}\n".encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include MACRO",
+        "#/**/include/**/MACRO",
+        "#inc\\\nlude MACRO",
+        "%: include <a.h>",
+        "#include </a.h>",
+        '#include/**/"/a.h"',
+        "#include <../../a.h>",
+        "#include_next <a.h>",
+        '#embed "a"',
+        "#if __has_include(MACRO)",
+    ],
+)
+def test_includes_of_anything_else_are_unknown(text):
+    assert not names_its_includes(f"int x;\n{text}\n".encode())

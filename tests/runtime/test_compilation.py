@@ -178,6 +178,15 @@ def test_saving_into_the_working_directory_refuses_other_files(
         ({"architectures": "sm_90"}, r'architectures: expected a list of strings; write \["sm_90"\]'),
         ({"instantiate": "fill<int>"}, "instantiate: expected a list of strings"),
         ({"options": "-G"}, "options: expected a list of strings"),
+        ({"options": None}, "options: expected a list of strings, found NoneType"),
+        ({"instantiate": [b"fill<int>"]}, r"instantiate\[0\]: expected a string, found bytes"),
+        ({"instantiate": ["fill<int>\0x"]}, r"instantiate\[0\]: 'fill<int>\\x00x' has a control character"),
+        ({"architectures": ["\ud800"]}, r"architectures\[0\]: '\\ud800' has a control character"),
+        ({"define": "A"}, "define: expected a mapping of strings, found str"),
+        ({"define": {"A": None}}, r"define\['A'\]: expected a string, found NoneType"),
+        ({"headers": {"a.h": "\ud800"}}, r"headers\['a.h'\]: '\\ud800' is not a character"),
+        ({"include_dirs": [3]}, r"include_dirs\[0\]: expected a path, found int"),
+        ({"name": "../kernels"}, "name: '../kernels' is not an import name"),
         ({"compiler": "clang"}, "compiler: expected 'nvrtc' or 'nvcc', found 'clang'"),
         ({"compress": "max"}, "compress: expected 'none' or 'speed' or 'balance' or 'size', found 'max'"),
         ({"include_dirs": ["/nowhere"]}, "include_dirs: '/nowhere' is not a directory; correct the path"),
@@ -187,6 +196,13 @@ def test_saving_into_the_working_directory_refuses_other_files(
 def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError, BuildError), match=message):
         cuda_ext.compile(FILL, **{"architectures": ["sm_90"], **options})
+
+
+def test_a_source_is_text_or_a_path() -> None:
+    with pytest.raises(TypeError, match="source: expected a path, found bytes"):
+        cuda_ext.compile(FILL.encode(), architectures=["sm_90"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"source: '\\ud800' is not a character"):
+        cuda_ext.compile("\ud800", architectures=["sm_90"])
 
 
 def test_a_path_is_not_compiled_as_text() -> None:

@@ -35,8 +35,6 @@ def prepare_entries(
 
     Raises as :func:`cuda_ext.prepare` does.
     """
-    if isinstance(expressions, str) or isinstance(architectures, str):
-        raise TypeError('expected lists of strings, found a string; write ["..."]')
     if reason := on_demand.obstacle():
         raise BuildError(
             f"nothing is compiled on demand: jit: {reason}",

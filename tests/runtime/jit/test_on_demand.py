@@ -663,7 +663,7 @@ def test_unpreparable_kernels_are_errors(
         with pytest.raises(errors.CudaExtError) as raised:
             cuda_ext.prepare(kernels, expressions, architectures=architectures)
         assert str(raised.value) == message
-    with pytest.raises(TypeError, match="expected lists of strings, found a string"):
+    with pytest.raises(TypeError, match=r'expressions: expected a list of strings; write \["axpy<int>"\]'):
         cuda_ext.prepare(kernels, "axpy<int>")
     with pytest.raises(TypeError, match="of kernels, as an import gives it, found <module 'os'"):
         cuda_ext.prepare(os)
