@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from glob import has_magic
+from glob import escape, has_magic
 from pathlib import Path
 
 import cuda_ext
@@ -122,6 +122,7 @@ def _configure(
 def _variables(call: Call, config: ModuleConfig, module: str, sources: Sequence[str]) -> str:
     """What ``module.cmake`` sets for the rules. Raises :class:`ConfigError`."""
     root = Path(call.root)
+    fixed = escape(call.root)  # CMake's globs have the same wildcards
     patterns = [p for p in (*config.settings.sources, *config.settings.headers) if has_magic(p)]
     variables = {
         "module": [module],
@@ -130,8 +131,8 @@ def _variables(call: Call, config: ModuleConfig, module: str, sources: Sequence[
         "sources": sources,
         "code": list(source_names(config.name)) if call.embed != "none" else [],
         "on_demand": ["ON"] if call.jit or config.settings.headers else [],
-        "globs": [str(root / pattern) for pattern in patterns if "**" not in pattern],
-        "recursive_globs": [str(root / p.replace("**/", "")) for p in patterns if "**" in p],
+        "globs": [f"{fixed}/{pattern}" for pattern in patterns if "**" not in pattern],
+        "recursive_globs": [f"{fixed}/{p.replace('**/', '')}" for p in patterns if "**" in p],
         "pyproject": [str(root / "pyproject.toml")] if call.pyproject else [],
         "python_destination": [call.python_destination] if call.python_destination else [],
         "depends": call.depends,
