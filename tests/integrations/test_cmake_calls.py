@@ -51,7 +51,9 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
     ("words", "answer"),
     [
         ("SOURCES device/*.cu", "has no NAME; add the name by which"),
-        ("NAME kernels", "a module lives inside a package;"),
+        ("NAME kernels", "NAME: a module lives inside a package;"),
+        ("NAME a/k", "NAME: not an import name; did you mean 'a.k'?"),
+        ("NAME std.k", "the C++ namespace std is not yours; choose another with CXX_NAMESPACE"),
         ("NAME a.k SOURCE device/*.cu", "unknown keyword 'SOURCE'; did you mean SOURCES?"),
         (
             "NAME a.k SOURCES device/*.cu INCLUDE_DIRS .",
@@ -61,6 +63,10 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
         ("NAME a.k HEADERS device/*.cuh", "unknown keyword 'HEADERS'; did you mean EMBED_SOURCES?"),
         ("NAME a.k SOURCES dev/*.cu", "SOURCES: nothing matches 'dev/*.cu'"),
         ("NAME a.k INCLUDE_DIRECTORIES inc", "INCLUDE_DIRECTORIES: 'inc' is not a directory of the project"),
+        (
+            "NAME a.k EMBED_SOURCES device/*.hpp",
+            "EMBED_SOURCES: nothing matches 'device/*.hpp'; did you mean 'device/index.cuh'?",
+        ),
         ("NAME a.k EMBED_SOURCES a.h", "EMBED_SOURCES: nothing matches 'a.h'"),
         (
             "NAME a.k OVERRIDE SOURCES x.cu STD c++20",
@@ -171,6 +177,10 @@ def test_a_project_without_the_table(project: CMakeProject, refused: Refused) ->
         (
             "project(p LANGUAGES CXX)\nadd_custom_target(k_generate)\ncuda_ext_add_module(k NAME a.k)",
             "cuda_ext_add_module(k): a target k_generate exists already; choose",
+        ),
+        (
+            "cuda_ext_add_module(test NAME a.k)",
+            "cuda_ext_add_module(test): the target name test is reserved;",
         ),
         ("cuda_ext_add_module()", "cuda_ext_add_module Function invoked with incorrect arguments"),
         ("cuda_ext_add_module(a::k NAME a.k)", "cuda_ext_add_module(a::k): invalid target name; use letters"),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from cuda_ext.builder.config.keys import (
@@ -41,6 +42,7 @@ __all__ = [
     "ModuleConfig",
     "Override",
     "check_apart",
+    "check_name",
     "parse_module",
     "parse_table",
 ]
@@ -134,7 +136,7 @@ def parse_module(
     """
     check_values(name, where)
     check_values(table, where)
-    _check_name(name, expect(table, dict, where, "a table"), where)
+    check_name(name, where, expect(table, dict, where, "a table"))
     values = _MODULE.check(table, where)
     module = _extend(replace(common, name=name, where=where), values)
     if module.settings.emit == "ltoir" and module.settings.link:
@@ -235,10 +237,11 @@ PROJECT_TABLE = table(
 )
 
 
-def _check_name(name: str, table: Mapping[str, object], where: str) -> None:
-    """`name` is the import name of a module in a package."""
+def check_name(name: str, where: str, table: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Check that `name` is the import name of a module in a package; `table` is its table."""
     dotted = _unquoted(name, table)
-    close = re.sub(r"[^\w.]+", "_", re.sub(r"[/\\:]+", ".", name))
+    separator = r"[/\\:]+" if re.search(r"[./\\:]", name) else r"\s+"
+    close = re.sub(r"[^\w.]+", "_", re.sub(separator, ".", name))
     spelling = f"did you mean {close!r}?" if _importable(close) else "write it as in an import statement"
     package = f'name it with its package, such as "your_package.{name}"'
     normal = unicodedata.normalize("NFKC", name)  # which Python imports, whatever the statement has

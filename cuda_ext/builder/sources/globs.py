@@ -199,8 +199,9 @@ class _Key:
             )
         files = [p for p in (self.root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
         wanted = PurePosixPath(pattern).suffix
-        near = [p.relative_to(self.root).as_posix() for p in files if p.suffix in (wanted, *_KINDS)]
-        what = "device sources" if wanted in _KINDS else "such files"
+        is_source = wanted in _KINDS
+        near = [p.relative_to(self.root).as_posix() for p in files if (p.suffix in _KINDS) == is_source]
+        what = "device sources" if is_source else "such files"
         return self.error(f"nothing matches {pattern!r}", _nearest(pattern, near) or f"there are no {what}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cuda_ext.builder.config.keys import BuildSettings
-from cuda_ext.builder.config.modules import ModuleConfig, check_apart, parse_module
+from cuda_ext.builder.config.modules import ModuleConfig, check_apart, check_name, parse_module
 from cuda_ext.builder.project import Project
 from cuda_ext.errors import ConfigError
 from cuda_ext.filesystem.atomic_directory import replace_file
@@ -114,6 +114,9 @@ class Call:
         Raises :class:`ConfigError`.
         """
         namespace = self.cxx_namespace or name.replace(".", "::")
+        first = namespace.partition("::")[0]
+        if self.embed != "none" and first in ("std", "cuda_ext"):
+            raise self._error(f"the C++ namespace {first} is not yours", "choose another with CXX_NAMESPACE")
         modules = []
         for entry in others:
             other_target, other, other_namespace = entry.split("|")
@@ -137,6 +140,7 @@ class Call:
             raise self._error(
                 "has no NAME", "add the name by which Python imports it: NAME your_package.kernels"
             )
+        check_name(self.name, f"{call_of(self.target)}.name")
         module = parse_module(self.name, self.table, call_of(self.target))
         if "headers" in self.table and "sources" not in self.table:  # texts alone
             module = dataclasses.replace(module, settings=dataclasses.replace(module.settings, sources=()))
