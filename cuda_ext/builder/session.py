@@ -231,6 +231,8 @@ class _Session:
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
+        if not sources.names:  # headers alone, which no compiler reads
+            return plan_module(module, sources, None)
         cache = self._cache_for(module)
         compiler = cache.compiler
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
@@ -265,8 +267,8 @@ class _Session:
             show(text)
 
     def _package(self, module: ModuleConfig, plan: ModulePlan, libraries: Sequence[Library]) -> Package:
-        compiler = self._cache_for(module).compiler
-        compiled = assemble(plan, libraries, compiler.name, compiler.version)
+        version = self._cache_for(module).compiler.version if libraries else "0.0"
+        compiled = assemble(plan, libraries, module.settings.compiler, version)
         variants, where = module.settings.variants, module.key_path("variants")
         return generate(compiled._replace(manifest=resolve_variants(compiled.manifest, variants, where)))
 

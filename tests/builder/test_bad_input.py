@@ -247,6 +247,11 @@ def test_a_function_of_another_unit_is_answered_with_its_unit(tmp_path: Path) ->
 def test_an_instantiation_that_does_not_exist_is_answered_with_the_nearest(tmp_path: Path) -> None:
     write_project(tmp_path, f'{KERNELS}instantiate = ["scale<float>", "scalar<int>"]', {"device/a.cu": SCALE})
     message = refusal(tmp_path)
+    answer = "instantiate: 'scalar<int>': no source defines a kernel 'scalar'; did you mean 'scale<int>'?"
+    assert answer in message
+    hidden = SCALE + "\n#define AS(name) name##r\n"  # a macro may define it
+    write_project(tmp_path, f'{KERNELS}instantiate = ["scalar<int>"]', {"device/a.cu": hidden})
+    message = refusal(tmp_path)
     assert "'scalar<int>' does not exist" in message
     assert "did you mean 'scale<int>'?" in message
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.scheduler.remembered_compiler import RememberedCompiler
 from cuda_ext.integrations.cmake.steps import main
 from tests.fixtures.cmake_projects import FILES, PYTHON_LISTS, CMakeProject
 
@@ -106,6 +107,10 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
         ),
         ("NAME a.k LINK EMIT ltoir", 'EMIT: "ltoir" leaves the linking to others; with LINK choose another'),
         (
+            "NAME a.k SOURCES device/axpy.cu INSTANTIATE axpi<float>",
+            "INSTANTIATE: 'axpi<float>': no source defines a kernel 'axpi'; did you mean 'axpy<float>'?",
+        ),
+        (
             "NAME a.k CXX_NAMESPACE a.b",
             "CXX_NAMESPACE: 'a.b' is not a namespace; write it as in C++: my::gpu",
         ),
@@ -161,6 +166,18 @@ def test_an_argument_in_another_encoding(refused: Refused) -> None:
 def test_a_project_without_the_table(project: CMakeProject, refused: Refused) -> None:
     (project.root / "pyproject.toml").write_text("[project]\nname = 'a'\n")
     assert "pyproject.toml has no [tool.cuda_ext] table" in refused("FROM_PYPROJECT")
+
+
+def test_headers_alone_need_no_compiler(project: CMakeProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RememberedCompiler, "open", lambda *_: pytest.fail("a compiler is opened"))
+    directory, root = project.root.with_name("build"), str(project.root)
+    directory.mkdir()
+    (directory / "arguments.txt").write_text(
+        "".join(f"\x1f{w}" for w in ("NAME", "a.k", "EMBED_SOURCES", "device/*.cuh"))
+    )
+    assert main(["configure", str(directory), "k", root, root, "", "incbin", "Ninja", "OFF", ""]) == 0
+    assert main(["generate", str(directory), "k", str(directory / "s"), str(directory / "s.d")]) == 0
+    assert (directory / "include" / "a" / "k.h").is_file()
 
 
 # What CMake itself has to check, and how it shows the message.

@@ -198,8 +198,7 @@ class _Key:
                 "make it, or correct the path",
             )
         files = [p for p in (self.root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
-        wanted = PurePosixPath(pattern).suffix
-        is_source = wanted in _KINDS
+        is_source = self.where.endswith("sources")
         near = [p.relative_to(self.root).as_posix() for p in files if (p.suffix in _KINDS) == is_source]
         what = "device sources" if is_source else "such files"
         return self.error(f"nothing matches {pattern!r}", _nearest(pattern, near) or f"there are no {what}")

@@ -110,11 +110,14 @@ class Sources:
 def plan_module(
     module: ModuleConfig,
     sources: Sources,
-    compiler: CompilerInfo,
+    compiler: CompilerInfo | None,
     native: Sequence[int] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
-    """Return all that decides the module's bytes. Raises :class:`BuildError` for an invalid plan."""
+    """Return all that decides the module's bytes. A module without sources needs no `compiler`.
+
+    Raises :class:`BuildError` for an invalid plan.
+    """
     units = sources.units()
     check_duplicates(module.name, units)
     assigned = _assign_instantiations(module, units, sources.settings)
@@ -122,6 +125,8 @@ def plan_module(
     libraries: list[LibraryPlan] = []
     for unit in units:
         settings = sources.settings(unit.name)
+        if compiler is None:
+            raise ValueError("sources need a compiler")
         if settings not in targets:
             targets[settings] = _architectures(module, unit.name, compiler, native, environ)
         if module.settings.link and targets[settings] != next(iter(targets.values())):
@@ -287,7 +292,7 @@ class _Owners:
 
         Of those that have it from the same headers, and the same settings, it is the first alone.
         """
-        if len(self._units) == 1:
+        if len(self._units) == 1 and not self._lacks(kernel):
             return [self._units[0].name]
         if kernel in self._in_sources:
             return self._in_sources[kernel]
@@ -299,6 +304,13 @@ class _Owners:
                 first.setdefault((headers, repr(settings)), unit.name)
         word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
         return list(first.values()) or [u.name for u in self._units if word.search(u.source)]
+
+    def _lacks(self, kernel: str) -> bool:
+        """Whether the only unit certainly does not define `kernel`, by a macro or in other headers."""
+        (unit,) = self._units
+        texts = [unit.source, *unit.headers.values(), *map(str.encode, unit.options.define.values())]
+        hiding = re.compile(rb"##|<(?:cub|thrust|cuda)/|\b%b\b" % re.escape(kernel.encode()))
+        return not unit.options.raw and not any(hiding.search(text) for text in texts)
 
 
 def read_source(path: Path, name: str) -> bytes:
