@@ -58,7 +58,8 @@ int main(int count, char** arguments) try {
   const DeviceVector<float> z(n);
 
   std::printf("%-30s %12s %12s %12s %10s\n", "expression", "compile", "from cache", "launch", "GB/s");
-  for (const std::string& expression : expressions) {
+  bool are_valid = true;
+  for (const std::string& expression : expressions) try {
     // The first time, the kernel is compiled unless an earlier run has cached it.
     const double compiled = time([&] { compile(expression).kernel("evaluate").handle(); });
     const double cached = time([&] { compile(expression).kernel("evaluate").handle(); });
@@ -70,8 +71,11 @@ int main(int count, char** arguments) try {
     const double launched = time([&] { for (int i = 0; i < launches; i++) launch(); }) / launches;
     std::printf("%-30s %9.2f ms %9.2f ms %9.1f us %10.0f\n", expression.c_str(), compiled, cached, 1e3 * launched,
                 3.0 * n * sizeof(float) / launched / 1e6);
+  } catch (const cuda_ext::CompilationError& error) {
+    std::printf("%s\n", error.what());
+    are_valid = false;
   }
-  return 0;
+  return are_valid ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
