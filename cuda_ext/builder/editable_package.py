@@ -34,6 +34,8 @@ __all__ = ["build_editable", "rebuild"]
 
 # Nanoseconds within which a file may change twice and keep its times.
 _TICK = 2_000_000_000
+# Seconds to wait for another process that builds the project.
+_PATIENCE = 3600
 _MOST_NAMES = 3  # changed files that a message names
 
 
@@ -75,7 +77,7 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
     """
     began = time.time()
     root = Path(read_record()["root"])
-    with lock(root / TABLE) as alone:
+    with lock(root / TABLE, patience=_PATIENCE) as alone:
         record = read_record()
         if not has_changed(record):
             return
@@ -95,7 +97,8 @@ def rebuild(name: str, directory: str, read_record: Callable[[], dict[str, Any]]
             return
         if not alone:
             raise BuildError(
-                "cannot be locked on this system, and all importing processes would compile at once",
+                "cannot be locked on this system, or another process has kept it for an hour; all importing "
+                "processes would compile at once",
                 where=root / TABLE,
                 remedy="run cuda-ext build in its directory",
             )

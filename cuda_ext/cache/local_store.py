@@ -33,7 +33,6 @@ __all__ = ["LocalStore", "StoredFile", "without_cache"]
 _LOCKS, _TEMPORARY, _TOTAL = "locks", "tmp", "total"  # names in the directory of the entries
 _SHARD = re.compile("[0-9a-f]{2}")
 _PIECE = 1 << 20  # bytes of a large entry that are read at once
-_PATIENCE = 600  # seconds to wait for another process that computes the same content
 _HOUR = 3600
 _PRUNED = 0.8  # the share of its bound that a store has after it was pruned
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -118,7 +117,7 @@ class LocalStore:
                 objects = stack.enter_context(self._open())
                 locks = stack.enter_context(PrivateDirectory(_LOCKS, objects, create=True))
                 # One file for many keys, so that none must be removed.
-                stack.enter_context(lock(*locks.place_of(key[:2]), create=True, patience=_PATIENCE))
+                stack.enter_context(lock(*locks.place_of(key[:2]), create=True))
             yield
 
     def prune(self) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "nvcc_only",
     "nvrtc_options",
     "on_demand_obstacle",
+    "option_for_files",
     "option_with_path",
 ]
 
@@ -32,6 +33,7 @@ NOT_FOR_TYPES = LTO | {"-lineinfo", "--generate-line-info", "-G"}
 
 # Options whose argument is a file or a directory.
 _WITH_PATH = "-I|-isystem|-include|-optf|--(system-)?include|--options-file|--(pre|use|create)-|-pch"
+_WRITES_FILES = "--?pch($|=|-(?!messages|verbose))|--?(create|use)-pch"
 _INCLUDE_DIRECTORY = r"(?s)(?:-I|--include-path|-isystem|--system-include)=?(.*)"
 
 # The limit of unrolling in CCCL's lists of types: 10 under nvcc, 16 elsewhere, where one header takes as long
@@ -139,6 +141,11 @@ def include_directories(options: Options) -> tuple[Path, ...]:
         for option, following in itertools.pairwise((*options.raw, ""))
         if (match := re.fullmatch(_INCLUDE_DIRECTORY, option))
     )
+
+
+def option_for_files(options: Options) -> str:
+    """Return the first raw option with which NVRTC writes files of its own."""
+    return next((option for option in options.raw if re.match(_WRITES_FILES, option)), "")
 
 
 def option_with_path(options: Options) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 from cuda_ext.errors import BuildError
@@ -180,8 +179,8 @@ def _is_file(path: str) -> bool:
         return False
     try:
         check_regular(status, path)
+    except IsADirectoryError:
+        return False
     except OSError as error:
-        if stat.S_ISDIR(status.st_mode):
-            return False
         raise BuildError(f"{error.strerror}", where=path, remedy="do not include it") from None
     return True

@@ -11,7 +11,6 @@ beside each path that it locks.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sys
 import time
@@ -32,14 +31,15 @@ def lock(
     within: int | None = None,
     *,
     create: bool = False,
-    patience: float = math.inf,
+    patience: float = 600,
 ) -> Iterator[bool]:
     """Hold the lock of the file or directory `path`; yield whether it is held.
 
     `path` may be relative to the directory with the descriptor `within`.
 
     It is not where the system or the file system has no locks, where `path` cannot be opened, and after
-    `patience` seconds of waiting. With `create`, `path` is a file that exists for the lock alone.
+    `patience` seconds of waiting, which a process that was stopped may cause. With `create`, `path` is a file
+    that exists for the lock alone.
     """
     with contextlib.ExitStack() as stack:
         is_held = False
@@ -92,8 +92,8 @@ else:
 
     def _open(path: str | os.PathLike[str], create: bool, within: int | None) -> int:
         # NFS locks only files that are open for writing.
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK if create else os.O_RDONLY
-        return os.open(path, flags, 0o600, dir_fd=within)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW if create else os.O_RDONLY
+        return os.open(path, flags | os.O_NONBLOCK, 0o600, dir_fd=within)
 
     def _attempt(descriptor: int) -> bool:
         import fcntl

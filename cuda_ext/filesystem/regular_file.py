@@ -16,7 +16,6 @@ _LARGEST = 2 << 30
 # A pipe that takes the place of the file after the check does not block.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"))
 _KINDS = {
-    stat.S_IFDIR: "directory",
     stat.S_IFIFO: "pipe",
     stat.S_IFSOCK: "socket",
     stat.S_IFCHR: "device",
@@ -26,6 +25,8 @@ _KINDS = {
 
 def check_regular(status: os.stat_result, path: str) -> None:
     """Raise :class:`OSError` unless `status` is that of a regular file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
         raise OSError(errno.EINVAL, f"it is a {kind}, not a regular file", path)

@@ -17,6 +17,7 @@ from cuda_ext.compiler.compile_options import (
     is_assembled_by_link,
     link_options,
     nvrtc_options,
+    option_for_files,
 )
 from cuda_ext.compiler.jobs import LinkInput
 from cuda_ext.compiler.products import HEADER, NO_TRACE, CompiledImage, Signatures, Span, Trace
@@ -295,6 +296,12 @@ class Nvrtc:
             spans += read_time_trace(content)
 
     def _options(self, unit: TranslationUnit) -> list[str]:
+        if option := option_for_files(unit.options):
+            raise CompilationError(
+                f"{option!r} leaves files behind",
+                where="options",
+                remedy="take it out: headers that several sources share are precompiled without it",
+            )
         # Finding the directories may take unpacking the headers.
         directories = self.header_directories if _needs_toolkit(unit) else []
         return [*nvrtc_options(unit.name, unit.options), *(f"-I{directory}" for directory in directories)]

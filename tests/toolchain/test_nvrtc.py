@@ -50,6 +50,12 @@ def test_raw_options_are_passed_on():
     assert "fma.rn" not in ptx(unit(source, raw=("--fmad=false",)))
 
 
+@pytest.mark.parametrize("option", ["--pch", "-pch", "--pch-dir=.", "--create-pch=a.pch", "-use-pch=a.pch"])
+def test_options_that_leave_files_are_refused(option):
+    with pytest.raises(CompilationError, match=re.escape(f"options: {option!r} leaves files behind; take")):
+        image(unit(KERNEL, raw=(option,)))
+
+
 def test_an_invalid_raw_option_is_refused_with_the_message_of_the_compiler():
     with pytest.raises(CompilationError, match="unrecognized option --no-such-option"):
         image(unit(KERNEL, raw=("--no-such-option",)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cuda_ext.builder.config.kinds import (
     C_NAME,
@@ -22,6 +22,8 @@ from cuda_ext.errors import ConfigError, closest_name
 
 __all__ = ["INSTANTIATIONS"]
 
+# The instantiations of one module: compilers take seconds for a hundred.
+_MOST = 20_000
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 # A placeholder in an expression without values for it; no template argument of C++ is a braced list.
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
@@ -45,7 +47,8 @@ def _check_expression(text: str, where: str) -> str:
     return text
 
 
-def _multiply_out(table: Mapping[str, object], where: str) -> list[str]:
+def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
+    """Yield the expressions of `table` one by one: there may be any number of them."""
     if "kernel" not in table and (close := closest_name("kernel", table)):
         raise ConfigError("unknown key", where=key_path(where, close), remedy="did you mean 'kernel'?")
     pattern = _PATTERN.check(table.get("kernel"), f"{where}.kernel")
@@ -64,7 +67,7 @@ def _multiply_out(table: Mapping[str, object], where: str) -> list[str]:
     # The text between placeholders, and their names at odd positions.
     parts = list(enumerate(_PLACEHOLDER.split(pattern)))
     combinations = (dict(zip(placeholders, each, strict=True)) for each in itertools.product(*values))
-    return ["".join(chosen[text] if i % 2 else text for i, text in parts) for chosen in combinations]
+    return ("".join(chosen[text] if i % 2 else text for i, text in parts) for chosen in combinations)
 
 
 _EXPRESSION = string(description="A C++ name expression.").then(
@@ -82,6 +85,14 @@ _PRODUCT: Schema = {
 }
 _ITEM = Kind(_check_item, {"anyOf": [_EXPRESSION.schema, _PRODUCT]})
 
-INSTANTIATIONS = array(_ITEM, "an array of name expressions").then(
-    lambda items, _: tuple(itertools.chain.from_iterable(items))
-)
+
+def _chain(items: Iterable[Iterable[str]], where: str) -> tuple[str, ...]:
+    """All expressions of `items`, which are counted before they take memory."""
+    expressions = tuple(itertools.islice(itertools.chain.from_iterable(items), _MOST + 1))
+    if len(expressions) > _MOST:
+        remedy = "list fewer values, or divide the module"
+        raise ConfigError(f"stands for more than {_MOST:,} instantiations", where=where, remedy=remedy)
+    return expressions
+
+
+INSTANTIATIONS = array(_ITEM, "an array of name expressions").then(_chain)

@@ -124,6 +124,10 @@ class OnDemand:
         """The request for `unit` as it was built, on a GPU of `capability`."""
         return self._request(unit, unit.sources, capability)
 
+    def capabilities(self) -> tuple[int, ...]:
+        """The compute capabilities that the compiler compiles for."""
+        return _open_nvrtc().capabilities()
+
     def find(self, request: Request) -> Entry | None:
         """The cached entry of `request`, or ``None``."""
         return self._find(_key(request))

@@ -45,7 +45,7 @@ def prepare_entries(
     compiled: list[str] = []
     known: list[str] = []
     skipped: list[str] = []
-    for capability in _capabilities(architectures):
+    for capability in _capabilities(architectures, on_demand.capabilities()):
         for requests in _group_requests(on_demand, names, capability, skipped):
             missing = [request for request in requests if on_demand.find(request) is None]
             if missing:
@@ -55,7 +55,8 @@ def prepare_entries(
     return Preparation(tuple(compiled), tuple(known), tuple(skipped))
 
 
-def _capabilities(architectures: Sequence[str] | None) -> list[int]:
+def _capabilities(architectures: Sequence[str] | None, known: Sequence[int]) -> list[int]:
+    """The capabilities of `architectures`, which are `known` to the compiler, or else of the local GPUs."""
     if architectures is None:
         if capabilities := gpu_capabilities():
             return capabilities
@@ -70,6 +71,11 @@ def _capabilities(architectures: Sequence[str] | None) -> list[int]:
                 f"{name!r} is not the architecture of a GPU", where="architectures", remedy=remedy
             )
         capabilities.append(int(name.removeprefix("sm_")))
+        if capabilities[-1] not in known:
+            spelled = ", ".join(f"sm_{each}" for each in known)
+            raise BuildError(
+                f"NVRTC does not know {name}", where="architectures", remedy=f"it compiles for {spelled}"
+            )
     return list(dict.fromkeys(capabilities))
 
 

@@ -412,6 +412,24 @@ def test_a_table_without_placeholders_is_its_expression() -> None:
     assert settings('instantiate = [{ kernel = "axpy<float>" }]').instantiate == ("axpy<float>",)
 
 
+@pytest.mark.parametrize(
+    ("items", "problem"),
+    [
+        ('{ kernel = "k<{A}, {B}, {C}>", A = VALUES, B = VALUES, C = VALUES }', "more than 20,000 inst"),
+        (", ".join(['{ kernel = "k<{A}, {B}>", A = VALUES, B = VALUES }'] * 3), "more than 20,000 inst"),
+        ('{ kernel = "k<{A}, {B}, {C}>", A = VALUES, B = VALUES, C = [1, 2] }', ""),
+    ],
+)
+def test_instantiations_are_counted_before_they_take_memory(items: str, problem: str) -> None:
+    values = str([*range(100)])
+    table = f"instantiate = [{items.replace('VALUES', values)}]"
+    if problem:
+        with pytest.raises(ConfigError, match=rf"instantiate: stands for {problem}"):
+            settings(table)
+    else:
+        assert len(settings(table).instantiate) == 20_000
+
+
 def test_braces_of_cplusplus_are_no_placeholders() -> None:
     expressions = ("tile<Shape{8, 8}>", "tile<Shape{N}>", "tile<Shape{1}, float>")
     table = '{ kernel = "tile<Shape{1}, {T}>", T = ["float"] }'
