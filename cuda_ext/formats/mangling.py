@@ -40,12 +40,17 @@ class LoweredName(NamedTuple):
 
 
 @cache
-def read_lowered_name(lowered: str) -> LoweredName | None:
+def read_lowered_name(lowered: str, has_placeholders: bool = False) -> LoweredName | None:
     """Read a lowered name; ``None`` if it is not mangled, or not readable.
+
+    With placeholders, types of parameters have ``$0`` for the first argument of the template.
 
     >>> name = read_lowered_name("_ZN2ns6reduceIdLi256EEEvPKT_")
     >>> name.name, [parameter.spelling for parameter in name.parameters]
     ('ns::reduce<double, 256>', ['const double*'])
+    >>> name = read_lowered_name("_ZN2ns6reduceIdLi256EEEvPKT_", has_placeholders=True)
+    >>> [parameter.spelling for parameter in name.parameters]
+    ['const $0*']
     >>> read_lowered_name("histogram")
     """
     # In relocatable code, an identifier of that length precedes a name of internal linkage.
@@ -53,7 +58,7 @@ def read_lowered_name(lowered: str) -> LoweredName | None:
         lowered = lowered[match.end() + int(match[1]) + 1 :]
         if not lowered.startswith("_Z"):
             return LoweredName(lowered)
-    reader = _Reader(lowered)
+    reader = _Reader(lowered, has_placeholders)
     try:
         return reader.encoding()
     except ValueError:
@@ -101,8 +106,9 @@ _Known: TypeAlias = LoweredType | LoweredValue | _Pack
 class _Reader:
     """Reads a lowered name from left to right. Raises :class:`ValueError` for what it does not know."""
 
-    def __init__(self, lowered: str) -> None:
+    def __init__(self, lowered: str, has_placeholders: bool) -> None:
         self._text = lowered
+        self._has_placeholders = has_placeholders
         self._at = 0
         self._known: list[_Known] = []  # substitutions
         self._parameters: tuple[_Known, ...] = ()  # of the template
@@ -337,6 +343,10 @@ class _Reader:
         if index >= len(self._parameters):
             raise ValueError("an unknown template parameter")
         parameter = self._parameters[index]
+        if self._has_placeholders:
+            if any(not isinstance(each, LoweredType | LoweredValue) for each in self._parameters):
+                raise ValueError("a pack")
+            return LoweredType("named", f"${index}")
         if isinstance(parameter, _Pack):
             if self._expanding is None:
                 raise ValueError("a pack that is not expanded")

@@ -6,6 +6,8 @@
 
 #include <cuda_ext/loader/launches.hpp>
 
+#include "takes.hpp"
+
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,6 +70,12 @@ template <class T> __global__ void times(int n, T* x, T by) { if (threadIdx.x < 
 extern "C" __global__ void plain(float* x) { *x = 1; }
 )";
 
+// What was not built ahead takes what the parameters of its template say.
+static_assert(takes<double*, float>(kernels::scale<double>) && !takes<float*, double>(kernels::scale<double>));
+static_assert(takes<int*, long>(kernels::scale<int>) && !takes<int*, float>(kernels::scale<int>));
+static_assert(!takes<int*, int, float*>(kernels::ns::fill<int, 3>) && takes<int*, int, void*>(kernels::ns::fill<int, 3>));
+static_assert(takes<int*, float*>(kernels::reduce<int>) == false && takes<int*, int*>(kernels::reduce<int>));
+
 std::optional<cuda_ext::Library> compiled;
 
 void compile(const std::string& include, const std::vector<std::string>& names) {
@@ -85,8 +93,9 @@ void perform(const std::string& command, const std::string& operand) {
   if (command == "launch") return launch(library.kernel(operand));
   if (command == "signature") return print(cuda_ext::signature(library.kernel(operand).data()));
   if (command == "typed") return kernels::scale<double>({1, 32}, static_cast<double*>(nullptr), 2.0);
-  if (command == "narrow") return kernels::scale<double>({1, 32}, static_cast<double*>(nullptr), 2.0f);
-  if (command == "variable") return kernels::ns::fill<unsigned, 7>({1, 32}, 0, 0, 0);
+  if (command == "converted") return kernels::scale<double>({1, 32}, nullptr, 2.0f);
+  if (command == "narrow") return kernels::scale<unsigned char>({1, 32}, nullptr, operand.size() + 300);
+  if (command == "variable") return kernels::ns::fill<unsigned, 7>({1, 32}, nullptr, 0, nullptr);
   if (command == "compile") return compile(operand, {"times<float>", "times<double>", "plain"});
   if (command == "texts") {  // one of the embedded headers is replaced, or a name is there twice
     cuda_ext::CompileOptions options;

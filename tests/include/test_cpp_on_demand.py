@@ -217,9 +217,9 @@ def test_a_kernel_is_the_requested_one(on_demand: OnDemand, cache_of_cpp: Path) 
 def test_a_wrapper_compiles_an_instantiation_that_was_not_built(
     on_demand: OnDemand, cache_of_cpp: Path
 ) -> None:
-    done = on_demand.cpp("typed", "narrow", "typed", "variable", cache=cache_of_cpp)
+    done = on_demand.cpp("typed", "narrow", "converted", "variable", cache=cache_of_cpp)
     assert done.output == [
-        "Error: argument 1: expected 8 bytes, found 4|  in a launch of scale<double>",
+        "Error: argument 2: 300 is out of the range of the parameter|  in a launch of scale<unsigned char>",
         "KernelNotFoundError: p.kernels: ns::fill<unsigned int,7> was not built ahead and cannot be compiled "
         "on demand: device/types.cu has the variable 'ns::counter', of which it would have a copy of its own"
         + ADD.format("ns::fill<unsigned int,7>"),

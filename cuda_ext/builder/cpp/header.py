@@ -16,6 +16,7 @@ from typing import NamedTuple
 from cuda_ext.builder.cpp.kernel_classes import DeviceTypes, KernelClass, identifier
 from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments
 from cuda_ext.builder.cpp.template_parameters import TemplateParameters
+from cuda_ext.formats.mangling import read_lowered_name
 from cuda_ext.manifest import Manifest, Symbol
 
 __all__ = ["Header", "Namespace", "Object", "TemplateClass"]
@@ -27,7 +28,7 @@ class TemplateClass(NamedTuple):
     """A kernel template: for each instantiation, a condition of its parameters and the number of its class.
 
     ``qualified`` is its name in device code, and ``message`` the text of the static_assert for a missing
-    instantiation.
+    instantiation. ``types`` are those of the parameters of a call, if the template's parameters determine them.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TemplateClass(NamedTuple):
     message: str
     parameters: TemplateParameters
     instantiations: Sequence[tuple[str, int]]
+    types: Sequence[str] | None
 
 
 class Object(NamedTuple):
@@ -174,7 +176,14 @@ class Header:
         class_name = _free_name(re.sub(r"\W+", "_", qualified) + "_kernels", self._class_names)
         alike = [kernel for each in known.values() for kernel in each]
         self.templates.append(
-            TemplateClass(class_name, qualified, _message(qualified, alike), parameters, instantiations)
+            TemplateClass(
+                class_name,
+                qualified,
+                _message(qualified, alike),
+                parameters,
+                instantiations,
+                _types_of_template(alike, parameters.least),
+            )
         )
         declaration, names = parameters.declare(name)
         return [Object(name, f"{class_name}<{names}>", _signatures(alike), declaration)], left
@@ -227,6 +236,34 @@ def _free_name(wanted: str, taken: set[str]) -> str:
 def _signatures(kernels: _Kernels) -> tuple[str, ...]:
     more = len(kernels) - _SHOWN
     return (*(k.signature for k in kernels[:_SHOWN]), *([f"and {more} more"] if more > 0 else []))
+
+
+def _types_of_template(kernels: _Kernels, count: int) -> Sequence[str] | None:
+    """The types of parameters in terms of the first `count` template parameters; ``None`` if not all are known.
+
+    All instantiations `kernels` have to agree.
+    """
+
+    def types_of(kernel: KernelClass) -> tuple[str, ...] | None:
+        name = read_lowered_name(kernel.kernel.lowered, has_placeholders=True)
+        if name is None or name.parameters is None or len(name.parameters) != len(kernel.types):
+            return None
+        patterns = (parameter.spelling for parameter in name.parameters)
+        return tuple(map(_type_of_pattern, patterns, kernel.types))
+
+    first, *others = map(types_of, kernels)
+    if first is None or any(types != first for types in others):
+        return None
+    used = {int(number) for type_ in first for number in re.findall(r"\bT(\d+)\b", type_)}
+    return None if "" in first or max(used, default=-1) >= count else first
+
+
+def _type_of_pattern(pattern: str, type_: str) -> str:
+    """The parameter type of a call; empty for a type that depends on the template in another way."""
+    if match := re.fullmatch(r"(const )?\$(\d+)(\*)?", pattern):
+        const, number, star = match.groups()
+        return f"Pointer<{const or ''}T{number}>" if star else f"loader::ArgumentOf<T{number}>"
+    return "" if "$" in pattern else type_
 
 
 def _message(name: str, kernels: _Kernels) -> str:

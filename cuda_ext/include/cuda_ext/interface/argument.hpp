@@ -248,6 +248,25 @@ class Pointer : public AlwaysFits {
   const volatile void* pointer_ = nullptr;
 };
 
+// A value of exactly that type. It is not copied.
+template <class T>
+class Exactly : public AlwaysFits {
+ public:
+  template <class U, std::enable_if_t<std::is_same_v<U, T>, int> = 0>
+  Exactly(const U& value) noexcept : value_(&value) {}
+
+  const T& get() const noexcept { return *value_; }
+
+ private:
+  const T* value_;
+};
+
+// The parameter of a kernel template that has the type of its argument T.
+template <class T>
+using ArgumentOf =
+    std::conditional_t<std::is_arithmetic_v<T>, Value<T>,
+                       std::conditional_t<std::is_pointer_v<T>, Pointer<std::remove_pointer_t<T>>, Exactly<T>>>;
+
 }  // namespace CUDA_EXT_ABI
 }  // namespace cuda_ext
 

@@ -195,36 +195,67 @@ class NameExpression {
   std::size_t size_ = 0;
 };
 
-// An instantiation that was not built ahead: it is compiled at its first launch. The sizes of its arguments
-// are checked, as of a kernel by name.
+// An instantiation that was not built ahead: it is compiled at its first launch.
 template <const Library& (&library)(), class Template, class... Arguments>
-class KernelOnDemand {
+class Instantiation {
  public:
   // The same without types.
   static Result<Kernel> try_kernel() noexcept { return library().try_kernel(expression); }
+#if CUDA_EXT_EXCEPTIONS
+  static Kernel kernel() { return try_kernel().value(); }
+#endif
 
-  template <class... Values>
-  Result<void> try_launch(const LaunchConfig& config, const Values&... values) const noexcept {
+ protected:
+  static Result<ModuleKernel*> find() noexcept {
     static thread_local ModuleKernel* known = nullptr;
     if (!known) {
       auto found = library().module().find_kernel(expression);
-      if (!found) return std::move(found).failure();
+      if (!found) return found;
       known = *found;
     }
-    return Kernel(*known).try_launch(config, values...);
+    return known;
+  }
+
+ private:
+  static constexpr NameExpression<Template, Arguments...> expression{};
+};
+
+// The same with parameters, which are types of argument.hpp.
+template <class Instantiation, class... Parameters>
+class TypedOnDemand : public Instantiation {
+ public:
+  Result<void> try_launch(const LaunchConfig& config, Parameters... arguments) const noexcept {
+    auto found = Instantiation::find();
+    if (!found) return std::move(found).failure();
+    const Integer* const misfits[] = {arguments.misfit()..., nullptr};
+    if ((arguments.misfit() || ... || false)) return (*found)->refuse(misfits);
+    return Kernel(**found).try_launch(config, arguments.get()...);
   }
 
 #if CUDA_EXT_EXCEPTIONS
-  static Kernel kernel() { return try_kernel().value(); }
+  void operator()(const LaunchConfig& config, Parameters... arguments) const {
+    try_launch(config, arguments...).value();
+  }
+#endif
+};
 
+// The same where the parameters are not known: only the sizes of arguments are checked, as of a kernel by name.
+template <class Instantiation>
+class SizedOnDemand : public Instantiation {
+ public:
+  template <class... Values>
+  Result<void> try_launch(const LaunchConfig& config, const Values&... values) const noexcept {
+    auto found = Instantiation::find();
+    if (!found) return std::move(found).failure();
+    return Kernel(**found).try_launch(config, values...);
+  }
+
+#if CUDA_EXT_EXCEPTIONS
   template <class... Values>
   void operator()(const LaunchConfig& config, const Values&... values) const {
     try_launch(config, values...).value();
   }
 #endif
-
- private:
-  static constexpr NameExpression<Template, Arguments...> expression{};
 };
 
 // The elements of an array, or of what has them at data(), or else the object itself.

@@ -205,9 +205,14 @@ CUDA_EXT_COLD inline Failure KernelOfModule::refuse(const Integer* const* given)
     std::size_t position = 0;
     while (!given[position]) position++;
     const Integer& integer = *given[position];
-    const ParameterData& parameter = description->parameters[position];
     const std::string number = integer.is_signed ? std::to_string(static_cast<long long>(integer.bits))
                                                  : std::to_string(integer.bits);
+    if (!description->is_described) {
+      return failure(ErrorKind::argument, {"argument ", position + 1, ": ", number,
+                                           " is out of the range of the parameter\n  in a launch of ",
+                                           signature(*description)});
+    }
+    const ParameterData& parameter = description->parameters[position];
     return failure(ErrorKind::argument,
                    {"argument '", parameter.name, "': ", number, " is out of the range of ", parameter.type,
                     "\n  in a launch of ", signature(*description)});
