@@ -28,7 +28,7 @@ class TemplateClass(NamedTuple):
     """A kernel template: for each instantiation, a condition of its parameters and the number of its class.
 
     ``qualified`` is its name in device code, and ``message`` the text of the static_assert for a missing
-    instantiation. ``types`` are those of the parameters of a call, if the template's parameters determine them.
+    instantiation. ``types`` are those of the parameters of a call, where all of them are known.
     """
 
     name: str
@@ -239,7 +239,7 @@ def _signatures(kernels: _Kernels) -> tuple[str, ...]:
 
 
 def _types_of_template(kernels: _Kernels, count: int) -> Sequence[str] | None:
-    """The types of parameters in terms of the first `count` template parameters; ``None`` if not all are known.
+    """The types of parameters, in terms of the first `count` of the template; ``None`` if not all are known.
 
     All instantiations `kernels` have to agree.
     """
