@@ -359,6 +359,18 @@ def test_toolkit_directories_are_those_of_python(on_demand: OnDemand, tmp_path: 
     assert nowhere.startswith("ToolchainError: NVRTC's headers cannot be unpacked: neither the cache nor the")
 
 
+def test_nvrtc_is_found_in_the_site_packages_around_a_program(on_demand: OnDemand, tmp_path: Path) -> None:
+    """In no other directory above it, to which other users may write."""
+    (packages,) = {directory.parents[1] for directory in LIBRARIES if directory.is_relative_to(sys.prefix)}
+    for name, found in ("site-packages", True), ("tmp", False):
+        site = tmp_path / name
+        (site / "app").mkdir(parents=True)
+        (site / "nvidia").symlink_to(packages)
+        program = shutil.copy(on_demand.program, site / "app" / "program")
+        done = OnDemand(program, on_demand.driver).cpp("compile:", cache=tmp_path / "cache", VIRTUAL_ENV="")
+        assert done.output == [] if found else done.output[0].startswith("ToolchainError: own.cu cannot be")
+
+
 def test_each_gpu_gets_its_own(on_demand: OnDemand, tmp_path: Path) -> None:
     commands = ("launch:scale<double>", "launch:overloaded(int)")
     done = on_demand.cpp(

@@ -79,7 +79,8 @@ Paths toolkit_roots() {
   const fs::path own = file_of(&here);
   for (const fs::path& file : {own, fs::weakly_canonical(own, error)}) {
     for (fs::path above = file.parent_path(); above.has_relative_path(); above = above.parent_path()) {
-      add_directory(packages, above / "nvidia");
+      const fs::path name = above.filename();  // others, such as /tmp, may belong to anyone
+      if (name == "site-packages" || name == "dist-packages") add_directory(packages, above / "nvidia");
     }
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
