@@ -1,10 +1,11 @@
 """Measure what the generated header costs: to include, to launch through, and in a program with a GPU.
 
-The files that are compared do the same: one launch with a generated header, with the CUDA runtime, and with
-the driver by hand. Prints preprocessed lines, the compiler's time (user and system, the least of five), and
-the size of code and data at -O2. Then it builds a program of loops of launches, from C++ and by calls of
-``cuLaunchKernel``, which take turns, and runs it if there is a GPU. With ``--program`` the program is left
-there, to be run on another machine.
+The files that are compared do the same: one launch with a generated header, with the CUDA runtime, with the
+driver by hand, and, if ``--jitify2`` is the directory of its header, with that. Prints preprocessed lines,
+the compiler's time (user and system, the least of five), and the size of code and data at -O2. Then it builds
+a program of loops of launches, from C++ and by calls of ``cuLaunchKernel``, which take turns, and runs it if
+there is a GPU. With ``--program`` the program is left there, to be run on another machine. ``--modules``
+prints instead what CMake's builds of programs of 1, 3 and 30 modules cost, and their stripped sizes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import _environment  # noqa: F401 - makes cuda_ext importable
@@ -73,6 +75,13 @@ void f(CUfunction kernel, int n, float* x, CUstream stream) {
   void* arguments[] = {&n, &a, &x, &x};
   if (cuLaunchKernel(kernel, n, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr))
     throw std::runtime_error("cuLaunchKernel failed");
+}
+""",
+    "<jitify2.hpp>": "#include <jitify2.hpp>\n",
+    "one launch, jitify2": """\
+#include <jitify2.hpp>
+void f(const jitify2::KernelData& kernel, unsigned n, float* x, CUstream stream) {
+  kernel.configure({n}, {256}, 0, stream)->launch(static_cast<int>(n), 2.0f, x, x);
 }
 """,
 }
@@ -161,15 +170,22 @@ def main() -> int:
     )
     parser.add_argument("--program", type=Path, help="leave the program of the launches here")
     parser.add_argument("--architecture", default="sm_90", help="the GPU's; sm_90")
+    parser.add_argument("--jitify2", type=Path, help="the directory of jitify2.hpp")
+    parser.add_argument("--modules", action="store_true", help="measure programs of several modules instead")
     arguments = parser.parse_args()
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         sys.exit(f"{Path(__file__).name}: there is no {compiler}")
     with tempfile.TemporaryDirectory(prefix="bench_cpp-") as name:
         work = Path(name)
+        if arguments.modules:
+            rows = [_build_modules(work, *each) for each in product(("Release", "Debug"), (1, 3, 30))]
+            print(format_table(("configuration", "modules", "without JIT", "with JIT"), rows))
+            return 0
         sources = _generate(work, arguments.architecture)
         include = [f"-I{work / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}"]
-        cuda = [f"-I{directory}" for directory in header_directories(13)]
+        others = [*header_directories(13), *([arguments.jitify2] if arguments.jitify2 else [])]
+        cuda = [f"-isystem{directory}" for directory in others]
         rows = []
         for title, text in _FILES.items():
             source = work / "file.cpp"
@@ -206,6 +222,55 @@ def _generate(work: Path, architecture: str) -> Sequence[Path]:
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_bytes(content)
     return [work / name for name in module.sources]
+
+
+_LISTS = """\
+cmake_minimum_required(VERSION 3.24...4.0)
+project(app LANGUAGES CXX)
+find_package(CudaExt REQUIRED)
+add_executable(app main.cpp)
+"""
+_MODULE = """\
+cuda_ext_add_module(m{0} NAME app.m{0} SOURCES device/k{0}.cu {1}
+  ARCHITECTURES sm_90 INSTANTIATE "axpy{0}<float>")
+target_link_libraries(app PRIVATE m{0})
+"""
+_KERNEL = (
+    "template <class T> __global__ void axpy{0}(int n, T a, const T* x, T* y) {{ if (n) *y += a * *x; }}\n"
+)
+
+
+def _build_modules(work: Path, configuration: str, count: int) -> tuple[str, ...]:
+    """Build a program of `count` modules with one kernel each; return the row of its costs."""
+    cells = []
+    for jit in ("", "JIT"):
+        root = work / f"{configuration}{count}{jit}"
+        (root / "device").mkdir(parents=True)
+        includes, launches, lists = "", "", _LISTS
+        for i in range(count):
+            (root / "device" / f"k{i}.cu").write_text(_KERNEL.format(i))
+            includes += f"#include <app/m{i}.h>\n"
+            launches += f"  app::m{i}::axpy{i}<float>({{1, 32}}, n, 2.0f, x, x);\n"
+            lists += _MODULE.format(i, jit)
+        (root / "main.cpp").write_text(
+            f"{includes}int main(int n, char**) {{\n  float* x = nullptr;\n{launches}}}\n"
+        )
+        (root / "CMakeLists.txt").write_text(lists)
+        options = [
+            f"-DCudaExt_DIR={Path(cuda_ext.__file__).parents[1] / 'cmake' / 'CudaExt'}",
+            f"-DCudaExt_PYTHON_EXECUTABLE={sys.executable}",
+            f"-DCMAKE_BUILD_TYPE={configuration}",
+            f"-DCMAKE_CXX_COMPILER_LAUNCHER=time;-a;-o;{root / 'times'};-f;%U %S",
+        ]
+        tree = root / "build"
+        configure = ["cmake", "-S", root, "-B", tree, "-G", "Ninja", *options]
+        subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
+        (root / "times").write_text("")  # without those of CMake's own checks
+        subprocess.run(["cmake", "--build", tree], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["strip", tree / "app"], check=True)
+        seconds = sum(map(float, (root / "times").read_text().split()))
+        cells.append(f"{seconds:.1f} s, {(tree / 'app').stat().st_size / 1024:.0f} KiB")
+    return configuration, str(count), *cells
 
 
 def _measure(command: Sequence[str], output: Path) -> tuple[str, str, str]:

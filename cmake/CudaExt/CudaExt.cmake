@@ -210,7 +210,8 @@ function(cuda_ext_add_module target)
     _cuda_ext_add_library(${target} "${directory}/include" "${headers}" "${code}")
     _cuda_ext_add_object(${target} loader)
     if(cuda_ext_on_demand)
-      _cuda_ext_add_object(${target} on_demand)
+      # It runs seldom: small code is compiled faster.
+      _cuda_ext_add_object(${target} on_demand "$<$<AND:$<CXX_COMPILER_ID:GNU,Clang,AppleClang>,$<NOT:$<CONFIG:Debug>>>:-Os>")
     endif()
     add_dependencies(${target} ${generate})
   endif()
@@ -230,27 +231,37 @@ function(_cuda_ext_add_library target include headers code)
   target_sources(${target}
     PRIVATE ${code}
     PUBLIC FILE_SET HEADERS BASE_DIRS "${include}" FILES ${headers})
-  # The warnings that a project asks for are those about its own code.
   target_include_directories(${target} SYSTEM INTERFACE "$<BUILD_INTERFACE:${include}>")
-  target_compile_features(${target} PUBLIC cxx_std_17)
   target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  _cuda_ext_set_up_cxx(${target} PUBLIC)
 endfunction()
 
-# Add `name`, the loader or compilation on demand, to the library `target`: one object for all modules of the project. It
-# is part of each library, so that each can be installed alone; the linker takes it from the first.
+# Add `name`, the loader or compilation on demand, to the library `target`: one object for all modules of the project, or
+# of its directories with the same compiler options. It is part of each library, so that each can be installed alone; the
+# linker takes it from the first.
 function(_cuda_ext_add_object target name)
-  if(NOT TARGET cuda_ext_${name})
+  get_directory_property(options COMPILE_OPTIONS)
+  get_directory_property(definitions COMPILE_DEFINITIONS)
+  string(SHA256 key "${CMAKE_CXX_FLAGS};${CMAKE_CXX_STANDARD};${CMAKE_INTERPROCEDURAL_OPTIMIZATION};${options};${definitions}")
+  string(SUBSTRING "${key}" 0 8 key)
+  set(object "cuda_ext_${name}_${key}")
+  if(NOT TARGET ${object})
     get_target_property(include CudaExt::loader INTERFACE_INCLUDE_DIRECTORIES)
-    add_library(cuda_ext_${name} OBJECT EXCLUDE_FROM_ALL "${include}/cuda_ext/${name}/${name}.cpp")
-    target_compile_features(cuda_ext_${name} PRIVATE cxx_std_17)
-    set_target_properties(cuda_ext_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    # The warnings that a project asks for are those about its own code. Small code is compiled faster.
-    target_compile_options(cuda_ext_${name} PRIVATE
-      "$<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-w>"
-      "$<$<AND:$<CXX_COMPILER_ID:GNU,Clang,AppleClang>,$<NOT:$<CONFIG:Debug>>>:-Os>")
+    add_library(${object} OBJECT EXCLUDE_FROM_ALL "${include}/cuda_ext/${name}/${name}.cpp")
+    target_compile_options(${object} PRIVATE ${ARGN})
+    _cuda_ext_set_up_cxx(${object} PRIVATE)
   endif()
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:cuda_ext_${name}>)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
+endfunction()
+
+# Compile `target` for static and shared libraries, without the warnings and checks of the project, which are those of its
+# own code.
+function(_cuda_ext_set_up_cxx target scope)
+  target_compile_features(${target} ${scope} cxx_std_17)
+  target_compile_options(${target} PRIVATE "$<IF:$<CXX_COMPILER_ID:MSVC>,/w,-w>")
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF
+    CXX_CLANG_TIDY "" CXX_CPPCHECK "" CXX_CPPLINT "" CXX_INCLUDE_WHAT_YOU_USE "")
 endfunction()
 
 # Stop if one of the DEPENDS of `target` is neither a target nor a file.

@@ -61,7 +61,7 @@ def module(tmp_path: Path) -> CMakeProject:
 def steps_of(project: CMakeProject, *options: str) -> list[str]:
     """Build; return the steps without linking, in any configuration, and the loader without its directory."""
     steps = [re.sub(r"(\.dir)/Release", r"\1", step) for step in project.steps(*options)]
-    steps = [re.sub(r"(cuda_ext_loader\.dir/).*/", r"\1", step) for step in steps]
+    steps = [re.sub(r"(cuda_ext_loader)_\w+(\.dir/).*/", r"\1\2", step) for step in steps]
     return [step for step in steps if not step.startswith("Linking")]
 
 
