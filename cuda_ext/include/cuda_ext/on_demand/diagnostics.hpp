@@ -84,6 +84,7 @@ std::string explain(std::string_view log, std::string_view source, const Array<c
     }
     if (is_shown) text += joined({line, "\n"});
   }
+  text += refusal;  // of an NVRTC that does not repeat the name
   text.erase(text.find_last_not_of(std::string_view("\0 \n", 3)) + 1);
   return text;
 }
