@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cuda_ext import __version__
 from cuda_ext.cache.store import Store
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import CudaExtError
 from cuda_ext.filesystem.regular_file import digest_file
 from cuda_ext.formats import codec
 
@@ -62,8 +62,8 @@ class DependencyCache:
         """
         entry = self._entry(key)
         for names in entry.names if entry.content is None else ((),):
-            content = self._store.get(_key_with(key, names, resolve)) if names else entry.content
-            with suppress(BuildError, ValueError):
+            content = self._get(_key_with(key, names, resolve)) if names else entry.content
+            with suppress(CudaExtError, ValueError):
                 if content is not None:
                     return CachedContent(decode(content), frozenset(names))
         return None
@@ -72,19 +72,27 @@ class DependencyCache:
         """Keep `content`, which depends on the names `dependencies`."""
         names = tuple(sorted(dependencies))
         if not names:
-            self._store.put(_own_key(key), codec.encode(_Entry(content)))
+            self._put(_own_key(key), codec.encode(_Entry(content)))
             return
         known = self._entry(key).names
         if known[:1] != (names,):
             known = (names, *(other for other in known if other != names))[:_MOST_SETS]
-            self._store.put(_own_key(key), codec.encode(_Entry(None, known)))
-        self._store.put(_key_with(key, names, resolve), content)
+            self._put(_own_key(key), codec.encode(_Entry(None, known)))
+        self._put(_key_with(key, names, resolve), content)
 
     def _entry(self, key: str) -> _Entry:
         with suppress(codec.DecodingError):
-            if content := self._store.get(_own_key(key)):
+            if content := self._get(_own_key(key)):
                 return codec.decode(_Entry, content)
         return _Entry()
+
+    def _get(self, key: str) -> bytes | None:
+        """The content under `key`; a content of another key is none, even if the entry is intact."""
+        content = self._store.get(key)
+        return content[len(key) :] if content and content.startswith(key.encode()) else None
+
+    def _put(self, key: str, content: bytes) -> None:
+        self._store.put(key, key.encode() + content)
 
 
 def _own_key(key: str) -> str:

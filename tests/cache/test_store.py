@@ -175,8 +175,8 @@ from cuda_ext.cache.open_store import open_store
 os.umask(0)
 open_store({"CUDA_EXT_CACHE": sys.argv[1]}, sys.exit).put("0" * 64, b"")
 """
-    assert python(code, tmp_path / "cache").communicate()[1] == ""
-    made = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
+    assert python(code, tmp_path / "a" / "b" / "cache").communicate()[1] == ""
+    made = list((tmp_path).rglob("*"))
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_dir()} == {"0o700"}
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_file()} == {"0o600"}
 
@@ -191,6 +191,7 @@ def test_the_directory_is_the_users_cache_unless_one_is_named(tmp_path: Path) ->
     assert local_directory({"CUDA_EXT_CACHE": "s3://bucket/prefix"}) == str(default)
     assert local_directory({"CUDA_EXT_CACHE": str(tmp_path / "a" / ".." / "b")}) == str(tmp_path / "b")
     assert local_directory({"CUDA_EXT_CACHE": "here"}) == str(Path.cwd() / "here")
+    assert local_directory({"CUDA_EXT_CACHE": "~/x"}) == str(Path.home() / "x")
 
 
 def goes_on_without(directory: Path) -> str:
@@ -306,6 +307,50 @@ def test_a_cache_that_others_could_replace_is_not_trusted(tmp_path: Path) -> Non
     )
     (tmp_path / "cache").chmod(0o1777)
     assert opened(tmp_path / "cache").get(KEY) == CONTENT
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("level", ["", "objects", "objects/ab", "entry"])
+@pytest.mark.parametrize("how", ["owner", "group", "all"])
+def test_each_level_must_be_of_this_user(tmp_path: Path, level: str, how: str) -> None:
+    name = "ab" * 32
+    opened(tmp_path / "cache").put(name, CONTENT)
+    place = path(tmp_path / "cache", name) if level == "entry" else tmp_path / "cache" / level
+    if how == "owner":
+        os.chown(place, 12345, -1)
+    else:
+        place.chmod(place.stat().st_mode | {"group": 0o20, "all": 0o2}[how])
+    assert open_store({"CUDA_EXT_CACHE": str(tmp_path / "cache")}, lambda _: None).get(name) is None
+
+
+@unix
+@pytest.mark.parametrize("level", ["objects", "objects/ab"])
+def test_a_level_that_becomes_a_link_is_not_followed(tmp_path: Path, level: str) -> None:
+    name = "ab" * 32
+    store = opened(tmp_path / "cache", "1")
+    store.put(name, CONTENT)
+    (tmp_path / "cache" / level).rename(tmp_path / "elsewhere")
+    (tmp_path / "cache" / level).symlink_to(tmp_path / "elsewhere")
+    assert store.get(name) is None
+    with pytest.raises(AssertionError, match="it is a link"):
+        store.put(name, CONTENT)
+    store.prune()
+    assert len([p for p in (tmp_path / "elsewhere").rglob("ab*") if p.is_file()]) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can give links away")
+def test_links_and_parents_of_others_are_not_trusted(tmp_path: Path) -> None:
+    opened(tmp_path / "own" / "cache").put(KEY, CONTENT)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+    link = tmp_path / "open" / "link"
+    link.symlink_to(tmp_path / "own")
+    assert opened(link / "cache").get(KEY) == CONTENT
+    os.lchown(link, 12345, -1)
+    warning = goes_on_without(link / "cache")
+    assert f"the link {link} belongs to another user (uid 12345)" in warning
+    (tmp_path / "open").chmod(0o777)
+    assert f"all users may write to {tmp_path / 'open'} (mode 777)" in goes_on_without(link / "cache")
 
 
 @needs_mount
@@ -512,6 +557,25 @@ def test_remains_of_killed_writers_are_removed_after_an_hour(tmp_path: Path) -> 
     store.prune()
     assert sorted(p.name for p in remains(tmp_path)) == ["0b.1.host", "notes.txt"]
     assert store.get(KEY) == CONTENT
+
+
+@unix
+def test_a_prune_removes_entries_alone(tmp_path: Path) -> None:
+    store = opened(tmp_path / "cache", "1")
+    store.put(KEY, CONTENT)
+    objects = tmp_path / "cache" / "objects"
+    mine = [tmp_path / "mine" / ("a" * 62), objects / "note", objects / "00" / "note", objects / "tmp" / "note"]
+    for file in mine:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+        grown_old(file, 2)
+    (objects / "11").symlink_to(tmp_path / "mine")
+    (objects / "00" / ("b" * 62)).symlink_to(mine[0])
+    (objects / "total").unlink(missing_ok=True)
+    store.prune()
+    assert store.get(KEY) is None
+    assert [file.read_text() for file in mine] == ["mine"] * 4
+    assert (objects / "00" / ("b" * 62)).is_symlink()
 
 
 def test_pruning_an_empty_or_missing_cache_is_no_error(tmp_path: Path) -> None:

@@ -61,13 +61,16 @@ void fill() {
   for (const auto& entry : fs::recursive_directory_iterator(cache_directory() / "objects")) {
     if (entry.is_regular_file()) total += entry.file_size();
   }
-  // Others are still being written, and stay.
-  for (const char* name : {"fresh", "old"}) write_bytes(cache_directory() / "objects/tmp" / name, "x");
+  // Others are still being written, and stay; so does what is not the cache's.
+  const fs::path tmp = cache_directory() / "objects/tmp";
   const auto two_hours_ago = fs::file_time_type::clock::now() - std::chrono::hours(2);
-  fs::last_write_time(cache_directory() / "objects/tmp/old", two_hours_ago);
+  for (const char* name : {"a.1", "b.1", "notes"}) {
+    write_bytes(tmp / name, "x");
+    if (*name != 'a') fs::last_write_time(tmp / name, two_hours_ago);
+  }
   for (int i = 200; i < 264; i++) store.put(key_of(encode({i})), std::string(1000, 'x'));
-  if (!fs::exists(cache_directory() / "objects/tmp/fresh")) std::puts("a fresh file is removed");
-  if (fs::exists(cache_directory() / "objects/tmp/old")) std::puts("an old file is kept");
+  if (!fs::exists(tmp / "a.1") || !fs::exists(tmp / "notes")) std::puts("a fresh or foreign file is removed");
+  if (fs::exists(tmp / "b.1")) std::puts("an old file is kept");
   // It is pruned at one of sixteen.
   if (total > 10'000 + 64 * 1'072) std::printf("the cache has %zu bytes\n", static_cast<std::size_t>(total));
 }

@@ -130,7 +130,15 @@ class OnDemand:
 
     def find(self, request: Request) -> Entry | None:
         """The cached entry of `request`, or ``None``."""
-        return self._find(_key(request))
+        key = _key(request)
+        if key not in self._entries:
+            entry = _read_entry(key)
+            if isinstance(entry, Reference):
+                # References lead to entries, never to other references.
+                entry = self._entries.get(entry.key) or _read_entry(entry.key)
+            if isinstance(entry, Entry) and request.may_be(entry):
+                self._entries[key] = entry
+        return self._entries.get(key)
 
     def compile(self, request: Request) -> Entry:
         """The entry of `request`, which is compiled unless it is cached.
@@ -143,7 +151,7 @@ class OnDemand:
                 self._entries[key] = compile_once(
                     key,
                     f"{self.manifest.module}: {request}",
-                    lambda: self._find(key),
+                    lambda: self.find(request),
                     lambda: self._compile(request),
                     Entry.encode,
                 )
@@ -164,17 +172,6 @@ class OnDemand:
         is_linked = any(source.options.relocatable for source in sources)
         architecture = Architecture("cubin", capability, "a" if is_specific else "")
         return Request(sources, architecture, self.manifest.module if is_linked else None)
-
-    def _find(self, key: str) -> Entry | None:
-        """The entry under `key`, which may be a reference to it."""
-        if key not in self._entries:
-            entry = _read_entry(key)
-            if isinstance(entry, Reference):
-                # References lead to entries, never to other references.
-                entry = self._entries.get(entry.key) or _read_entry(entry.key)
-            if isinstance(entry, Entry):
-                self._entries[key] = entry
-        return self._entries.get(key)
 
     def _compile(self, request: Request) -> Entry:
         from cuda_ext.runtime.jit.compile_request import compile_request  # cached entries need no compiler

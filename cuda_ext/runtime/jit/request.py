@@ -14,6 +14,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import Field, key_of
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Source
+from cuda_ext.runtime.jit.entry import Entry
 
 __all__ = ["Request", "join_requests"]
 
@@ -47,6 +48,13 @@ class Request(NamedTuple):
             expressions = sorted(set(map(normalise, source.instantiate)))
             fields += str(len(expressions)), *expressions
         return key_of(*fields)
+
+    def may_be(self, entry: Entry) -> bool:
+        """Whether `entry`, out of the cache, may be what is requested."""
+        missing = set(self.expressions).difference(kernel.expression for kernel in entry.kernels)
+        number = Architecture.parse(entry.architecture).number
+        # An instantiation may be of a variable, whose name is spelled in another way.
+        return number <= self.architecture.number and len(missing) <= len(entry.symbols)
 
     def __str__(self) -> str:
         names = ", ".join(self.expressions) or ", ".join(source.name for source in self.sources)

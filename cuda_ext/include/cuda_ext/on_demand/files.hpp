@@ -88,7 +88,7 @@ Files list_files(const fs::path& directory) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
     std::error_code gone;
-    if (!at->is_regular_file(gone)) continue;
+    if (!fs::is_regular_file(at->symlink_status(gone))) continue;
     const auto time = at->last_write_time(gone).time_since_epoch().count();
     files.emplace_back(time, at->file_size(gone), at->path().string());
     if (gone) files.pop_back();

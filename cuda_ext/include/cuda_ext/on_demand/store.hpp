@@ -196,10 +196,18 @@ class Store {
     std::error_code gone;
     const auto hour_ago = (fs::file_time_type::clock::now() - hour).time_since_epoch().count();
     for (const auto& [time, size, path] : list_files(objects_)) {
-      const fs::path directory = fs::path(path).parent_path().filename();
-      // What a killed writer left: no write takes an hour.
-      if (directory == "tmp" && time < hour_ago) fs::remove(path, gone);
-      if (directory.string().size() != 2) continue;
+      const fs::path directory = fs::path(path).parent_path();
+      const std::string outer = directory.filename().string();
+      const std::string inner = fs::path(path).filename().string();
+      if (directory.parent_path() != objects_) continue;
+      constexpr const char* digits = "0123456789abcdef";
+      const std::size_t end = inner.find_first_not_of(digits);
+      // What a killed writer left: no write takes an hour. Files of other names are not the cache's.
+      if (outer == "tmp" && end && end < inner.size() && inner[end] == '.' && time < hour_ago) {
+        fs::remove(path, gone);
+      }
+      const bool is_key = (outer + inner).find_first_not_of(digits) == inner.npos;
+      if (outer.size() != 2 || inner.size() != 62 || !is_key) continue;
       entries.emplace_back(time, size, path);
       total += size;
     }
