@@ -154,7 +154,9 @@ def test_a_library_of_the_cache_names_no_file_outside_of_its_package() -> None:
         right._replace(files={**right.files, "y.py": b""}),
         right._replace(usage=()),
         right._replace(unit=right.unit._replace(sources=(Source("b.cu"),))),
-        right._replace(unit=right.unit._replace(images=(right.unit.images[0]._replace(architecture="sm_80"),))),
+        right._replace(
+            unit=right.unit._replace(images=(right.unit.images[0]._replace(architecture="sm_80"),))
+        ),
     ]:
         with pytest.raises(DecodingError):
             plan.decode(encode(wrong))

@@ -564,7 +564,12 @@ def test_a_prune_removes_entries_alone(tmp_path: Path) -> None:
     store = opened(tmp_path / "cache", "1")
     store.put(KEY, CONTENT)
     objects = tmp_path / "cache" / "objects"
-    mine = [tmp_path / "mine" / ("a" * 62), objects / "note", objects / "00" / "note", objects / "tmp" / "note"]
+    mine = [
+        tmp_path / "mine" / ("a" * 62),
+        objects / "note",
+        objects / "00" / "note",
+        objects / "tmp" / "note",
+    ]
     for file in mine:
         file.parent.mkdir(exist_ok=True)
         file.write_text("mine")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import cuda_ext
 from cuda_ext import errors
 from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.store import pack, unpack
+from cuda_ext.filesystem.locks import lock
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Options, Parameter, Source
 from cuda_ext.runtime.jit.compile_request import compile_request
@@ -774,7 +776,7 @@ def test_a_child_does_not_keep_the_lock(tmp_path: Path) -> None:
 
 def test_waiting_for_a_lock_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The holder of the lock may be stopped, by a debugger or on another machine."""
-    monkeypatch.setattr("cuda_ext.cache.local_store._PATIENCE", 0.2)
+    monkeypatch.setattr("cuda_ext.cache.local_store.lock", partial(lock, patience=0.2))
     store = LocalStore(tmp_path, 1 << 20, print)
     with store.lock("ab" * 32), store.lock("ab" * 32):
         store.put("ab" * 32, b"it saves work, and guards nothing")
