@@ -31,8 +31,8 @@ __all__ = ["Headers", "closure", "names_its_includes"]
 _DIRECTIVE = rb"""(?xms)
     (?P<head> ^ GAP \# GAP include GAP | \b __has_include GAP \( GAP )
       (?: "(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> )
-    | //(?:\\\r?\n|[^\n])* | /\*.*?\*/
-    | \b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?\)(?P=fence)"
+    | //(?:\\\r?\n|[^\n])* | /\*.*?(?:\*/|\Z)
+    | \b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?(?:\)(?P=fence)"|\Z)
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
     """.replace(b"GAP", rb"(?:[ \t]|\\\r?\n|(?>/\*.*?\*/))*")
 # An include in any other form: by a macro, with a digraph, or of what is no header.

@@ -9,9 +9,9 @@ __all__ = ["code_of", "kernel_names", "split_arguments"]
 
 # Brackets and commas, besides literals and operators that hold them.
 _BRACKET = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|[()<>\[\]{},]"
-_KERNEL = rb"__global__[^;{}]*?\b(\w+)\s*\("
+_KERNEL = rb"__global__[^;{}]{0,2000}?\b(\w+)\s*\("
 _LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
-_COMMENT = rb'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")'
+_COMMENT = rb'//[^\n]*|/\*.*?(?:\*/|\Z)|("(?:\\.|[^"\\\n])*")'
 
 
 def split_arguments(text: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -98,12 +99,18 @@ class Resources:
         return self.spill_stores + self.spill_loads
 
 
+@contextmanager
+def _naming_damage() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, LookupError, ArithmeticError, struct.error) as error:
+        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
+
+
 def read_cubin(data: bytes) -> Cubin:
     """Read a cubin. Raises :class:`BuildError` unless `data` is a complete one."""
-    try:
+    with _naming_damage():
         return _read_contents(read_elf(data))
-    except (ValueError, struct.error) as error:
-        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
 
 
 def read_code(data: bytes) -> dict[str, bytes]:
@@ -117,10 +124,8 @@ def read_code(data: bytes) -> dict[str, bytes]:
 
 def read_resources(data: bytes) -> dict[str, Resources]:
     """Read the resources of each kernel, by lowered name. Raises :class:`BuildError` for a damaged cubin."""
-    try:
+    with _naming_damage():
         return _read_resources(read_elf(data))
-    except (ValueError, IndexError, struct.error) as error:
-        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
 
 
 def read_sizes(data: bytes) -> dict[str, int]:
@@ -128,10 +133,8 @@ def read_sizes(data: bytes) -> dict[str, int]:
 
     ``constants`` include the banks of parameters, and ``variables`` those with initial values.
     """
-    try:
+    with _naming_damage():
         sections = read_elf(data).sections
-    except ValueError as error:
-        raise BuildError(f"is not a cubin, or a damaged one: {error}") from None
     sizes = dict.fromkeys(_CONTENT, 0)
     for section in sections:
         kind = next((kind for kind, names in _CONTENT.items() if section.name.startswith(names)), "other")

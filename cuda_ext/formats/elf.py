@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from cuda_ext.errors import escape_controls
+
 __all__ = ["Elf", "ElfSymbol", "Section", "read_elf"]
 
 _HEADER = struct.Struct("<4sBBBBB7xHHIQQQIHHHHHH")
@@ -71,7 +73,7 @@ def read_elf(data: bytes) -> Elf:
         raise ValueError("it does not begin as one")
     try:
         return _read(data)
-    except struct.error:
+    except (struct.error, OverflowError):
         raise ValueError(f"it is cut off after {len(data)} bytes") from None
 
 
@@ -102,4 +104,7 @@ def _read(data: bytes) -> Elf:
 
 
 def _text(strings: bytes, offset: int) -> str:
-    return strings[offset : strings.index(b"\0", offset)].decode()
+    text = strings[offset : strings.index(b"\0", offset)].decode()
+    if escape_controls(text) != text:
+        raise ValueError(f"the name {text!r} has a control character")
+    return text

@@ -54,14 +54,14 @@ def read_lowered_name(lowered: str, has_placeholders: bool = False) -> LoweredNa
     >>> read_lowered_name("histogram")
     """
     # In relocatable code, an identifier of that length precedes a name of internal linkage.
-    if match := re.match(r"__nv_static_(\d+)_", lowered):
+    if match := re.match(r"__nv_static_(\d{1,9})_", lowered):
         lowered = lowered[match.end() + int(match[1]) + 1 :]
         if not lowered.startswith("_Z"):
             return LoweredName(lowered)
     reader = _Reader(lowered, has_placeholders)
     try:
         return reader.encoding()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -22,19 +22,19 @@ __all__ = [
 
 # Patterns, which the module re compiles when they are first used. Lines begin with [ \t]*, since \s* spans
 # lines and takes quadratic time over empty ones.
-_TARGET = rb"(?m)^[ \t]*\.target\s+sm_(\d+)([af]?)"
-_ENTRY = rb"\.entry\s+([\w$.]+)\s*(?:\(([^)]*)\))?"
-_BODY = rb"(?ms)^[^\n]*\.entry\s+([\w$.]+)(.*?)^\}"
+_TARGET = rb"(?m)^[ \t]*\.target\s+sm_(\d{2,4})([af]?)"
+_ENTRY = rb"\.entry\s+([\w$.]+)\s*(?:\(([^()]*)\))?"
+_BODY = rb"(?ms)^[^\n]*\.entry\s+([\w$.]+)(.*?)(?:^\}|\Z)"
 # Labels contain the number of the function in the file.
 _LABEL = rb"\$L_\w*?\d+_"
 _PARAMETER = (
-    rb"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+|pred)\s*"
-    rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d+)\])?\s*(?:,|$)"
+    rb"\.param\s+(?:\.align\s+(?P<align>[1-9]\d{0,4})\s+)?\.(?P<type>[a-z]+\d{1,3}|pred)\s*"
+    rb"(?P<pointer>\.ptr\b[^,\n]*?)?\s*(?P<name>[\w$]+)\s*(?:\[(?P<count>\d{1,9})\])?\s*(?:,|$)"
 )
 _DECLARATOR = (
     rb"\.(?P<space>global|const)\s+"
     rb"(?:\.align\s+\d+\s+|\.attribute\([^)]*\)\s+|\.v(?P<vector>[24])\s+)*"
-    rb"\.(?P<type>[a-z]+\d+)\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d+\])*)"
+    rb"\.(?P<type>[a-z]+\d{1,3})\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d{1,15}\])*)"
 )
 _VARIABLE = rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)\s+)*" + _DECLARATOR
 # A variable that no other unit needs: an internal one, or a weak one, which others define themselves.
@@ -42,7 +42,7 @@ _DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:\s*=[^;]*)?;[
 _UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
-_COMMENT = rb"(?s)//[^\n]*|/\*.*?\*/"
+_COMMENT = rb"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
 
 
 # The types that PTX states reliably. Compilers write u32 for signed integers too, and u64 for addresses.

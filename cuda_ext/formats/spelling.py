@@ -67,6 +67,8 @@ def _start_of_type(tokens: Sequence[str]) -> int:
     start = len(tokens)
     depth = 0
     while start and (depth or _is_word(tokens[start - 1]) or tokens[start - 1] in ("::", ">")):
+        if not depth and tokens[start - 1] == "const":
+            break
         start -= 1
         depth += {">": 1, "<": -1}.get(tokens[start], 0)
     return start

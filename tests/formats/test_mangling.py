@@ -103,3 +103,10 @@ def test_names_of_variables_are_read(lowered, expected):
 @pytest.mark.parametrize("lowered", ["weights", "_ZZ1kPfE1c", *MALFORMED])
 def test_other_names_are_not_read(lowered):
     assert read_lowered_name(lowered) is None
+
+
+@pytest.mark.parametrize(
+    "lowered", ["_Z1f" + "P" * 9999 + "i", "__nv_static_" + "9" * 9999 + "_f", "_ZN" * 9999]
+)
+def test_absurd_names_are_not_read(lowered: str) -> None:
+    assert read_lowered_name(lowered) is None

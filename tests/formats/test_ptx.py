@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cuda_ext.formats import ptx
 
 TEXT = b"""\
@@ -34,3 +36,10 @@ def test_variables_that_nothing_refers_to_are_dropped():
 def test_ptx_without_such_variables_is_unchanged():
     text = b".visible .global .align 4 .u32 x;\n.visible .entry k() { ret; }\n"
     assert ptx.without_variables(text, []) == text
+
+
+@pytest.mark.parametrize("text", [".entry a (" * 5000, "/* " * 50_000, ".entry " * 5000])
+def test_absurd_text_is_read_in_linear_time(text: str) -> None:
+    assert all(not parameters for parameters in ptx.kernels(text.encode()).values())
+    assert not ptx.variables(text.encode())
+    ptx.code(text.encode())

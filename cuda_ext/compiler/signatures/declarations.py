@@ -60,8 +60,8 @@ class Declarations(NamedTuple):
 
 
 _TEXT = re.compile(
-    r'(?P<linkage>\bextern\s*"C")|//(?:\\\r?\n|[^\n])*|/\*.*?\*/'
-    r'|\b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?\)(?P=fence)"'
+    r'(?P<linkage>\bextern\s*"C")|//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)'
+    r'|\b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?(?:\)(?P=fence)"|\Z)'
     r"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'|\\\r?\n",
     re.DOTALL,
 )
@@ -75,13 +75,13 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _SPACES = r"__(?:global|device|constant|managed)__"
 # What opens and closes scopes, and a declaration that is sought.
 _MARKS = (
-    rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]*)\{{"
+    rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{"
     rf"|\b{_C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
 _SPECIFIER_MARKS = re.compile(_MARKS % rf"\b{_SPACES}")
 _TYPE = (
     r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
-    r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]*?\b(?P<typedef>\w+)\s*;"
+    r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]{0,1000}?\b(?P<typedef>\w+)\s*;"
 )
 _GUARD = re.compile(
     r"[ \t]*#[ \t]*if(?:ndef[ \t]+|[ \t]*![ \t]*defined\b[ \t(]*)(\w+)[ \t)]*\n\s*#[ \t]*define[ \t]+\1\b"
@@ -149,7 +149,10 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     unclear = list(_MACRO_VARIABLE.finditer(content))
     doubtful = [name for match in unclear for name in _names(match["rest"].decode())]
     has_extern = any(_EXTERN.search(match[0].decode()) for match in unclear)
+    read: tuple[int, bool] | None = None
     for scope, head, space, is_conditional in _declarators(text, _SPECIFIER_MARKS):
+        if read == (read := (head, space[0] == "__global__")):
+            continue  # a further specifier of the same declaration
         namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
         is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
         if space[0] == "__global__":
