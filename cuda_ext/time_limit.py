@@ -50,7 +50,8 @@ def too_slow(what: str, seconds: float) -> CompilationError:
 def call_within(seconds: float | None, function: Callable[..., _T], *arguments: Any) -> _T:
     """Call `function` in a thread of its own, and wait for it; at most so many seconds, if that is given.
 
-    Raises :class:`TimeoutError` after that. The thread then goes on alone, until the process ends.
+    Raises :class:`TimeoutError` after that. The thread then goes on alone, until the process ends. Where no
+    thread can be started, as in isolated subinterpreters, `function` is called without a limit.
     """
     results: list[_T] = []
     errors: list[BaseException] = []
@@ -61,19 +62,28 @@ def call_within(seconds: float | None, function: Callable[..., _T], *arguments: 
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    with _starting:
-        usual = threading.stack_size(_STACK)
-        try:
-            thread.start()
-        finally:
-            threading.stack_size(usual)
+    thread = _start(run)
+    if thread is None:
+        return function(*arguments)
     thread.join(seconds)
     if errors:
         raise errors[0]
     if not results:
         raise TimeoutError(f"no answer within {seconds:.0f} seconds")
     return results[0]
+
+
+def _start(run: Callable[[], None]) -> threading.Thread | None:
+    with _starting:
+        usual = threading.stack_size(_STACK)
+        try:
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+        except RuntimeError:
+            return None
+        finally:
+            threading.stack_size(usual)
+    return thread
 
 
 def compile_within(what: str, function: Callable[[], _T]) -> _T:

@@ -140,3 +140,24 @@ def test_the_exception_of_a_call_in_a_thread_is_the_callers() -> None:
         call_within(None, lambda: 1 // 0)
     with pytest.raises(SystemExit):
         call_within(5, sys.exit, 3)
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="its ctypes refuses isolated subinterpreters")
+def test_an_isolated_subinterpreter_compiles() -> None:
+    """It has no daemon threads, and no limit."""
+    script = """
+try:
+    import _interpreters
+    run = _interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as _interpreters
+    run = _interpreters.run_string
+run(_interpreters.create(), f'''
+import os, sys
+os.environ["CUDA_EXT_CACHE_SIZE"] = "0"
+sys.path[:] = {sys.path!r}
+import cuda_ext
+print(cuda_ext.compile("__global__ void one(int* x) {{}}", architectures=["sm_90"], name="sample"))
+''')
+"""
+    assert run(script) == ["<kernels of sample: one>"]
