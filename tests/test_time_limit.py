@@ -48,6 +48,11 @@ def test_a_program_is_ended_with_what_it_started(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+def test_the_output_of_a_program_is_bounded() -> None:
+    command = ["sh", "-c", "head -c 40000000 /dev/zero"]
+    assert len(process.run(command, environ=os.environ).output) < 20_000_000
+
+
 COMPILE = f"""
 import os, sys, threading, time
 import cuda_ext

@@ -139,7 +139,7 @@ def _holds(directory: Path, files: Mapping[str, bytes]) -> bool:
     try:
         if sum(len(names) for _, _, names in os.walk(directory)) != len(files):
             return False
-        return all(Path(directory, name).read_bytes() == content for name, content in files.items())
+        return all(read_file(f"{directory}/{name}") == content for name, content in files.items())
     except OSError:
         return False
 

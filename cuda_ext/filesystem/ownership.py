@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.manifest import FILE_NAME
 
 __all__ = ["check_replaceable", "foreign", "is_generated"]
@@ -68,7 +69,7 @@ def foreign(directory: Path) -> Path | None:
 def _generated_files(directory: Path) -> set[str] | None:
     """The files that the manifest in `directory` lists; ``None`` without a manifest of this package."""
     try:
-        manifest = json.loads((directory / FILE_NAME).read_bytes())
+        manifest = json.loads(read_file(f"{directory}/{FILE_NAME}"))
         if not (isinstance(manifest["schema"], int) and isinstance(manifest["module"], str)):
             return None
         files = {str(image["file"]) for unit in manifest["units"] for image in unit["images"]}

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, ClassVar, NamedTuple, cast
 
+from cuda_ext.time_limit import call_within
+
 __all__ = [
     "Child",
     "Completed",
@@ -33,9 +35,10 @@ __all__ = [
     "start_python",
 ]
 
-_running: set[subprocess.Popen[str]] = set()
+_running: set[subprocess.Popen[bytes]] = set()
 # The seconds that a program has for an answer, such as its version.
 _ANSWER = 60
+_MOST_OUTPUT = 16 << 20
 
 
 class Completed(NamedTuple):
@@ -70,14 +73,14 @@ def run(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
+        bufsize=0,
         process_group=0 if os.name == "posix" else None,
     ) as process:
         _running.add(process)
         try:
-            output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
+            output = call_within(seconds, _read, cast("IO[bytes]", process.stdout).fileno())
+            process.wait(seconds)
+        except (TimeoutError, subprocess.TimeoutExpired):
             _end(process)
             raise TimeoutError(f"it did not end within {seconds:.0f} seconds") from None
         except BaseException:
@@ -86,6 +89,15 @@ def run(
         finally:
             _running.discard(process)
     return Completed(tuple(command), process.returncode, output)
+
+
+def _read(descriptor: int) -> str:
+    """The text from a pipe up to its end, or to a length that no one reads to the end."""
+    text = bytearray()
+    while piece := os.read(descriptor, 1 << 16):
+        if len(text) < _MOST_OUTPUT:
+            text += piece
+    return text.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def end_all() -> None:
@@ -285,6 +297,6 @@ def _pipe() -> tuple[int, int]:
         os.close(writing)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()

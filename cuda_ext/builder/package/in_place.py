@@ -14,6 +14,7 @@ from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.errors import ConfigError, StoreError
 from cuda_ext.filesystem.ownership import foreign
+from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats import codec
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import FILE_NAME
@@ -78,7 +79,10 @@ class Output:
             if not all(map(str.isidentifier, name.split("."))) or place.resolve() != place:
                 continue
             with suppress(FileNotFoundError):
-                digest = sha256((place / FILE_NAME).read_bytes()).hex()
+                try:
+                    digest = sha256(read_file(f"{place}/{FILE_NAME}")).hex()
+                except OSError:  # it is not the manifest that was written
+                    continue
                 if digest == written.digests[name] and foreign(place) is None:
                     shutil.rmtree(place)
                     with suppress(OSError):  # it is not empty
