@@ -562,6 +562,21 @@ def test_a_cache_in_a_directory_of_another_user_is_left_alone(on_demand: OnDeman
     check_left_alone(on_demand, objects, f"{tmp_path / 'cache'} belongs to another user (uid 12345)")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes a user who may give files away")
+def test_entries_that_others_could_have_written_are_compiled_again(
+    on_demand: OnDemand, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    on_demand.cpp("launch:lonely<int>", cache=cache)
+    (key,) = entries(cache)
+    entry = cache / "objects" / key[:2] / key[2:]
+    for changed, mode, owner in (entry, 0o600, 12345), (entry, 0o622, 0), (entry.parent, 0o700, 12345):
+        changed.chmod(mode)
+        os.chown(changed, owner, -1)
+        assert on_demand.cpp("launch:lonely<int>", "opened", cache=cache).output == ["yes"]
+    assert entry.stat().st_uid == 0
+
+
 def test_a_cache_that_others_could_replace_is_left_alone(on_demand: OnDemand, tmp_path: Path) -> None:
     objects = tmp_path / "open" / "mine" / "cache" / "objects"
     objects.mkdir(parents=True, mode=0o700)

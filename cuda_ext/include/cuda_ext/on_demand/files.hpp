@@ -29,15 +29,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+#if !defined(_WIN32)
+bool is_trusted(::uid_t user) { return user == ::geteuid() || user == 0; }
+#endif
+
 bool is_existing_directory(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
 }
 
 // Open a regular file with the `mode` "rb", "ab" for one that exists, or "wbx" for a new one; nullptr if that
-// fails. New files are for their owner alone. Links are not followed, and a pipe does not block.
-std::FILE* open_file(const fs::path& path, const char* mode) {
+// fails. New files are for this user alone, and others than it and root could not have written the file
+// unless it `is_of_anyone`. Links are not followed, and a pipe does not block.
+std::FILE* open_file(const fs::path& path, const char* mode, bool is_of_anyone = false) {
 #if defined(_WIN32)
+  static_cast<void>(is_of_anyone);
   return ::_wfopen(path.c_str(), std::wstring(mode, mode + std::strlen(mode)).c_str());
 #else
   const int access = *mode == 'r'   ? O_RDONLY | O_NONBLOCK
@@ -46,16 +52,20 @@ std::FILE* open_file(const fs::path& path, const char* mode) {
   const int descriptor = ::open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC, 0600);
   struct stat status{};
   if (descriptor < 0) return nullptr;
-  if (!::fstat(descriptor, &status) && S_ISREG(status.st_mode)) return ::fdopen(descriptor, mode);
+  const bool is_file = !::fstat(descriptor, &status) && S_ISREG(status.st_mode);
+  const bool is_own = !(status.st_mode & (S_IWGRP | S_IWOTH)) && is_trusted(status.st_uid);
+  if (is_file && (is_own || is_of_anyone)) return ::fdopen(descriptor, mode);
   ::close(descriptor);
   return nullptr;
 #endif
 }
 
-// At most `most` bytes of a file, from `start` on, which counts from the end if it is negative.
-std::string read_file(const fs::path& path, long start = 0, std::size_t most = SIZE_MAX) {
+// At most `most` bytes of a file that `is_of_anyone`, from `start` on, which counts from the end if it is
+// negative; or all of a file of this user.
+std::string read_file(const fs::path& path, bool is_of_anyone = false, long start = 0,
+                      std::size_t most = SIZE_MAX) {
   std::string bytes;
-  std::FILE* file = open_file(path, "rb");
+  std::FILE* file = open_file(path, "rb", is_of_anyone);
   if (!file) return bytes;
   char piece[1 << 14];
   std::size_t size = std::fseek(file, start, start < 0 ? SEEK_END : SEEK_SET) ? 0 : 1;
@@ -121,7 +131,7 @@ std::string distrust(const fs::path& directory) {
     if (::stat(each.c_str(), &status)) return joined({each.string(), ": ", std::strerror(errno)});
     const bool is_below = each == directory || each == directory.parent_path();
     const bool is_sticky = each != directory && status.st_mode & S_ISVTX;
-    if (is_below && status.st_uid != ::geteuid() && status.st_uid != 0) {
+    if (is_below && !is_trusted(status.st_uid)) {
       return joined({each.string(), " belongs to another user (uid ", status.st_uid, ")"});
     }
     if (status.st_mode & (is_below ? S_IWGRP | S_IWOTH : S_IWOTH) && !is_sticky) {

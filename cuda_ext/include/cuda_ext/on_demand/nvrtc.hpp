@@ -162,7 +162,7 @@ struct Toolkit {
     const std::uintmax_t size = fs::file_size(file, error);
     if (error) return encode({"", file.filename().string()});
     const fs::path target = fs::canonical(file, error);
-    return encode({size, read_file(target, 0, enough), read_file(target, -enough)});
+    return encode({size, read_file(target, true, 0, enough), read_file(target, true, -enough)});
   }
 };
 

@@ -116,7 +116,9 @@ class Store {
 
   // The content of `key`; empty if it is absent or damaged.
   std::string get(const std::string& key) const {
-    const std::string entry = objects_.empty() ? "" : read_file(path_of(key));
+    // Others may have written to a directory of entries before the cache was closed to them.
+    if (objects_.empty() || !distrust(path_of(key).parent_path()).empty()) return "";
+    const std::string entry = read_file(path_of(key));
     if (entry.size() <= head_size) return "";
     std::string content = entry.substr(head_size);
     if (entry.compare(0, head_size, head_of(key, content)) != 0) return "";
