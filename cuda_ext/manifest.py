@@ -76,8 +76,8 @@ def _is_file_name(text: str) -> bool:
 
 
 def is_inner_path(text: str) -> bool:
-    is_relative = not text.startswith(("/", "..")) and "\\" not in text
-    return is_relative and text == posixpath.normpath(text) != "."
+    is_inside = text.split("/")[0] not in ("", ".", "..") and "\\" not in text
+    return is_inside and text == posixpath.normpath(text)
 
 
 def _is_digest(text: str) -> bool:

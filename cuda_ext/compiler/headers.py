@@ -17,14 +17,14 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, escape_controls
 from cuda_ext.filesystem.regular_file import check_regular, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Headers", "closure", "names_its_includes"]
+__all__ = ["NOT_PLAIN", "Headers", "closure", "is_plain", "names_its_includes"]
 
 # Comments and literals are matched too, so that directives within them are skipped. Spaces, comments and
 # continued lines may separate the words of a directive.
@@ -41,6 +41,14 @@ _OTHER_INCLUDE = rb"(?:\#|%:|\?\?=)\s*(?:include|import|embed)|\b__has_(?:includ
 _OUTSIDE = rb"/|\\|[A-Za-z]:|(?s:.*)\.\."
 _STOP = rb"[\0\xff]"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def is_plain(name: str) -> bool:
+    """Whether the name of a file is text that depfiles, manifests and all systems can have."""
+    return escape_controls(name) == name and not re.search(r"[\t\r\n\\]", name)
+
+
+NOT_PLAIN = "has a control character, a backslash, or bytes that are not UTF-8"
 
 
 def closure(text: bytes, pre_include: Iterable[str], texts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -138,6 +146,8 @@ class Headers:
             target = self._find(os.fsdecode(spelled), beside + self._include_dirs)
             if target is None:
                 return match["head"] + b"<" + spelled + b">"
+            if not is_plain(target):
+                raise BuildError(f"{target!r} {NOT_PLAIN}", where=name, remedy="rename it")
             names.append(target)
             return match["head"] + b'"' + os.fsencode(target) + b'"'
 

@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.compiler.headers import NOT_PLAIN, is_plain
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
 from cuda_ext.errors import ConfigError, did_you_mean
@@ -78,10 +79,6 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
                 f"{name!r} is not a device source",
                 f"sources end in {', '.join(_KINDS)}, and headers are found by themselves",
             )
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise key.error(f"{name!r} has a name that is not UTF-8", "rename it") from None
     by_stem: dict[str, str] = {}
     for name, stem in file_stems(names).items():
         # On some file systems a.fatbin and A.fatbin are one file.
@@ -135,6 +132,8 @@ class _Key:
         """Return the sorted names of the files that `patterns` match."""
         names = sorted({name for pattern in patterns for name in self._glob(pattern)})
         for name in names:
+            if not is_plain(name):
+                raise self.error(f"{name!r} {NOT_PLAIN}", "rename it")
             path = f"{self.root}{os.sep}{name}"
             directory = os.path.dirname(path)
             if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -184,15 +185,20 @@ def test_a_link_to_nowhere_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
     )
 
 
-def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, nvrtc: Nvrtc) -> None:
+@pytest.mark.parametrize("name", ["\udc80", "a\x1b", "a\nb", "a\u202e"])
+def test_a_name_that_is_no_plain_text_is_refused(tmp_path: Path, nvrtc: Nvrtc, name: str) -> None:
+    complaint = "has a control character, a backslash, or bytes that are not UTF-8; rename it"
     write_project(tmp_path, TABLE)
+    source, header = tmp_path / f"device/{name}.cu", tmp_path / f"device/{name}.h"
     try:
-        (tmp_path / "device/\udcff.cu").write_text(FILL)
+        header.touch()
     except OSError:
         pytest.skip("this file system takes no such name")
-    assert refused(tmp_path, nvrtc) == (
-        f"{WHERE}.sources: 'device/\\udcff.cu' has a name that is not UTF-8; rename it"
-    )
+    if "\n" not in name:
+        (tmp_path / "device/a.cu").write_bytes(os.fsencode(f'#include "{name}.h"\n{FILL}'))
+        assert refused(tmp_path, nvrtc) == f"device/a.cu: {f'device/{name}.h'!r} {complaint}"
+    source.write_text(FILL)
+    assert refused(tmp_path, nvrtc) == f"{WHERE}.sources: {f'device/{name}.cu'!r} {complaint}"
 
 
 @pytest.mark.parametrize(
