@@ -390,6 +390,16 @@ def test_clear_removes_headers_on_request(tmp_path: Path) -> None:
 
 
 @unix
+def test_verify_reports_damaged_headers(tmp_path: Path) -> None:
+    kept(tmp_path, 1)
+    made(tmp_path / HEADERS / "cuda.h")
+    report = cache(tmp_path, "verify", "--remove", status=1)
+    assert f"{tmp_path / HEADERS}: damaged: the list of its files cannot be read: No such file" in report
+    assert [path.name for path in tmp_path.iterdir()] == ["objects"]
+    assert "0 damaged" in cache(tmp_path, "verify")
+
+
+@unix
 def test_headers_without_entries_are_removed(tmp_path: Path) -> None:
     made(tmp_path / HEADERS / "cuda.h")
     assert "1 directory of NVRTC's headers" in cache(tmp_path, "clear", "--headers")

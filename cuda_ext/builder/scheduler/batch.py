@@ -248,10 +248,15 @@ class Batch:
             outcome = error
             self._show_ended(first.plan.module, job, "compiled" if first.plan.trial else "failed")
         else:
-            outcome, reads = decode_product(job, result.product), result.reads
-            first.cache.keep(job, keys, reads, result.product)
             self._timings.measured(first.plan.module, job, result.seconds)
-            self._show_ended(first.plan.module, job, "compiled", result)
+            try:
+                outcome, reads = decode_product(job, result.product), result.reads
+            except codec.DecodingError as error:  # such as a variable that is larger than any memory
+                outcome = CompilationError(f"its image is beyond all limits: {error}", where=str(job))
+                self._show_ended(first.plan.module, job, "failed", result)
+            else:
+                first.cache.keep(job, keys, reads, result.product)
+                self._show_ended(first.plan.module, job, "compiled", result)
         for library, own_job in waiting:
             library.products[own_job] = outcome
             library.reads |= reads

@@ -367,7 +367,7 @@ def test_the_logs_of_dask_are_as_before_when_the_build_is_over(dask, task):
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_any_executor_does(kind, tmp_path, built_here, monkeypatch):
-    def make(count: int, started: object, *, first: int) -> object:
+    def make(count: int, started: object, **_: float) -> object:
         if kind == "threads":
             return ThreadPoolExecutor(3)
         return ProcessPoolExecutor(2, mp_context=get_context("spawn"))

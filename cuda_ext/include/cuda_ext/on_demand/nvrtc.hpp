@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -256,15 +257,20 @@ class Nvrtc {
       std::error_code error;
       directory = fs::canonical(place, error) / ("nvrtc-headers-" + version);
       const char* log = nullptr;
-      if (!is_existing_directory(directory)) {
+      if (!has_listed_files(directory)) {
         const fs::path aside = directory.string() + "." + unique_name();
         if (!install_headers_(aside.string().c_str(), 0, &log)) {
           fs::permissions(aside, fs::perms::owner_all, error);
+          list_files(aside);
+          if (fs::is_directory(fs::symlink_status(directory, error)))
+            fs::rename(directory, aside.string() + ".old", error);
           fs::rename(aside, directory, error);
         }
         fs::remove_all(aside, error);
+        fs::remove_all(aside.string() + ".old", error);
       }
       why = log ? log : distrust(directory);
+      if (why.empty() && !has_listed_files(directory)) why = "they cannot be written";
       if (why.empty()) return nullptr;
     }
     return failure(ErrorKind::toolchain,
@@ -273,6 +279,32 @@ class Nvrtc {
   }
 
  private:
+  // Whether all headers are there, with their sizes, as in the list that toolchain/programs/bundled_headers.py
+  // describes: any may vanish.
+  static bool has_listed_files(const fs::path& directory) {
+    std::istringstream lines(read_file(directory / "cuda_ext.list"));
+    std::error_code error;
+    std::string size, modified, name;
+    bool is_listed = false;
+    while (lines >> size >> modified && std::getline(lines.ignore(), name)) {
+      is_listed = true;
+      if (size != "d" && std::to_string(fs::file_size(directory / name, error)) != size) return false;
+    }
+    return is_listed;
+  }
+
+  // Write the list. Without times of modification, Python unpacks the headers again.
+  static void list_files(const fs::path& directory) {
+    std::string lines;
+    std::error_code error;
+    for (const fs::path& path : fs::recursive_directory_iterator(directory, error)) {
+      if (!fs::is_directory(path, error))
+        lines += joined({std::to_string(fs::file_size(path, error)), " - ",
+                         fs::relative(path, directory, error).generic_string(), "\n"});
+    }
+    static_cast<void>(write_file(directory / "cuda_ext.list", "wbx", lines));
+  }
+
   using Program = ::_nvrtcProgram*;
   using Code = int;  // nvrtcResult
   using GetSize = Code (*)(Program program, std::size_t* size);
