@@ -14,6 +14,7 @@ namespace api = cuda_ext::driver_api;
 static_assert(std::is_same_v<cuda_ext::Stream, CUstream> && std::is_same_v<api::Context, CUcontext>);
 static_assert(std::is_same_v<api::Kernel, CUkernel> && std::is_same_v<api::Library, CUlibrary>);
 static_assert(std::is_same_v<api::Device, CUdevice> && sizeof(api::Code) == sizeof(CUresult));
+static_assert(cuda_ext::is_named<CUtensorMap>("CUtensorMap") && cuda_ext::is_named<CUtensorMap>("CUtensorMap_st"));
 static_assert(sizeof(CUfunction) == sizeof(CUkernel) && sizeof(CUdeviceptr) == sizeof(void*));
 
 template <auto ours, auto theirs>

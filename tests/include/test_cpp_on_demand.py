@@ -478,6 +478,11 @@ def test_a_child_of_a_process_that_used_cuda_gets_an_error(on_demand: OnDemand, 
         ),
         ("launch:sacle<int>", {}, "KernelNotFoundError: p.kernels has no kernel or symbol 'sacle<int>'; it"),
         ("launch:plain<int>", {}, "KernelNotFoundError: p.kernels: plain is not a template; built: plain"),
+        (
+            "launch:scale<int",
+            {},
+            "KernelNotFoundError: p.kernels: scale<int lacks a closing '>'; built: scale<float>",
+        ),
         ("launch:scale<double>", {"fail": "cuInit=100"}, "Error: the CUDA driver finds no GPU; see whether"),
         (
             "launch:scale<double>",

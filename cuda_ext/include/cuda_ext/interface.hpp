@@ -64,5 +64,7 @@
 #include "interface/type_name.hpp"
 #include "interface/argument.hpp"
 #include "interface/kernel.hpp"
+#include "interface/instantiation.hpp"
+#include "interface/variable.hpp"
 
 #endif

@@ -158,6 +158,8 @@ class Spelling {
       token_ = {text_.data, length_of_token()};
       text_ = text_.from(token_.size);
     } while (token_ == "class" || token_ == "struct" || token_ == "union" || token_ == "enum");
+    // The tag of <cuda.h>. Device code that cannot include it declares a structure with the typedef's name.
+    if (token_ == "CUtensorMap_st") token_ = "CUtensorMap";
     // A number may have a suffix, 64u.
     while (token_.size > 1 && is_digit(*token_.data) && is_suffix(token_.data[token_.size - 1]))
       token_.size--;

@@ -108,7 +108,7 @@ CUDA_EXT_COLD inline bool is_no_template(const ModuleData& module, std::string_v
 
 // The template that `name` instantiates and that is compiled on demand; nullptr if there is none.
 CUDA_EXT_COLD inline const TemplateData* find_template(const ModuleData& module, std::string_view name) {
-  if (!module.on_demand || name.find('<') == name.npos || is_no_template(module, name)) return nullptr;
+  if (!module.on_demand || name.find('>') == name.npos || is_no_template(module, name)) return nullptr;
   const std::string_view plain = plain_name(name);
   const std::string_view last = plain.substr(plain.rfind(':') + 1);
   for (const TemplateData& each : module.on_demand->templates) {
