@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -89,7 +90,10 @@ class LibraryPlan:
         return max(self.targets, key=lambda target: (target.number, target.suffix))
 
     def decode(self, content: bytes) -> Library:
-        """Decode the library out of a cache. Raises :class:`ValueError` for any other."""
+        """Decode the library as a cache has it.
+
+        Raises :class:`ValueError` or :class:`~cuda_ext.errors.ManifestError` if it is not that of this plan.
+        """
         library = codec.decode(Library, content)
         unit, files = library.unit, {image.file: image.sha256 for image in library.unit.images}
         architectures = [Architecture.parse(image.architecture) for image in unit.images]
@@ -98,11 +102,13 @@ class LibraryPlan:
             == [(u.name, u.options, u.instantiate) for u in self.compiled_units]
             and (self.only or {*architectures} == {*self.architectures} or not self._is_compiled)
             and len(library.usage) == len(library.code) == len(unit.images)
-            and len({kernel.expression for kernel in library.kernels}) == len(library.kernels)
             and files == {name: sha256(content).hex() for name, content in library.files.items()}
         )
         if not is_whole:
             raise codec.DecodingError(f"not the library of {self.stem}")
+        # It must be what a manifest may say.
+        part = Manifest(SCHEMA, self.module, "nvrtc", "1.0", self.compress, (unit,), *library[1:3])
+        manifest_file.loads(manifest_file.dumps(part), self.stem)
         return library
 
     @property

@@ -20,11 +20,11 @@ from cuda_ext.cache.store import pack
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, ManifestError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import DecodingError, encode, key_of
 from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import Image, Source, Unit
+from cuda_ext.manifest import Image, Kernel, Source, Unit
 from tests.fixtures.caches import create_empty_cache
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.projects import build, load, write_project
@@ -157,8 +157,9 @@ def test_a_library_of_the_cache_names_no_file_outside_of_its_package() -> None:
         right._replace(
             unit=right.unit._replace(images=(right.unit.images[0]._replace(architecture="sm_80"),))
         ),
+        right._replace(kernels=(Kernel("k\0", "k", 0, ()),)),
     ]:
-        with pytest.raises(DecodingError):
+        with pytest.raises((DecodingError, ManifestError)):
             plan.decode(encode(wrong))
 
 
@@ -214,7 +215,7 @@ import time
 from pathlib import Path
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, ManifestError
 try:
     build_project(Project.load(Path(sys.argv[1])), print)
 except BuildError as error:
