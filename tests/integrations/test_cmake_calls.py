@@ -103,7 +103,7 @@ def refused(project: CMakeProject, capsys: pytest.CaptureFixture[str]) -> Refuse
         ),
         (
             "NAME a.k LAUNCHER ccache",
-            "LAUNCHER: runs nvcc, and this module is compiled by NVRTC; remove it, or choose COMPILER nvcc",
+            "LAUNCHER: runs nvcc, and has no effect with COMPILER nvrtc; remove it, or choose COMPILER nvcc",
         ),
         ("NAME a.k LINK EMIT ltoir", 'EMIT: "ltoir" leaves the linking to others; with LINK choose another'),
         (
@@ -146,7 +146,7 @@ def test_modules_that_collide(refused: Refused, other: str, answer: str) -> None
     assert refused("NAME", "a.k", "CXX_NAMESPACE", "x", others=others) == answer
 
 
-@pytest.mark.parametrize("character", ['"', "%", ":", "\\", "\t", "\n", ";", "<", "*", "|", "^", "`"])
+@pytest.mark.parametrize("character", ['"', "%", ":", ";", "<", "*", "|", "^", "`"])
 def test_names_that_build_tools_do_not_accept(
     project: CMakeProject, refused: Refused, character: str
 ) -> None:

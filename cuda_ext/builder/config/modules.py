@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.keys import (
     BUILD_KEYS,
@@ -121,8 +121,7 @@ def parse_table(table: object, default_name: str | None) -> tuple[tuple[ModuleCo
         for name, module in modules.items()
     )
     check_apart(parsed)
-    if all(module.settings.compiler == "nvrtc" for module in parsed):
-        _refuse_nvcc_keys(common, values)
+    _refuse_unused(common, values, parsed)
     settings = {key: values[key] for key in BUILD_KEYS if key in values}
     return parsed, BuildSettings(**_by_attribute(settings))
 
@@ -145,14 +144,14 @@ def parse_module(
             where=module.key_path("emit"),
             remedy=f"with {spell_setting('link', True)} choose another",
         )
+    _refuse_unused(module, values, [module])
     if module.settings.compiler == "nvrtc":
-        _check_nvrtc(module, values)
+        _check_nvrtc(module)
     return module
 
 
-def _check_nvrtc(module: ModuleConfig, values: Mapping[str, Any]) -> None:
-    """Refuse what only nvcc heeds in a `module` for NVRTC, whose own table has `values`."""
-    _refuse_nvcc_keys(module, values)
+def _check_nvrtc(module: ModuleConfig) -> None:
+    """Refuse options of nvcc in a `module` for NVRTC."""
     given = [(module.key_path("options"), module.settings.options)]
     given += ((f"{each.where}.options", each.settings.get("options", ())) for each in module.overrides)
     for where, options in given:
@@ -165,13 +164,31 @@ def _check_nvrtc(module: ModuleConfig, values: Mapping[str, Any]) -> None:
             )
 
 
-def _refuse_nvcc_keys(module: ModuleConfig, values: Mapping[str, Any]) -> None:
-    for key, problem in (("launcher", "runs nvcc"), ("nvcc", "is the path of nvcc")):
-        if key in values:
+class _Use(NamedTuple):
+    """A key that has an effect only with a ``value`` of another ``key``; ``purpose`` is what it does."""
+
+    purpose: str
+    key: str
+    value: Any
+
+
+_USES = {
+    "launcher": _Use("runs nvcc", "compiler", "nvcc"),
+    "nvcc": _Use("is the path of nvcc", "compiler", "nvcc"),
+    "compress": _Use("compresses fatbins", "emit", "fatbin"),
+    "split-instantiations": _Use("divides a source into libraries", "link", False),
+}
+
+
+def _refuse_unused(module: ModuleConfig, values: Mapping[str, Any], used_by: Sequence[ModuleConfig]) -> None:
+    """Refuse keys among the `values` of `module` that have an effect on no module in `used_by`."""
+    for key, use in _USES.items():
+        if values.get(key) and all(getattr(each.settings, use.key) != use.value for each in used_by):
+            present = spell_setting(use.key, getattr(used_by[0].settings, use.key))
             raise ConfigError(
-                f"{problem}, and this module is compiled by NVRTC",
+                f"{use.purpose}, and has no effect with {present}",
                 where=module.key_path(key),
-                remedy=f"remove it, or choose {spell_setting('compiler', 'nvcc')}",
+                remedy=f"remove it, or choose {spell_setting(use.key, use.value)}",
             )
 
 

@@ -3,9 +3,10 @@
 It is derived from :mod:`~cuda_ext.builder.config.keys`, and accepts what the checks of the build accept,
 except for spellings of architectures that the compiler refuses later. It cannot check:
 
-* combinations of keys: ``launcher`` and ``compiler``, ``link`` and ``emit``, an option and the next one;
+* combinations of keys: ``launcher`` and ``compiler``, ``compress`` and ``emit``, an option and the next one;
 * whether the placeholders of an instantiation are those that its table has;
 * whether a string has control characters, or an integer more than 64 bits;
+* how many instantiations a table stands for;
 * whether modules lie within each other, and whether a name is in the form that Python imports;
 * whether the parentheses of a condition match, and whether the default of variants is the last candidate;
 * that ``1.0`` is no integer.

@@ -675,12 +675,29 @@ def test_a_module_without_a_default_name_must_be_named() -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ('launcher = "sccache"', "launcher: runs nvcc"),
-        ('nvcc = "/opt/nvcc"', "nvcc: is the path of nvcc"),
+        (
+            'launcher = "sccache"',
+            'launcher: runs nvcc, and has no effect with compiler = "nvrtc"; remove it, or choose '
+            'compiler = "nvcc"',
+        ),
+        (
+            'nvcc = "/opt/nvcc"',
+            'nvcc: is the path of nvcc, and has no effect with compiler = "nvrtc"; remove it, or choose '
+            'compiler = "nvcc"',
+        ),
+        (
+            'compress = "speed"\nemit = "cubin"',
+            'compress: compresses fatbins, and has no effect with emit = "cubin"; remove it, or choose '
+            'emit = "fatbin"',
+        ),
+        (
+            "split-instantiations = true\nlink = true",
+            "split-instantiations: divides a source into libraries, and has no effect with link = true; "
+            "remove it, or choose link = false",
+        ),
     ],
 )
-def test_keys_of_nvcc_are_refused_where_nvrtc_compiles(line: str, answer: str) -> None:
-    answer += ', and this module is compiled by NVRTC; remove it, or choose compiler = "nvcc"'
+def test_a_key_without_effect_is_refused(line: str, answer: str) -> None:
     assert refused_key(line) == answer
     assert refused(f"{line}\n[{WHERE}]") == f"tool.cuda_ext.{answer}"
 
