@@ -135,8 +135,8 @@ class FileDigests:
     def is_settled(self, path: str) -> bool:
         """Whether the file at `path` has not changed since :meth:`begin`.
 
-        Of one that has, it is unknown which of its states a compiler read, or whether it found it. The time of
-        change counts: an older file that is moved or hard-linked to `path` meanwhile shows in nothing else.
+        Of one that has, it is unknown which of its states a compiler read, or whether it found it. The time
+        of change counts: an older file that is moved or hard-linked to `path` shows in nothing else.
         """
         try:
             return _last_change(os.stat(path)) <= self._began
