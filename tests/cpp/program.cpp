@@ -115,8 +115,8 @@ static std::string selected(std::string text, int capability) {
   return image ? image->architecture : "none";
 }
 
-// Calls `function` with memory for no allocation, for one, and so on, until it has enough. Returns how often it
-// did not have enough.
+// Calls `function` with memory for no allocation, for one, and so on, until it has enough. Returns how often
+// it did not have enough.
 template <class Function>
 static int count_failed_allocations(const Function& function) {
   for (int count = 0;; count++) {
@@ -227,7 +227,9 @@ static void perform(const std::string& command, const std::string& operand) {
     count([&] { return kernels::gemm.kernel().try_handle(); });
     count([&] { return library.try_load(); });
     count([&] { return kernels::plain.try_launch({0, 1}); });
-    count([&] { return kernels::axpy<float>.try_launch({1, 1}, 1LL << 40, 2.0f, nullptr, nullptr); });
+    count([&] {
+      return kernels::axpy<float>.try_launch({1, 1}, (1LL << 40) + number, 2.0f, nullptr, nullptr);
+    });
     count([&] { return plain.try_launch({1, 1}, 5, 6); });
     count([&] { return plain.try_prepare({{1, 1, 100000}, 1}); });
     count([&] { return plain.try_attribute(99); });
