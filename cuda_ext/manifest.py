@@ -7,13 +7,12 @@ checks every field, so that a damaged file raises one :class:`ManifestError` tha
 
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
-import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
+from cuda_ext import records
 from cuda_ext.errors import ManifestError
-from cuda_ext.records import parse_json, reader
 
 __all__ = [
     "FILE_NAME",
@@ -21,9 +20,10 @@ __all__ = [
     "SCHEMA",
     "Candidate",
     "Compression",
+    "FixedLaunch",
+    "HiddenParameter",
     "Image",
     "ImageKind",
-    "InnerPath",
     "Kernel",
     "Manifest",
     "Options",
@@ -33,14 +33,12 @@ __all__ = [
     "Symbol",
     "Unit",
     "Variants",
-    "Version",
     "dumps",
-    "is_inner_path",
     "loads",
     "split_architecture",
 ]
 
-SCHEMA = 4  # 1 had no variants, 2 no options of each source, 3 no alignments
+SCHEMA = 4  # 1 had no variants, 2 no options of each source, 3 no alignments and no fixed launches
 FILE_NAME = "manifest.json"
 
 Compression = Literal["none", "speed", "balance", "size"]
@@ -66,33 +64,6 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _is_version(text: str) -> bool:
-    numbers = text.split(".")
-    return len(numbers) == 2 and all(map(_is_number, numbers))
-
-
-def _is_file_name(text: str) -> bool:
-    return is_inner_path(text) and "/" not in text
-
-
-def is_inner_path(text: str) -> bool:
-    is_inside = text.split("/")[0] not in ("", ".", "..") and "\\" not in text
-    return is_inside and text == posixpath.normpath(text)
-
-
-def _is_digest(text: str) -> bool:
-    return len(text) == 64 and not text.strip("0123456789abcdef")
-
-
-# The types of fields with bounds: a range, or a function that is true for valid values.
-Text = Annotated[str, len]
-Size = Annotated[int, range(1 << 40)]
-Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
-Digest = Annotated[str, _is_digest]
-InnerPath = Annotated[str, is_inner_path]
-Version = Annotated[str, _is_version]
-
-
 class Parameter(NamedTuple):
     """One kernel parameter, or the element of a symbol, as the compiler sees it.
 
@@ -104,13 +75,13 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    type: Text
+    type: records.Text
     kind: ParameterKind
     size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
     offset: Annotated[int, range(LARGEST_PARAMETERS)]
     element: str | None = None
     const: bool = False
-    alignment: Alignment = 0
+    alignment: records.Alignment = 0
 
     @property
     def is_integer(self) -> bool:
@@ -127,17 +98,42 @@ class Parameter(NamedTuple):
         return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
 
 
+class HiddenParameter(NamedTuple):
+    """A parameter that is no argument of a call, since a launch derives its value.
+
+    ``position`` is that among all parameters of the kernel, ``size`` is in bytes. ``source`` is ``zero``, or
+    ``scratch`` for the address of the memory of :class:`FixedLaunch`, or ``x.shape[0]`` or ``x.stride[0]``
+    of the array argument ``x``; a stride counts elements.
+    """
+
+    position: Annotated[int, range(LARGEST_PARAMETERS)]
+    size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
+    source: records.Text
+
+
 class Kernel(NamedTuple):
     """A kernel or one instantiation of a kernel template.
 
     ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
-    images whose ``names`` do not map it to another.
+    images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
+    are those that lie before, between and behind them. ``constants`` are values of parameters that it was
+    compiled for, as Python spells them; a call may give them by name to choose the kernel.
     """
 
-    expression: Text
-    lowered: Text
+    expression: records.Text
+    lowered: records.Text
     unit: int
     parameters: tuple[Parameter, ...]
+    hidden: tuple[HiddenParameter, ...] = ()
+    constants: Mapping[str, str] = {}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of all parameters in bytes, in their order."""
+        sizes = [parameter.size for parameter in self.parameters]
+        for parameter in self.hidden:
+            sizes.insert(parameter.position, parameter.size)
+        return tuple(sizes)
 
     @property
     def signature(self) -> str:
@@ -148,13 +144,13 @@ class Kernel(NamedTuple):
 class Symbol(NamedTuple):
     """A ``__constant__`` or ``__device__`` variable; ``alignment`` is 0 if it is not known."""
 
-    name: Text
-    lowered: Text
+    name: records.Text
+    lowered: records.Text
     unit: int
     space: Literal["constant", "device"]
-    type: Text
-    size: Size
-    alignment: Alignment = 0
+    type: records.Text
+    size: records.Size
+    alignment: records.Alignment = 0
 
 
 class Candidate(NamedTuple):
@@ -169,14 +165,35 @@ class Variants(NamedTuple):
 
     The last candidate is the default. All have the same parameters. Conditions are text here;
     :mod:`~cuda_ext.formats.variant_conditions` parses them.
+
+    The candidates of ``specialised`` variants are one kernel, compiled on conditions. They have no names of
+    their own, and there may be no default.
     """
 
-    name: Text
+    name: records.Text
     candidates: tuple[Candidate, ...]
+    specialised: bool = False
 
     def __str__(self) -> str:
+        if self.specialised:
+            return ", ".join(c.kernel.removeprefix(f"{self.name} ") for c in self.candidates)
         *conditional, default = self.candidates
         return ", ".join([*(f"{c.kernel} if {c.when}" for c in conditional), f"else {default.kernel}"])
+
+
+class FixedLaunch(NamedTuple):
+    """The launch configuration that a kernel was compiled for, which leaves only the grid to a call.
+
+    ``shared`` is the dynamic shared memory of a block, and ``scratch`` the global memory that a launch
+    allocates for each block, in bytes. The grid of a call counts clusters if ``cluster`` is not empty.
+    """
+
+    block: tuple[records.Extent, ...]
+    shared: records.Size = 0
+    cluster: tuple[records.Extent, ...] = ()
+    cooperative: bool = False
+    dependent: bool = False
+    scratch: records.Size = 0
 
 
 class Image(NamedTuple):
@@ -185,14 +202,16 @@ class Image(NamedTuple):
     ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both.
     ``size`` is that of the image before compression. ``names`` maps name expressions to lowered names that
     differ from those of the kernel or symbol; ``None`` means that the image does not contain it.
+    ``launches`` has the kernels, by name expression, whose launch configuration the image fixes.
     """
 
     architecture: Annotated[str, split_architecture]
     kind: ImageKind
-    file: Annotated[str, _is_file_name]
-    size: Size
-    sha256: Digest
-    names: Mapping[Text, Text | None] = {}
+    file: records.FileName
+    size: records.Size
+    sha256: records.Digest
+    names: Mapping[records.Text, records.Text | None] = {}
+    launches: Mapping[records.Text, FixedLaunch] = {}
 
 
 class Options(NamedTuple):
@@ -220,8 +239,8 @@ class Source(NamedTuple):
     ``sha256`` is the digest of its text, and of the project's headers that it can include with their names.
     """
 
-    name: InnerPath
-    sha256: Annotated[str, lambda text: not text or _is_digest(text)] = ""
+    name: records.InnerPath
+    sha256: Annotated[str, lambda text: not text or records.is_digest(text)] = ""
     options: Options = Options()
     instantiate: tuple[str, ...] = ()
 
@@ -238,8 +257,8 @@ class Unit(NamedTuple):
         return ", ".join(source.name for source in self.sources)
 
     def arrived_as(self, *suffixes: str) -> bool:
-        """Whether it is a single file of such a suffix, which was packaged without compiling a source."""
-        return len(self.sources) == 1 and self.sources[0].name.endswith(suffixes)
+        """Whether it is files of such a suffix, which were packaged without compiling a source."""
+        return all(source.name.endswith(suffixes) for source in self.sources)
 
 
 class Manifest(NamedTuple):
@@ -250,14 +269,14 @@ class Manifest(NamedTuple):
     """
 
     schema: Annotated[int, range(1, SCHEMA + 1)]
-    module: Text
+    module: records.Text
     compiler: Annotated[str, ("nvrtc", "nvcc")]
-    version: Version
+    version: records.Version
     compress: Compression
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
-    embedded: Mapping[InnerPath, Digest] | None = None
+    embedded: Mapping[records.InnerPath, records.Digest] | None = None
     variants: tuple[Variants, ...] = ()
 
     @property
@@ -265,6 +284,16 @@ class Manifest(NamedTuple):
         """The SHA-256 of each file beside the manifest: images, and embedded sources."""
         images = {image.file: image.sha256 for unit in self.units for image in unit.images}
         return images | {f"sources/{name}": digest for name, digest in (self.embedded or {}).items()}
+
+    @property
+    def named_kernels(self) -> tuple[Kernel, ...]:
+        """The kernels that have names of their own, with specialised variants as one kernel."""
+        kernels = {kernel.expression: kernel for kernel in self.kernels}
+        for variants in self.variants:
+            if variants.specialised:
+                specialised = [kernels.pop(candidate.kernel) for candidate in variants.candidates]
+                kernels[variants.name] = specialised[-1]._replace(expression=variants.name)
+        return tuple(kernels.values())
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
         """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""
@@ -274,29 +303,7 @@ class Manifest(NamedTuple):
 
 def dumps(manifest: Manifest) -> str:
     """Write `manifest` as JSON. Equal manifests give equal texts."""
-    import json  # slow to import, and not needed to read
-
-    # A line for each unit, kernel and symbol, of which there may be tens of thousands.
-    texts = []
-    for name, value in manifest._asdict().items():
-        if isinstance(value, tuple):
-            lines = (json.dumps(_plain(item), ensure_ascii=False) for item in value)
-            text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
-        else:
-            text = json.dumps(value, ensure_ascii=False)
-        texts.append(f'"{name}": {text}')
-    return "{\n " + ",\n ".join(texts) + "\n}\n"
-
-
-def _plain(value: Any) -> Any:
-    """Convert a record above to JSON's types, without fields that have their default."""
-    if not isinstance(value, tuple):
-        return value
-    kind: Any = type(value)
-    if kind is tuple:
-        return [_plain(item) for item in value]
-    fields, defaults = zip(kind._fields, value, strict=True), kind._field_defaults
-    return {name: _plain(each) for name, each in fields if name not in defaults or each != defaults[name]}
+    return records.write_json(manifest)
 
 
 def loads(text: str | bytes, origin: str) -> Manifest:
@@ -306,7 +313,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     """
     remedy = "reinstall the package that holds it"
     try:
-        data = parse_json(text)
+        data = records.parse_json(text)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"not a manifest: {error}", where=origin, remedy=remedy) from None
     if not isinstance(data, dict):
@@ -321,7 +328,7 @@ def loads(text: str | bytes, origin: str) -> Manifest:
     if schema in (1, 2):
         _convert_sources(data)
     try:
-        manifest: Manifest = reader(Manifest)(data, "manifest")
+        manifest: Manifest = records.reader(Manifest)(data, "manifest")
         _check_references(manifest)
     except ValueError as error:
         raise ManifestError(f"damaged manifest: {error}", where=origin, remedy=remedy) from None
@@ -384,5 +391,6 @@ def _check_references(manifest: Manifest) -> None:
         check(variants.candidates, path, [])
         for j, candidate in enumerate(variants.candidates):
             check(candidate.kernel in expressions, f"{path}[{j}].kernel", candidate.kernel)
-            is_default = candidate is variants.candidates[-1]
-            check((candidate.when is None) == is_default, f"{path}[{j}].when", candidate.when)
+            is_last = candidate is variants.candidates[-1]
+            is_valid = (candidate.when is None) == is_last or (is_last and variants.specialised)
+            check(is_valid, f"{path}[{j}].when", candidate.when)

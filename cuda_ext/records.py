@@ -1,4 +1,4 @@
-"""Read named tuples from JSON, each field checked by its annotation.
+"""Read named tuples from JSON, each field checked by its annotation, and write them.
 
 An annotation is a type of JSON, a named tuple, a ``tuple``, a ``Mapping`` or a ``Literal`` of these, or one
 of them with a further check: ``Annotated[int, range(8)]``, or with a function that is true for valid values.
@@ -7,6 +7,7 @@ Strings have no control characters, in names of keys either.
 
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
+import posixpath
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -15,7 +16,52 @@ from typing import Annotated, Any, Literal
 
 from cuda_ext.errors import escape_controls
 
-__all__ = ["parse_json", "reader"]
+__all__ = [
+    "Alignment",
+    "Digest",
+    "Extent",
+    "FileName",
+    "InnerPath",
+    "Size",
+    "Text",
+    "Version",
+    "is_digest",
+    "is_inner_path",
+    "parse_json",
+    "reader",
+    "write_json",
+]
+
+
+def _is_file_name(text: str) -> bool:
+    return is_inner_path(text) and "/" not in text
+
+
+def is_inner_path(text: str) -> bool:
+    """Whether `text` is a normal path that stays within a directory, with forward slashes."""
+    is_inside = text.split("/")[0] not in ("", ".", "..") and "\\" not in text
+    return is_inside and text == posixpath.normpath(text)
+
+
+def _is_version(text: str) -> bool:
+    numbers = text.split(".")
+    return len(numbers) == 2 and all(number.isascii() and number.isdigit() for number in numbers)
+
+
+def is_digest(text: str) -> bool:
+    """Whether `text` is a SHA-256 in hexadecimal digits."""
+    return len(text) == 64 and not text.strip("0123456789abcdef")
+
+
+# The types of fields with bounds: a range, or a function that is true for valid values.
+Text = Annotated[str, len]
+Size = Annotated[int, range(1 << 40)]
+Extent = Annotated[int, range(1, 1 << 31)]
+Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
+Digest = Annotated[str, is_digest]
+FileName = Annotated[str, _is_file_name]
+InnerPath = Annotated[str, is_inner_path]
+Version = Annotated[str, _is_version]
 
 
 class _Parsing:
@@ -96,3 +142,32 @@ def _read_array(read: _Reader, data: Any, path: str) -> tuple[Any, ...]:
 def _read_mapping(read_key: _Reader, read: _Reader, data: Any, path: str) -> dict[str, Any]:
     items = _read_valid(lambda data: isinstance(data, dict), data, path)
     return {read_key(key, path): read(value, f"{path}[{key!r}]") for key, value in items.items()}
+
+
+def write_json(record: Any) -> str:
+    """Write a named tuple as JSON. Equal records give equal texts."""
+    import json  # slow to import, and not needed to read
+
+    # A line for each item of an array, of which there may be tens of thousands.
+    texts = []
+    for name, value in record._asdict().items():
+        if isinstance(value, tuple):
+            lines = (json.dumps(_plain(item), ensure_ascii=False) for item in value)
+            text = "[" + ",".join(f"\n  {line}" for line in lines) + "]"
+        else:
+            text = json.dumps(value, ensure_ascii=False)
+        texts.append(f'"{name}": {text}')
+    return "{\n " + ",\n ".join(texts) + "\n}\n"
+
+
+def _plain(value: Any) -> Any:
+    """Convert a record above to JSON's types, without fields that have their default."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if not isinstance(value, tuple):
+        return value
+    kind: Any = type(value)
+    if kind is tuple:
+        return [_plain(item) for item in value]
+    fields, defaults = zip(kind._fields, value, strict=True), kind._field_defaults
+    return {name: _plain(each) for name, each in fields if name not in defaults or each != defaults[name]}

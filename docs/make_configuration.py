@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDABLE, TABLE  # noqa: E402
+from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDABLE, OVERRIDE_KEYS, TABLE  # noqa: E402
 from cuda_ext.builder.config.schema import Schema, schema  # noqa: E402
 
 _INTRODUCTION = f"""\
@@ -27,6 +27,11 @@ root and must stay within it.
 ## Keys of modules
 
 Keys of a module's table, or of `[{TABLE}]` as defaults for all modules.
+"""
+_OF_OVERRIDES = """\
+## Keys of overrides
+
+Keys of the tables in `overrides` only.
 """
 _OF_BUILD = f"""\
 ## Keys of the build
@@ -42,6 +47,8 @@ def reference() -> str:
     sections = [
         _INTRODUCTION,
         *(_section(key, definitions[key]) for key in (*KEYS, "overrides")),
+        _OF_OVERRIDES,
+        *(_section(key, definitions[key]) for key in OVERRIDE_KEYS),
         _OF_BUILD,
         *(_section(key, properties[key]) for key in (*BUILD_KEYS, "modules")),
     ]

@@ -30,6 +30,7 @@ from cuda_ext.cache.open_store import open_store
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
 from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice
@@ -134,7 +135,9 @@ class _Session:
         modules = list(zip(project.modules, self.plan(), strict=True))
         batch = Batch(self._timings, self._progress, log)
         libraries = [
-            (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
+            (library, self._cache_of(module, library))
+            for module, plan in modules
+            for library in plan.libraries
         ]
         trials = [self._plan_trials(module, plan) for module, plan in modules]
         results = iter(self._run(batch, [*libraries, *chain(*trials)]))
@@ -177,7 +180,9 @@ class _Session:
             for module, plan in zip(self._project.modules, self.plan(source), strict=True)
         ]
         libraries = [
-            (library, self._cache_for(module)) for module, plan in modules for library in plan.libraries
+            (library, self._cache_of(module, library))
+            for module, plan in modules
+            for library in plan.libraries
         ]
         trials = [[] if module.settings.link else self._plan_trials(module, plan) for module, plan in modules]
         batch = Batch(self._timings, self._progress)
@@ -231,13 +236,18 @@ class _Session:
         return [self._plan(module, own) for module, own in zip(modules, sources, strict=True)]
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
+        def compiler_of(kind: SourceKind) -> RememberedCompiler:
+            is_front_end = kind in FRONT_ENDS
+            cache = self._open_cache(CompilerChoice(kind)) if is_front_end else self._cache_for(module)
+            return cache.compiler
+
         if not sources.names:  # headers alone, which no compiler reads
-            return plan_module(module, sources, None)
+            return plan_module(module, sources, compiler_of)
         cache = self._cache_for(module)
         compiler = cache.compiler
         self._progress.note(f"{module.name}: with {compiler.name} {compiler.version}")
         native = native_capabilities(module, self._environ)
-        plan = plan_module(module, sources, compiler, native, self._environ)
+        plan = plan_module(module, sources, compiler_of, native, self._environ)
         if plan.embed and compiler.name == "nvcc":
             plan = self._require_nvrtc(plan)
         cache.prepare(unit for library in plan.libraries for unit in library.units)
@@ -279,6 +289,10 @@ class _Session:
         except ToolchainError as error:
             error.where = error.where or module.key_path("nvcc" if choice.executable else "compiler")
             raise
+
+    def _cache_of(self, module: ModuleConfig, library: LibraryPlan) -> JobCache:
+        kind = library.units[0].kind
+        return self._open_cache(CompilerChoice(kind)) if kind in FRONT_ENDS else self._cache_for(module)
 
     def _open_cache(self, choice: CompilerChoice) -> JobCache:
         if choice not in self._caches:

@@ -13,7 +13,7 @@ from cuda_ext.compiler.translation_unit import CompilerInfo
 from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.formats.architecture import Architecture
 
-__all__ = ["GROUPS", "expand", "from_cmake"]
+__all__ = ["GROUPS", "expand", "from_cmake", "targets_of_triton"]
 
 GROUPS = ("all", "all-major", "native")
 
@@ -67,6 +67,26 @@ def from_cmake(text: str) -> list[str]:
         names += [f"sm_{number}"] if kind != "virtual" else []
         names += [f"compute_{number}"] if kind != "real" else []
     return names
+
+
+# Triton compiles for exactly one GPU from this on: its targets have the suffix a.
+_SPECIFIC = 90
+
+
+def targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
+    """What Triton makes for `architectures`: for newer GPUs specific code, and the newest PTX that is not."""
+    found = list(architectures)
+    cubins = {
+        Architecture("cubin", a.number, "a" if a.number >= _SPECIFIC else "")
+        for a in found
+        if a.kind == "cubin"
+    }
+    ptx = {a for a in found if a.kind == "ptx" and a.number < _SPECIFIC}
+    if any(a.kind == "ptx" and a.number >= _SPECIFIC for a in found):
+        ptx.add(
+            max((a.as_kind("ptx") for a in cubins if a.number < _SPECIFIC), default=Architecture("ptx", 80))
+        )
+    return tuple(sorted(cubins | ptx))
 
 
 def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:

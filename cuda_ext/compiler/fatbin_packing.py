@@ -52,6 +52,7 @@ def pack(
                 names={e: here.get(e) for e, lowered in expected.items() if here.get(e) != lowered}
                 if image.architecture.kind != "ltoir"
                 else {},
+                launches={e: image.launches[n] for e, n in names[0].items() if n in image.launches},
             )
         )
     usage = tuple(
@@ -64,7 +65,7 @@ def pack(
     )
     unit = Unit(tuple(unit.described for unit in plan.units), tuple(described))
     code = tuple(map(_digests_of_code, images, kernel_names))
-    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage, code)
+    return Library(unit, kernels, symbols, dict(files), (*log, *warnings), usage, code, signatures.conditions)
 
 
 def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:

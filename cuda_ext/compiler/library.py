@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import cast
 
 from cuda_ext.compiler import ready_made
+from cuda_ext.compiler.front_ends.described_kernels import describe_images
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
 from cuda_ext.compiler.module_plan import LibraryPlan
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
@@ -61,7 +62,8 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
     if plan.link:
         return _linked(plan, products)
     unit = plan.units[0]
-    images, signatures = _unlinked(plan, unit, products)
+    contents = [_unlinked(plan, each, products) for each in plan.units]
+    images, signatures = contents[0] if len(contents) == 1 else _united(plan, contents)
     if not any(i.entries or i.architecture.kind == "ltoir" for i in images):
         raise CompilationError(
             "defines no kernel",
@@ -70,7 +72,9 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
             f"list them under {spell_setting('instantiate')}), or set {spell_setting('link', True)} if other "
             "sources call it",
         )
-    return (images, signatures) if plan.part is None else _part(plan.part, unit, images, signatures)
+    if plan.part is None or unit.kind in FRONT_ENDS:
+        return images, signatures
+    return _part(plan.part, unit, images, signatures)
 
 
 def compile_log(plan: LibraryPlan, products: Products) -> tuple[str, ...]:
@@ -96,7 +100,7 @@ def _compilations(plan: LibraryPlan, _products: Products) -> list[Job]:
     _check_linkable(plan)
     jobs: list[Job] = []
     for unit in plan.compiled_units:
-        if unit.kind == "cu":
+        if unit.kind in ("cu", *FRONT_ENDS):
             jobs += _passes(plan, unit)
         elif unit.kind in ("ptx", "ltoir") and not plan.link:
             jobs += ready_made.assembly_jobs(unit, plan.architectures)
@@ -149,9 +153,32 @@ def _links(plan: LibraryPlan, products: Products) -> list[LinkJob]:
 
 
 def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
+    if unit.kind in ("cu", *FRONT_ENDS):
+        return _compiled(plan, unit, products)
+    images, signatures = _ready_made(plan, unit, products)
+    return (
+        describe_images(images, signatures, unit.kernels, unit.name) if unit.kernels else (images, signatures)
+    )
+
+
+def _united(plan: LibraryPlan, contents: Sequence[_Contents]) -> _Contents:
+    """One library of images that describe the same kernels. Raises :class:`CompilationError`."""
+    owners: dict[Architecture, str] = {}
+    for unit, (images, _) in zip(plan.units, contents, strict=True):
+        for image in images:
+            owner = owners.setdefault(image.architecture, unit.name)
+            if owner != unit.name:
+                raise CompilationError(
+                    f"describes kernels of {owner} for {image.architecture} too",
+                    where=unit.name,
+                    remedy="take one of them out, or give its kernels another name",
+                )
+    united = sorted((i for images, _ in contents for i in images), key=lambda image: image.architecture)
+    return united, merge_signatures(signatures for _, signatures in contents)
+
+
+def _ready_made(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _Contents:
     match unit.kind:
-        case "cu":
-            return _compiled(plan, unit, products)
         case "ptx" | "ltoir":
             jobs = ready_made.assembly_jobs(unit, plan.architectures)
             assembled = [*_images(jobs, products), *ready_made.images_of(unit, plan.architectures)]
@@ -159,7 +186,7 @@ def _unlinked(plan: LibraryPlan, unit: TranslationUnit, products: Products) -> _
             if unit.kind == "ptx":
                 return images, reflect_image("ptx", unit.source)
             return images, ready_made.signatures_of(images)
-        case "cubin" | "fatbin":
+        case _:
             images = ready_made.images_of(unit, plan.architectures)
             return images, ready_made.signatures_of(images)
 
@@ -326,9 +353,7 @@ def _check_sizes(unit: TranslationUnit, image: CompiledImage, signatures: Signat
     for lowered in image.entries:
         kernel = signatures.kernels[lowered]
         types = [p.type for p in own.get(lowered, kernel).parameters]
-        if image.sizes[lowered] != tuple(p.size for p in kernel.parameters) or types != [
-            p.type for p in kernel.parameters
-        ]:
+        if image.sizes[lowered] != kernel.sizes or types != [p.type for p in kernel.parameters]:
             raise CompilationError(
                 f"kernel {kernel.expression!r} has other parameters for {image.architecture}",
                 where=unit.name,

@@ -22,7 +22,7 @@ from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
-from cuda_ext.manifest import SCHEMA, Compression, Kernel, Manifest
+from cuda_ext.manifest import SCHEMA, Candidate, Compression, Kernel, Manifest, Variants
 
 __all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble", "defined_twice", "file_stems"]
 
@@ -191,6 +191,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
+        variants=tuple(_specialised(libraries)),
     )
     files: dict[str, bytes] = {}
     for library in libraries:
@@ -227,6 +228,17 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
             # Each part of a source has all its kernels that are no templates.
             if units[0].name != units[1].name:
                 _check_same(kernel.expression, units, [libraries[owner], library])
+
+
+def _specialised(libraries: Iterable[Library]) -> Iterator[Variants]:
+    """The kernels that were compiled on conditions, by name: those without a condition come last."""
+    by_name: dict[str, list[Candidate]] = {}
+    for library in libraries:
+        for expression, (name, when) in library.conditions.items():
+            by_name.setdefault(name, []).append(Candidate(expression, when))
+    for name, candidates in by_name.items():
+        if any(candidate.when for candidate in candidates):
+            yield Variants(name, tuple(sorted(candidates, key=lambda c: c.when is None)), specialised=True)
 
 
 def _check_same(expression: str, units: Sequence[TranslationUnit], libraries: Sequence[Library]) -> None:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.manifest import InnerPath, Kernel, Symbol, Unit
+from cuda_ext.manifest import FixedLaunch, Kernel, Symbol, Unit
+from cuda_ext.records import InnerPath
 
 __all__ = [
     "HEADER",
@@ -18,6 +19,7 @@ __all__ = [
     "Library",
     "Signatures",
     "Span",
+    "Specialisation",
     "Trace",
     "merge_signatures",
 ]
@@ -53,6 +55,13 @@ class Trace(NamedTuple):
 NO_TRACE = Trace()
 
 
+class Specialisation(NamedTuple):
+    """The name of a kernel that was described, and the condition on which it was compiled."""
+
+    name: str
+    when: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledImage:
     """A translation unit compiled for one architecture.
@@ -62,7 +71,7 @@ class CompiledImage:
     ``usage`` has the resources of the kernels of a cubin. ``names`` is the name map of an image in a library:
     each requested name expression with its lowered name. ``signatures`` are there if the pass that made it
     read them too. ``text`` is PTX to link in place of a relocatable cubin: it lacks variables that are not
-    used.
+    used. ``launches`` has the kernels whose configuration is fixed, by lowered name.
     """
 
     architecture: Architecture
@@ -75,6 +84,7 @@ class CompiledImage:
     names: Mapping[str, str] = field(default_factory=dict)
     signatures: Signatures | None = None
     text: bytes = b""
+    launches: Mapping[str, FixedLaunch] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
 
 
@@ -84,7 +94,8 @@ class Signatures:
 
     ``variables`` are the lowered names of all variables of the unit: ``symbols``, and those of the tool
     chain's headers. ``names`` is the name map: each requested name expression with its lowered name. ``log``
-    says what could not be determined.
+    says what could not be determined. ``conditions`` has the name and the condition of each kernel that was
+    described, by its expression.
     """
 
     kernels: Mapping[str, Kernel]
@@ -92,6 +103,7 @@ class Signatures:
     variables: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
+    conditions: Mapping[str, Specialisation] = field(default_factory=dict)
     trace: Trace = field(default=NO_TRACE, compare=False)
 
     def cover(self, image: CompiledImage) -> bool:
@@ -115,7 +127,8 @@ class Library(NamedTuple):
 
     Kernels and symbols are numbered as if it were the module's first library. ``log`` has the compiler's
     warnings; ``usage`` has, for each image, the resources of its kernels by expression, and ``code`` digests
-    of their instructions. ``reads`` are the headers that its compilations read, as in :class:`Trace`.
+    of their instructions. ``conditions`` are those of :class:`Signatures`. ``reads`` are the headers that its
+    compilations read, as in :class:`Trace`.
     """
 
     unit: Unit
@@ -125,6 +138,7 @@ class Library(NamedTuple):
     log: tuple[str, ...] = ()
     usage: tuple[Mapping[str, Resources], ...] = ()
     code: tuple[Mapping[str, str], ...] = ()
+    conditions: Mapping[str, Specialisation] = {}
     reads: frozenset[str] = frozenset()
 
 
@@ -141,8 +155,10 @@ def merge_signatures(several: Iterable[Signatures]) -> Signatures:
     kernels: dict[str, Kernel] = {}
     symbols: dict[str, Symbol] = {}
     variables: set[str] = set()
+    conditions: dict[str, Specialisation] = {}
     for signatures in several:
+        conditions |= signatures.conditions
         kernels |= signatures.kernels
         symbols |= signatures.symbols
         variables |= signatures.variables
-    return Signatures(kernels, symbols, frozenset(variables))
+    return Signatures(kernels, symbols, frozenset(variables), conditions=conditions)

@@ -13,11 +13,14 @@ from cuda_ext.manifest import Options, Source
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
     from cuda_ext.compiler.products import CompiledImage, Signatures
 
-__all__ = ["Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
+__all__ = ["FRONT_ENDS", "Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
 
-SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir"]
+SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir", "triton"]
+# Kinds that a front-end of the same name compiles.
+FRONT_ENDS = ("triton",)
 
 
 class TranslationUnit:
@@ -25,7 +28,8 @@ class TranslationUnit:
 
     ``name`` is the source's path within the project, with forward slashes. ``headers`` maps canonical
     names to contents, and every include directive in them and in ``source`` that leads to one of them
-    spells that canonical name (see :mod:`cuda_ext.compiler.headers`). Its attributes do not change.
+    spells that canonical name (see :mod:`cuda_ext.compiler.headers`). ``kernels`` describe those of an image.
+    Its attributes do not change.
     """
 
     # Not a dataclass, whose import takes longer than finding what was compiled before in the cache.
@@ -37,6 +41,7 @@ class TranslationUnit:
         headers: Mapping[str, bytes] | None = None,
         options: Options | None = None,
         instantiate: tuple[str, ...] = (),
+        kernels: tuple[KernelDescription, ...] = (),
     ) -> None:
         self.name = name
         self.source = source
@@ -44,10 +49,11 @@ class TranslationUnit:
         self.headers = {} if headers is None else headers
         self.options = options or Options()
         self.instantiate = instantiate
+        self.kernels = kernels
 
     def replace(self, **changes: Any) -> TranslationUnit:
         """The same unit with other values of these attributes."""
-        names = ("name", "source", "kind", "headers", "options", "instantiate")
+        names = ("name", "source", "kind", "headers", "options", "instantiate", "kernels")
         return TranslationUnit(**{name: getattr(self, name) for name in names} | changes)
 
     @cached_property

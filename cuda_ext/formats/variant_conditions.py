@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from cuda_ext.errors import ManifestError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Kernel, Variants
+from cuda_ext.manifest import Kernel, Parameter, Variants
 
 __all__ = [
     "SM",
@@ -28,7 +28,7 @@ __all__ = [
     "Junction",
     "Leaf",
     "branch",
-    "list_arguments",
+    "list_comparisons",
     "decide",
     "parse",
     "parse_conditions",
@@ -54,6 +54,12 @@ class Comparison:
     @property
     def term(self) -> str:
         return self.name if self.modulus is None else f"{self.name} % {self.modulus}"
+
+    def fits(self, parameter: Parameter) -> bool:
+        """Whether values of `parameter` can be compared: integers, and the alignment of addresses."""
+        if parameter.kind == "pointer":
+            return self.modulus is not None and self.modulus in _ALIGNMENTS
+        return parameter.is_integer
 
     def value(self, number: int) -> int:
         """The value that is compared if the argument is `number`."""
@@ -86,6 +92,7 @@ _OPERATORS: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
+_ALIGNMENTS = [1 << power for power in range(9)]  # of all memory that the driver allocates, and less
 _SYMBOLS: dict[type[ast.cmpop], str] = dict(
     zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq, ast.GtE, ast.Gt), _OPERATORS, strict=True)
 )
@@ -207,18 +214,21 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
     """Parse the condition of each candidate; the default has none. `kernels` are the kernels by expression.
 
     Raises :class:`~cuda_ext.errors.ManifestError`, with `where`, for a condition that is invalid, or that
-    compares anything but integer parameters of its kernel. A launch takes their values by the parameters of
-    the default, so that must have them, too.
+    compares anything but integer parameters of its kernel and the alignment of pointers. A launch takes their
+    values by the parameters of the default, so that must have them, too.
     """
-    default = _integers(kernels[variants.candidates[-1].kernel])
+    default = kernels[variants.candidates[-1].kernel]
     conditions: list[Condition | None] = []
     for i, candidate in enumerate(variants.candidates):
         condition = None
         if candidate.when is not None:
             with contextlib.suppress(ConditionError):
                 condition = parse(candidate.when)
-            integers = default & _integers(kernels[candidate.kernel])
-            if condition is None or not integers.issuperset(list_arguments(condition)):
+            if condition is None or not all(
+                _fits(comparison, kernel)
+                for comparison in list_comparisons(condition)
+                for kernel in (default, kernels[candidate.kernel])
+            ):
                 raise ManifestError(
                     f"damaged manifest: condition {i} of {variants.name} is {candidate.when!r}",
                     where=where,
@@ -228,14 +238,14 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
     return conditions
 
 
-def _integers(kernel: Kernel) -> set[str]:
-    return {parameter.name for parameter in kernel.parameters if parameter.is_integer}
+def _fits(comparison: Comparison, kernel: Kernel) -> bool:
+    return any(p.name == comparison.name and comparison.fits(p) for p in kernel.parameters)
 
 
-def list_arguments(condition: Condition) -> list[str]:
-    """List the arguments that `condition` compares, once each."""
-    names = (leaf.name for leaf in _leaves(condition) if isinstance(leaf, Comparison))
-    return [name for name in dict.fromkeys(names) if name != SM]
+def list_comparisons(condition: Condition) -> list[Comparison]:
+    """List the comparisons of arguments in `condition`, once each."""
+    comparisons = (leaf for leaf in _leaves(condition) if isinstance(leaf, Comparison) and leaf.name != SM)
+    return list(dict.fromkeys(comparisons))
 
 
 def _leaves(condition: Condition) -> Iterator[Leaf]:

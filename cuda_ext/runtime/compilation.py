@@ -14,7 +14,8 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
 from cuda_ext.formats import codec
 from cuda_ext.formats.sha256 import sha256
-from cuda_ext.manifest import Compression, InnerPath, Options
+from cuda_ext.manifest import Compression, Options
+from cuda_ext.records import InnerPath
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from

@@ -6,7 +6,7 @@ import operator
 from functools import cached_property
 
 from cuda_ext import manifest
-from cuda_ext.errors import CudaExtError
+from cuda_ext.errors import ArgumentError, CudaExtError
 from cuda_ext.manifest import Parameter
 from cuda_ext.runtime.driver.driver import Device, open_driver
 from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
@@ -14,7 +14,7 @@ from cuda_ext.runtime.launch.fast_launch import BoundLaunch, FastLaunch
 # The careful launcher and what belongs to it are imported when they are needed.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from inspect import Signature
     from typing import Any, Self, SupportsIndex, Unpack
 
@@ -70,15 +70,13 @@ class Kernel(FastLaunch):
     __doc__ = Documentation(__doc__)
 
     _library: Library
-    _kernel: manifest.Kernel
     _is_new: bool  # whether no launch was tried
 
     @classmethod
     def of(cls, library: Library, kernel: manifest.Kernel, candidates: tuple[Kernel, ...] = ()) -> Self:
         """The `kernel` of `library`; with variants, a launch chooses among `candidates`."""
-        created = cls(kernel.parameters, candidates)
+        created = cls(kernel, candidates)
         created._library = library
-        created._kernel = kernel
         created._is_new = True
         return created
 
@@ -96,6 +94,12 @@ class Kernel(FastLaunch):
             self._is_new = False
             if self._prepare((*arguments, *keywords.values())):
                 return self(*arguments, **keywords)
+        for name in self.constants.keys() & keywords.keys():
+            if (text := repr(keywords.pop(name))) != self.constants[name]:
+                raise ArgumentError(
+                    f"{self.expression} was compiled for {name}={self.constants[name]}, not {text}",
+                    where=f"argument {name!r}",
+                )
         from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
 
         options = LaunchOptions(**{name: keywords.pop(name) for name in OPTIONS & keywords.keys()})
@@ -154,6 +158,11 @@ class Kernel(FastLaunch):
         """Its parameters: names, C++ types, sizes and offsets in bytes."""
         return self._kernel.parameters
 
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """The constants that it was compiled for, as Python spells them; a call of its name may give them."""
+        return self._kernel.constants
+
     def attributes(self, device: SupportsIndex | None = None) -> Attributes:
         """The registers, memory and threads that it uses on the GPU number `device`, or on the current one.
 
@@ -205,7 +214,7 @@ class Kernel(FastLaunch):
         from cuda_ext.runtime.launch.configuration import LaunchOptions
 
         options = LaunchOptions(grid, block, threads, shared, cluster, cooperative, dependent, wait)
-        return BoundLaunch.of(self, self.parameters, options, stream)
+        return BoundLaunch.of(self, options, stream)
 
     def torch_op(self, name: str, **launch: Unpack[OperatorLaunch]) -> Any:
         """Register the kernel as the PyTorch operator `name`, ``"namespace::operator"``, and return that.

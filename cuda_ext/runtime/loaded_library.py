@@ -66,8 +66,11 @@ class Library:
     def named(self) -> list[tuple[str, _Entity]]:
         """Everything in the manifest with its normalised name; that of a kernel is its name expression."""
         manifest = self.manifest
-        named: list[tuple[str, _Entity]] = [(normalise(k.expression), k) for k in manifest.kernels]
-        named += ((variants.name, variants) for variants in manifest.variants)
+        specialised = {v.name: v for v in manifest.variants if v.specialised}
+        named: list[tuple[str, _Entity]] = [
+            (normalise(k.expression), specialised.get(k.expression, k)) for k in manifest.named_kernels
+        ]
+        named += ((variants.name, variants) for variants in manifest.variants if not variants.specialised)
         return [*named, *((normalise(symbol.name), symbol) for symbol in manifest.symbols)]
 
     @cached_property
@@ -81,7 +84,7 @@ class Library:
         entities: dict[str, list[_Entity]] = {}
         for name, entity in self.named:
             names = {name}
-            if isinstance(entity, Kernel):
+            if isinstance(entity, Kernel) or (isinstance(entity, Variants) and entity.specialised):
                 template = _strip_parameters(name)
                 names |= {template, template.partition("<")[0]}
             for each in names:
@@ -139,7 +142,8 @@ class Library:
                 try:
                     library = self._load(code, device.driver)
                     handle = device.driver.query("cuLibraryGetKernel", OUT, library, lowered.encode())
-                    return LoadedKernel(device, handle)
+                    fixed = code.launches.get(kernel.expression) if isinstance(code, Image) else None
+                    return LoadedKernel(device, handle, fixed)
                 except DriverCallError as error:
                     raise self._explain(error, kernel, code, device) from None
 

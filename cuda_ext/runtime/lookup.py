@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cuda_ext.runtime.symbol import Symbol
 
     Entity: TypeAlias = "Kernel | Symbol | Namespace"
+    _Launchable: TypeAlias = manifest.Kernel | manifest.Variants
 
 __all__ = ["KernelTemplate", "Namespace", "TemplateArguments"]
 
@@ -84,14 +85,14 @@ class KernelTemplate(Overloads, Namespace):
     __kernels__: tuple[Kernel, ...]
     __items__: dict[str, Any]
 
-    def __new__(cls, library: Library, name: str, kernels: Iterable[manifest.Kernel]) -> Self:  # noqa: ARG004
-        known = tuple(_kernel(library, kernel) for kernel in kernels)
+    def __new__(cls, library: Library, name: str, kernels: Iterable[_Launchable]) -> Self:  # noqa: ARG004
+        known = tuple(_launchable(library, kernel) for kernel in kernels)
         template = super().__new__(cls, known)
         template.__kernels__ = known
         template.__items__ = {}
         return template
 
-    def __init__(self, library: Library, name: str, kernels: Iterable[manifest.Kernel]) -> None:  # noqa: ARG002
+    def __init__(self, library: Library, name: str, kernels: Iterable[_Launchable]) -> None:  # noqa: ARG002
         super().__init__(library, name)
 
     def __getitem__(self, arguments: TemplateArguments, /) -> Any:
@@ -134,13 +135,18 @@ class KernelTemplate(Overloads, Namespace):
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
-        from cuda_ext.runtime.overloads import choose_overload  # not needed for types that are known
+        from cuda_ext.runtime.overloads import choose_by_constants, choose_overload  # not for known types
 
-        kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
-        result = kernel(*arguments, **keywords)
+        names = {name for each in kernels for name in each.constants}
+        constants = {name: value for name, value in keywords.items() if name in names}
+        if constants:
+            kernels = choose_by_constants(kernels, constants)
+        others = {name: value for name, value in keywords.items() if name not in names}
+        kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, others)
+        result = kernel(*arguments, **others)
         # Types whose values were refused must not choose a kernel for the next call.
         if len(kernel.parameters) == len(arguments):
-            self.__remember__(kernel, *arguments)
+            self.__remember__(kernel, *arguments, **constants)
         return result
 
     def __repr__(self) -> str:
@@ -188,8 +194,20 @@ def _kernel(library: Library, kernel: manifest.Kernel) -> Kernel:
     return entity
 
 
+def _launchable(library: Library, entity: _Launchable) -> Kernel:
+    if isinstance(entity, manifest.Kernel):
+        return _kernel(library, entity)
+    if entity.name not in library.objects:
+        library.objects.setdefault(entity.name, _variants(library, entity))
+    variants: Kernel = library.objects[entity.name]
+    return variants
+
+
 def _create(library: Library, name: str) -> Entity:
-    match library.entities.get(name, ()):
+    entities = library.entities.get(name, ())
+    if any(isinstance(e, manifest.Variants) and e.specialised and e.name != name for e in entities):
+        return KernelTemplate(library, name, [e for e in entities if not isinstance(e, manifest.Symbol)])
+    match entities:
         case [manifest.Kernel() as kernel] if kernel.expression == name and name not in library.members:
             return _kernel(library, kernel)
         case [manifest.Kernel(), *_] as entities:

@@ -15,10 +15,23 @@ from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
 
-__all__ = ["choose_overload"]
+__all__ = ["choose_by_constants", "choose_overload"]
 
 # How well an argument fits: exactly, or after a conversion.
 _EXACT, _CONVERTED = 0, 1
+
+
+def choose_by_constants(kernels: tuple[Kernel, ...], constants: Mapping[str, object]) -> tuple[Kernel, ...]:
+    """Choose the kernels that were compiled for `constants`. Raises :class:`ArgumentError` if none was."""
+    given = {name: repr(value) for name, value in constants.items()}
+    chosen = tuple(kernel for kernel in kernels if {**given, **kernel.constants}.items() >= given.items())
+    if not chosen:
+        wanted = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise ArgumentError(
+            f"no kernel was built for {wanted}",
+            remedy="built: " + "; ".join(kernel.expression for kernel in kernels),
+        )
+    return chosen
 
 
 def choose_overload(

@@ -22,6 +22,8 @@ from cuda_ext.formats.variant_conditions import (
     decide,
     parse_conditions,
 )
+from cuda_ext.runtime.arrays.device_memory import DeviceMemory
+from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Documentation, Kernel
@@ -162,12 +164,27 @@ class _VariantsLauncher(Launcher):
         kernels = {candidate.kernel.expression: candidate.kernel for candidate in candidates}
         where = f"{library.module.__name__}: {manifest.FILE_NAME}"
         self._conditions = parse_conditions(variants, kernels, where)
-        self._positions = {p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer}
+        self._positions = {
+            p.name: i for i, p in enumerate(self.kernel.parameters) if p.is_integer or p.kind == "pointer"
+        }
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
     def choose(self, device: Device, values: Sequence[Any]) -> Launcher:
         numbers = self._numbers(device, values)
-        return next(candidate.launcher for candidate in self._on(device) if candidate.decide(numbers)[0])
+        reasons: list[str] = []
+        candidates = self._on(device)
+        if all(candidate.obstacle for candidate in candidates):
+            return candidates[-1].launcher  # which reports it
+        for candidate in candidates:
+            is_taken, why = candidate.decide(numbers)
+            if is_taken:
+                return candidate.launcher
+            reasons += why
+        raise ArgumentError(
+            f"was compiled only on conditions that do not hold: {', '.join(dict.fromkeys(reasons))}",
+            where=self.variants.name,
+            remedy=f"it is compiled {self.variants}",
+        )
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
         return self._candidates.index(chosen), self._choice_on(device)
@@ -180,8 +197,8 @@ class _VariantsLauncher(Launcher):
             comparisons.append((position, leaf.modulus or 0, leaf.operator, leaf.number, then, otherwise))
             return len(comparisons) - 1
 
-        *candidates, _ = enumerate(self._on(device))
-        begin = ~len(candidates)  # the default
+        candidates = list(enumerate(self._on(device)))
+        begin = ~len(candidates)  # where none is taken
         for number, candidate in reversed(candidates):
             begin = candidate.branch(~number, begin, device.capability, add)
         if any(abs(number) >= 1 << 63 for each in comparisons for number in (each[1], each[3])):
@@ -211,9 +228,9 @@ class _VariantsLauncher(Launcher):
         )
 
     def _numbers(self, device: Device, values: Sequence[Any]) -> dict[str, int]:
-        """What conditions compare: the integers among `values` by name, and the capability of `device`."""
-        integers = {name: values[position] for name, position in self._positions.items()}
-        return {**integers, SM: device.capability}
+        """What conditions compare of `values`, by the argument's name, and the capability of `device`."""
+        numbers = {name: _number(values[position]) for name, position in self._positions.items()}
+        return {**numbers, SM: device.capability}
 
     def _on(self, device: Device) -> list[_CandidateOnGpu]:
         if device.capability not in self._by_capability:
@@ -222,3 +239,11 @@ class _VariantsLauncher(Launcher):
                 for launcher, condition in zip(self._candidates, self._conditions, strict=True)
             ]
         return self._by_capability[device.capability]
+
+
+def _number(value: Any) -> int:
+    """An integer, or an address; that of the copy of a host array is not known, and counts as odd."""
+    if isinstance(value, HostArray):
+        return 1
+    number: int = value.address if isinstance(value, DeviceMemory) else value
+    return number

@@ -90,7 +90,7 @@ def compile_module(plan: ModulePlan, compiler: Compiler) -> CompiledModule:
 
 def _fatbin(plan: LibraryPlan, images: Sequence[CompiledImage], write_image: WriteImage | None) -> bytes:
     unit = plan.units[0]
-    if unit.kind == "fatbin":
+    if unit.kind == "fatbin" and len(plan.units) == 1:
         fatbin = unit.source  # it ships unchanged
     else:
         fatbin = write_fatbin([(i.architecture, i.data) for i in images], plan.compress, write_image)

@@ -14,16 +14,17 @@ from cuda_ext.toolchain import cuda_packages
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuda_ext.compiler.translation_unit import Compiler
     from cuda_ext.toolchain.nvcc import Nvcc
     from cuda_ext.toolchain.nvrtc import Nvrtc
 
-__all__ = ["CompilerChoice", "find_nvcc", "open_compiler", "try_nvccs"]
+__all__ = ["CompilerChoice", "find_nvcc", "open_compiler", "open_front_end", "try_nvccs"]
 
 _Check = Callable[["Nvcc"], object]
 
 
 class CompilerChoice(NamedTuple):
-    """Which compiler to use: ``nvrtc`` or ``nvcc``.
+    """Which compiler to use: ``nvrtc``, ``nvcc``, or the name of a front-end.
 
     ``executable`` is the configured nvcc; without it, the first that works is used. ``launcher`` is a program
     that runs nvcc, such as ``sccache``.
@@ -54,6 +55,13 @@ def open_compiler(
     nvcc = find_nvcc(choice.executable, environ, choice.launcher, check)
     nvcc.scratch, nvcc.timed = scratch, timed
     return nvcc
+
+
+def open_front_end(name: str) -> Compiler:
+    """Open the front-end `name`; it is imported when it compiles."""
+    from cuda_ext.toolchain.front_ends.triton import Triton
+
+    return {"triton": Triton}[name]()
 
 
 def find_nvcc(

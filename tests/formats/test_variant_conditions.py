@@ -17,7 +17,7 @@ from cuda_ext.formats.variant_conditions import (
     Leaf,
     branch,
     decide,
-    list_arguments,
+    list_comparisons,
     parse,
 )
 
@@ -202,4 +202,4 @@ def test_branches_lead_to_the_value(seed: int) -> None:
         at = then if evaluate(leaf)[0] else otherwise
     assert at == (-1 if decide(condition, evaluate)[0] else -2)
     compared = {leaf.name for leaf, *_ in added if isinstance(leaf, Comparison)}
-    assert set(list_arguments(condition)) == {"n", "m"} & compared
+    assert {comparison.name for comparison in list_comparisons(condition)} == {"n", "m"} & compared

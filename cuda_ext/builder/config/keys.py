@@ -12,12 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from cuda_ext.builder.config.instantiations import INSTANTIATIONS
+from cuda_ext.builder.config.kernel_table import KERNELS
 from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT, Kind, choice, strings
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.manifest import Compression, Variants
 
-__all__ = ["BUILD_KEYS", "KEYS", "OVERRIDABLE", "TABLE", "TABLES", "BuildSettings", "Key", "Settings"]
+__all__ = [
+    "BUILD_KEYS",
+    "KEYS",
+    "OVERRIDABLE",
+    "OVERRIDE_KEYS",
+    "TABLE",
+    "TABLES",
+    "BuildSettings",
+    "Key",
+    "Settings",
+]
 
 TABLE = "tool.cuda_ext"
 
@@ -204,3 +215,13 @@ OVERRIDABLE = (
     "instantiate",
     "split-instantiations",
 )
+
+# The keys that only an override has.
+OVERRIDE_KEYS = {
+    "kernels": KERNELS.then(
+        lambda kernels, _: kernels,
+        description="Descriptions of the kernels of sources that are already compiled, which then show no "
+        'others. As in `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, float* b, '
+        'int n)", block = [128, 1, 1], shared = 49152 }]`.',
+    ),
+}

@@ -17,6 +17,7 @@ from cuda_ext.builder.config.keys import (
     BUILD_KEYS,
     KEYS,
     OVERRIDABLE,
+    OVERRIDE_KEYS,
     TABLE,
     TABLES,
     BuildSettings,
@@ -33,6 +34,7 @@ from cuda_ext.builder.config.kinds import (
     table,
 )
 from cuda_ext.compiler.compile_options import nvcc_only
+from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError
 
@@ -52,12 +54,14 @@ __all__ = [
 class Override:
     """Settings of single sources. ``where`` is the key path; ``settings`` holds only what was written.
 
-    ``instantiate`` adds to what a source has already; all other settings replace.
+    ``instantiate`` adds to what a source has already; all other settings replace. ``kernels`` describe those
+    of the sources.
     """
 
     where: str
     sources: tuple[str, ...]
     settings: Mapping[str, Any]
+    kernels: tuple[KernelDescription, ...] = ()
 
     def applies_to(self, source: str) -> bool:
         return any(_matches(source, pattern) for pattern in self.sources)
@@ -88,6 +92,12 @@ class ModuleConfig:
             if override.applies_to(source):
                 settings = replace(settings, **override.settings)
         return settings
+
+    def kernels(self, source: str) -> tuple[KernelDescription, ...]:
+        """The descriptions of the kernels of one source."""
+        return tuple(
+            k for override in self.overrides if override.applies_to(source) for k in override.kernels
+        )
 
     def key_path(self, setting: str, source: str = "") -> str:
         """The key path at which `setting` was written for `source`, or could be."""
@@ -216,7 +226,7 @@ def _check_overrides(value: object, where: str) -> tuple[Override, ...]:
 
 def _check_override(value: object, where: str) -> Override:
     settings = _by_attribute(_OVERRIDE.check(value, where))
-    return Override(where, settings.pop("sources"), settings)
+    return Override(where, settings.pop("sources"), settings, settings.pop("kernels", ()))
 
 
 # Schemas that others refer to by name.
@@ -238,7 +248,10 @@ _KEYWORD = rf"(?:{'|'.join(keyword.kwlist)})"
 _NAMES = rf"^(?!(?:.*\.)?{_KEYWORD}(?:\.|$)){NAME}(?:\.{NAME})+$"
 
 _OVERRIDE = table(
-    {name: _KEYS[name] for name in ("sources", *OVERRIDABLE)},
+    {
+        **{name: _KEYS[name] for name in ("sources", *OVERRIDABLE)},
+        **{name: _define(name, kind) for name, kind in OVERRIDE_KEYS.items()},
+    },
     required={"sources": "name the sources that the override is for"},
     elsewhere={**_KEYS_OF_MODULE, **_KEYS_OF_BUILD},
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
+from cuda_ext.builder.config.variant_table import check_comparisons
 from cuda_ext.errors import ConfigError, did_you_mean
 from cuda_ext.formats.spelling import normalise, plain_name
-from cuda_ext.formats.variant_conditions import list_arguments, parse
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
 
 __all__ = ["resolve_variants"]
@@ -18,7 +18,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
 
     Raises :class:`ConfigError` for variants that do not fit the kernels of `manifest`.
     """
-    kernels = {normalise(kernel.expression): kernel for kernel in manifest.kernels}
+    kernels = {normalise(kernel.expression): kernel for kernel in manifest.named_kernels}
     kinds = {symbol.name: "a variable" for symbol in manifest.symbols}
     kinds |= {plain_name(expression): "a kernel" for expression in kernels}
     kinds |= {scope: "a namespace" for name in kinds for scope in _scopes(name)}
@@ -31,7 +31,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
                 raise ConfigError(f"{name!r} is {kind} already", where=here, remedy="choose another name")
             kinds[name] = "variants" if name == each.name else "a namespace"
         resolved.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
-    return manifest._replace(variants=tuple(resolved))
+    return manifest._replace(variants=(*manifest.variants, *resolved))
 
 
 def _scopes(name: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         if candidate.when is not None:
-            _check_condition(candidate.when, kernel, f"{where}[{i}].when")
+            check_comparisons(candidate.when, kernel.expression, kernel.parameters, f"{where}[{i}].when")
         yield candidate._replace(kernel=kernel.expression)
 
 
@@ -79,24 +79,6 @@ def _check_parameters(kernel: Kernel, first: Kernel, where: str) -> None:
     if problem:
         remedy = "candidates take the same arguments"
         raise ConfigError(f"{kernel.signature} {problem}", where=where, remedy=remedy)
-
-
-def _check_condition(when: str, kernel: Kernel, where: str) -> None:
-    parameters = {parameter.name: parameter for parameter in kernel.parameters}
-    integers = [name for name, parameter in parameters.items() if parameter.is_integer]
-    for name in list_arguments(parse(when)):
-        if name not in parameters:
-            raise ConfigError(
-                f'"{when}": {kernel.expression} has no parameter {name!r}',
-                where=where,
-                remedy=_nearest(name, [*integers, "sm"], "conditions compare"),
-            )
-        if name not in integers:
-            raise ConfigError(
-                f'"{when}": {name!r} is {parameters[name].type}',
-                where=where,
-                remedy=f"conditions compare integers: {', '.join([*integers, 'sm'])}",
-            )
 
 
 def _nearest(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.builder.config.kinds import C_NAME, NAME, array, mapping, show, string, table
-from cuda_ext.errors import ConfigError
-from cuda_ext.formats.variant_conditions import ConditionError, parse
-from cuda_ext.manifest import Candidate, Variants
+from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.formats.variant_conditions import ConditionError, list_comparisons, parse
+from cuda_ext.manifest import Candidate, Parameter, Variants
 
-__all__ = ["VARIANTS"]
+__all__ = ["VARIANTS", "WHEN", "check_comparisons"]
 
 _EXAMPLE = 'a table such as { gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }] }'
 _CANDIDATE = 'a table such as { kernel = "gemm_large", when = "sm >= 80 and n >= 65536" }'
@@ -60,13 +60,13 @@ _CONDITION = rf"^\s*(?:{_LEAF}(?:(?:and|or){_END}\s*(?=\S)|$))+$"
 _KERNEL = string(
     'a name expression such as "gemm<float>"', description="The kernel, as a C++ name expression."
 )
-_WHEN = string(
+WHEN = string(
     'a condition such as "sm >= 80 and n >= 65536"',
     pattern=_CONDITION,
     description="When to take it, such as `sm_90a` or `sm >= 80 and n >= 65536`.",
 ).then(_check_condition)
 _CANDIDATES = array(
-    table({"kernel": _KERNEL, "when": _WHEN}, _CANDIDATE, {"kernel": "name the kernel that is taken"}).then(
+    table({"kernel": _KERNEL, "when": WHEN}, _CANDIDATE, {"kernel": "name the kernel that is taken"}).then(
         lambda keys, _: Candidate(**keys)
     ),
     f"an array of candidates, each {_CANDIDATE}",
@@ -76,3 +76,23 @@ _CANDIDATES = array(
 VARIANTS = mapping(rf"^{C_NAME}(?:::{C_NAME})*$", _check_name, _CANDIDATES, _EXAMPLE).then(
     lambda variants, _: tuple(Variants(name, candidates) for name, candidates in variants.items())
 )
+
+
+def check_comparisons(when: str, kernel: str, parameters: Sequence[Parameter], where: str) -> None:
+    """Check that the condition `when` compares some of the `parameters` of `kernel`."""
+    by_name = {parameter.name: parameter for parameter in parameters}
+    integers = ", ".join([*(name for name, parameter in by_name.items() if parameter.is_integer), "sm"])
+    for comparison in list_comparisons(parse(when)):
+        name = comparison.name
+        if name not in by_name:
+            close = did_you_mean(name, integers.split(", "))
+            raise ConfigError(
+                f'"{when}": {kernel} has no parameter {name!r}',
+                where=where,
+                remedy=close or f"conditions compare {integers}",
+            )
+        if not comparison.fits(by_name[name]):
+            remedy = f"conditions compare integers: {integers}"
+            if by_name[name].kind == "pointer":
+                remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
+            raise ConfigError(f'"{when}": {name!r} is {by_name[name].type}', where=where, remedy=remedy)

@@ -69,6 +69,10 @@ def render(
     arguments give the same bytes. The text of the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
+    # The C++ loader has no hidden parameters and no configurations that images fix.
+    fixed = {name for unit in manifest.units for image in unit.images for name in image.launches}
+    plain = (kernel for kernel in manifest.kernels if not kernel.hidden and kernel.expression not in fixed)
+    manifest = manifest._replace(kernels=tuple(plain))
     header = Header(manifest, namespace)
     stem = posixpath.basename(header.path).removesuffix(".h")
     # Every external symbol begins with it.

@@ -98,7 +98,7 @@ class _Namespace:
 
 def _tree(manifest: Manifest) -> _Namespace:
     root = _Namespace()
-    for kernel in manifest.kernels:
+    for kernel in manifest.named_kernels:
         match = _EXPRESSION.fullmatch(kernel.expression)
         if match is None or match["name"].endswith("_cast"):  # a cast chooses an overload without naming it
             continue
@@ -109,7 +109,7 @@ def _tree(manifest: Manifest) -> _Namespace:
                 item = None  # an overloaded template takes brackets twice
             root.within(scope).kernels.setdefault(plain, []).append((item, kernel))
     by_expression = {kernel.expression: kernel for kernel in manifest.kernels}
-    for variants in manifest.variants:
+    for variants in (each for each in manifest.variants if not each.specialised):
         *scope, plain = variants.name.split("::")
         if all(map(_is_attribute, (*scope, plain))):
             kernel = by_expression[variants.candidates[-1].kernel]

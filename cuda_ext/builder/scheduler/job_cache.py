@@ -191,7 +191,8 @@ class JobCache:
     @cache  # noqa: B019 - one instance lives as long as the build
     def _key_of_source(self, unit: TranslationUnit) -> str:
         options = self._key_of_options(unit.options)
-        return key_of("source", options, unit.name, unit.kind, unit.source, *unit.instantiate)
+        kernels = map(encode, unit.kernels)
+        return key_of("source", options, unit.name, unit.kind, unit.source, *kernels, *unit.instantiate)
 
     @cache  # noqa: B019
     def _key_of_options(self, options: Options) -> str:

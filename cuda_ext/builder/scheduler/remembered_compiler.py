@@ -14,11 +14,11 @@ from typing import Annotated, NamedTuple
 from cuda_ext import __version__
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.store import Store
-from cuda_ext.compiler.translation_unit import Compiler, TranslationUnit
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler, TranslationUnit
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
-from cuda_ext.manifest import Version
-from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+from cuda_ext.records import Version
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
 from cuda_ext.toolchain.identity import identity_of
 
 __all__ = ["CompilerSpec", "RememberedCompiler"]
@@ -57,6 +57,8 @@ class RememberedCompiler:
         cls, choice: CompilerChoice, environ: Mapping[str, str], store: Store, digests: FileDigests
     ) -> RememberedCompiler:
         """Open the compiler of `choice`. Raises :class:`~cuda_ext.errors.ToolchainError`."""
+        if choice.name in FRONT_ENDS:
+            return cls(open_front_end(choice.name), choice, store, digests)
         compiler = open_compiler(
             choice, environ, check=lambda nvcc: cls(nvcc, choice, store, digests).version
         )

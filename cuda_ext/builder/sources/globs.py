@@ -36,6 +36,7 @@ _KINDS: dict[str, SourceKind] = {
     ".cubin": "cubin",
     ".fatbin": "fatbin",
     ".ltoir": "ltoir",
+    ".py": "triton",
 }
 
 

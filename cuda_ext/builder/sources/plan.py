@@ -21,13 +21,15 @@ from cuda_ext.builder.sources.globs import (
     find_sources,
     kind_of,
 )
-from cuda_ext.compiler.architectures import expand, from_cmake
+from cuda_ext.builder.sources.python_imports import gather_imports
+from cuda_ext.builder.sources.python_kernels import check_instantiations
+from cuda_ext.compiler.architectures import expand, from_cmake, targets_of_triton
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
-from cuda_ext.compiler.translation_unit import CompilerInfo, TranslationUnit
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
@@ -91,7 +93,9 @@ class Sources:
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
         if kind != "cu":
-            return TranslationUnit(name, read_source(self._root / name, name), kind)
+            content = read_source(self._root / name, name)
+            imported = gather_imports(self._root, name, content) if kind in FRONT_ENDS else {}
+            return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
         settings = self.settings(name)
         text, headers = self._headers.gather(name, settings.pre_include)
         if settings not in self._options:
@@ -110,7 +114,7 @@ class Sources:
 def plan_module(
     module: ModuleConfig,
     sources: Sources,
-    compiler: CompilerInfo | None,
+    compiler_of: Callable[[SourceKind], CompilerInfo],
     native: Sequence[int] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
@@ -121,15 +125,17 @@ def plan_module(
     units = sources.units()
     check_duplicates(module.name, units)
     assigned = _assign_instantiations(module, units, sources.settings)
-    targets: dict[Settings, tuple[Architecture, ...]] = {}
+    targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
     for unit in units:
         settings = sources.settings(unit.name)
-        if compiler is None:
-            raise ValueError("sources need a compiler")
-        if settings not in targets:
-            targets[settings] = _architectures(module, unit.name, compiler, native, environ)
-        if module.settings.link and targets[settings] != next(iter(targets.values())):
+        compiler = compiler_of(unit.kind)
+        key = settings, compiler.name
+        if key not in targets:
+            targets[key] = _architectures(module, unit.name, compiler, native, environ)
+            if unit.kind == "triton":
+                targets[key] = targets_of_triton(targets[key])
+        if module.settings.link and targets[key] != next(iter(targets.values())):
             raise ConfigError(
                 f"a module with {spell_setting('link', True)} is linked as a whole",
                 where=module.key_path("architectures", unit.name),
@@ -141,7 +147,7 @@ def plan_module(
                 LibraryPlan(
                     module=module.name,
                     units=(part,),
-                    architectures=targets[settings],
+                    architectures=targets[key],
                     compress=module.settings.compress,
                     emit=module.settings.emit,
                     link=module.settings.link,
@@ -152,6 +158,8 @@ def plan_module(
     if module.settings.link:
         linked = tuple(unit for library in libraries for unit in library.units)
         libraries = [replace(libraries[0], units=linked)]
+    else:
+        libraries = _unite_cubins(libraries)
     obstacles = {unit.name: on_demand_obstacle(unit.options) for unit in units}
     return ModulePlan(
         name=module.name,
@@ -163,11 +171,34 @@ def plan_module(
     )
 
 
+def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:
+    """Make cubins of the same described kernels one library: they are for different architectures."""
+    united: list[LibraryPlan] = []
+    for library in libraries:
+        names = {kernel.expression for kernel in library.units[0].kernels}
+        same = [
+            number
+            for number, other in enumerate(united)
+            if all(unit.kind == "cubin" for unit in (*other.units, *library.units))
+            and any(kernel.expression in names for unit in other.units for kernel in unit.kernels)
+        ]
+        units = [unit for number in same for unit in united[number].units]
+        first = united[same[0]] if same else library
+        united = [other for number, other in enumerate(united) if number not in same[1:]]
+        if same:
+            united[same[0]] = replace(first, units=(*units, *library.units))
+        else:
+            united.append(library)
+    return united
+
+
 def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings) -> list[TranslationUnit]:
     """`unit` with its instantiations, or one unit for each of them.
 
     The first part has the kernels that are no templates.
     """
+    if unit.kind in FRONT_ENDS:
+        return [unit.replace(instantiate=(each,)) for each in instantiate]
     unique = {normalise(expression): expression for expression in instantiate}
     if not settings.split_instantiations or settings.link:
         return [unit.replace(instantiate=tuple(unique.values()))]
@@ -232,7 +263,10 @@ def _assign_instantiations(
     for unit in units:
         for override in module.overrides:
             if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
-                if unit.kind != "cu":
+                if unit.kind in FRONT_ENDS:
+                    where = f"{override.where}.instantiate"
+                    wanted = check_instantiations(unit, wanted, where)
+                elif unit.kind != "cu":
                     raise ConfigError(
                         f"{unit.name} has no templates",
                         where=f"{override.where}.instantiate",

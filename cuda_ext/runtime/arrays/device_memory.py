@@ -21,6 +21,7 @@ __all__ = [
     "DeviceArray",
     "DeviceMemory",
     "array_layout",
+    "c_layout",
     "device_memory",
 ]
 
@@ -221,18 +222,24 @@ def _interface_layout(interface: Any) -> ArrayLayout:
         shape = tuple(map(int, interface["shape"]))
         item = int(re.findall(r"\d+", interface["typestr"])[0])
         strides = interface.get("strides")
-        return ArrayLayout(shape, _c_order(shape, item) if strides is None else tuple(strides), item)
+        return ArrayLayout(shape, tuple(strides), item) if strides else c_layout(shape, item)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"expected a __cuda_array_interface__ with shape and typestr ({error!r})"
         ) from None
 
 
+def c_layout(shape: tuple[int, ...], item: int) -> ArrayLayout:
+    """The layout of a contiguous array in C order, with elements of `item` bytes."""
+    return ArrayLayout(shape, _c_order(shape, item), item)
+
+
 def _layout(shape: Iterable[int], strides: Iterable[int] | None, item: int) -> ArrayLayout:
     """The layout with `strides` in items, or in C order if they are ``None``."""
     extents = tuple(shape)
-    in_bytes = _c_order(extents, item) if strides is None else tuple(stride * item for stride in strides)
-    return ArrayLayout(extents, in_bytes, item)
+    if strides is None:
+        return c_layout(extents, item)
+    return ArrayLayout(extents, tuple(stride * item for stride in strides), item)
 
 
 def _c_order(shape: tuple[int, ...], item: int) -> tuple[int, ...]:

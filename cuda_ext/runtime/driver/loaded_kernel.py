@@ -1,24 +1,33 @@
 """A kernel that the driver has loaded on one device: its attributes, limits and occupancy."""
 
+import math
 from functools import cache
 
 from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import FixedLaunch
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
 
-__all__ = ["LoadedKernel"]
+__all__ = ["PORTABLE_CLUSTER", "LoadedKernel"]
+
+# Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
+PORTABLE_CLUSTER = 8
 
 # The shared memory of a block, static and dynamic, that a kernel may use without opting in to more, in bytes.
 _DEFAULT_SHARED_MEMORY = 48 << 10
 
 
 class LoadedKernel:
-    """A kernel on `device`, whose context must be current; `handle` is its ``CUkernel``."""
+    """A kernel on `device`, whose context must be current; `handle` is its ``CUkernel``.
 
-    def __init__(self, device: Device, handle: int) -> None:
+    ``fixed`` is the launch configuration that its image fixes, if it does.
+    """
+
+    def __init__(self, device: Device, handle: int, fixed: FixedLaunch | None = None) -> None:
         self.device = device
+        self.fixed = fixed
         self._handle = handle
         # The function of the primary context: a launch of it cannot run on another device.
         self.function = device.driver.query("cuKernelGetFunction", OUT, handle)
@@ -30,6 +39,10 @@ class LoadedKernel:
         self.latest_best_block = 0, 0
         self._best_block = cache(self._find_best_block)
         self.blocks_at_once = cache(self._blocks_at_once)
+        if fixed:
+            self.allow_shared(fixed.shared)
+            if math.prod(fixed.cluster) > PORTABLE_CLUSTER:
+                self.allow_large_clusters()
 
     def allow_shared(self, shared: int) -> None:
         """Allow launches with `shared` bytes of dynamic shared memory.

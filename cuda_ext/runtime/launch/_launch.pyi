@@ -3,6 +3,8 @@ from typing import Any, Self
 
 # A parameter: its name, its kind, a letter of native/arguments.h, its size, and the dtypes of arrays.
 Description = tuple[str, str, int, tuple[str, ...]]
+# A hidden parameter: its position among all, its size, and whether it takes the address of scratch memory.
+Hidden = tuple[int, int, bool]
 # A parameter, a modulus or 0, an operator, a number, and where to go on if the comparison holds or not.
 Comparison = tuple[int, int, str, int, int, int]
 # Where to begin, and the comparisons: see native/choice.h.
@@ -23,6 +25,8 @@ class Launch:
         candidates: tuple[Launch, ...] = (),
         is_bound: bool = False,
         stream: int | None = None,
+        hidden: tuple[Hidden, ...] = (),
+        constants: tuple[tuple[str, object], ...] = (),
     ) -> Self: ...
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
     def _set_loaded(
@@ -45,6 +49,8 @@ class Launch:
         block: Extents,
         shared: int,
         attributes: tuple[tuple[int, ...], ...],
+        scratch: int = 0,
+        pool: int = 0,
         /,
     ) -> None: ...
     def _set_choice(self, device: int, choice: Choice, /) -> None: ...
@@ -52,7 +58,7 @@ class Launch:
 class Overloads:
     def __new__(cls, kernels: tuple[Launch, ...]) -> Self: ...
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any: ...
-    def __remember__(self, kernel: Launch, /, *arguments: object) -> None: ...
+    def __remember__(self, kernel: Launch, /, *arguments: object, **constants: object) -> None: ...
 
 def connect(gpu_count: int, /, *functions: int) -> None: ...
 def disconnect() -> None: ...

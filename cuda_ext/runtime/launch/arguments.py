@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from cuda_ext.errors import ArgumentError, did_you_mean
 from cuda_ext.formats.quantities import format_count
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import HiddenParameter, Parameter
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory, device_memory
 from cuda_ext.runtime.arrays.dtypes import check_dtype, is_complex
 from cuda_ext.runtime.arrays.host_arrays import is_host_array
@@ -71,16 +71,21 @@ def make_fields(parameters: Sequence[Parameter]) -> tuple[Field, ...]:
     return tuple(Field(p, *_KINDS[p.kind](p)) for p in parameters)
 
 
-def pack_layout(fields: Sequence[Field]) -> tuple[struct.Struct, tuple[int, ...]]:
-    """The layout of the values of all fields in host memory, and the offset of each in bytes."""
+def pack_layout(
+    fields: Sequence[Field], hidden: Sequence[HiddenParameter]
+) -> tuple[struct.Struct, tuple[int, ...]]:
+    """The layout of the values of all parameters in host memory, and the offset of each in bytes."""
+    values = [(field.format, field.parameter.size) for field in fields]
+    for parameter in hidden:
+        values.insert(parameter.position, (f"{parameter.size}s", parameter.size))
     text, offsets, end = "<", [], 0
-    for field in fields:
+    for letters, size in values:
         # The driver copies each argument, so 16 bytes do for structures that are aligned to up to 128 bytes.
-        alignment = min(16, field.parameter.size & -field.parameter.size)
+        alignment = min(16, size & -size)
         start = -(-end // alignment) * alignment
-        text += f"{start - end}x" * (start > end) + field.format
+        text += f"{start - end}x" * (start > end) + letters
         offsets.append(start)
-        end = start + field.parameter.size
+        end = start + size
     return struct.Struct(text), tuple(offsets)
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.runtime.driver import cuda_h
+from cuda_ext.runtime.driver.loaded_kernel import PORTABLE_CLUSTER
 
 if TYPE_CHECKING:
+    from cuda_ext.manifest import FixedLaunch
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 __all__ = [
@@ -30,9 +32,6 @@ Dim: TypeAlias = (
     | tuple[SupportsIndex, SupportsIndex, SupportsIndex]
 )
 Extents: TypeAlias = tuple[int, int, int]
-
-# Blocks in a cluster that every GPU with clusters supports; more need an opt-in.
-_PORTABLE_CLUSTER = 8
 
 
 class LaunchOptions(NamedTuple):
@@ -57,7 +56,10 @@ OPTIONS = frozenset(LaunchOptions._fields)
 
 
 class LaunchConfiguration(NamedTuple):
-    """A valid launch configuration. ``shared`` is in bytes, ``cluster`` in blocks."""
+    """A valid launch configuration. ``shared`` is in bytes, ``cluster`` in blocks.
+
+    ``scratch`` is the memory that the launch allocates for each block, in bytes.
+    """
 
     grid: Extents
     block: Extents
@@ -65,10 +67,13 @@ class LaunchConfiguration(NamedTuple):
     cluster: Extents | None = None
     cooperative: bool = False
     dependent: bool = False
+    scratch: int = 0
 
     @classmethod
     def check(cls, options: LaunchOptions, kernel: LoadedKernel) -> LaunchConfiguration:
         """Check `options`. Raises :class:`ArgumentError` for what `kernel` does not support on its GPU."""
+        if kernel.fixed:
+            return cls._check_grid(options, kernel, kernel.fixed)
         device = kernel.device
         shared = check_count("shared", options.shared, "a number of bytes")
         kernel.allow_shared(shared)
@@ -94,6 +99,48 @@ class LaunchConfiguration(NamedTuple):
         if options.cooperative:
             _check_cooperative(grid, math.prod(block), shared, kernel)
         return cls(grid, block, shared, cluster, bool(options.cooperative), bool(options.dependent))
+
+    @classmethod
+    def fixed(cls, fixed: FixedLaunch) -> LaunchConfiguration:
+        """What an image fixes; the grid is the number of blocks for each element of the grid of a call."""
+        x, y, z = (*fixed.block, 1, 1)[:3]
+        i, j, k = (*fixed.cluster, 1, 1, 1)[:3]
+        cluster = (i, j, k) if fixed.cluster else None
+        return cls(
+            (i, j, k),
+            (x, y, z),
+            fixed.shared,
+            cluster,
+            fixed.cooperative,
+            fixed.dependent,
+            fixed.scratch,
+        )
+
+    @classmethod
+    def _check_grid(
+        cls, options: LaunchOptions, kernel: LoadedKernel, fixed: FixedLaunch
+    ) -> LaunchConfiguration:
+        """Check `options` for a `kernel` that leaves only the grid to them."""
+        for name, value in options._asdict().items():
+            if name not in ("grid", "wait") and value != LaunchOptions._field_defaults[name]:
+                raise ArgumentError(
+                    f"this kernel was compiled for blocks of {fixed.block} threads, "
+                    f"{fixed.shared} bytes of shared memory",
+                    where=name,
+                    remedy="give grid alone",
+                )
+        if options.grid is None:
+            raise ArgumentError("expected grid", remedy="the image fixes the rest of the configuration")
+        configuration = cls.fixed(fixed)
+        device = kernel.device
+        x, y, z = (most // n for most, n in zip(device.largest_grid, configuration.grid, strict=True))
+        grid = check_extents("grid", options.grid, (x, y, z))
+        x, y, z = (size * n for size, n in zip(grid, configuration.grid, strict=True))
+        if configuration.cluster:
+            _check_cluster(configuration.cluster, (x, y, z), kernel)
+        if fixed.cooperative:
+            _check_cooperative((x, y, z), math.prod(configuration.block), fixed.shared, kernel)
+        return configuration._replace(grid=(x, y, z))
 
     @property
     def attributes(self) -> tuple[tuple[int, ...], ...]:
@@ -176,7 +223,7 @@ def _check_cluster(value: Dim, grid: Extents, kernel: LoadedKernel) -> Extents:
     if any(blocks % size for blocks, size in zip(grid, cluster, strict=True)):
         raise ArgumentError(f"expected divisors of the grid {grid}, found {value!r}", where="cluster")
     size = math.prod(cluster)
-    if size > _PORTABLE_CLUSTER:
+    if size > PORTABLE_CLUSTER:
         kernel.allow_large_clusters()
     if size > (most := kernel.most_blocks_of_a_cluster):
         raise ArgumentError(

@@ -7,8 +7,9 @@ launches like it run no Python from then on. Where ``_launch`` was not compiled,
 from __future__ import annotations
 
 import os
+import sys
 
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import HiddenParameter, Kernel, Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from cuda_ext.runtime.launch import _launch as compiled
-    from cuda_ext.runtime.launch._launch import Description, Launch, Overloads
-    from cuda_ext.runtime.launch.configuration import LaunchOptions
+    from cuda_ext.runtime.launch._launch import Description, Hidden, Launch, Overloads
+    from cuda_ext.runtime.launch.configuration import LaunchConfiguration, LaunchOptions
     from cuda_ext.runtime.launch.launcher import Launched, Launcher
 else:
     try:
@@ -55,6 +56,8 @@ _FUNCTIONS = (
     "cuStreamGetCtx",
     "cuCtxPushCurrent",
     "cuCtxPopCurrent",
+    "cuMemAllocFromPoolAsync",
+    "cuMemFreeAsync",
 )
 
 # Types of arguments that C takes in any case.
@@ -64,24 +67,30 @@ _connected = False
 
 
 class FastLaunch(Launch):
-    """A launch in C, or by the launcher where anything is uncommon.
+    """A launch of `kernel` in C, or by the launcher where anything is uncommon.
 
     Where a name has variants, `candidates` are launches of the launcher's candidates, in their order. With
     `is_bound`, all launches on a device have the configuration of the first one; `stream` is the handle of
     the stream if that is bound, too.
     """
 
+    _kernel: Kernel
     _candidates: tuple[FastLaunch, ...]
     _is_bound: bool
 
     def __new__(
         cls,
-        parameters: Sequence[Parameter],
+        kernel: Kernel,
         candidates: tuple[FastLaunch, ...] = (),
         is_bound: bool = False,
         stream: int | None = None,
     ) -> Self:
-        launch = super().__new__(cls, _describe(parameters), candidates, is_bound, stream)
+        hidden = _describe_hidden(kernel.hidden)
+        parameters = None if hidden is None else _describe(kernel.parameters)
+        launch = super().__new__(
+            cls, parameters, candidates, is_bound, stream, hidden or (), _plain_constants(kernel.constants)
+        )
+        launch._kernel = kernel
         launch._candidates = candidates
         launch._is_bound = is_bound
         return launch
@@ -114,8 +123,7 @@ class FastLaunch(Launch):
                 self._set_choice(device.ordinal, choice)
         launch._set_kernel(kernel, launched.arguments)
         if self._is_bound:
-            shape = configuration.grid, configuration.block, configuration.shared
-            launch._set_prepared(device.ordinal, *shape, configuration.attributes)
+            launch._set_configuration(kernel, configuration)
 
     def _set_kernel(self, kernel: LoadedKernel, arguments: Iterable[object]) -> None:
         """Launch `kernel` on its device from now on, with arguments of the types of these."""
@@ -131,12 +139,29 @@ class FastLaunch(Launch):
             kernel.allowed,
             *kernel.latest_best_block,
         )
+        if kernel.fixed and not self._is_bound:
+            from cuda_ext.runtime.launch.configuration import LaunchConfiguration  # most kernels have none
+
+            self._set_configuration(kernel, LaunchConfiguration.fixed(kernel.fixed))
         # The hash of a type may run code of its metaclass.
         others = [kind for kind in map(type, arguments) if type(kind) is not type or kind not in _PLAIN]
         if others:
             from cuda_ext.runtime.launch import known_types
 
             known_types.register(others)
+
+    def _set_configuration(self, kernel: LoadedKernel, configuration: LaunchConfiguration) -> None:
+        """Launch `kernel` in this configuration from now on."""
+        pool: int | None = 0
+        if configuration.scratch:
+            from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
+
+            with kernel.device.current():
+                pool = staging_of(kernel.device).pool
+        if pool is not None:  # without one, memory is allocated carefully
+            shape = configuration.grid, configuration.block, configuration.shared
+            memory = configuration.scratch, pool
+            self._set_prepared(kernel.device.ordinal, *shape, configuration.attributes, *memory)
 
 
 class BoundLaunch(FastLaunch):
@@ -147,16 +172,14 @@ class BoundLaunch(FastLaunch):
     _stream: object
 
     @classmethod
-    def of(
-        cls, bound: FastLaunch, parameters: Sequence[Parameter], options: LaunchOptions, stream: object
-    ) -> Self:
+    def of(cls, bound: FastLaunch, options: LaunchOptions, stream: object) -> Self:
         """Bind the launch `bound` to `options` and `stream`."""
         from cuda_ext.runtime.launch.streams import BoundStream  # not needed to look up a kernel
 
         options = options.freeze()
         bound_stream = None if stream is None else BoundStream.of(stream)
-        candidates = tuple(cls.of(each, parameters, options, bound_stream) for each in bound._candidates)
-        launch = cls(parameters, candidates, True, bound_stream and bound_stream.handle)
+        candidates = tuple(cls.of(each, options, bound_stream) for each in bound._candidates)
+        launch = cls(bound._kernel, candidates, True, bound_stream and bound_stream.handle)
         launch._bound = bound
         launch._options = options
         launch._stream = bound_stream
@@ -183,6 +206,20 @@ def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None
         dtypes = accepted_dtypes(parameter.element) if parameter.element else ()
         described.append((parameter.name, kind, parameter.size, dtypes))
     return tuple(described)
+
+
+def _describe_hidden(parameters: Sequence[HiddenParameter]) -> tuple[Hidden, ...] | None:
+    """The description of hidden `parameters` for C; ``None`` if one has a value that C does not derive."""
+    if any(parameter.source not in ("zero", "scratch") for parameter in parameters):
+        return None
+    return tuple((p.position, p.size, p.source == "scratch") for p in parameters)
+
+
+def _plain_constants(constants: Mapping[str, str]) -> tuple[tuple[str, object], ...]:
+    """Those of `constants` that C compares; others are compared carefully."""
+    words = {"True": True, "False": False, "None": None}
+    plain = [(name, text) for name, text in constants.items() if text in words or text.lstrip("-").isdigit()]
+    return tuple((sys.intern(name), words[text] if text in words else int(text)) for name, text in plain)
 
 
 def _kind(parameter: Parameter) -> str:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from cuda_ext import manifest
@@ -19,6 +21,7 @@ from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging, is_debugging
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
 from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchConfiguration, LaunchOptions
+from cuda_ext.runtime.launch.hidden import derive_values
 from cuda_ext.runtime.launch.streams import stream_handle
 
 if TYPE_CHECKING:
@@ -62,7 +65,7 @@ class Launcher:
         self.kernel = kernel
         self.load = load
         self.fields = make_fields(kernel.parameters)
-        self._packing, self._offsets = pack_layout(self.fields)
+        self._packing, self._offsets = pack_layout(self.fields, kernel.hidden)
 
     def launch(
         self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
@@ -151,16 +154,23 @@ class Launcher:
     ) -> Any:
         """Launch in the stream `handle`, which `stream` keeps alive, after all checks but debug mode's."""
         ordered, values, _, device = resolved
+        hidden = derive_values(self.kernel, ordered) if self.kernel.hidden else []
         details = ""
         try:
             if is_debugging():
                 details = debugging.check_arguments(self.kernel, self.fields, ordered, values, device)
                 details = f" in stream {handle:#x}{details}"
             pending = None
+
+            def submit(values: list[Any]) -> None:
+                self._submit(loaded, configuration, handle, values, hidden)
+
             if wait and not any(isinstance(value, HostArray) for value in values):
-                self._submit(loaded, configuration, handle, values)
+                submit(values)
             else:
-                pending = self._submit_with_copies(loaded, configuration, handle, stream, values, wait)
+                pending = self._submit_with_copies(
+                    loaded, configuration, handle, stream, values, wait, submit
+                )
             if details:
                 debugging.synchronize(device, handle)
         except DriverCallError as error:
@@ -168,10 +178,24 @@ class Launcher:
         return pending
 
     def _submit(
-        self, loaded: LoadedKernel, configuration: LaunchConfiguration, stream: int, values: Sequence[Any]
+        self,
+        loaded: LoadedKernel,
+        configuration: LaunchConfiguration,
+        stream: int,
+        values: Sequence[Any],
+        hidden: Sequence[bytes | None],
     ) -> None:
+        """Submit the kernel with the `values` of its arguments and of its `hidden` parameters."""
+        if configuration.scratch:
+            with _scratch_memory(loaded.device, configuration, stream) as address:
+                hidden = [address if value is None else value for value in hidden]
+                self._submit(loaded, configuration._replace(scratch=0), stream, values, hidden)
+            return
         driver = loaded.device.driver
-        packed = self._packing.pack(*(v.address if isinstance(v, DeviceMemory) else v for v in values))
+        complete = [value.address if isinstance(value, DeviceMemory) else value for value in values]
+        for parameter, value in zip(self.kernel.hidden, hidden, strict=True):
+            complete.insert(parameter.position, bytes(parameter.size) if value is None else value)
+        packed = self._packing.pack(*complete)
         memory = ctypes.create_string_buffer(packed, len(packed))
         start = ctypes.addressof(memory)
         pointers = (ctypes.c_void_p * len(self._offsets))(*(start + offset for offset in self._offsets))
@@ -193,6 +217,7 @@ class Launcher:
         stream: object,
         values: list[Any],
         wait: bool,
+        submit: Callable[[list[Any]], None],
     ) -> Any:
         """Submit between the copies of host arrays to the GPU and back."""
         from cuda_ext.runtime.launch.host_launch import launch_with_copies  # a slow import
@@ -200,11 +225,9 @@ class Launcher:
         driver = loaded.device.driver
         positions = [i for i, value in enumerate(values) if isinstance(value, HostArray)]
 
-        def submit(addresses: list[int]) -> None:
+        def submit_copies(addresses: list[int]) -> None:
             copies = dict(zip(positions, addresses, strict=True))
-            self._submit(
-                loaded, configuration, handle, [copies.get(i, value) for i, value in enumerate(values)]
-            )
+            submit([copies.get(i, value) for i, value in enumerate(values)])
 
         return launch_with_copies(
             loaded.device,
@@ -212,9 +235,23 @@ class Launcher:
             stream,
             [values[i] for i in positions],
             wait,
-            submit,
+            submit_copies,
             lambda error: self.raise_launch_error(error, driver, configuration),
         )
+
+
+@contextmanager
+def _scratch_memory(device: Device, configuration: LaunchConfiguration, stream: int) -> Iterator[bytes]:
+    """The address of the scratch memory of a launch, allocated and freed in the order of `stream`."""
+    from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
+
+    with device.current():
+        staging = staging_of(device)
+        address = staging.allocate(configuration.scratch * math.prod(configuration.grid), stream)
+        try:
+            yield address.to_bytes(8, "little")
+        finally:
+            staging.free(address, stream)
 
 
 def _device_of(driver: Driver, value: object) -> int | None:

@@ -19,5 +19,5 @@ class Launch:
 
 
 class Overloads(Launch):
-    def __remember__(self, *_: object) -> None:
+    def __remember__(self, *_: object, **constants: object) -> None:
         pass

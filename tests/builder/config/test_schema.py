@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cuda_ext.builder.config import modules
-from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, TABLES
+from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDE_KEYS, TABLES
 from cuda_ext.builder.config.kinds import KEY_OF_OPTION
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.schema import schema, tool_schema
@@ -49,7 +49,9 @@ def test_every_key_is_documented_once() -> None:
     assert {d: (text.count(json.dumps(d)), page.count(d)) for d in documents} == dict.fromkeys(
         documents, (1, 1)
     )
-    assert sorted(re.findall("^### `(.+)`$", page, re.MULTILINE)) == sorted([*ALL_KEYS, *TABLES])
+    assert sorted(re.findall("^### `(.+)`$", page, re.MULTILINE)) == sorted(
+        [*ALL_KEYS, *OVERRIDE_KEYS, *TABLES]
+    )
 
 
 # As validate-pyproject sees it.

@@ -173,7 +173,8 @@ def test_kernels_are_recorded_as_the_compiler_spells_them(compiled: Manifest) ->
         ),
         (
             named("fit", "simple: x > 3", "simple"),
-            "fit[0].when: \"x > 3\": 'x' is const float*; conditions compare integers: n, sm",
+            "fit[0].when: \"x > 3\": 'x' is const float*; conditions compare integers: n, sm; and the "
+            "alignment of pointers, up to 256: x % 16 == 0",
         ),
         *(
             (

@@ -46,7 +46,7 @@ def planned(root: Path, nvrtc: Nvrtc) -> ModulePlan:
     (module,) = load(root).modules
     found = plan.Sources(module, root)
     globs.check_overrides([(module, found.names)])
-    return plan.plan_module(module, found, nvrtc)
+    return plan.plan_module(module, found, lambda _: nvrtc)
 
 
 def unit(root: Path, nvrtc: Nvrtc) -> TranslationUnit:
@@ -388,7 +388,7 @@ def test_all_major_is_the_default(tmp_path: Path, nvrtc: Nvrtc) -> None:
 def test_native_is_the_gpus_of_the_machine(tmp_path: Path, nvrtc: Nvrtc) -> None:
     write_project(tmp_path, f'{TABLE}architectures = ["native", "sm_80"]')
     (module,) = load(tmp_path).modules
-    native = plan.plan_module(module, plan.Sources(module, tmp_path), nvrtc, native=[90, 100, 90])
+    native = plan.plan_module(module, plan.Sources(module, tmp_path), lambda _: nvrtc, native=[90, 100, 90])
     targets = native.libraries[0].architectures
     assert [str(a) for a in targets] == ["sm_80", "sm_90", "sm_100"]
 

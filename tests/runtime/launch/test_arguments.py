@@ -67,7 +67,7 @@ def pack(parameters: Any, arguments: Any, named: Any) -> bytes:
     converted = make_fields(parameters)
     ordered = order_arguments(parameters, arguments, named)
     values = [field.value(argument) for field, argument in zip(converted, ordered, strict=True)]
-    layout_, _ = pack_layout(converted)
+    layout_, _ = pack_layout(converted, ())
     return layout_.pack(*(v.address if isinstance(v, DeviceMemory) else v for v in values))
 
 

@@ -30,6 +30,13 @@ typedef struct Parameter {
   uint8_t kind;          /* a Kind */
 } Parameter;
 
+/* A parameter that is no argument, since a launch derives its value. */
+typedef struct Hidden {
+  uint16_t position; /* among all parameters */
+  uint16_t offset, size; /* as above */
+  uint8_t is_scratch; /* whether it takes the address of that memory; 0 otherwise */
+} Hidden;
+
 /* What the arrays of a launch have in common. */
 typedef struct Placement {
   int device;             /* -1 without arrays */
@@ -83,10 +90,15 @@ static int parse_parameter(PyObject* source, Parameter* parameter, PyObject** na
   return 0;
 }
 
+/* Where a value of so many bytes ends that begins at `offset`; small values take 8 bytes, too. */
+static unsigned end_of(unsigned offset, unsigned size) {
+  return offset + (size + 7u) / 8 * 8;
+}
+
 /* Place the value of `parameter` behind those that end at `end`, and return where it ends. */
 static unsigned place_parameter(Parameter* parameter, unsigned end) {
   parameter->offset = (uint16_t)end;
-  return end + (parameter->size + 7u) / 8 * 8; /* small values take 8 bytes, too */
+  return end_of(end, parameter->size);
 }
 
 static int take_integer(const Parameter* parameter, PyObject* number, unsigned char* memory) {

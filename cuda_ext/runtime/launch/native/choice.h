@@ -7,7 +7,8 @@
 #include "arguments.h"
 
 /* `argument % modulus <symbol> number`, without the remainder if the modulus is 0. `then` and `otherwise` are the
- * positions of earlier comparisons, or candidates: -1 is the first, -2 the second, and so on. */
+ * positions of earlier comparisons, or candidates: -1 is the first, -2 the second, and so on; the number behind the last
+ * candidate is where none is taken. */
 typedef struct Comparison {
   unsigned parameter;
   long long modulus;
@@ -31,11 +32,11 @@ static int parse_symbol(const char* text) {
 
 /* Whether a comparison at `position`, or the start behind all, may go on with `target`: so no choice is endless. */
 static int is_target(int target, Py_ssize_t position, Py_ssize_t candidate_count) {
-  return target < 0 ? -(Py_ssize_t)target <= candidate_count : target < position;
+  return target < 0 ? -(Py_ssize_t)target <= candidate_count + 1 : target < position;
 }
 
 static int is_integer(const Parameter* parameter) {
-  return parameter->kind == SIGNED || parameter->kind == UNSIGNED;
+  return parameter->kind == SIGNED || parameter->kind == UNSIGNED || parameter->kind == POINTER;
 }
 
 /* Read (start, ((parameter, modulus, operator, number, then, otherwise), ...)), the symbol as Python writes it.
@@ -94,7 +95,7 @@ static int choose(const Choice* choice, const Parameter* parameters, const unsig
     const Parameter* parameter = &parameters[comparison->parameter];
     long long value;
     memcpy(&value, memory + parameter->offset, sizeof value);
-    if (value < 0 && parameter->kind == UNSIGNED) return -1; /* beyond what a signed integer holds */
+    if (value < 0 && parameter->kind != SIGNED) return -1; /* beyond what a signed integer holds */
     at = holds(comparison, value) ? comparison->then : comparison->otherwise;
   }
   return -1 - at;

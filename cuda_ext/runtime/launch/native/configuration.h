@@ -93,4 +93,16 @@ static int configure(const Options* options, const LoadedKernel* kernel, LaunchC
   return is_given(options->grid) ? -1 : divide(options->threads, kernel, config, (unsigned)count);
 }
 
+/* Fill the grid of `config`, a fixed configuration, whose grid is the number of blocks for each element of the grid of
+ * the call. Returns as above. */
+static int configure_grid(const Options* options, const LoadedKernel* kernel, LaunchConfig* config) {
+  const unsigned blocks[3] = {config->grid[0], config->grid[1], config->grid[2]};
+  if (options->block || options->threads || options->shared || !is_given(options->grid)) return -1;
+  unsigned largest[3];
+  for (int i = 0; i < 3; i++) largest[i] = kernel->largest_grid[i] / blocks[i];
+  if (take_extents(options->grid, largest, config->grid)) return -1;
+  for (int i = 0; i < 3; i++) config->grid[i] *= blocks[i];
+  return 0;
+}
+
 #endif

@@ -9,15 +9,17 @@
 #include "concurrency.h"
 #include "configuration.h"
 
-/* A configuration that is bound, for one device. It does not change. */
+/* A configuration that is bound, or that the image fixes, for one device. It does not change. In a fixed one,
+ * `config.grid` is the number of blocks for each element of the grid of a call. */
 typedef struct Prepared {
   LaunchConfig config;
+  Scratch scratch; /* for each block */
   LaunchAttribute attributes[3];
 } Prepared;
 
 typedef struct OnDevice {
   LoadedKernel kernel;
-  Prepared* prepared; /* of a bound launch; NULL otherwise */
+  Prepared* prepared; /* of a bound launch, or a kernel with a fixed configuration; NULL otherwise */
   Choice* choice;     /* of variants; NULL otherwise */
 } OnDevice;
 

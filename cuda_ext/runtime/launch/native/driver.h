@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "cold.h"
 
@@ -21,6 +22,9 @@ typedef struct LaunchAttribute {
   uint32_t numbers[16]; /* of the attributes used here, one number or the three extents of a cluster */
 } LaunchAttribute;
 
+typedef uint64_t CUdeviceptr;
+typedef struct CUmemPoolHandle_st* CUmemoryPool;
+
 typedef struct LaunchConfig {
   unsigned grid[3], block[3];
   unsigned shared; /* dynamic shared memory, in bytes */
@@ -37,6 +41,8 @@ typedef struct Driver {
   CUresult (*context_of_stream)(CUstream, CUcontext*);
   CUresult (*push_context)(CUcontext);
   CUresult (*pop_context)(CUcontext*);
+  CUresult (*allocate)(CUdeviceptr*, size_t, CUmemoryPool, CUstream);
+  CUresult (*release)(CUdeviceptr, CUstream);
   int gpu_count;
 } Driver;
 
@@ -80,6 +86,33 @@ static int launch_function(const Driver* driver, CUfunction function, CUcontext 
   Py_BEGIN_ALLOW_THREADS;
   status = call_driver(driver, function, config, parameters);
   if (status != CUDA_SUCCESS) status = call_driver_in(context, status, driver, function, config, parameters);
+  Py_END_ALLOW_THREADS;
+  return status == CUDA_SUCCESS ? 0 : -1;
+}
+
+/* The global memory that a launch allocates for the kernel. */
+typedef struct Scratch {
+  uint64_t size; /* in bytes; 0 for none */
+  CUmemoryPool pool;
+  void* address; /* where the parameter is that takes the address */
+} Scratch;
+
+/* Launch as above, with memory that is allocated and freed in the order of the stream. */
+COLD static int launch_with_scratch(const Driver* driver, CUfunction function, CUcontext context,
+                                    const LaunchConfig* config, void** parameters, const Scratch* scratch) {
+  CUresult status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = driver->push_context(context);
+  if (status == CUDA_SUCCESS) {
+    CUdeviceptr memory;
+    status = driver->allocate(&memory, scratch->size, scratch->pool, config->stream);
+    if (status == CUDA_SUCCESS) {
+      memcpy(scratch->address, &memory, sizeof memory);
+      status = call_driver(driver, function, config, parameters);
+      driver->release(memory, config->stream);
+    }
+    driver->pop_context(&context);
+  }
   Py_END_ALLOW_THREADS;
   return status == CUDA_SUCCESS ? 0 : -1;
 }

@@ -38,4 +38,10 @@ static int parse_pointer(PyObject* object, void* result) {
   return address != NULL;
 }
 
+/* Whether two objects are equal that are None, booleans or integers; others count as different. */
+static int are_equal_constants(PyObject* one, PyObject* other) {
+  if (one == other) return 1;
+  return PyLong_CheckExact(one) && PyLong_CheckExact(other) && PyObject_RichCompareBool(one, other, Py_EQ) == 1;
+}
+
 #endif

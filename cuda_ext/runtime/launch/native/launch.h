@@ -13,6 +13,9 @@ typedef struct Launch {
   Parameter* parameters; /* NULL if launches are always checked carefully */
   PyObject** names;      /* of the parameters; interned */
   int parameter_count;
+  Hidden* hidden; /* in the order of their positions */
+  int hidden_count;
+  PyObject* constants; /* a tuple of (name, value): keywords that a call may repeat; NULL for none */
   PyObject* candidates; /* of variants: a tuple of launches with the same parameters; NULL otherwise */
   int is_bound;         /* whether the configuration is fixed */
   int has_stream;       /* whether the stream is fixed, too */
@@ -24,9 +27,11 @@ static void free_parameters(Launch* launch) {
   for (int i = 0; i < launch->parameter_count; i++) Py_DECREF(launch->names[i]);
   PyMem_Free(launch->names);
   PyMem_Free(launch->parameters);
+  PyMem_Free(launch->hidden);
   launch->names = NULL;
   launch->parameters = NULL;
-  launch->parameter_count = 0;
+  launch->hidden = NULL;
+  launch->parameter_count = launch->hidden_count = 0;
 }
 
 /* Copy what `launch` knows of `device`. Returns 0, or -1. */
@@ -39,6 +44,15 @@ static int find_device(Launch* launch, int device, OnDevice* copy) {
   }
   Py_END_CRITICAL_SECTION();
   return outcome;
+}
+
+/* Whether the keyword `name` repeats a constant of the kernel. */
+static int is_constant(const Launch* launch, PyObject* name, PyObject* value) {
+  for (Py_ssize_t i = 0; launch->constants && i < PyTuple_GET_SIZE(launch->constants); i++) {
+    PyObject* constant = PyTuple_GET_ITEM(launch->constants, i);
+    if (PyTuple_GET_ITEM(constant, 0) == name) return are_equal_constants(PyTuple_GET_ITEM(constant, 1), value);
+  }
+  return 0;
 }
 
 /* Put the values of the keywords `names`, which lie behind the `count` arguments by position, into `options`, or into
@@ -57,21 +71,37 @@ static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ss
         missing--;
       }
     }
+    PyObject* value = arguments[count + j];
+    if (!place && is_constant(launch, name, value)) continue;
     if (!place || *place) return -1;
-    *place = arguments[count + j];
+    *place = value;
   }
   return missing ? -1 : 0;
 }
 
-/* The launch of `device` that the values in `memory` choose: `launch` itself, unless it has variants. */
-static int choose_candidate(Launch* launch, int device, const unsigned char* memory, OnDevice* chosen) {
-  if (find_device(launch, device, chosen)) return -1;
-  if (chosen->choice) {
-    const int number = choose(chosen->choice, launch->parameters, memory);
-    if (number < 0 || !launch->candidates) return -1;
-    if (find_device((Launch*)PyTuple_GET_ITEM(launch->candidates, number), device, chosen)) return -1;
+/* The launch on `device` that the values in `memory` choose: `launch` itself, unless it has variants. Fills `known`, what
+ * it knows of the device; NULL if that does not suffice. */
+static Launch* choose_candidate(Launch* launch, int device, const unsigned char* memory, OnDevice* known) {
+  if (find_device(launch, device, known)) return NULL;
+  if (known->choice) {
+    const int number = choose(known->choice, launch->parameters, memory);
+    if (number < 0 || !launch->candidates || number >= PyTuple_GET_SIZE(launch->candidates)) return NULL;
+    launch = (Launch*)PyTuple_GET_ITEM(launch->candidates, number);
+    if (!launch->parameters || find_device(launch, device, known)) return NULL;
   }
-  return chosen->kernel.function ? 0 : -1;
+  return known->kernel.function ? launch : NULL;
+}
+
+/* Put the hidden parameters, whose values are 0 for now, among the `values` of the others. */
+static void insert_hidden(const Launch* launch, unsigned char* memory, void** values, Scratch* scratch) {
+  int argument = launch->parameter_count;
+  int at = argument + launch->hidden_count;
+  for (int i = launch->hidden_count; i-- > 0;) {
+    const Hidden* hidden = &launch->hidden[i];
+    while (--at > hidden->position) values[at] = values[--argument];
+    values[at] = memset(memory + hidden->offset, 0, hidden->size);
+    if (hidden->is_scratch) scratch->address = values[at];
+  }
 }
 
 /* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
@@ -111,17 +141,25 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
     if (placement.first->current_stream(&state->names, placement.first, device, &stream)) return -1;
   }
 
-  OnDevice chosen;
+  OnDevice known;
+  const Launch* chosen = choose_candidate(launch, device, memory, &known);
+  if (!chosen) return -1;
   LaunchConfig config;
-  if (choose_candidate(launch, device, memory, &chosen)) return -1;
-  if (launch->is_bound) {
-    if (!chosen.prepared) return -1;
-    config = chosen.prepared->config;
-  } else if (configure(&options, &chosen.kernel, &config)) {
+  Scratch scratch = {.size = 0};
+  if (known.prepared) {
+    config = known.prepared->config;
+    if (!launch->is_bound && configure_grid(&options, &known.kernel, &config)) return -1;
+    scratch = known.prepared->scratch;
+  } else if (launch->is_bound || configure(&options, &known.kernel, &config)) {
     return -1;
   }
   config.stream = stream;
-  return launch_function(&state->driver, chosen.kernel.function, chosen.kernel.context, &config, values);
+  if (chosen->hidden_count) insert_hidden(chosen, memory, values, &scratch);
+  const LoadedKernel* kernel = &known.kernel;
+  if (!scratch.size) return launch_function(&state->driver, kernel->function, kernel->context, &config, values);
+  if (!scratch.address) return -1;
+  scratch.size *= (uint64_t)config.grid[0] * config.grid[1] * config.grid[2];
+  return launch_with_scratch(&state->driver, kernel->function, kernel->context, &config, values, &scratch);
 }
 
 static PyObject* call_launch(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
@@ -158,13 +196,15 @@ static PyObject* set_prepared(PyObject* self, PyObject* arguments) {
   LaunchConfig* c = &prepared->config;
   int device;
   PyObject* attributes;
-  if (!PyArg_ParseTuple(arguments, "O&(III)(III)IO!:_set_prepared", parse_device, &device, &c->grid[0], &c->grid[1],
-                        &c->grid[2], &c->block[0], &c->block[1], &c->block[2], &c->shared, &PyTuple_Type,
-                        &attributes) ||
+  unsigned long long scratch = 0, pool = 0;
+  if (!PyArg_ParseTuple(arguments, "O&(III)(III)IO!|KK:_set_prepared", parse_device, &device, &c->grid[0], &c->grid[1],
+                        &c->grid[2], &c->block[0], &c->block[1], &c->block[2], &c->shared, &PyTuple_Type, &attributes,
+                        &scratch, &pool) ||
       parse_attributes(attributes, prepared)) {
     PyMem_Free(prepared);
     return NULL;
   }
+  prepared->scratch = (Scratch){scratch, (CUmemoryPool)(uintptr_t)pool, NULL};
   return keep_first(self, &launch->devices, device, offsetof(OnDevice, prepared), prepared);
 }
 
@@ -185,7 +225,8 @@ static PyMethodDef launch_methods[] = {
      "_set_loaded(device, function, context, largest_grid, largest_block, most_threads, allowed_shared, best_block, "
      "best_shared)\n--\n\nLaunch this kernel, within these limits, on `device`."},
     {"_set_prepared", set_prepared, METH_VARARGS,
-     "_set_prepared(device, grid, block, shared, attributes)\n--\n\nLaunch with this configuration on `device`."},
+     "_set_prepared(device, grid, block, shared, attributes, scratch=0, pool=0)\n--\n\n"
+     "Launch with this configuration on `device`: that of a bound launch, or one that leaves the grid to a call."},
     {"_set_choice", set_choice, METH_VARARGS,
      "_set_choice(device, choice)\n--\n\nChoose among the candidates on `device`."},
     {NULL, NULL, 0, NULL},
@@ -214,6 +255,42 @@ static int set_parameters(Launch* launch, PyObject* source) {
   return 0;
 }
 
+/* Read a tuple of (position, size, is_scratch), in the order of the positions. Without memory for all values, launches
+ * are checked carefully. */
+static int set_hidden(Launch* launch, PyObject* source) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(source);
+  if (!count || !launch->parameters) return 0;
+  const Parameter* last = launch->parameter_count ? &launch->parameters[launch->parameter_count - 1] : NULL;
+  unsigned end = last ? end_of(last->offset, last->size) : 0;
+  if (count + launch->parameter_count > MOST_PARAMETERS) {
+    free_parameters(launch);
+    return 0;
+  }
+  launch->hidden = PyMem_Calloc((size_t)count, sizeof *launch->hidden);
+  if (!launch->hidden) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (int i = 0; i < count; i++) {
+    unsigned position, size;
+    int is_scratch;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(source, i), "IIp", &position, &size, &is_scratch)) return -1;
+    if (position >= (unsigned)count + (unsigned)launch->parameter_count || (i && position <= launch->hidden[i - 1].position) ||
+        !size || (is_scratch && size != sizeof(CUdeviceptr))) {
+      PyErr_SetString(PyExc_ValueError, "invalid hidden parameter");
+      return -1;
+    }
+    if (size > MOST_BYTES || end_of(end, size) > MOST_BYTES) {
+      free_parameters(launch);
+      return 0;
+    }
+    launch->hidden[i] = (Hidden){(uint16_t)position, (uint16_t)end, (uint16_t)size, (uint8_t)is_scratch};
+    launch->hidden_count = i + 1;
+    end = end_of(end, size);
+  }
+  return 0;
+}
+
 static int set_candidates(Launch* launch, PyObject* candidates) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(candidates); i++) {
     PyObject* candidate = PyTuple_GET_ITEM(candidates, i);
@@ -226,12 +303,26 @@ static int set_candidates(Launch* launch, PyObject* candidates) {
   return 0;
 }
 
+/* Check that `constants` are pairs of a name, which is interned, and a value. */
+static int set_constants(Launch* launch, PyObject* constants) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); i++) {
+    PyObject* pair = PyTuple_GET_ITEM(constants, i);
+    if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyUnicode_CheckExact(PyTuple_GET_ITEM(pair, 0)) ||
+        !PyUnicode_CHECK_INTERNED(PyTuple_GET_ITEM(pair, 0))) {
+      PyErr_Format(PyExc_TypeError, "expected a pair of an interned name and a value, found %R", pair);
+      return -1;
+    }
+  }
+  launch->constants = Py_NewRef(constants);
+  return 0;
+}
+
 static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"parameters", "candidates", "is_bound", "stream", NULL};
-  PyObject *parameters, *candidates = NULL, *stream = Py_None;
+  static char* names[] = {"parameters", "candidates", "is_bound", "stream", "hidden", "constants", NULL};
+  PyObject *parameters, *hidden = NULL, *constants = NULL, *candidates = NULL, *stream = Py_None;
   int is_bound = 0;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pO:Launch", names, &parameters, &PyTuple_Type, &candidates,
-                                   &is_bound, &stream)) {
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O!pOO!O!:Launch", names, &parameters, &PyTuple_Type, &candidates,
+                                   &is_bound, &stream, &PyTuple_Type, &hidden, &PyTuple_Type, &constants)) {
     return NULL;
   }
   if (parameters != Py_None && !PyTuple_Check(parameters)) {
@@ -245,6 +336,7 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
     launch->has_stream = 1;
   }
   if (PyErr_Occurred() || (parameters != Py_None && set_parameters(launch, parameters)) ||
+      (hidden && set_hidden(launch, hidden)) || (constants && set_constants(launch, constants)) ||
       (candidates && set_candidates(launch, candidates))) {
     Py_DECREF(launch);
     return NULL;
@@ -253,11 +345,13 @@ static PyObject* new_launch(PyTypeObject* type, PyObject* arguments, PyObject* k
 }
 
 static int traverse_launch(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(((Launch*)self)->constants);
   Py_VISIT(((Launch*)self)->candidates);
   return visit_callable(self, visit, arg);
 }
 
 static int clear_launch(PyObject* self) {
+  Py_CLEAR(((Launch*)self)->constants);
   Py_CLEAR(((Launch*)self)->candidates);
   return 0;
 }
@@ -273,7 +367,7 @@ static void deallocate_launch(PyObject* self) {
 
 static PyType_Slot launch_slots[] = {
     {Py_tp_doc,
-     "Launch(parameters, candidates=(), is_bound=False, stream=None)\n--\n\n"
+     "Launch(parameters, candidates=(), is_bound=False, stream=None, hidden=(), constants=())\n--\n\n"
      "A launch: in C if all is common, else by the method ``__launch_carefully__`` of a subclass."},
     {Py_tp_new, new_launch},
     {Py_tp_call, PyVectorcall_Call},

@@ -7,9 +7,10 @@
 #include "concurrency.h"
 #include "configuration.h"
 
-/* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python. */
+/* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python; or the name and the
+ * value of a constant. */
 typedef struct Key {
-  PyTypeObject* type;
+  PyObject* type;
   PyObject* dtype;
 } Key;
 
@@ -31,7 +32,7 @@ typedef struct Overloads {
 
 /* Set `key` to that of `argument`, with references. Returns 0, or -1 if more than types may choose. */
 static int find_key(const State* state, PyObject* argument, Key* key) {
-  PyTypeObject* type = (PyTypeObject*)Py_NewRef(Py_TYPE(argument)); /* the look-up may change the class */
+  PyTypeObject* type = (PyTypeObject*)Py_NewRef((PyObject*)Py_TYPE(argument)); /* the look-up may change the class */
   PyObject* dtype = NULL;
   if (type != &PyLong_Type && type != &PyFloat_Type && type != &PyBool_Type && type != &PyComplex_Type &&
       argument != Py_None && type != &PyBytes_Type) {
@@ -41,7 +42,7 @@ static int find_key(const State* state, PyObject* argument, Key* key) {
       return -1;
     }
   }
-  *key = (Key){type, dtype};
+  *key = (Key){(PyObject*)type, dtype};
   return 0;
 }
 
@@ -52,30 +53,33 @@ static void release_keys(Key* keys, Py_ssize_t count) {
   }
 }
 
-/* Fill `keys` with those of all arguments. Returns 0, or -1, perhaps with an exception, and no references. */
-static int find_keys(const State* state, PyObject* const* arguments, Py_ssize_t count, Key* keys) {
-  for (Py_ssize_t i = 0; i < count; i++) {
-    if (find_key(state, arguments[i], &keys[i])) {
-      release_keys(keys, i);
+/* Fill `keys` with those of the `count` arguments, and of the keywords `names` behind them that are no options. Returns
+ * how many, or -1, perhaps with an exception, and no references. */
+static Py_ssize_t find_keys(const State* state, PyObject* const* arguments, Py_ssize_t count, PyObject* names, Key* keys) {
+  if (count + (names ? PyTuple_GET_SIZE(names) : 0) > MOST_PARAMETERS) return -1;
+  Py_ssize_t found = 0;
+  for (; found < count; found++) {
+    if (find_key(state, arguments[found], &keys[found])) {
+      release_keys(keys, found);
       return -1;
     }
   }
-  return 0;
+  Options options;
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
+    PyObject* name = PyTuple_GET_ITEM(names, i);
+    if (!find_option(&state->names, &options, name)) {
+      keys[found++] = (Key){Py_NewRef(name), Py_NewRef(arguments[count + i])};
+    }
+  }
+  return found;
 }
 
 static int are_equal(const Key* keys, const Chosen* chosen, Py_ssize_t count) {
   if (chosen->count != count) return 0;
   for (Py_ssize_t i = 0; i < count; i++) {
-    if (keys[i].type != chosen->keys[i].type || keys[i].dtype != chosen->keys[i].dtype) return 0;
-  }
-  return 1;
-}
-
-/* Parameters by name choose, too, and that is done carefully. */
-static int are_options(const Names* names, PyObject* given) {
-  Options options;
-  for (Py_ssize_t i = 0; given && i < PyTuple_GET_SIZE(given); i++) {
-    if (!find_option(names, &options, PyTuple_GET_ITEM(given, i))) return 0;
+    if (keys[i].type != chosen->keys[i].type) return 0;
+    if (keys[i].dtype == chosen->keys[i].dtype) continue;
+    if (!PyUnicode_CheckExact(keys[i].type) || !are_equal_constants(keys[i].dtype, chosen->keys[i].dtype)) return 0;
   }
   return 1;
 }
@@ -84,8 +88,8 @@ static int are_options(const Names* names, PyObject* given) {
 static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   if (overloads->only) return overloads->only;
   Key keys[MOST_PARAMETERS];
-  if (count > MOST_PARAMETERS || !are_options(&overloads->base.state->names, names)) return NULL;
-  if (find_keys(overloads->base.state, arguments, count, keys)) return NULL;
+  count = find_keys(overloads->base.state, arguments, count, names, keys);
+  if (count < 0) return NULL;
   PyObject* kernel = NULL;
   const int chosen_count = LOAD(overloads->chosen_count);
   for (int i = 0; i < chosen_count && !kernel; i++) {
@@ -102,14 +106,13 @@ static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size
   return PyObject_Vectorcall(kernel, arguments, flags, names);
 }
 
-static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count) {
+static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count, PyObject* names) {
   Overloads* overloads = (Overloads*)self;
-  const Py_ssize_t count = given_count - 1;
-  if (count < 0) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
-  if (count > MOST_PARAMETERS) Py_RETURN_NONE;
-  Chosen* chosen = PyMem_Malloc(sizeof *chosen + (size_t)count * sizeof *chosen->keys);
+  if (given_count < 1) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
+  Chosen* chosen = PyMem_Malloc(sizeof *chosen + MOST_PARAMETERS * sizeof *chosen->keys);
   if (!chosen) return PyErr_NoMemory();
-  if (find_keys(overloads->base.state, given + 1, count, chosen->keys)) {
+  const Py_ssize_t count = find_keys(overloads->base.state, given + 1, given_count - 1, names, chosen->keys);
+  if (count < 0) {
     PyMem_Free(chosen);
     if (drop_exception()) return NULL;
     Py_RETURN_NONE;
@@ -135,8 +138,8 @@ static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t giv
 }
 
 static PyMethodDef overloads_methods[] = {
-    {"__remember__", (PyCFunction)(void (*)(void))remember, METH_FASTCALL,
-     "__remember__(kernel, *arguments)\n--\n\nCall `kernel` for arguments of the types of these."},
+    {"__remember__", (PyCFunction)(void (*)(void))remember, METH_FASTCALL | METH_KEYWORDS,
+     "__remember__(kernel, *arguments, **constants)\n--\n\nCall `kernel` for arguments of these types, and constants."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,73 @@
+"""Gather the files of the project that a Python source imports, as headers are for CUDA C++."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+
+from cuda_ext.errors import BuildError
+
+__all__ = ["gather_imports"]
+
+# Directories of the project that are on the path of its sources.
+_ROOTS = ("src", "")
+
+
+def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
+    """Read the files below `root` that `source`, whose path is `name`, imports, and those that they import.
+
+    Imports anywhere in a file count. A package's ``__init__.py`` is only there if something imports a name of
+    it: packages of kernels need not be importable as a whole. Raises :class:`BuildError` for invalid syntax.
+    """
+    found: dict[str, bytes] = {}
+    waiting = [(name, source)]
+    while waiting:
+        path, text = waiting.pop()
+        for module in _imports(path, text):
+            for file in _files(root, module):
+                if file not in found and file != name:
+                    found[file] = (root / file).read_bytes()
+                    waiting.append((file, found[file]))
+    return dict(sorted(found.items()))
+
+
+def _imports(path: str, source: bytes) -> Iterator[str]:
+    """The modules that a file may import, as paths below a root and without suffix."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise BuildError(f"is no Python: {error}", where=f"{path}{line}", remedy="correct it") from None
+    package = posixpath.dirname(_below_root(path))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name.replace(".", "/")
+        elif isinstance(node, ast.ImportFrom):
+            base = package
+            for _ in range(node.level - 1):
+                base = posixpath.dirname(base)
+            start = [base] if node.level and base else []
+            module = "/".join([*start, *([node.module.replace(".", "/")] if node.module else [])])
+            yield module
+            for alias in node.names:
+                yield posixpath.join(module, alias.name)
+
+
+def _below_root(path: str) -> str:
+    for root in _ROOTS:
+        if root and path.startswith(f"{root}/"):
+            return path.removeprefix(f"{root}/")
+    return path
+
+
+def _files(root: Path, module: str) -> Iterator[str]:
+    """The file of `module` below `root`."""
+    for directory in _ROOTS:
+        for file in (f"{module}.py", f"{module}/__init__.py"):
+            path = posixpath.join(directory, file)
+            if module and (root / path).is_file():
+                yield path
+                return

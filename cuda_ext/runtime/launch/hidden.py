@@ -1,0 +1,64 @@
+"""The values of hidden parameters, which a launch derives: shapes and strides of arrays, and zeros."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Kernel
+from cuda_ext.runtime.arrays.device_memory import ArrayLayout, array_layout, c_layout
+from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
+
+__all__ = ["derive_values"]
+
+_EXTENT = r"(\w+)\.(shape|stride)\[(\d+)\]"
+
+
+def derive_values(kernel: Kernel, arguments: Sequence[object]) -> list[bytes | None]:
+    """The values of the hidden parameters of `kernel` for its `arguments`; ``None`` for scratch memory.
+
+    Raises :class:`ArgumentError` for arrays with too few axes or too large extents.
+    """
+    by_name = {p.name: each for p, each in zip(kernel.parameters, arguments, strict=True)}
+    layouts: dict[str, ArrayLayout] = {}
+    values: list[bytes | None] = []
+    for hidden in kernel.hidden:
+        number = 0
+        if match := re.fullmatch(_EXTENT, hidden.source):
+            name, what, axis = match[1], match[2], int(match[3])
+            if name not in layouts:
+                layouts[name] = _layout(name, by_name[name])
+            number = _extent(name, layouts[name], what, axis)
+        try:
+            value = number.to_bytes(hidden.size, "little", signed=True)
+        except OverflowError:
+            what = hidden.source.partition(".")[2]
+            raise ArgumentError(
+                f"expected {what} of at most {8 * hidden.size} bits, found {number}",
+                where=f"argument {name!r}",
+            ) from None
+        values.append(None if hidden.source == "scratch" else value)
+    return values
+
+
+def _layout(name: str, array: Any) -> ArrayLayout:
+    if isinstance(array, Out):
+        array = array.array
+    # Copies of host arrays are contiguous.
+    layout = c_layout(array.shape, array.itemsize) if is_host_array(array) else array_layout(array)
+    if layout is None:
+        raise ArgumentError("expected an array, since the kernel takes its shape", where=f"argument {name!r}")
+    return layout
+
+
+def _extent(name: str, layout: ArrayLayout, what: str, axis: int) -> int:
+    if axis >= len(layout.shape):
+        raise ArgumentError(
+            f"expected an array with at least {axis + 1} axes, found the shape {layout.shape}",
+            where=f"argument {name!r}",
+        )
+    if what == "shape":
+        return layout.shape[axis]
+    return layout.strides[axis] // layout.item

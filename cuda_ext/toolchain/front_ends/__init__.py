@@ -1,0 +1,1 @@
+"""Front-ends that compile Python functions to images, without a driver."""

@@ -1,0 +1,199 @@
+"""Images whose kernels are described: typed, launched as the image requires, with hidden values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.device_code import image
+from tests.fixtures.loader import run_script
+from tests.fixtures.projects import build, refusal, write_project
+
+SOURCE = """
+extern "C" __global__ void helper(int* x) { *x = 1; }
+extern "C" __global__ void raw_scale(const float* x, int rows, int step, float* y, char factor,
+                                     unsigned long long zero, void* memory) {
+  if (factor) y[0] = x[rows * step] + *(float*)memory + zero;
+}
+__device__ int housekeeping;
+"""
+SIGNATURE = (
+    "(const float* x, int rows = x.shape[0], int step = x.stride[0], float* y, signed char factor, "
+    "uint64_t reserved = 0, void* memory = scratch)"
+)
+TABLE = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["images/*.cubin"]
+emit = "cubin"
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["images/scale.cubin"]
+kernels = [{{ name = "ns::scale<float>", symbol = "raw_scale", signature = "{signature}", {launch} }}]
+"""
+LAUNCH = "block = [64, 2], shared = 60000, cluster = 2, scratch = 256, dependent = true"
+
+
+@pytest.fixture(scope="module")
+def cubin() -> bytes:
+    return image(SOURCE).data
+
+
+def project(root: Path, cubin: bytes, signature: str = SIGNATURE, launch: str = LAUNCH) -> Path:
+    table = TABLE.format(signature=signature, launch=launch)
+    return write_project(root, table, {"images/scale.cubin": cubin, "p/__init__.py": ""})
+
+
+@pytest.mark.host_compiler
+def test_a_described_kernel_is_launched_as_its_image_requires(
+    tmp_path: Path, cubin: bytes, fake_driver: Path
+) -> None:
+    build(project(tmp_path, cubin))["p.kernels"].write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    class Array:
+        def __init__(self, address, shape, strides=None):
+            self.__cuda_array_interface__ = {
+                "data": (address, False), "typestr": "<f4", "shape": shape, "strides": strides, "version": 3}
+
+    print(dir(kernels), kernels.ns.scale["float"].signature)
+    x, y = Array(4096, (7, 5), (80, 4)), Array(8192, (1,))
+    kernels.ns.scale(x, y, -3, grid=(10, 3))
+    caught(kernels.ns.scale, x, y, 1, grid=1, block=64)
+    caught(kernels.ns.scale, x, y, 1)
+    caught(kernels.ns.scale, 4096, y, 1, grid=1)
+    caught(kernels.ns.scale, Array(4096, ()), y, 1, grid=1)
+    caught(kernels.ns.scale, Array(4096, (1 << 31,)), y, 1, grid=1)
+    caught(kernels.ns.scale, x, y, 1, grid=1 << 30)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    assert done.output[0] == "['ns'] ns::scale<float>(const float* x, float* y, signed char factor)"
+    answers = [line.partition("   in a launch")[0].partition(": ")[2] for line in done.output[1:]]
+    assert answers == [
+        "block: this kernel was compiled for blocks of (64, 2) threads, 60000 bytes of shared memory; give "
+        "grid alone",
+        "expected grid; the image fixes the rest of the configuration",
+        "argument 'x': expected an array, since the kernel takes its shape",
+        "argument 'x': expected an array with at least 1 axes, found the shape ()",
+        "argument 'x': expected shape[0] of at most 32 bits, found 2147483648",
+        "grid: expected at least 1 and at most (1073741823, 65535, 65535), found 1073741824",
+    ]
+    assert "cuKernelSetAttribute raw_scale 8 60000 0" in done.calls
+    (launch,) = done.launches
+    *values, scratch = launch.split()[-7:]
+    assert launch.split()[2:-7] == [
+        *(
+            "grid=20,3,1",
+            "block=64,2,1",
+            "shared=60000",
+            "stream=0",
+            "device=0",
+            "dependent=1",
+            "cluster=2,1,1",
+        )
+    ]
+    assert values == ["0010000000000000", "07000000", "14000000", "0020000000000000", "fd", "0" * 16]
+    assert int(scratch, 16)
+    assert "cuMemAllocFromPoolAsync 15360 stream=0" in done.calls
+    at = done.calls.index(launch)
+    assert "cuMemFreeAsync stream=0" in done.calls[at:]
+
+
+SIMPLE = """
+extern "C" __global__ void {name}(float* x, int n, void* memory, unsigned long long zero) {{ x[n] = zero; }}
+"""
+PARAMETERS = "(float* x, int n, void* m = scratch, uint64_t z = 0)"
+HINTED = f"""
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["images/*.cubin"]
+emit = "cubin"
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["images/hinted.*"]
+[[tool.cuda_ext.modules."p.kernels".overrides.kernels]]
+name = "k<1>"
+symbol = "aligned"
+when = "x % 16 == 0 and n % 4 == 0"
+signature = "{PARAMETERS}"
+block = 32
+scratch = 16
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["images/generic.*"]
+kernels = [{{ name = "k<1>", symbol = "any", signature = "{PARAMETERS}", block = 64, scratch = 32 }}]
+"""
+
+
+@pytest.mark.host_compiler
+def test_a_launch_takes_the_image_whose_condition_holds(tmp_path: Path, fake_driver: Path) -> None:
+    files: dict[str, str | bytes] = {"p/__init__.py": ""}
+    for stem, name in (("hinted", "aligned"), ("generic", "any")):
+        for architecture in ("sm_80", "sm_90"):
+            files[f"images/{stem}.{architecture}.cubin"] = image(SIMPLE.format(name=name), architecture).data
+    package = build(write_project(tmp_path, HINTED, files))["p.kernels"]
+    package.write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    print(dir(kernels), kernels["k<1>"].signature, kernels.k["1"] is kernels["k<1>"])
+    for x, n in [(4096, 8), (4096, 8), (4100, 8), (4096, 3), (4096, 3), (4100, 3)]:
+        kernels.k(x, n, grid=3)
+    kernels.k["1"].bind(grid=5)(4096, 4)
+    kernels.k["1"].explain(4100, 4)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    taken = [(each.split()[1], each.split()[2], each.split()[3]) for each in done.launches]
+    assert done.output[0] == "['k'] k<1>(float* x, int n) True"
+    fast, slow = ("aligned", "grid=3,1,1", "block=32,1,1"), ("any", "grid=3,1,1", "block=64,1,1")
+    assert taken == [fast, fast, slow, slow, slow, slow, ("aligned", "grid=5,1,1", "block=32,1,1")]
+    assert len([each for each in done.launches if each.endswith(" " + "0" * 16)]) == 7
+
+
+REFUSED = {
+    # What is written instead of the signature or the launch configuration, and the answer.
+    "x": "signature: expected parameters in parentheses, such as (const float* x, float* y, int n)",
+    "(int)": "signature: expected a type and a name, found 'int'",
+    "(float* x, float* x)": "signature: two parameters are named 'x'",
+    "(int n = y.shape[0])": "signature: 'n' = y.shape[0]: no pointer 'y' stands before it",
+    "(int n = 3)": "signature: 'n' = 3: expected 0, scratch, or the shape or stride of an argument",
+    "(float* x, int n, void* m, uint64_t z)": "",
+    "(float* x, int n, void* m)": "kernel 'any' has 4 parameters, and 'k' is described with 3; their sizes",
+    "(float* x, long n, void* m, uint64_t z)": "the parameters of 'k' have 8, 8, 8, 8 bytes as described",
+    "(float* x, int n, void* m = scratch, uint64_t z)": "scratch: is the size of the memory for each block",
+}
+
+
+@pytest.mark.parametrize("signature", REFUSED)
+def test_a_description_must_fit_its_image(tmp_path: Path, signature: str) -> None:
+    files = {"images/a.cubin": image(SIMPLE.format(name="any")).data}
+    table = (
+        TABLE.replace("scale.cubin", "a.cubin").replace("ns::scale<float>", "k").replace("raw_scale", "any")
+    )
+    root = write_project(tmp_path, table.format(signature=signature, launch="block = 1"), files)
+    if REFUSED[signature]:
+        assert REFUSED[signature] in refusal(root)
+    else:
+        build(root)
+
+
+def test_a_description_without_an_image_is_refused(tmp_path: Path) -> None:
+    files = {"images/scale.cubin": image(SIMPLE.format(name="any")).data}
+    table = TABLE.format(signature="(float* x)", launch="block = 1")
+    assert refusal(write_project(tmp_path, table, files)).endswith(
+        "images/scale.cubin: has no kernel 'raw_scale', which describes 'ns::scale<float>'; its kernels: any"
+    )
+
+
+TABLES = {
+    # What is written instead of the description, and the answer.
+    "kernels = { name = 'k' }": "kernels: expected an array of tables, each a table such as",
+    "kernels = [{ name = 'k' }]": "kernels[0].signature: is missing; write its parameters as C++ does",
+    "kernels = [{ name = 'k', signature = '(int n)', block = 0 }]": "block: expected an integer from 1 on",
+    "kernels = [{ name = 'k', signature = '(int n)', shared = 8 }]": "kernels[0].block: is missing; give the",
+    "kernels = [{ name = 'k', signature = '(int n)', when = 'm > 2' }]": "k has no parameter 'm'",
+    "kernels = [{ name = 'k', signature = '(int* n)', when = 'n > 2' }]": "pointers, up to 256: n % 16 == 0",
+}
+
+
+@pytest.mark.parametrize("description", TABLES)
+def test_a_wrong_description_is_answered_with_its_key(tmp_path: Path, description: str) -> None:
+    table = TABLE.partition("kernels = ")[0] + description
+    assert TABLES[description] in refusal(write_project(tmp_path, table, {"images/scale.cubin": b""}))

@@ -1,0 +1,135 @@
+"""Functions of Triton among the sources: compiled, launched under the fake driver, compiled again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.package.generate import Package
+from tests.fixtures.loader import run_script
+from tests.fixtures.projects import build, refusal, write_project
+
+pytest.importorskip("triton")
+
+SCALE = """
+import triton
+import triton.language as tl
+from .common import twice
+
+@triton.jit
+def scale(out, x, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, twice(tl.load(x + at, mask=at < n)) * factor, mask=at < n)
+"""
+COMMON = """
+import triton
+
+@triton.jit
+def twice(x):
+    return x * {factor}
+"""
+TABLE = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["device/scale.py"]
+architectures = ["sm_90"]
+emit = "cubin"
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/scale.py"]
+instantiate = [
+  {{ kernel = "{text}", T = ["fp16", "fp32"], B = [128] }},
+]
+"""
+TEXT = "scale(out: *{T}:16, x: *k{T}:16, n: i32, factor: fp32, BLOCK={B}, num_warps=1)"
+FILES = {"device/scale.py": SCALE, "device/common.py": COMMON.format(factor=2), "p/__init__.py": ""}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Package]:
+    """A project that was built."""
+    root = write_project(tmp_path_factory.mktemp("triton"), TABLE.format(text=TEXT), FILES)
+    return root, build(root)["p.kernels"]
+
+
+@pytest.mark.host_compiler
+def test_a_function_is_launched_as_in_triton(
+    project: tuple[Path, Package], tmp_path: Path, fake_driver: Path
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/__init__.py").touch()
+    project[1].write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    class Array:
+        def __init__(self, address, dtype):
+            self.dtype = dtype
+            self.__cuda_array_interface__ = {
+                "data": (address, False), "typestr": dtype, "shape": (64,), "strides": None, "version": 3}
+
+    print(kernels.scale["fp32, BLOCK=128"].signature)
+    for dtype in ("<f4", "<f2"):
+        x, y = Array(4096, dtype), Array(8192, dtype)
+        for _ in range(2):
+            kernels.scale(y, x, 60, 2.0, BLOCK=128, grid=3)
+        kernels.scale(Array(8196, dtype), x, 60, 2.0, grid=3)
+    kernels.scale["fp32, BLOCK=128"](Array(8192, "<f4"), Array(4096, "<f4"), 60, 2.0, grid=3, BLOCK=128)
+    caught(kernels.scale, y, x, 60, 2.0, BLOCK=256, grid=3)
+    caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, BLOCK=256, grid=3)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    signature = "(float* out, const float* x, int n, float factor)"
+    assert done.output[0] == f"scale<fp32, BLOCK=128>{signature}"
+    assert done.output[1:] == [
+        "ArgumentError: no kernel was built for BLOCK=256; built: scale<fp16, BLOCK=128>; scale<fp32, "
+        "BLOCK=128>",
+        "ArgumentError: argument 'BLOCK': scale<fp16, BLOCK=128> was compiled for BLOCK=128, not 256",
+    ]
+    assert len(done.launches) == 7
+    for launch in done.launches:
+        assert "scale grid=3,1,1 block=32,1,1 shared=0" in launch
+        assert launch.endswith(" 3c000000 00000040 " + " ".join(["0" * 16] * 2))
+    # Each dtype has an image for aligned arguments and one for all others.
+    assert done.calls.count("cuLibraryLoadData") == 4
+
+
+def test_what_is_unchanged_is_not_compiled_again(project: tuple[Path, Package]) -> None:
+    root, package = project
+    log: list[str] = []
+    assert build(root, log)["p.kernels"].files == package.files
+    assert "nothing has changed" in "".join(log)
+    (root / "device/common.py").write_text(COMMON.format(factor=3))
+    assert build(root)["p.kernels"].files != package.files
+
+
+REFUSED = {
+    # What is written instead of the instantiation, and the answer.
+    "scale": "expected a function with the types of its parameters, such as scale(x: *fp32, n: i32",
+    "scales(x: *fp32)": "device/scale.py has no function 'scales'; did you mean 'scale'?",
+    "scale(out: *fp32, z: i32)": "scale has no parameter 'z'",
+    "scale(out: *fp32)": "the parameter 'x' of scale has neither a type nor a value",
+    "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
+    "scale(out: *fp32:3)": "expected a power of two up to 256 behind the type",
+    "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",
+    TEXT.replace("{T}", "fp32").replace("{B}", "100"): "arange's range must be a power of 2",
+    TEXT.replace("{T}", "fp31").replace("{B}", "128"): "fp31",
+    TEXT.replace("{T}", "fp32")
+    .replace("{B}", "128")
+    .replace("num_warps", "num_warp"): "no parameter 'num_warp'",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
+    table = TABLE.replace('{{ kernel = "{text}", T = ["fp16", "fp32"], B = [128] }}', '"{text}"')
+    answer = refusal(write_project(tmp_path, table.format(text=text), FILES))
+    assert REFUSED[text] in answer
+    assert "device/scale.py" in answer or "overrides[0].instantiate[0]" in answer
+
+
+def test_an_error_of_an_import_names_its_line(tmp_path: Path) -> None:
+    files = {**FILES, "device/common.py": "import not_there\n"}
+    assert (
+        "device/scale.py: cannot be imported: ModuleNotFoundError: No module named 'not_there' "
+        "(device/common.py, line 1)"
+    ) in refusal(write_project(tmp_path, TABLE.format(text=TEXT), files))
