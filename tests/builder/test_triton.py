@@ -127,6 +127,11 @@ def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
     assert "device/scale.py" in answer or "overrides[0].instantiate[0]" in answer
 
 
+def test_a_source_without_instantiations_is_refused(tmp_path: Path) -> None:
+    table = TABLE.partition("[[tool")[0]
+    assert "nothing instantiates a function of this source" in refusal(write_project(tmp_path, table, FILES))
+
+
 def test_an_error_of_an_import_names_its_line(tmp_path: Path) -> None:
     files = {**FILES, "device/common.py": "import not_there\n"}
     assert (

@@ -198,6 +198,12 @@ def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings
     The first part has the kernels that are no templates.
     """
     if unit.kind in FRONT_ENDS:
+        if not instantiate:
+            raise ConfigError(
+                "nothing instantiates a function of this source",
+                where=unit.name,
+                remedy="name the types of its parameters under instantiate, in an override for it",
+            )
         return [unit.replace(instantiate=(each,)) for each in instantiate]
     unique = {normalise(expression): expression for expression in instantiate}
     if not settings.split_instantiations or settings.link:
