@@ -129,8 +129,8 @@ def test_a_source_may_be_a_link_within_the_project(tmp_path: Path) -> None:
         (["device"], "'device' is a directory; did you mean 'device/*.cu'?"),
         (
             ["device/fill.cuh"],
-            "'device/fill.cuh' is not a device source; sources end in .cu, .ptx, .cubin, .fatbin, .ltoir, .py, "
-            "and headers are found by themselves",
+            "'device/fill.cuh' is not a device source; sources end in .cu, .ptx, .cubin, .fatbin, .ltoir, "
+            ".py, and headers are found by themselves",
         ),
         ([r"device\\fill.cu"], r"'device\\fill.cu' has backslashes; did you mean 'device/fill.cu'?"),
         (["./"], "'./' is a directory; did you mean '*.cu'?"),
