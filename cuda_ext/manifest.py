@@ -127,6 +127,9 @@ class Kernel(NamedTuple):
     hidden: tuple[HiddenParameter, ...] = ()
     constants: Mapping[str, str] = {}
 
+    def __hash__(self) -> int:
+        return hash((self.expression, self.parameters))  # a mapping has none
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of all parameters in bytes, in their order."""
