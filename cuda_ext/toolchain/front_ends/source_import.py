@@ -6,8 +6,10 @@ and its bytes do not depend on where the project lies.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import posixpath
+import shutil
 import sys
 import tempfile
 import traceback
@@ -17,7 +19,7 @@ from types import ModuleType
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 
-__all__ = ["import_source"]
+__all__ = ["import_source", "scratch_directory"]
 
 _imported: dict[str, ModuleType] = {}
 
@@ -26,7 +28,7 @@ def import_source(unit: TranslationUnit) -> ModuleType:
     """Import the source of `unit`, once per process. Raises :class:`CompilationError`."""
     if unit.sha256 not in _imported:
         _forget()
-        directory = tempfile.mkdtemp(prefix="cuda_ext-")
+        directory = scratch_directory()
         for name, content in {**unit.headers, unit.name: unit.source}.items():
             file = Path(directory, name)
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,6 +44,13 @@ def import_source(unit: TranslationUnit) -> ModuleType:
         finally:
             sys.path[:] = [each for each in sys.path if each not in path]
     return _imported[unit.sha256]
+
+
+def scratch_directory() -> str:
+    """Create a directory that lasts as long as this process."""
+    directory = tempfile.mkdtemp(prefix="cuda_ext-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def _forget() -> None:

@@ -23,13 +23,14 @@ from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import FixedLaunch, HiddenParameter, Parameter, ParameterKind
 from cuda_ext.toolchain import process
-from cuda_ext.toolchain.front_ends.source_import import import_source
+from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 __all__ = ["Triton"]
 
+_SUPPORTED = "3.9"
 _INSTALL = 'install "cuda-ext[triton]"'
 # The C++ types of Triton's, and how the manifest sorts them.
 _TYPES: dict[str, tuple[str, ParameterKind, int]] = {
@@ -73,7 +74,12 @@ class Triton:
         from importlib.metadata import version
 
         _ = self._directory
-        return version("triton")
+        installed = version("triton")
+        if not installed.startswith(f"{_SUPPORTED}."):
+            raise ToolchainError(
+                f"Triton {installed} is installed, and {_SUPPORTED} is supported", remedy=_INSTALL
+            )
+        return installed
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
@@ -130,10 +136,7 @@ class Triton:
             "TRITON_DEFAULT_FP_FUSION": "1",
             "TRITON_ALWAYS_COMPILE": "1",
         }
-        if "TRITON_CACHE_DIR" not in os.environ:
-            import tempfile
-
-            os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="cuda_ext-")
+        os.environ.setdefault("TRITON_CACHE_DIR", scratch_directory())
         try:
             import triton
         except ImportError as error:
