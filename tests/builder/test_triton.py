@@ -10,7 +10,7 @@ from cuda_ext.builder.package.generate import Package
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, refusal, write_project
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="Triton runs under Linux only")
 
 SCALE = """
 import triton
