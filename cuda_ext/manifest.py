@@ -61,7 +61,7 @@ def split_architecture(text: str) -> tuple[str, int, str] | None:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and not text.startswith("0")
 
 
 class Parameter(NamedTuple):
@@ -90,10 +90,10 @@ class Parameter(NamedTuple):
 
     def __str__(self) -> str:
         start = self.type.find("(*")
-        if start < 0 or self.type.count("<", 0, start) > self.type.count(">", 0, start):
+        end = self.type.find(")", start)
+        if start < 0 or end < 0 or self.type.count("<", 0, start) > self.type.count(">", 0, start):
             return f"{self.type} {self.name}"
         # A pointer to a function or an array has its name behind the stars and qualifiers.
-        end = self.type.index(")", start)
         space = " " if self.type[end - 1].isalpha() else ""
         return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
 
@@ -388,6 +388,7 @@ def _check_references(manifest: Manifest) -> None:
     check_distinct([kernel.expression for kernel in manifest.kernels], ".kernels")
     check_distinct([(symbol.unit, symbol.name) for symbol in manifest.symbols], ".symbols")
     check_distinct([variants.name for variants in manifest.variants], ".variants")
+    check_distinct([c.kernel for v in manifest.variants if v.specialised for c in v.candidates], ".variants")
     expressions = {kernel.expression for kernel in manifest.kernels}
     for i, variants in enumerate(manifest.variants):
         path = f".variants[{i}].candidates"

@@ -38,8 +38,11 @@ def _is_file_name(text: str) -> bool:
 
 
 def is_inner_path(text: str) -> bool:
-    """Whether `text` is a normal path that stays within a directory, with forward slashes."""
-    is_inside = text.split("/")[0] not in ("", ".", "..") and "\\" not in text
+    """Whether `text` is a normal path that stays within a directory, with forward slashes.
+
+    Windows takes a letter and a colon for a drive.
+    """
+    is_inside = text.split("/")[0] not in ("", ".", "..") and "\\" not in text and text[1:2] != ":"
     return is_inside and text == posixpath.normpath(text)
 
 

@@ -208,10 +208,10 @@ def _optional(inner: Any) -> tuple[_Write, _Read]:
 
     def read(fields: _Fields) -> Any:
         field = _read_field(fields)
-        if field is None or inner is bytes:
-            return field
-        if inner is str:
-            return field.decode()
+        if field is None:
+            return None
+        if is_text:
+            return read_inner(iter((field,)))
         nested = iter(decode_fields(field))
         value = read_inner(nested)
         if next(nested, _END) is not _END:

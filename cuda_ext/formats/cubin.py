@@ -199,10 +199,11 @@ def _space(section: str) -> Literal["constant", "device"] | None:
 def _target(elf: Elf) -> Architecture | None:
     """The target in ptxas's note or, without a note, in the ELF flags."""
     if note := elf.section(".note.nv.tkinfo"):
-        match = re.search(rb"-arch[= ]+sm_(\d+)([af]?)", note.data)
+        match = re.search(rb"-arch[= ]+sm_([1-9]\d{1,3})([af]?)", note.data)
         return Architecture("cubin", int(match[1]), match[2].decode()) if match else None
-    if elf.abi < _ABI_WITH_NOTES:
-        return Architecture("cubin", elf.flags & 0xFF, "a" if elf.flags & _FLAG_A else "")
+    number = elf.flags & 0xFF
+    if elf.abi < _ABI_WITH_NOTES and number >= 10:
+        return Architecture("cubin", number, "a" if elf.flags & _FLAG_A else "")
     return None
 
 

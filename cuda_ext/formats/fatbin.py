@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.errors import FatbinError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import ImageKind
+from cuda_ext.manifest import ImageKind, split_architecture
 
 __all__ = ["Codec", "FatbinEntry", "join_fatbins", "read_fatbin"]
 
@@ -159,6 +159,9 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
             f"unknown sort of entry: kind {header.kind:#x}, version {header.version:#x}, "
             f"flags {header.flags:#x}",
         )
+    architecture = str(Architecture(kind, header.architecture, suffix))
+    if split_architecture(architecture) is None:
+        raise _error(start, f"{architecture} is no architecture")
     payload = start + header.header_size
     if not start + _ENTRY.size <= payload <= end:
         raise _error(start, f"header of {header.header_size} bytes")
@@ -182,7 +185,7 @@ def _read_entry(data: bytes, start: int, end: int) -> tuple[FatbinEntry, int]:
     entry = FatbinEntry(
         offset=start,
         kind=kind,
-        architecture=str(Architecture(kind, header.architecture, suffix)),
+        architecture=architecture,
         codec=codec,
         scrambled=bool(header.flags & _SCRAMBLED),
         size=size,

@@ -22,7 +22,7 @@ __all__ = [
 
 # Patterns, which the module re compiles when they are first used. Lines begin with [ \t]*, since \s* spans
 # lines and takes quadratic time over empty ones.
-_TARGET = rb"(?m)^[ \t]*\.target\s+sm_(\d{2,4})([af]?)"
+_TARGET = rb"(?m)^[ \t]*\.target\s+sm_([1-9]\d{1,3})([af]?)"
 _ENTRY = rb"\.entry\s+([\w$.]+)\s*(?:\(([^()]*)\))?"
 _BODY = rb"(?ms)^[^\n]*\.entry\s+([\w$.]+)(.*?)(?:^\}|\Z)"
 # Labels contain the number of the function in the file.
@@ -144,5 +144,5 @@ def _parameter(match: re.Match[bytes], index: int, size: int, offset: int) -> Pa
 
 
 def _width(type_: bytes) -> int:
-    """The size of a PTX type in bytes: 8 for ``u64``."""
-    return int(re.sub(rb"\D", b"", type_) or 8) // 8
+    """The size of a PTX type in bytes: 8 for ``u64``. No type has less than one."""
+    return max(1, int(re.sub(rb"\D", b"", type_) or 8) // 8)

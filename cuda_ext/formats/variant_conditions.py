@@ -160,7 +160,7 @@ class _Parser:
             case ast.UnaryOp(ast.Not(), operand):
                 return Junction("not", (self.condition(operand, depth + 1),))
             case ast.Name() if (name := self._text(node)) and _is_target(name):
-                if re.fullmatch(r"sm_[0-9]{2,3}[af]?", name):
+                if re.fullmatch(r"sm_[1-9][0-9]{1,2}[af]?", name):
                     return Architecture.parse(name)
                 raise ConditionError(
                     f"{name!r} is not a target; targets are spelled as sm_90, sm_90a or sm_100f"

@@ -50,7 +50,7 @@ def _key(kind: Kind, default: Any, doc: str) -> Any:
     return field(default=default, metadata=metadata)
 
 
-_ARCHITECTURE = r"^(?:all|all-major|native|(?:sm|compute|lto)_\d{2,4}[af]?)$"
+_ARCHITECTURE = r"^(?:all|all-major|native|(?:sm|compute|lto)_[1-9]\d{1,3}[af]?)$"
 
 
 @dataclass(frozen=True, eq=False)

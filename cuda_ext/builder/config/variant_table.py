@@ -50,7 +50,7 @@ def _check_default(candidates: Sequence[Candidate], where: str) -> Sequence[Cand
 
 # The schema reads a condition as a list of comparisons; it cannot match parentheses.
 _END = r"(?![^\x00-/:-@\x5B-\x5E\x60\x7B-\x7F])"
-_TARGET = rf"sm_\d{{2,3}}[af]?{_END}"
+_TARGET = rf"sm_[1-9]\d{{1,2}}[af]?{_END}"
 _NUMBER = rf"(?:0[xX][\da-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|0[0_]*|(?!0)\d[\d_]*){_END}"
 _TERM = rf"(?!sm_\d|(?:and|or|not){_END}){NAME}\s*(?:%\s*{_NUMBER}\s*)?"
 _COMPARISON = rf"{_TERM}(?:[<>]=?|[=!]=)\s*-?{_NUMBER}"

@@ -1,0 +1,141 @@
+"""Any table is a configuration or a ``ConfigError``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cuda_ext.builder.config.modules import parse_table
+from cuda_ext.compiler.front_ends.described_kernels import parse_signature
+from cuda_ext.errors import ConfigError
+from cuda_ext.formats.variant_conditions import ConditionError, list_comparisons, parse
+from tests.fuzz.strategies import damaged_data, expressions, texts
+
+TABLE: dict[str, Any] = {
+    "sources": ["device/*.cu", "lib/**/x.cubin"],
+    "architectures": ["sm_80", "sm_90a", "compute_90", "all-major"],
+    "include-dirs": ["include"],
+    "compiler": "nvcc",
+    "nvcc": "/usr/bin/nvcc",
+    "launcher": "ccache",
+    "std": "c++20",
+    "define": {"WIDTH": 4, "INLINE": ""},
+    "options": ["-lineinfo", "-I", "/usr/include", "--maxrregcount=32"],
+    "pre-include": ["first.h"],
+    "fast-math": True,
+    "instantiate": ["axpy<float>", {"kernel": "reduce<{T}, {B}>", "T": ["float", "double"], "B": [128, 256]}],
+    "split-instantiations": False,
+    "variants": {"gemm": [{"kernel": "hopper", "when": "sm_90a and n % 4 == 0"}, {"kernel": "simple"}]},
+    "compress": "balance",
+    "emit": "fatbin",
+    "jit": True,
+    "link": False,
+    "report": "build/report.html",
+    "executor": "local",
+    "overrides": [
+        {
+            "sources": ["**/x.cubin"],
+            "instantiate": ["more<int>"],
+            "kernels": [
+                {
+                    "name": "gemm",
+                    "symbol": "gemm_0",
+                    "signature": "(const float* a, int n, int rows = a.shape[0], void* memory = scratch)",
+                    "block": [128, 1, 1],
+                    "cluster": 2,
+                    "shared": 49152,
+                    "scratch": 256,
+                    "when": "n % 4 == 0",
+                }
+            ],
+        }
+    ],
+    "modules": {"p.kernels": {"emit": "fatbin", "jit": False}, "p.others": {"options": ["-G"]}},
+}
+
+
+def test_the_table_is_valid() -> None:
+    assert len(parse_table(TABLE, "p.kernels")[0]) == 2
+
+
+@given(damaged_data({"": TABLE}))
+def test_a_table_is_a_configuration_or_an_error(damaged: Any) -> None:
+    try:
+        modules, _ = parse_table(damaged.get("", damaged), "p.kernels")
+    except ConfigError as error:
+        modules, where = (), error.where
+    else:
+        where = "tool.cuda_ext"
+    assert where.startswith("tool.cuda_ext")
+    for module in modules:
+        settings = module.for_source("lib/a/x.cubin")
+        assert all(isinstance(each, str) for each in settings.instantiate)
+        assert module.key_path("std", "lib/a/x.cubin").startswith("tool.cuda_ext")
+
+
+_CONDITION_WORDS = (
+    *(
+        "sm",
+        "sm_90",
+        "sm_90a",
+        "n",
+        "and",
+        "or",
+        "not",
+        "(",
+        ")",
+        "%",
+        "==",
+        "<",
+        ">=",
+        "-",
+        "4",
+        "0x1F",
+        "=",
+        "²",
+    ),
+    *(
+        "x1",
+        "if",
+        "None",
+        "1e5",
+        "07",
+        "\u0661",
+        "ª",
+        "...",
+        "!",
+        "~",
+        "'",
+        "0b1",
+        "*" * 30,
+        "lambda",
+        ":",
+        ":=",
+    ),
+)
+conditions = st.one_of(texts, st.lists(st.sampled_from(_CONDITION_WORDS), max_size=14).map(" ".join))
+
+
+@example("sm_090")
+@given(conditions)
+def test_a_condition_is_read_or_an_error(text: str) -> None:
+    try:
+        condition = parse(text)
+    except ConditionError:
+        return
+    for comparison in list_comparisons(condition):
+        assert parse(str(comparison)) == comparison
+
+
+@given(st.one_of(texts, expressions.map(lambda text: f"({text})")))
+def test_a_signature_is_read_or_an_error(text: str) -> None:
+    try:
+        parameters, _ = parse_signature(text)
+    except ValueError:
+        return
+    names = [parameter.name for parameter in parameters]
+    assert len(set(names)) == len(names)
+    for parameter in parameters:
+        assert str(parameter)

@@ -1,0 +1,92 @@
+"""A damaged manifest is a ``ManifestError``, or one that can be used."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import example, given
+
+import cuda_ext
+from cuda_ext.errors import CudaExtError, ManifestError
+from cuda_ext.manifest import Manifest, dumps, loads
+from cuda_ext.records import parse_json
+from cuda_ext.runtime.module import module_from
+from tests.fuzz.strategies import MANIFEST, as_json, damaged_bytes, damaged_data, texts
+
+DATA = json.loads(dumps(MANIFEST))
+
+
+def read(data: Any) -> Manifest | None:
+    try:
+        return loads(data, "manifest.json")
+    except ManifestError:
+        return None
+
+
+def changed(change: Callable[[Any], object]) -> str:
+    """The manifest with one change."""
+    data = json.loads(dumps(MANIFEST))
+    change(data)
+    return json.dumps(data)
+
+
+def no_file(name: str) -> bytes:
+    raise FileNotFoundError(name)
+
+
+def test_the_manifest_is_valid() -> None:
+    assert read(dumps(MANIFEST)) == MANIFEST
+
+
+@example(changed(lambda data: data["units"][0]["images"][0].update(architecture="sm_080")))
+@given(damaged_data(DATA).map(as_json))
+def test_a_damaged_manifest_is_refused_or_written_alike(text: str) -> None:
+    if manifest := read(text):
+        assert read(dumps(manifest)) == manifest
+
+
+@given(
+    damaged_bytes([dumps(MANIFEST).encode()], [b"[" * 2000, b"{", b'"', b"\\u0000", b"1e999", b"NaN", b"-"])
+)
+def test_damaged_text_is_refused_or_written_alike(text: bytes) -> None:
+    if manifest := read(text):
+        assert read(dumps(manifest)) == manifest
+
+
+@given(
+    damaged_bytes(
+        [dumps(MANIFEST).encode()], [b" ", b"NaN", b"1.5", b"\xef\xbb\xbf", b"\\ud800", b"9" * 5000]
+    )
+)
+def test_json_is_what_python_reads(text: bytes) -> None:
+    def outcome(read: Any) -> object:
+        try:
+            return repr(read(text.decode(errors="replace")))
+        except (ValueError, RecursionError):
+            return ValueError
+
+    assert outcome(parse_json) == outcome(json.loads)
+
+
+@example(changed(lambda data: data["kernels"][0]["parameters"][2].update(type="void (*")), "plain")
+@example(
+    changed(lambda data: data["variants"][1]["candidates"].append({"kernel": "gemm n if n > 2"})), "gemm"
+)
+@given(damaged_data(DATA).map(as_json), texts)
+def test_what_a_manifest_says_is_shown_and_launches_or_is_an_error(text: str, name: str) -> None:
+    manifest = read(text)
+    if manifest is None:
+        return
+    module = module_from(manifest, no_file)
+    assert str(cuda_ext.describe(module))
+    names = [*dir(module), name, *(kernel.expression for kernel in manifest.kernels)]
+    for each in names:
+        with contextlib.suppress(CudaExtError):
+            found = module[each]
+            repr(found)
+            for arguments in ((), (1, 2), (1, 2, 3, 4)):
+                with contextlib.suppress(CudaExtError):
+                    callable(found) and found(*arguments, grid=1, block=32)
