@@ -29,13 +29,15 @@ Compile device sources, and embed them in C++ and in a Python package::
     [<KEY> <value>...]...
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
+    [PYTHON_ONLY]
     [CXX_NAMESPACE <namespace>]
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
   cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [JIT]
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
-    [PYTHON_ONLY])
+    [PYTHON_ONLY]
+    [CXX_NAMESPACE <namespace>])
 
 ``<target>`` is a static library. Targets that link it include ``<example_project/kernels.h>``, where
 ``example_project.kernels`` is the import name; they need C++17 and no CUDA. The kernels are in the namespace
@@ -83,8 +85,8 @@ function(cuda_ext_add_module target)
   if(NOT target MATCHES "^[A-Za-z0-9_.+-]+$")
     message(FATAL_ERROR "${call}: invalid target name; use letters, digits and _.+-")
   endif()
-  # Of CMake's generators, and of the functions below.
-  if(target MATCHES "^(all|clean|depend|edit_cache|help|install|list_install_components|package|package_source|preinstall|rebuild_cache|test|ALL_BUILD|INSTALL|PACKAGE|RUN_TESTS|ZERO_CHECK|cuda_ext_loader|cuda_ext_on_demand)$")
+  # Of CMake's generators.
+  if(target MATCHES "^(all|clean|depend|edit_cache|help|install|list_install_components|package|package_source|preinstall|rebuild_cache|test|ALL_BUILD|INSTALL|PACKAGE|RUN_TESTS|ZERO_CHECK)$")
     message(FATAL_ERROR "${call}: the target name ${target} is reserved; choose another name")
   endif()
   foreach(name "${target}" "${target}_generate")

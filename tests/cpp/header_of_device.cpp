@@ -24,6 +24,10 @@ enum class Mode : unsigned char { slow, fast };
 struct Particle {
   float x, y;
 };
+template <Mode M>
+struct Tile {
+  enum class Order { rows, columns };
+};
 template <class T, int N>
 struct vec {
   T values[static_cast<unsigned>(N)];
@@ -60,6 +64,9 @@ static_assert(!takes<ns::Particle*, const char*, float*, void*, int*>(k::pointer
 static_assert(!takes<ns::Particle*, const char*, float**, const void*, int*>(k::pointers));
 static_assert(!takes<ns::Particle*, const char*, float**, void*, int>(k::pointers));
 
+// Compilers print the enumerator of a template argument differently: any enumeration of that size is taken.
+static_assert(takes<ns::Tile<ns::Mode::fast>::Order>(k::nested) && takes<int>(k::nested) && !takes<float>(k::nested));
+
 // Variables.
 template <class Variable, class Host, class = void>
 constexpr bool is_copied = false;
@@ -70,6 +77,13 @@ template <class Host, class Variable>
 constexpr bool copies(const Variable&) {
   return is_copied<Variable, Host>;
 }
+// As std::span, and with the size of counts.
+template <class T>
+struct View {
+  T* elements;
+  std::size_t count, stride;
+  T* data() const;
+};
 using Row = ns::vec<float, 4>;
 static_assert(copies<ns::Particle>(k::origin) && copies<Mirror>(k::origin) && copies<const ns::Particle*>(k::origin));
 static_assert(!copies<double>(k::origin) && !copies<float (&)[2]>(k::origin) && !copies<Other*>(k::origin));
@@ -78,6 +92,7 @@ static_assert(!copies<Row>(k::rows) && !copies<Row (&)[3]>(k::rows) && !copies<f
 static_assert(copies<float**>(k::buffer) && !copies<float*>(k::buffer));
 static_assert(copies<long (&)[3]>(k::counts) && copies<std::array<long long, 3>>(k::counts));
 static_assert(!copies<double (&)[3]>(k::counts) && !copies<long>(k::counts) && !copies<int*>(k::counts));
+static_assert(!copies<View<long>>(k::counts) && !copies<View<const long>>(k::counts));
 static_assert(copies<ns::Mode>(k::chosen) && !copies<unsigned char>(k::chosen));
 
 void copy(ns::Particle& particle, Row* rows, Mirror& mirror, std::array<Row, 2>& both) {

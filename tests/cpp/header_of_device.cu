@@ -7,6 +7,10 @@ enum class Mode : unsigned char { slow, fast };
 struct Particle {
   float x, y;
 };
+template <Mode M>
+struct Tile {
+  enum class Order { rows, columns };
+};
 template <class T, int N>
 struct vec {
   T values[N];
@@ -32,6 +36,7 @@ __global__ void ov(int n) {}
 __global__ void ov(float a, int* x) {}
 __global__ void numbers(bool flag, ns::Mode mode, double d, char c, __half h, ns::Particle p, int) {}
 __global__ void pointers(const ns::Particle* p, const unsigned char* bytes, float** rows, int (*matrix)[3], void* any) {}
+__global__ void nested(ns::Tile<ns::Mode::fast>::Order order) {}
 namespace {
 __global__ void hidden(int n) {}
 }  // namespace

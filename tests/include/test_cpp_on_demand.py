@@ -517,8 +517,8 @@ def test_the_compiler_is_quoted(on_demand: OnDemand, tmp_path: Path) -> None:
         ({"CUDA_EXT_CACHE": "", "HOME": "/proc/nowhere"}, "/proc/nowhere/.cache/cuda_ext/objects: compiling"),
         ({"CUDA_EXT_CACHE": "/dev/null"}, "/dev/null/objects: compiling goes on without a cache: "),
         (
-            {"CUDA_EXT_CACHE_SIZE": "5x "},
-            "CUDA_EXT_CACHE_SIZE: compiling goes on without a cache: '5x ' is not a size; write bytes, or a",
+            {"CUDA_EXT_CACHE_SIZE": "5_0 "},
+            "CUDA_EXT_CACHE_SIZE: compiling goes on without a cache: '5_0 ' is not a size; write bytes, or a",
         ),
     ],
     ids=str,

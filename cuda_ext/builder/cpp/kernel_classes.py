@@ -11,10 +11,14 @@ from typing import NamedTuple
 from cuda_ext.builder.cpp.template_arguments import FUNDAMENTAL
 from cuda_ext.manifest import Kernel, Parameter
 
-__all__ = ["RESERVED", "DeviceTypes", "KernelClass", "identifier"]
+__all__ = ["DeviceTypes", "KernelClass", "identifier"]
 
-# Names that a header declares in each of its namespaces.
-RESERVED = ("cuda_ext_module", "cuda_ext_library", "cuda_ext_kernel", "cuda_ext_kernels")
+# Names of the header itself, to which nested namespaces refer too.
+_RESERVED = frozenset(
+    """
+    cuda_ext_headers cuda_ext_kernel cuda_ext_kernels cuda_ext_library cuda_ext_module cuda_ext_sources
+    """.split()  # noqa: SIM905
+)
 _KEYWORDS = frozenset(
     """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t
@@ -59,7 +63,7 @@ class KernelClass:
 
 def identifier(name: str) -> str:
     """`name`, with an underscore appended if C++, a common macro or the header itself uses it."""
-    return f"{name}_" if name in _KEYWORDS or name in _MACROS or name in RESERVED else name
+    return f"{name}_" if name in _KEYWORDS or name in _MACROS or name in _RESERVED else name
 
 
 _INTEGER_BITS = {1: 8, 2: 16, 4: 32, 8: 64}

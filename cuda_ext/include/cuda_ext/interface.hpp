@@ -10,8 +10,8 @@
 //   axpy.launch({grid, block, stream}, n, 2.0f, x, y);
 //
 // C++17, without CUDA headers and without standard headers that are slow to compile. The loader behind it
-// (loader/loader.cpp) is compiled once for all modules of a project and called through pointers. The namespace is named after the version, so that libraries built by two
-// versions can be linked into one program.
+// (loader/loader.cpp) is compiled once for all modules of a project and called through pointers. The namespace
+// is named after the version, so that libraries built by two versions can be linked into one program.
 
 #ifndef CUDA_EXT_INTERFACE_v0_1_0
 #define CUDA_EXT_INTERFACE_v0_1_0

@@ -1,7 +1,7 @@
 // The parameter types of kernels as objects.
 //
-// Each is made, implicitly, of what can be passed for it and of nothing else, so that a wrong argument does
-// not compile, and `std::is_invocable` tells. `get()` is the value of which the driver copies the bytes.
+// Each has implicit conversions from the types that can be passed for it, and from no others: a wrong argument
+// does not compile, and `std::is_invocable` is false. The driver copies the bytes of the value of `get()`.
 
 // What the compiler sees to be out of range: an error in clang; in gcc, which may see it on a path that is
 // never taken, a warning.
@@ -132,11 +132,16 @@ constexpr void check_layout() noexcept {
                 "this type has another alignment in device code; declare both alike, best in one header");
 }
 
+// Whether T is the enumeration of that name, or any if the name is not known.
+template <class T, class Named>
+inline constexpr bool is_enumeration =
+    std::is_enum_v<T> && (sizeof(Named::name) == 1 || is_type<T, Named>());
+
 // An enumeration of that name, or an integer of its size.
 template <class Named>
 class Enumerator : public AlwaysFits {
  public:
-  template <class T, std::enable_if_t<std::is_enum_v<T> && is_type<T, Named>(), int> = 0>
+  template <class T, std::enable_if_t<is_enumeration<T, Named>, int> = 0>
   Enumerator(T value) noexcept {
     check_layout<T, Named>();
     std::memcpy(&value_, &value, Named::size);
@@ -147,7 +152,7 @@ class Enumerator : public AlwaysFits {
     std::memcpy(&value_, &number, Named::size);
   }
 
-  template <class T, std::enable_if_t<std::is_enum_v<T> && !is_type<T, Named>(), int> = 0>
+  template <class T, std::enable_if_t<std::is_enum_v<T> && !is_enumeration<T, Named>, int> = 0>
   Enumerator(T) = delete;  // another enumeration; if it mirrors that of device code, specialize device_name
 
   Bytes<Named::size> get() const noexcept { return value_; }

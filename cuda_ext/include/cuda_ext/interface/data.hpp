@@ -76,10 +76,9 @@ struct SourceData {
   const char* text;
 };
 
-// Device headers, in the form in which nvrtcCreateProgram takes them. Each is there under its path within the
-// project, which is how the other texts include it. Under its path below an include directory is a header
-// that includes it.
-// `sha256` is the digest of all names and texts.
+// Device headers, in the form in which nvrtcCreateProgram takes them. A header is listed under its path within
+// the project; its path below an include directory is the name of a further header, which includes it. The
+// digest `sha256` changes with every name and text.
 struct HeaderData {
   int count;
   const char* const* texts;

@@ -17,6 +17,14 @@ struct ElementOf<Host*> {
   using type = std::remove_cv_t<Host>;
 };
 
+// Whether a Host refers to elements that are elsewhere, as std::span does: those of a constant view are
+// constant only if all are.
+template <class Host, class = void>
+inline constexpr bool is_view = false;
+template <class Host>
+inline constexpr bool is_view<Host, std::void_t<decltype(*std::declval<const Host&>().data())>> =
+    std::is_same_v<decltype(std::declval<Host&>().data()), decltype(std::declval<const Host&>().data())>;
+
 // Whether a Host is, or points to, a copy of a variable of `size` bytes with elements T. A class without
 // elements may be a copy of numbers.
 template <class T, std::size_t size, class Host>
@@ -24,7 +32,8 @@ constexpr bool is_copy() noexcept {
   using Element = typename ElementOf<std::remove_cv_t<Host>>::type;
   if constexpr (std::is_pointer_v<Host>) {
     return are_elements<T, Element>();
-  } else if constexpr (!std::is_trivially_copyable_v<Host> || sizeof(Host) != size) {
+  } else if constexpr (!std::is_trivially_copyable_v<Host> || sizeof(Host) != size ||
+                       is_view<std::remove_cv_t<Host>>) {
     return false;
   } else {
     return are_elements<T, Element>() ||

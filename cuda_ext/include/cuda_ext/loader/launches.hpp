@@ -185,7 +185,7 @@ inline Failure KernelOfModule::launch_checked(const LaunchConfig& config, void**
                                               const std::size_t* sizes, std::size_t count) noexcept {
   Array<ParameterData> parameters = description->parameters;
   if (!description->is_described) {
-    if (auto failed = guarded([&] { return module->measure(*this); })) return failed;
+    if (auto failed = guarded([&] { return module->measure(*this, config.stream); })) return failed;
     const bool is_known = opened_driver.load(std::memory_order_acquire)->call.parameter_info;
     if (!is_known) return launch(config, arguments);  // the driver is older than 12.4
     parameters = {measured.data(), measured.size()};

@@ -92,8 +92,9 @@ class LoadedModule final : public Module {
   Failure load_and_launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments);
   // The error of a launch that the driver answered with `status`.
   Failure explain_launch(KernelOfModule& kernel, const LaunchConfig& config, driver_api::Code status);
-  // Ask the driver, which knows them since CUDA 12.4, for the sizes of the parameters of a kernel.
-  Failure measure(KernelOfModule& kernel);
+  // Ask the driver, which knows them since CUDA 12.4, for the sizes of the parameters of a kernel that is
+  // launched in `stream`.
+  Failure measure(KernelOfModule& kernel, Stream stream);
   // What `use` returns, which is passed the limits and the handle of `kernel` on the GPU of the current
   // context.
   template <class Use>
@@ -219,10 +220,10 @@ CUDA_EXT_COLD inline Failure LoadedModule::compile() {
   return failure(ErrorKind::toolchain, {data_.name, " cannot be compiled: ", unavailable});
 }
 
-CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel) {
+CUDA_EXT_COLD inline Failure LoadedModule::measure(KernelOfModule& kernel, Stream stream) {
   if (kernel.is_measured.load(std::memory_order_acquire)) return nullptr;
   CurrentContext here;
-  if (auto failed = here.enter(nullptr)) return failed;
+  if (auto failed = here.enter(stream)) return failed;
   auto loaded = load(here, kernel);
   if (!loaded) return std::move(loaded).failure();
   const auto ask = here.driver().call.parameter_info;

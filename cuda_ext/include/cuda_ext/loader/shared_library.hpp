@@ -53,6 +53,8 @@ class SharedLibrary {
   // Let `function` be what the library exports as `name`, or nullptr; return whether it does.
   template <class Function>
   bool find(Function& function, const char* name) const noexcept {
+    function = nullptr;
+    if (!handle_) return false;  // which dlsym would take for all libraries of the process
 #if defined(_WIN32)
     function = reinterpret_cast<Function>(reinterpret_cast<void*>(::GetProcAddress(handle_, name)));
 #else

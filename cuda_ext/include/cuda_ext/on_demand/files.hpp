@@ -46,10 +46,10 @@ std::FILE* open_file(const fs::path& path, const char* mode, bool is_of_anyone =
   static_cast<void>(is_of_anyone);
   return ::_wfopen(path.c_str(), std::wstring(mode, mode + std::strlen(mode)).c_str());
 #else
-  const int access = *mode == 'r'   ? O_RDONLY | O_NONBLOCK
+  const int access = *mode == 'r'   ? O_RDONLY
                      : *mode == 'a' ? O_WRONLY | O_APPEND
                                     : O_WRONLY | O_CREAT | O_EXCL;
-  const int descriptor = ::open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int descriptor = ::open(path.c_str(), access | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0600);
   struct stat status{};
   if (descriptor < 0) return nullptr;
   const bool is_file = !::fstat(descriptor, &status) && S_ISREG(status.st_mode);

@@ -186,7 +186,8 @@ class SourceModule final : public OwnedModule {
     }
     const char* name = options_.name.c_str();
     data = {open_module, name, "nvrtc", true, {&unit_, 1}, array(kernels_), {}, {}, {}, &on_demand_};
-    data.headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(), ""};
+    data.headers = {static_cast<int>(header_texts_.size()), header_texts_.data(), header_names_.data(),
+                    sha256_.c_str()};
     recipe_ = {name,
                source_.c_str(),
                sha256_.c_str(),

@@ -57,8 +57,7 @@ fs::path cache_directory() {
     return caches.is_absolute() ? caches / name : fs::path();
   }
   const bool is_in_home = configured == "~" || configured.rfind("~/", 0) == 0;
-  return is_in_home ? home / configured.substr(std::min<std::size_t>(2, configured.size()))
-                    : fs::absolute(configured, error);
+  return is_in_home ? fs::path(home).concat(configured.substr(1)) : fs::absolute(configured, error);
 }
 
 constexpr const char* without_cache = "compiling goes on without a cache: ";
@@ -75,13 +74,14 @@ std::uintmax_t cache_bound() {
   const std::string text = setting("CUDA_EXT_CACHE_SIZE");
   std::string size;
   for (const char letter : text) {
-    if (!std::strchr(" \t\n\r\f\v", letter)) size += static_cast<char>(std::toupper(letter));
+    if (std::strchr(" \t\n\r\f\v", letter)) continue;
+    size += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   }
   if (size.empty()) return std::uintmax_t{5} << 30;
   const std::size_t digits = std::min(size.find_first_not_of("0123456789"), size.size());
   const std::uintmax_t number = std::strtoull(size.c_str(), nullptr, 10);
   const std::string unit = size.substr(digits);
-  const std::size_t power = unit.empty() || unit == "B" ? 0 : std::string_view("_KMGT").find(unit[0]);
+  const std::size_t power = unit.empty() || unit == "B" ? 0 : std::string_view(" KMGT").find(unit[0]);
   const std::string_view rest = power ? std::string_view(unit).substr(1) : "";
   if (0 < digits && digits < 19 && power < 5 && (rest.empty() || rest == "B" || rest == "IB")) {
     return number > UINTMAX_MAX >> 10 * power ? UINTMAX_MAX : number << 10 * power;
@@ -152,7 +152,8 @@ class Store {
   }
 
   // Held while one thread or process computes what `name` stands for, so that others wait, for ten minutes at
-  // most. It saves work and guards nothing. On Windows, each process computes it.
+  // most. It saves work and guards nothing. Names with the same first two digits share a lock. On Windows,
+  // each process computes it.
   std::shared_ptr<void> lock(const std::string& name) const {
 #if defined(_WIN32)
     static_cast<void>(name);
