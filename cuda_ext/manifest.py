@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from cuda_ext import records
 from cuda_ext.errors import ManifestError
+from cuda_ext.launch_data import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
 
 __all__ = [
     "FILE_NAME",
@@ -20,8 +21,6 @@ __all__ = [
     "SCHEMA",
     "Candidate",
     "Compression",
-    "FixedLaunch",
-    "HiddenParameter",
     "Image",
     "ImageKind",
     "Kernel",
@@ -47,7 +46,6 @@ ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum
 
 # How architectures begin, for each kind of image.
 PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
-LARGEST_PARAMETERS = 32_764  # the most bytes that CUDA passes to a kernel
 
 
 def split_architecture(text: str) -> tuple[str, int, str] | None:
@@ -96,19 +94,6 @@ class Parameter(NamedTuple):
         # A pointer to a function or an array has its name behind the stars and qualifiers.
         space = " " if self.type[end - 1].isalpha() else ""
         return f"{self.type[:end]}{space}{self.name}{self.type[end:]}"
-
-
-class HiddenParameter(NamedTuple):
-    """A parameter that is no argument of a call, since a launch derives its value.
-
-    ``position`` is that among all parameters of the kernel, ``size`` is in bytes. ``source`` is ``zero``, or
-    ``scratch`` for the address of the memory of :class:`FixedLaunch`, or ``x.shape[0]`` or ``x.stride[0]``
-    of the array argument ``x``; a stride counts elements.
-    """
-
-    position: Annotated[int, range(LARGEST_PARAMETERS)]
-    size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
-    source: records.Text
 
 
 class Kernel(NamedTuple):
@@ -182,21 +167,6 @@ class Variants(NamedTuple):
             return ", ".join(c.kernel.removeprefix(f"{self.name} ") for c in self.candidates)
         *conditional, default = self.candidates
         return ", ".join([*(f"{c.kernel} if {c.when}" for c in conditional), f"else {default.kernel}"])
-
-
-class FixedLaunch(NamedTuple):
-    """The launch configuration that a kernel was compiled for, which leaves only the grid to a call.
-
-    ``shared`` is the dynamic shared memory of a block, and ``scratch`` the global memory that a launch
-    allocates for each block, in bytes. The grid of a call counts clusters if ``cluster`` is not empty.
-    """
-
-    block: tuple[records.Extent, ...]
-    shared: records.Size = 0
-    cluster: tuple[records.Extent, ...] = ()
-    cooperative: bool = False
-    dependent: bool = False
-    scratch: records.Size = 0
 
 
 class Image(NamedTuple):
@@ -379,22 +349,35 @@ def _check_references(manifest: Manifest) -> None:
             check(each.size in _SIZES.get(each.kind, (each.size,)), f"{path}.size", each.size)
             check(end <= each.offset <= LARGEST_PARAMETERS - each.size, f"{path}.offset", each.offset)
             end = each.offset + each.size
+        check(sum(kernel.sizes) <= LARGEST_PARAMETERS, f".kernels[{i}].hidden", kernel.sizes)
+        pointers = {parameter.name for parameter in kernel.parameters if parameter.kind == "pointer"}
+        last = -1
+        for j, hidden in enumerate(kernel.hidden):
+            path = f".kernels[{i}].hidden[{j}]"
+            check(last < hidden.position < len(kernel.sizes), f"{path}.position", hidden.position)
+            check(hidden.is_derivable(pointers), f"{path}.source", hidden.source)
+            last = hidden.position
+    scratch = {k.expression for k in manifest.kernels if any(h.source == "scratch" for h in k.hidden)}
     for i, unit in enumerate(manifest.units):
         check(unit.sources, f".units[{i}].sources", [])
         check_distinct([image.architecture for image in unit.images], f".units[{i}].images")
         for j, image in enumerate(unit.images):
             prefix = image.architecture.partition("_")[0]
             check(PREFIXES[image.kind] == prefix, f".units[{i}].images[{j}].kind", image.kind)
+            for name, launch in image.launches.items():
+                path = f".units[{i}].images[{j}].launches[{name!r}]"
+                check(not launch.scratch or name in scratch, f"{path}.scratch", launch.scratch)
     check_distinct([kernel.expression for kernel in manifest.kernels], ".kernels")
     check_distinct([(symbol.unit, symbol.name) for symbol in manifest.symbols], ".symbols")
     check_distinct([variants.name for variants in manifest.variants], ".variants")
     check_distinct([c.kernel for v in manifest.variants if v.specialised for c in v.candidates], ".variants")
-    expressions = {kernel.expression for kernel in manifest.kernels}
+    sizes = {kernel.expression: [p.size for p in kernel.parameters] for kernel in manifest.kernels}
     for i, variants in enumerate(manifest.variants):
         path = f".variants[{i}].candidates"
         check(variants.candidates, path, [])
         for j, candidate in enumerate(variants.candidates):
-            check(candidate.kernel in expressions, f"{path}[{j}].kernel", candidate.kernel)
+            is_alike = sizes.get(candidate.kernel) == sizes.get(variants.candidates[0].kernel)
+            check(candidate.kernel in sizes and is_alike, f"{path}[{j}].kernel", candidate.kernel)
             is_last = candidate is variants.candidates[-1]
             is_valid = (candidate.when is None) == is_last or (is_last and variants.specialised)
             check(is_valid, f"{path}[{j}].when", candidate.when)

@@ -38,7 +38,8 @@ ARROWS = {
     "cache": {"formats", "filesystem", "time_limit"},
     "filesystem": {"manifest"},
     "formats": {"manifest"},
-    "manifest": {"records"},
+    "manifest": {"launch_data"},
+    "launch_data": {"records"},
     "records": {"errors"},
     "errors": set(),
 }

@@ -183,6 +183,30 @@ def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
         ),
         (lambda d: d["symbols"][0].update(size=1 << 64), f"manifest.symbols[0].size is {1 << 64}"),
         (lambda d: d["symbols"][0].update(lowered=""), "manifest.symbols[0].lowered is ''"),
+        *(
+            (
+                lambda d, hidden=hidden: d["kernels"][0].update(hidden=[hidden]),
+                f"manifest.kernels[0].hidden[0].{field} is {hidden[field]!r}",
+            )
+            for field, hidden in (
+                ("position", {"position": 9, "size": 8, "source": "zero"}),
+                ("source", {"position": 0, "size": 4, "source": "scratch"}),
+                ("source", {"position": 0, "size": 8, "source": "other.shape[0]"}),
+                ("source", {"position": 0, "size": 8, "source": "one"}),
+            )
+        ),
+        *(
+            (
+                lambda d, launch=launch: d["units"][0]["images"][0].update(launches={"ns::k<float>": launch}),
+                f"manifest.units[0].images[0].launches['ns::k<float>'].{field} is {found}",
+            )
+            for field, launch, found in (
+                ("block", {"block": []}, "()"),
+                ("cluster", {"block": [1], "cluster": [1, 1, 1, 1]}, "(1, 1, 1, 1)"),
+                ("shared", {"block": [1], "shared": 1 << 32}, 1 << 32),
+                ("scratch", {"block": [1], "scratch": 8}, 8),
+            )
+        ),
     ],
 )
 def test_damage_is_reported_with_file_field_and_remedy(change, complaint):

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
-from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
@@ -191,7 +191,7 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         kernels=tuple(_kernels(plan, libraries)),
         symbols=tuple(s._replace(unit=index) for index, lib in enumerate(libraries) for s in lib.symbols),
         embedded={n: sha256(c).hex() for n, c in embedded.items()} if plan.embed else None,
-        variants=tuple(_specialised(libraries)),
+        variants=tuple(_specialised(plan.name, libraries)),
     )
     files: dict[str, bytes] = {}
     for library in libraries:
@@ -225,19 +225,40 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
                 yield kernel._replace(unit=index)
                 continue
             units = [plan.libraries[number].units[0] for number in (owner, index)]
+            if all(unit.kind in FRONT_ENDS for unit in units):
+                one, other = (unit.instantiate[0] for unit in units)
+                raise BuildError(
+                    f"{one} and {other} have one name, {kernel.expression!r}",
+                    where=units[1].name,
+                    remedy="leave one out: a name has the types of pointers and the constants alone",
+                )
+            if any(unit.kind in FRONT_ENDS or unit.kernels for unit in units):
+                raise defined_twice(kernel.expression, units[0].name, units[1].name)
             # Each part of a source has all its kernels that are no templates.
             if units[0].name != units[1].name:
                 _check_same(kernel.expression, units, [libraries[owner], library])
 
 
-def _specialised(libraries: Iterable[Library]) -> Iterator[Variants]:
+def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants]:
     """The kernels that were compiled on conditions, by name: those without a condition come last."""
     by_name: dict[str, list[Candidate]] = {}
+    kernels: dict[str, Kernel] = {}
     for library in libraries:
+        kernels |= {kernel.expression: kernel for kernel in library.kernels}
         for expression, (name, when) in library.conditions.items():
             by_name.setdefault(name, []).append(Candidate(expression, when))
     for name, candidates in by_name.items():
         if any(candidate.when for candidate in candidates):
+            first, *others = (kernels[candidate.kernel] for candidate in candidates)
+            for other in others:
+                if [p._replace(offset=0) for p in other.parameters] != [
+                    p._replace(offset=0) for p in first.parameters
+                ]:
+                    raise BuildError(
+                        f"{first.signature} and {other.signature} have one name and other parameters",
+                        where=module,
+                        remedy="give them different names, or the same parameters",
+                    )
             yield Variants(name, tuple(sorted(candidates, key=lambda c: c.when is None)), specialised=True)
 
 

@@ -158,6 +158,7 @@ REFUSED = {
     "(float* x, int n, void* m)": "kernel 'any' has 4 parameters, and 'k' is described with 3; their sizes",
     "(float* x, long n, void* m, uint64_t z)": "the parameters of 'k' have 8, 8, 8, 8 bytes as described",
     "(float* x, int n, void* m = scratch, uint64_t z)": "scratch: is the size of the memory for each block",
+    "(float* const x, std::int32_t n, void* m, std::size_t z)": "",
 }
 
 
@@ -187,6 +188,7 @@ TABLES = {
     "kernels = { name = 'k' }": "kernels: expected an array of tables, each a table such as",
     "kernels = [{ name = 'k' }]": "kernels[0].signature: is missing; write its parameters as C++ does",
     "kernels = [{ name = 'k', signature = '(int n)', block = 0 }]": "block: expected an integer from 1 on",
+    "kernels = [{ name = 'k', signature = '()', block = [32, 33] }]": "block: expected at most 1024 threads",
     "kernels = [{ name = 'k', signature = '(int n)', shared = 8 }]": "kernels[0].block: is missing; give the",
     "kernels = [{ name = 'k', signature = '(int n)', when = 'm > 2' }]": "k has no parameter 'm'",
     "kernels = [{ name = 'k', signature = '(int* n)', when = 'n > 2' }]": "pointers, up to 256: n % 16 == 0",
@@ -197,3 +199,29 @@ TABLES = {
 def test_a_wrong_description_is_answered_with_its_key(tmp_path: Path, description: str) -> None:
     table = TABLE.partition("kernels = ")[0] + description
     assert TABLES[description] in refusal(write_project(tmp_path, table, {"images/scale.cubin": b""}))
+
+
+EMPTY = 'extern "C" __global__ void one() {} extern "C" __global__ void two(int n) {}'
+CONTRADICTIONS = {
+    # Descriptions that contradict each other or the kernel, and the answer.
+    "{ name = 'k', symbol = 'one', signature = '(int n)' }": "has 0 parameters, and 'k' is described with 1",
+    "{ name = 'j', symbol = 'two', signature = '(int n)' }, "
+    "{ name = 'k', symbol = 'two', signature = '(int n)' }": "'k', or its kernel 'two', is described twice",
+    "{ name = 'k', symbol = 'one', signature = '()' }, "
+    "{ name = 'k', symbol = 'two', signature = '(int n)' }": "'k', or its kernel 'two', is described twice",
+    "{ name = 'k', symbol = 'one', signature = '()', when = 'sm >= 80' }, "
+    "{ name = 'k', symbol = 'two', signature = '(int n)' }": "have one name and other parameters",
+}
+
+
+@pytest.mark.parametrize("descriptions", CONTRADICTIONS)
+def test_descriptions_do_not_contradict_each_other(tmp_path: Path, descriptions: str) -> None:
+    table = f"{TABLE.partition('kernels = ')[0]}kernels = [{descriptions}]"
+    files = {"images/scale.cubin": image(EMPTY).data}
+    assert CONTRADICTIONS[descriptions] in refusal(write_project(tmp_path, table, files))
+
+
+def test_kernels_that_are_compiled_are_not_described(tmp_path: Path) -> None:
+    table = f"{TABLE.partition('kernels = ')[0]}kernels = [{{ name = 'one', signature = '()' }}]"
+    root = write_project(tmp_path, table.replace(".cubin", ".cu"), {"images/scale.cu": EMPTY})
+    assert "kernels: images/scale.cu is compiled, which shows its kernels" in refusal(root)

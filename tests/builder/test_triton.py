@@ -111,8 +111,12 @@ REFUSED = {
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
     "scale(out: *fp32:3)": "expected a power of two up to 256 behind the type",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",
+    TEXT.replace("{T}", "fp32")
+    .replace("{B}", "128")
+    .replace("n: i32", "n: fp31"): "'fp31' is not a type of a parameter; the types are i1, i8",
+    TEXT.replace("{T}", "fp32").replace("{B}", "load"): "BLOCK=load is neither a value nor a dtype",
+    TEXT.replace("{T}", "fp32").replace("{B}", "[1]"): "BLOCK=[1]: expected a number, True",
     TEXT.replace("{T}", "fp32").replace("{B}", "100"): "arange's range must be a power of 2",
-    TEXT.replace("{T}", "fp31").replace("{B}", "128"): "fp31",
     TEXT.replace("{T}", "fp32")
     .replace("{B}", "128")
     .replace("num_warps", "num_warp"): "no parameter 'num_warp'",
@@ -130,6 +134,15 @@ def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
 def test_a_source_without_instantiations_is_refused(tmp_path: Path) -> None:
     table = TABLE.partition("[[tool")[0]
     assert "nothing instantiates a function of this source" in refusal(write_project(tmp_path, table, FILES))
+
+
+def test_instantiations_of_one_name_are_refused(tmp_path: Path) -> None:
+    text = TEXT.replace("{T}", "fp32").replace("{B}", "128")
+    both = f'"{text}", "{text.replace("warps=1", "warps=2")}"'
+    table = TABLE.replace('{{ kernel = "{text}", T = ["fp16", "fp32"], B = [128] }}', "{text}")
+    assert "num_warps=2) have one name, 'scale<fp32, BLOCK=128>" in refusal(
+        write_project(tmp_path, table.format(text=both), FILES)
+    )
 
 
 def test_an_error_of_an_import_names_its_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, string, table
@@ -9,7 +10,7 @@ from cuda_ext.builder.config.variant_table import WHEN, check_comparisons
 from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.manifest import FixedLaunch
+from cuda_ext.launch_data import FixedLaunch
 
 __all__ = ["KERNELS"]
 
@@ -17,6 +18,7 @@ _EXAMPLE = (
     'a table such as { name = "gemm", signature = "(const float* a, float* b, int n)", block = [128, 1, 1] }'
 )
 _LARGEST = (1 << 31) - 1
+_MOST_THREADS = 1024
 
 
 def _count(lowest: int, doc: str) -> Kind:
@@ -59,6 +61,8 @@ def _describe(keys: dict[str, Any], where: str) -> KernelDescription:
             where=f"{where}.scratch",
             remedy="give both, scratch = 256 and a parameter void* memory = scratch, or neither",
         )
+    if math.prod(fixed.get("block", ())) > _MOST_THREADS:
+        raise ConfigError(f"expected at most {_MOST_THREADS} threads", where=f"{where}.block")
     launch = FixedLaunch(**fixed) if fixed else None
     description = KernelDescription(
         normalise(keys["name"]),

@@ -92,6 +92,8 @@ class Sources:
 
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
+        if kind in ("cu", *FRONT_ENDS):
+            self._refuse_kernels(name)
         if kind != "cu":
             content = read_source(self._root / name, name)
             imported = gather_imports(self._root, name, content) if kind in FRONT_ENDS else {}
@@ -109,6 +111,15 @@ class Sources:
                 relocatable=settings.link,
             )
         return TranslationUnit(name, text, kind, headers, self._options[settings])
+
+    def _refuse_kernels(self, name: str) -> None:
+        for override in self._module.overrides:
+            if override.kernels and override.applies_to(name):
+                raise ConfigError(
+                    f"{name} is compiled, which shows its kernels",
+                    where=f"{override.where}.kernels",
+                    remedy="describe those of .cubin, .ptx and .fatbin files alone",
+                )
 
 
 def plan_module(

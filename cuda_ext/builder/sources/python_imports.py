@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.regular_file import read_file
 
 __all__ = ["gather_imports"]
 
@@ -28,7 +29,7 @@ def gather_imports(root: Path, name: str, source: bytes) -> dict[str, bytes]:
         for module in _imports(path, text):
             for file in _files(root, module):
                 if file not in found and file != name:
-                    found[file] = (root / file).read_bytes()
+                    found[file] = read_file(str(root / file))
                     waiting.append((file, found[file]))
     return dict(sorted(found.items()))
 
@@ -37,9 +38,13 @@ def _imports(path: str, source: bytes) -> Iterator[str]:
     """The modules that a file may import, as paths below a root and without suffix."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise BuildError(f"is no Python: {error}", where=f"{path}{line}", remedy="correct it") from None
+    except SyntaxError as error:
+        where = f"{path}:{error.lineno}"
+        raise BuildError(f"is no Python: {error.msg}", where=where, remedy="correct it") from None
+    except ValueError as error:
+        raise BuildError(f"is no Python: {error}", where=path, remedy="correct it") from None
+    except (MemoryError, RecursionError):
+        raise BuildError("is no Python: it nests too deep", where=path, remedy="divide it") from None
     package = posixpath.dirname(_below_root(path))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

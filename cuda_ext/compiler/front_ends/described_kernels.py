@@ -11,7 +11,8 @@ from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.manifest import FixedLaunch, HiddenParameter, Kernel, Parameter, ParameterKind
+from cuda_ext.launch_data import FixedLaunch, HiddenParameter
+from cuda_ext.manifest import Kernel, Parameter, ParameterKind
 
 __all__ = ["KernelDescription", "describe_images", "parse_signature"]
 
@@ -66,6 +67,9 @@ _ALIASES = {
     "uint16_t": "unsigned short",
     "uint32_t": "unsigned int",
     "uint64_t": "unsigned long",
+    "intptr_t": "long",
+    "uintptr_t": "unsigned long",
+    "ptrdiff_t": "long",
     "size_t": "unsigned long",
 }
 _PARAMETER = re.compile(r"(?P<type>[^=]*[>*&\s])(?P<name>[A-Za-z_]\w*)\s*(?:=\s*(?P<source>.+))?", re.DOTALL)
@@ -107,15 +111,17 @@ def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[HiddenParam
 
 
 def _parameter(name: str, text: str) -> Parameter:
-    spelled = normalise(re.sub(r"\b(?:__restrict__|__restrict|std::)(?!\w)", " ", text).strip())
+    spelled = normalise(re.sub(r"\b(?:__restrict__\b|__restrict\b|std::)", " ", text).strip())
+    spelled = re.sub(r"(?<=\*) ?const$", "", spelled)  # of the pointer itself
     words = spelled.split(" ")
     spelled = " ".join(
         _ALIASES.get(word.rstrip("*"), word.rstrip("*")) + word[len(word.rstrip("*")) :] for word in words
     )
     if spelled.endswith("*"):
         target = spelled.removesuffix("*")
-        is_const = target.startswith("const ")
-        return Parameter(name, spelled, "pointer", 8, 0, target.removeprefix("const "), is_const)
+        is_const = target.startswith("const ") and not target.endswith("*")
+        element = target.removeprefix("const ") if is_const else target
+        return Parameter(name, spelled, "pointer", 8, 0, element, is_const)
     spelled = spelled.removeprefix("const ")
     kind: ParameterKind = "integer"
     if spelled not in _SIZES or spelled.startswith("__"):
@@ -148,6 +154,13 @@ def describe_images(
                 where=where,
                 remedy=f"its kernels: {known}",
             )
+        others = {lowered: kernel.expression for lowered, kernel in described.items()}
+        if each.lowered in others or each.expression in others.values():
+            raise BuildError(
+                f"{each.expression!r}, or its kernel {each.lowered!r}, is described twice",
+                where=where,
+                remedy="describe each kernel once, under a name of its own or with another condition",
+            )
         described[each.lowered] = _described(each, signatures.kernels[each.lowered].parameters, where)
     launches = {each.lowered: each.launch for each in descriptions if each.launch}
     reduced = []
@@ -171,12 +184,12 @@ def describe_images(
 def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) -> Kernel:
     """The kernel of a description, with the sizes and offsets of `slots`, the parameters in an image."""
     count = len(each.parameters) + len(each.hidden)
-    if slots and len(slots) != count:
+    if len(slots) != count:
         raise BuildError(
             f"kernel {each.lowered!r} has {len(slots)} parameters, and {each.name!r} is described with "
             f"{count}",
             where=where,
-            remedy=f"their sizes in bytes are {_list(p.size for p in slots)}",
+            remedy=f"their sizes in bytes are {_list(p.size for p in slots)}" if slots else "describe none",
         )
     hidden_at = {h.position for h in each.hidden}
     own = [slot for i, slot in enumerate(slots) if i not in hidden_at]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ class Instantiation:
 
 
 _CALL = re.compile(r"\s*([^\W\d]\w*)\s*\((.*)\)\s*", re.DOTALL)
-_TYPED = re.compile(r"([^\W\d]\w*)\s*:\s*([^:]+?)\s*(?::\s*(\d+))?")
+_TYPED = re.compile(r"([^\W\d]\w*)\s*:\s*([^:]+?)\s*(?::\s*(\d{1,3}))?")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -81,27 +82,26 @@ def parse_instantiation(text: str) -> Instantiation:
 
 def _literal(name: str, text: str) -> str:
     """The constant `text` in one spelling."""
-    try:
-        return repr(ast.literal_eval(text.strip()))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        if re.fullmatch(r"[^\W\d]\w*", text.strip()):
-            return text.strip()  # a dtype
-        raise ValueError(
-            f"{name}={text.strip()}: expected a number, True, False, None, a string or a dtype"
-        ) from None
+    text = text.strip()
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        value = ast.literal_eval(text)
+        if value is None or isinstance(value, int | float | str | tuple):
+            return repr(value)
+    if re.fullmatch(r"[^\W\d]\w*", text):
+        return text  # a dtype
+    raise ValueError(f"{name}={text}: expected a number, True, False, None, a string or a dtype")
 
 
 class PythonFunction(NamedTuple):
-    """A function that a source defines: its parameters, and the decorators in front of it."""
+    """A function that a source defines, and the names of its parameters."""
 
     name: str
     parameters: tuple[str, ...]
-    decorators: tuple[str, ...]
 
 
 def find_functions(source: bytes) -> Iterator[PythonFunction]:
     """The decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            names = tuple(argument.arg for argument in (*node.args.posonlyargs, *node.args.args))
-            yield PythonFunction(node.name, names, tuple(map(ast.unparse, node.decorator_list)))
+            listed = *node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs
+            yield PythonFunction(node.name, tuple(argument.arg for argument in listed))

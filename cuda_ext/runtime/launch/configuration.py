@@ -12,7 +12,7 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.loaded_kernel import PORTABLE_CLUSTER
 
 if TYPE_CHECKING:
-    from cuda_ext.manifest import FixedLaunch
+    from cuda_ext.launch_data import FixedLaunch
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 __all__ = [
@@ -136,6 +136,11 @@ class LaunchConfiguration(NamedTuple):
         x, y, z = (most // n for most, n in zip(device.largest_grid, configuration.grid, strict=True))
         grid = check_extents("grid", options.grid, (x, y, z))
         x, y, z = (size * n for size, n in zip(grid, configuration.grid, strict=True))
+        if fixed.scratch * x * y * z >= 1 << 63:
+            raise ArgumentError(
+                f"expected fewer blocks, each with {fixed.scratch} bytes of memory, found {options.grid!r}",
+                where="grid",
+            )
         if configuration.cluster:
             _check_cluster(configuration.cluster, (x, y, z), kernel)
         if fixed.cooperative:

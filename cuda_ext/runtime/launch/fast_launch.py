@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from cuda_ext.manifest import HiddenParameter, Kernel, Parameter
+from cuda_ext.launch_data import HiddenParameter
+from cuda_ext.manifest import Kernel, Parameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
@@ -129,6 +130,12 @@ class FastLaunch(Launch):
         """Launch `kernel` on its device from now on, with arguments of the types of these."""
         device = kernel.device
         _connect(device.driver)
+        if kernel.fixed and not self._is_bound:
+            from cuda_ext.runtime.launch.configuration import LaunchConfiguration  # most kernels have none
+
+            # Before the kernel: without a configuration, C takes that of a call.
+            if not self._set_configuration(kernel, LaunchConfiguration.fixed(kernel.fixed)):
+                return
         self._set_loaded(
             device.ordinal,
             kernel.function,
@@ -139,10 +146,6 @@ class FastLaunch(Launch):
             kernel.allowed,
             *kernel.latest_best_block,
         )
-        if kernel.fixed and not self._is_bound:
-            from cuda_ext.runtime.launch.configuration import LaunchConfiguration  # most kernels have none
-
-            self._set_configuration(kernel, LaunchConfiguration.fixed(kernel.fixed))
         # The hash of a type may run code of its metaclass.
         others = [kind for kind in map(type, arguments) if type(kind) is not type or kind not in _PLAIN]
         if others:
@@ -150,18 +153,20 @@ class FastLaunch(Launch):
 
             known_types.register(others)
 
-    def _set_configuration(self, kernel: LoadedKernel, configuration: LaunchConfiguration) -> None:
-        """Launch `kernel` in this configuration from now on."""
+    def _set_configuration(self, kernel: LoadedKernel, configuration: LaunchConfiguration) -> bool:
+        """Launch `kernel` in this configuration from now on; return whether C can."""
         pool: int | None = 0
         if configuration.scratch:
             from cuda_ext.runtime.arrays.staging import staging_of  # a slow import
 
             with kernel.device.current():
                 pool = staging_of(kernel.device).pool
-        if pool is not None:  # without one, memory is allocated carefully
-            shape = configuration.grid, configuration.block, configuration.shared
-            memory = configuration.scratch, pool
-            self._set_prepared(kernel.device.ordinal, *shape, configuration.attributes, *memory)
+        if pool is None:  # memory is allocated carefully
+            return False
+        shape = configuration.grid, configuration.block, configuration.shared
+        memory = configuration.scratch, pool
+        self._set_prepared(kernel.device.ordinal, *shape, configuration.attributes, *memory)
+        return True
 
 
 class BoundLaunch(FastLaunch):

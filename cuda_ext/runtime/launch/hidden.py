@@ -61,4 +61,10 @@ def _extent(name: str, layout: ArrayLayout, what: str, axis: int) -> int:
         )
     if what == "shape":
         return layout.shape[axis]
-    return layout.strides[axis] // layout.item
+    stride, rest = divmod(layout.strides[axis], layout.item)
+    if rest:
+        raise ArgumentError(
+            f"expected a stride of whole elements of {layout.item} bytes, found {layout.strides[axis]} bytes",
+            where=f"argument {name!r}",
+        )
+    return stride

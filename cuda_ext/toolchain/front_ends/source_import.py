@@ -22,6 +22,7 @@ from cuda_ext.errors import CompilationError
 __all__ = ["import_source", "scratch_directory"]
 
 _imported: dict[str, ModuleType] = {}
+_directories: list[str] = []
 
 
 def import_source(unit: TranslationUnit) -> ModuleType:
@@ -29,6 +30,7 @@ def import_source(unit: TranslationUnit) -> ModuleType:
     if unit.sha256 not in _imported:
         _forget()
         directory = scratch_directory()
+        _directories.append(f"{directory}/")
         for name, content in {**unit.headers, unit.name: unit.source}.items():
             file = Path(directory, name)
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +41,7 @@ def import_source(unit: TranslationUnit) -> ModuleType:
         try:
             name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
             _imported[unit.sha256] = importlib.import_module(name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise CompilationError(_describe(error, directory), where=unit.name) from None
         finally:
             sys.path[:] = [each for each in sys.path if each not in path]
@@ -56,12 +58,12 @@ def scratch_directory() -> str:
 def _forget() -> None:
     """Forget the modules of other units, which may have the same names."""
     for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(tempfile.gettempdir()):
+        if (getattr(module, "__file__", None) or "").startswith(tuple(_directories)):
             del sys.modules[name]
     _imported.clear()
 
 
-def _describe(error: Exception, directory: str) -> str:
+def _describe(error: BaseException, directory: str) -> str:
     """What happened, and where in the project."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if frame.filename.startswith(directory)]

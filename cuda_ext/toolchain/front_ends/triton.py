@@ -9,6 +9,7 @@ import ast
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,8 @@ from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import FixedLaunch, HiddenParameter, Parameter, ParameterKind
+from cuda_ext.launch_data import FixedLaunch, HiddenParameter
+from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
 
@@ -161,8 +163,15 @@ def _compile(triton: Any, function: Any, instantiation: Instantiation, number: i
     from triton.compiler import ASTSource
 
     names = function.arg_names
+    for each in instantiation.parameters:
+        if _element(each.type) not in _TYPES:
+            raise CompilationError(
+                f"{instantiation}: {each.type!r} is not a type of a parameter",
+                where=where,
+                remedy=f"the types are {', '.join(_TYPES)}, and with * pointers to them",
+            )
     known = {each.name for each in fields(CUDAOptions)}
-    constants = {name: _value(triton, text) for name, text in instantiation.constants.items()}
+    constants = {name: _value(triton, name, text, where) for name, text in instantiation.constants.items()}
     if unknown := constants.keys() - known - {*names}:
         raise CompilationError(
             f"{instantiation.function} has no parameter {min(unknown)!r}, and Triton no such option",
@@ -185,33 +194,38 @@ def _compile(triton: Any, function: Any, instantiation: Instantiation, number: i
         raise CompilationError(f"{instantiation}: {error}", where=where) from None
 
 
-def _value(triton: Any, text: str) -> Any:
-    try:
+def _value(triton: Any, name: str, text: str, where: str) -> Any:
+    with suppress(ValueError):
         return ast.literal_eval(text)
-    except ValueError:
-        names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
-        return getattr(
-            triton.language,
-            names.get(text, re.sub(r"^([iu])(\d)", r"int\2" if text[0] == "i" else r"uint\2", text)),
+    names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+    spelled = names.get(text, re.sub(r"^([iu])(\d)", r"int\2" if text[0] == "i" else r"uint\2", text))
+    dtype = getattr(triton.language, spelled, None)
+    if not isinstance(dtype, triton.language.dtype):
+        raise CompilationError(
+            f"{name}={text} is neither a value nor a dtype", where=where, remedy="quote it if it is a string"
         )
+    return dtype
+
+
+def _element(type_: str) -> str:
+    """What a pointer points to; the type itself if it is none."""
+    return type_.removeprefix("*k" if type_.startswith("*k") else "*")
 
 
 def _describe(instantiation: Instantiation, names: Sequence[str], metadata: Any) -> KernelDescription:
     typed = {parameter.name: parameter for parameter in instantiation.parameters}
     parameters = tuple(_parameter(typed[name]) for name in names if name in typed)
     constants = {name: value for name, value in instantiation.constants.items() if name in names}
-    types = dict.fromkeys(
-        p.type.removeprefix("*k").removeprefix("*") for p in typed.values() if p.type.startswith("*")
-    )
+    types = dict.fromkeys(_element(p.type) for p in typed.values() if p.type.startswith("*"))
     arguments = ", ".join([*types, *(f"{name}={value}" for name, value in constants.items())])
-    scratch = metadata.global_scratch_size
     count = len(parameters)
     return KernelDescription(
         f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
         metadata.name,
         parameters,
         (
-            HiddenParameter(count, _ADDRESS, "scratch" if scratch else "zero"),
+            # Also where this image needs none: that of another architecture may.
+            HiddenParameter(count, _ADDRESS, "scratch"),
             HiddenParameter(count + 1, _ADDRESS, "zero"),
         ),
         FixedLaunch(
@@ -220,7 +234,7 @@ def _describe(instantiation: Instantiation, names: Sequence[str], metadata: Any)
             cluster=(metadata.num_ctas,) if metadata.num_ctas > 1 else (),
             cooperative=metadata.launch_cooperative_grid,
             dependent=metadata.launch_pdl,
-            scratch=scratch,
+            scratch=metadata.global_scratch_size,
         ),
         instantiation.condition or None,
         constants,
@@ -233,5 +247,5 @@ def _parameter(typed: TypedParameter) -> Parameter:
         spelled, kind, size = _TYPES[type_]
         return Parameter(name, spelled, kind, size, 0)
     const = type_.startswith("*k")
-    element = _TYPES[type_.removeprefix("*k" if const else "*")][0]
+    element = _TYPES[_element(type_)][0]
     return Parameter(name, f"const {element}*" if const else f"{element}*", "pointer", 8, 0, element, const)

@@ -157,8 +157,9 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
   if (chosen->hidden_count) insert_hidden(chosen, memory, values, &scratch);
   const LoadedKernel* kernel = &known.kernel;
   if (!scratch.size) return launch_function(&state->driver, kernel->function, kernel->context, &config, values);
-  if (!scratch.address) return -1;
-  scratch.size *= (uint64_t)config.grid[0] * config.grid[1] * config.grid[2];
+  const uint64_t blocks = (uint64_t)config.grid[0] * config.grid[1] * config.grid[2];
+  if (!scratch.address || blocks > INT64_MAX / scratch.size) return -1;
+  scratch.size *= blocks;
   return launch_with_scratch(&state->driver, kernel->function, kernel->context, &config, values, &scratch);
 }
 

@@ -1,0 +1,36 @@
+"""Sources of front-ends are imported apart from each other, and from all else."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
+from cuda_ext.toolchain.front_ends.source_import import import_source
+
+
+def unit(text: str, **headers: bytes) -> TranslationUnit:
+    return TranslationUnit("device/a.py", text.encode(), "triton", {f"{n}.py": t for n, t in headers.items()})
+
+
+def test_modules_of_other_sources_are_forgotten_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An isolated build has its requirements in a temporary directory, too.
+    (tmp_path / "a_requirement_of_the_build.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    requirement = importlib.import_module("a_requirement_of_the_build")
+    text = "import a_requirement_of_the_build as requirement\nfrom shared_by_sources import number"
+    for number in (1, 2):
+        module = import_source(unit(f"{text}  # {number}", shared_by_sources=b"number = %d" % number))
+        assert (module.number, module.requirement) == (number, requirement)
+    del sys.modules["a_requirement_of_the_build"]
+
+
+def test_a_source_that_exits_is_an_error() -> None:
+    with pytest.raises(CompilationError, match=r"cannot be imported: SystemExit: 3 \(device/a.py, line 1\)"):
+        import_source(unit("raise SystemExit(3)"))
