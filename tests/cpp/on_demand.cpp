@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -119,7 +120,10 @@ void perform(const std::string& command, const std::string& operand) {
     return;
   }
   if (command == "compiled") return launch(compiled->kernel(operand));
-  if (command == "times") return compiled->kernel("times<float>").launch({1, 32}, 32, &command, 2.0f);
+  if (command == "times") {  // in the stream of that number
+    const auto stream = reinterpret_cast<CUstream_st*>(static_cast<std::uintptr_t>(std::atoi(operand.c_str())));
+    return compiled->kernel("times<float>").launch({1, 32, stream}, 32, &command, 2.0f);
+  }
   if (command == "mistaken") return compiled->kernel("times<float>").launch({1, 32}, 32L, &command, 2.0f);
   if (command == "few") return compiled->kernel("times<float>").launch({1, 32}, 32);
   if (command == "unload") return compiled.reset();

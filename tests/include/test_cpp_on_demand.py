@@ -260,6 +260,11 @@ def test_a_source_is_compiled_when_the_program_runs(on_demand: OnDemand, tmp_pat
         capability="90,100",
     )
     assert [launch.split()[6] for launch in done.launches] == ["device=0", "device=1", "device=1"]
+    # The GPU of the stream is the only one that is used, also in threads without a context.
+    commands = "context:1", "compile:", "threads:times:1005"
+    done = on_demand.cpp(*commands, cache=tmp_path / "cache", devices=2, capability="60,90")
+    assert done.output == []
+    assert [launch.split()[6] for launch in done.launches] == ["device=1"] * 8
     assert len(entries(tmp_path / "cache")) == 2
 
 
