@@ -78,7 +78,8 @@ def run(
     ) as process:
         _running.add(process)
         try:
-            output = call_within(seconds, _read, cast("IO[bytes]", process.stdout).fileno())
+            # A descriptor of its own: the thread may go on after the time, when this one is closed.
+            output = call_within(seconds, _read, os.dup(cast("IO[bytes]", process.stdout).fileno()))
             process.wait(seconds)
         except (TimeoutError, subprocess.TimeoutExpired):
             _end(process)
@@ -92,11 +93,14 @@ def run(
 
 
 def _read(descriptor: int) -> str:
-    """The text from a pipe up to its end, or to a length that no one reads to the end."""
+    """The text from a pipe, which is closed; cut at a length that no one reads to the end."""
     text = bytearray()
-    while piece := os.read(descriptor, 1 << 16):
-        if len(text) < _MOST_OUTPUT:
-            text += piece
+    try:
+        while piece := os.read(descriptor, 1 << 16):
+            if len(text) < _MOST_OUTPUT:
+                text += piece
+    finally:
+        os.close(descriptor)
     return text.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
