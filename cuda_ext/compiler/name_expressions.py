@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 __all__ = ["code_of", "kernel_names", "split_arguments"]
 
-# Brackets and commas, besides literals and operators that hold them.
-_BRACKET = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|->|<<|[<>]=|[()<>\[\]{},]"
+# Brackets and commas, besides literals and operators that hold them. An open quote is not searched for long.
+_BRACKET = r"\d(?:'?[\w.])*|'(?:\\.|[^'\\]){0,64}'|\"(?:\\.|[^\"\\]){0,999}\"|->|<<|[<>]=|[()<>\[\]{},]"
 _KERNEL = rb"__global__[^;{}]{0,2000}?\b(\w+)\s*\("
 _LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
 _COMMENT = rb'//[^\n]*|/\*.*?(?:\*/|\Z)|("(?:\\.|[^"\\\n])*")'

@@ -33,13 +33,15 @@ _PARAMETER = (
 )
 _DECLARATOR = (
     rb"\.(?P<space>global|const)\s+"
-    rb"(?:\.align\s+\d+\s+|\.attribute\([^)]*\)\s+|\.v(?P<vector>[24])\s+)*"
+    rb"(?:\.align\s+\d+\s+|\.attribute\([^)]{0,200}\)\s+|\.v(?P<vector>[24])\s+)*"
     rb"\.(?P<type>[a-z]+\d{1,3})\s+(?P<name>[\w$]+)(?P<counts>(?:\[\d{1,15}\])*)"
 )
-_VARIABLE = rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)\s+)*" + _DECLARATOR
+_VARIABLE = rb"(?m)^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)*" + _DECLARATOR
 # A variable that no other unit needs: an internal one, or a weak one, which others define themselves.
-_DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:\s*=[^;]*)?;[ \t]*\n?"
-_UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)"
+# Its initial value ends before the next variable, also where the semicolon is missing.
+_INITIAL = rb"\s*=[^;.]*(?:\.(?!global|const)[^;.]*)*"
+_DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:" + _INITIAL + rb")?;[ \t]*\n?"
+_UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^()]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
 _COMMENT = rb"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["base_name", "normalise", "plain_name", "template_name"]
 
-_TOKEN = r"'(?:\\.|[^'\\])*'|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
+_CHARACTER = r"'(?:\\.|[^'\\]){0,64}'"
+_TOKEN = rf"{_CHARACTER}|\d(?:'?[\w.])*|\w+|::|->|&&|[^\s\w]"
 _INTEGER_WORDS = {"signed", "unsigned", "char", "short", "int", "long", "__int128"}
 
 
@@ -132,7 +133,7 @@ def base_name(expression: str) -> str:
     import re
 
     # Within parentheses, angle brackets may be operators.
-    for bracketed in (r"'(?:\\.|[^'\\])*'|->|\([^()]*\)", r"<[^<>]*>"):
+    for bracketed in (rf"{_CHARACTER}|->|\([^()]*\)", r"<[^<>]*>"):
         while (outer := re.sub(bracketed, "", expression)) != expression:
             expression = outer
     return expression.rpartition("::")[2]

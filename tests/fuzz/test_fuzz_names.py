@@ -76,6 +76,7 @@ def test_a_name_has_one_spelling(text: str) -> None:
     assert re.sub(r"\s", "", normal.partition("<")[0]) == text.partition("<")[0].strip().removeprefix("::")
 
 
+@example("k<1'0, 2'0>")
 @given(st.one_of(texts, expressions))
 def test_parts_of_a_name_are_parts_of_it(text: str) -> None:
     assert "::" not in base_name(text)
