@@ -75,6 +75,9 @@ def test_json_is_what_python_reads(text: bytes) -> None:
 @example(
     changed(lambda data: data["variants"][1]["candidates"].append({"kernel": "gemm n if n > 2"})), "gemm"
 )
+@example(changed(lambda data: data["kernels"][2]["hidden"].pop(0)), "gemm")
+@example(changed(lambda data: data["kernels"][2]["hidden"][1].update(size=4)), "gemm")
+@example(changed(lambda data: data["kernels"][2]["hidden"][0].update(source="y.shape[0]")), "gemm")
 @given(damaged_data(DATA).map(as_json), texts)
 def test_what_a_manifest_says_is_shown_and_launches_or_is_an_error(text: str, name: str) -> None:
     manifest = read(text)
