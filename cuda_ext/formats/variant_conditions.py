@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
 
 from cuda_ext.errors import ManifestError
@@ -150,6 +151,10 @@ class _Parser:
 
     source: str
 
+    @cached_property
+    def content(self) -> bytes:
+        return self.source.encode()
+
     def condition(self, node: ast.expr, depth: int = 0) -> Condition:
         if depth > _DEEPEST:
             raise RecursionError
@@ -190,17 +195,22 @@ class _Parser:
 
     def _integer(self, node: ast.expr, after: str) -> int:
         match node:
-            case ast.Constant(int(number)):
+            case ast.Constant(int(number)) if number < 1 << 64:
                 return number
             case ast.UnaryOp(ast.USub(), ast.Constant(int(number)) as digits) if (
-                digits.col_offset == node.col_offset + 1
+                digits.col_offset == node.col_offset + 1 and number <= 1 << 63
             ):
                 return -number
+            case ast.Constant(int(number)) | ast.UnaryOp(ast.USub(), ast.Constant(int(number))) if (
+                number >> 63
+            ):
+                raise ConditionError(f"integers have 64 bits, found {self._text(node)[:40]!r}")
         raise self._unexpected(f"expected an integer after {after!r}", node)
 
     def _text(self, node: ast.expr) -> str:
         """The part of the condition that became `node`."""
-        return _unescape(ast.get_source_segment(self.source, node) or "")
+        # Not ast.get_source_segment, which goes through the whole source each time.
+        return _unescape(self.content[node.col_offset : node.end_col_offset].decode())
 
     def _unexpected(self, expected: str, node: ast.expr) -> ConditionError:
         return ConditionError(f"{expected}, found {self._text(node)!r}")

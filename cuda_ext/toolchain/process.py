@@ -230,6 +230,7 @@ def ending_after(seconds: float, child: Child) -> Iterator[threading.Event]:
 
     def expire() -> None:
         expired.set()
+        child.kill()  # first: closing its input waits for what is being written to it
         end(child)
 
     timer = threading.Timer(seconds, expire)

@@ -368,7 +368,7 @@ def test_a_header_of_others_asks_for_another_that_appears(own_cache: None, tmp_p
 
 
 def test_headers_with_odd_names(own_cache: None, tmp_path: Path) -> None:
-    names = ["größe.h", "a b.h", "it's.h", "a#b.h", "a$b.h", "a\\b.h", "a%b.h"]
+    names = ["größe.h", "a b.h", "it's.h", "a#b.h", "a$b.h", "a%b.h"]
     source = "".join(f'#include <{name}>\n#include "own {name}"\n' for name in names)
     root = using(tmp_path, "lib", source=f"{source}#define V 1\n")
     for name in names:

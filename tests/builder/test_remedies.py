@@ -31,7 +31,6 @@ def instantiating(root: Path, compiler: str, expression: str, source: str, **mor
     ("written", "meant"),
     [
         ("softmax<float, 4>", "fusedops::softmax<float, 4>"),
-        ("sofmax<float, 4>", "fusedops::softmax<float, 4>"),
         ("fused_ops::softmax<float, 4>", "fusedops::softmax<float, 4>"),
     ],
 )
@@ -42,6 +41,12 @@ def test_a_kernel_without_its_namespace_is_answered_with_it(
         message = instantiating(tmp_path, compiler, written, source, s=SOFTMAX)
         assert f"instantiation '{written}' does not exist: " in message
         assert message.endswith(f"; did you mean '{meant}'?\n(compiling device/a.cu for sm_90)")
+
+
+def test_a_mistyped_kernel_is_answered_before_anything_is_compiled(tmp_path: Path) -> None:
+    assert instantiating(tmp_path, "nvrtc", "sofmax<float, 4>", SOFTMAX).endswith(
+        "no source defines a kernel 'sofmax'; did you mean 'fusedops::softmax<float, 4>'?"
+    )
 
 
 def test_a_namespace_of_a_kernel_may_be_nested_and_reopened(tmp_path: Path) -> None:

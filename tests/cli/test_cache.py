@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -51,9 +52,15 @@ def made(path: Path, content: bytes = b"mine") -> Path:
     return path
 
 
+# An ELF file with one section, that of the names.
+HEADER = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 64, 0, 64, 56, 0, 64, 1, 0)
+SECTION = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 128, 1, 0, 0, 1, 0)
+CUBIN = b"\x7fELF\x02\x01\x01" + bytes(9) + HEADER + SECTION + b"\0"
+
+
 def on_demand(architecture: str, *kernels: str, size: int = 0) -> bytes:
     described = tuple(EntryKernel(name, "lowered", ()) for name in kernels)
-    return Entry(architecture, bytes(size), described, ()).encode()
+    return Entry(architecture, CUBIN + bytes(size), described, ()).encode()
 
 
 def cache(directory: Path, *arguments: object, status: int = 0, **environ: object) -> str:

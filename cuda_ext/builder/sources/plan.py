@@ -28,12 +28,13 @@ from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, closest_name
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.spelling import normalise, template_name
+from cuda_ext.formats.spelling import base_name, normalise, template_name
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import CompilerChoice
 
@@ -310,11 +311,10 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
         )
     if not found:
         close = closest_name(kernel, owners.kernels)
-        hint = (
-            f"did you mean {expression.replace(kernel, close, 1)!r}?"
-            if close
-            else f"they define {', '.join(owners.kernels) or 'none'}"
-        )
+        hint = f"they define {', '.join(owners.kernels) or 'none'}"
+        if close:
+            name = template_name(normalise(expression))
+            hint = f"did you mean {normalise(expression).replace(name, owners.qualify(close), 1)!r}?"
         raise ConfigError(f"{expression!r}: no source defines a kernel {kernel!r}", where=where, remedy=hint)
     return found[0]
 
@@ -337,6 +337,14 @@ class _Owners:
     @property
     def kernels(self) -> list[str]:
         return sorted(self._in_sources)
+
+    def qualify(self, kernel: str) -> str:
+        """The name of `kernel` with its namespaces."""
+        for unit in self._units:
+            for declared in find_declarations((unit.source, *unit.headers.values())).kernels:
+                if base_name(declared.name) == kernel:
+                    return declared.name
+        return kernel
 
     def of(self, kernel: str) -> list[str]:
         """The names of the units that have `kernel` in their own text, else in a header, else in a macro.
