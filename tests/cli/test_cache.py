@@ -116,7 +116,7 @@ def test_rights_are_shown(tmp_path: Path) -> None:
 
 
 def test_entries_are_listed_by_their_last_use(tmp_path: Path) -> None:
-    kept(tmp_path, "a", on_demand("sm_90", "axpy<float>", "axpy<[red]>", size=5000), hours=50)
+    kept(tmp_path, "a", on_demand("sm_90", "axpy<float>", "axpy<[red]>", size=4800), hours=50)
     kept(tmp_path, "b", on_demand("sm_100a", *(f"gemm<{n}, __half>" for n in range(50))), hours=1.5)
     kept(tmp_path, "c", on_demand("compute_120"))
     kept(tmp_path, "d", Reference(None, key("a")).encode())
