@@ -44,6 +44,7 @@ _DISCARDABLE = rb"(?m)^[ \t]*(?:\.weak\s+)?" + _DECLARATOR + rb"(?:" + _INITIAL 
 _UNDEFINED = rb"\.extern\s+\.func\s+(?:\([^()]*\)\s*)?([\w$]+)"
 # Functions that the driver provides when it compiles PTX.
 _PROVIDED_BY_THE_DRIVER = {"__assertfail", "free", "malloc", "vprintf"}
+_LARGEST = 1 << 40  # bytes of a variable, which a manifest does not have either
 _COMMENT = rb"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
 
 
@@ -83,6 +84,8 @@ def variables(ptx: bytes) -> dict[str, Symbol]:
         name = match["name"].decode()
         counts = [int(match["vector"] or 1), *map(int, re.findall(rb"\d+", match["counts"]))]
         size = _width(match["type"]) * math.prod(counts)
+        if size >= _LARGEST:
+            continue  # the driver refuses it
         symbols[name] = Symbol(
             name, name, 0, "constant" if match["space"] == b"const" else "device", "char", size
         )

@@ -84,6 +84,9 @@ def test_a_fatbin_is_read_or_an_error(data: bytes) -> None:
         return
 
 
+@example(
+    ("ptx", b".target sm_90\n.global .b8 v[999999999999999][999999999999999];\n.visible .entry k()\n{\n}\n")
+)
 @given(images)
 def test_an_image_is_a_source_or_an_error(image: tuple[str, bytes]) -> None:
     kind, data = image
