@@ -7,6 +7,7 @@ which exist; this module has no table of GPUs.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
 
 from cuda_ext.compiler.translation_unit import CompilerInfo
@@ -94,13 +95,13 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
         architecture = Architecture.parse(name)
     except ValueError:
         raise BuildError(
-            f"unknown architecture {name!r}", where=where, remedy=_hint(name, compiler)
+            f"unknown architecture {reprlib.repr(name)}", where=where, remedy=_hint(name, compiler)
         ) from None
     if not compiler.supports(architecture):
         is_old = architecture.number < min(compiler.capabilities())
         hint = "older GPUs take an older CUDA" if is_old else _hint(name, compiler)
         raise BuildError(
-            f"{compiler.name} {compiler.version} cannot compile for {name!r}",
+            f"{compiler.name} {compiler.version} cannot compile for {reprlib.repr(name)}",
             where=where,
             remedy=f"{hint} (it supports {', '.join(map(str, compiler.capabilities()))})",
         )
@@ -115,7 +116,7 @@ def _hint(name: str, compiler: CompilerInfo) -> str:
         if close := closest_name(name.lower().replace("_", "-"), GROUPS, 0.5):
             return f"did you mean {close!r}?"
         return f"expected sm_{capabilities[0]} or the like, compute_..., lto_..., or {', '.join(GROUPS)}"
-    number = digits[0].replace(".", "")
+    number = digits[0].replace(".", "")[:4]  # no capability is longer
     begun = [n for n in capabilities if str(n).startswith(number)]
     nearest = begun[0] if begun else min(capabilities, key=lambda n: (abs(n - int(number)), n))
     prefix = re.match(r"(sm|compute|lto)", name.lower())

@@ -497,6 +497,7 @@ def test_cudaarchs_leaves_overrides_alone(
     [
         ("91", "nvrtc {} cannot compile for 'sm_91'; did you mean 'sm_90'?"),
         ("90-cubin", "unknown architecture '90-cubin'; did you mean 'sm_90'?"),
+        ("9" * 5000, f"unknown architecture 'sm_{'9' * 9}...{'9' * 13}'; did you mean "),
         ("native", '"native" means the GPUs of this machine'),
     ],
 )
