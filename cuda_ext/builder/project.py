@@ -78,8 +78,8 @@ class Project:
         project = cls.load(root, packages)
         if project is None:
             with suppress(FileNotFoundError):
-                # In another encoding, the table only looks as if it were not there.
-                _decoded((root / "pyproject.toml").read_bytes())
+                # In another encoding, or after a mistake, the table only looks as if it were not there.
+                _parse((root / "pyproject.toml").read_bytes())
             raise ConfigError(
                 "has no [tool.cuda_ext] table",
                 where=root / "pyproject.toml",
