@@ -87,11 +87,11 @@ def show(value: object) -> str:
 def check_values(value: object, where: str, depth: int = 16) -> None:
     """Check what holds for every string and number in `value`, down to a `depth` at which no key has any.
 
-    Strings and names of keys have no control characters besides tabs and ends of lines, and integers have 64
-    bits, as TOML says. Raises :class:`ConfigError`.
+    Strings and names of keys have no control characters, tabs and ends of lines included, and integers have
+    64 bits, as TOML says. Raises :class:`ConfigError`.
     """
     match value:
-        case str() if escape_controls(value) != value:
+        case str() if escape_controls(value) != value or re.search(r"[\t\r\n]", value):
             raise ConfigError(f"{value!r} has a control character", where=where, remedy="take it out")
         case int() if not -(1 << 63) <= value < 1 << 63:
             raise ConfigError("has more than 64 bits", where=where, remedy="write a smaller number")

@@ -180,6 +180,8 @@ def test_an_item_is_not_empty(key: str) -> None:
         (r'sources = ["a\u0000.cu"]', r"sources[0]: 'a\x00.cu' has a control character; take it out"),
         (r'instantiate = ["k<float>\u0000x"]', r"instantiate[0]: 'k<float>\x00x' has a control character"),
         (r'define = { A = "\u001b[31m" }', r"define.A: '\x1b[31m' has a control character"),
+        (r'define = { W = "\n" }', r"define.W: '\n' has a control character; take it out"),
+        (r'options = ["-G\t"]', r"options[0]: '-G\t' has a control character; take it out"),
         (r'define = { "\u202e" = 1 }', r"define: '\u202e' has a control character"),
         (r'instantiate = [{ kernel = "k<{T}>", T = ["\u007f"] }]', r"instantiate[0].T[0]: '\x7f' has a con"),
         (f"define = {{ A = 0x{'f' * 5000} }}", "define.A: has more than 64 bits; write a smaller number"),
@@ -887,6 +889,12 @@ def test_a_wrong_encoding_is_reported(tmp_path: Path, text: bytes, message: str)
     with pytest.raises(ConfigError) as caught:
         Project.required(tmp_path)
     assert str(caught.value).startswith(f"pyproject.toml:1: {message}")
+
+
+def test_a_mistake_in_a_file_without_the_table_is_reported_where_it_is_required(tmp_path: Path) -> None:
+    write_project(tmp_path, "x = [")
+    with pytest.raises(ConfigError, match=r"^pyproject\.toml:1: Invalid value"):
+        Project.required(tmp_path)
 
 
 def test_pyproject_toml_is_a_file(tmp_path: Path) -> None:
