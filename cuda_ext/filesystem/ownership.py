@@ -18,16 +18,22 @@ _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitigno
 # Files that file managers, network file systems and Python leave anywhere.
 _LITTER = re.compile(r"(.*/)?(\.DS_Store|\.nfs[0-9a-f]+|__pycache__(/[^/]+\.pyc(\.[0-9]+)?)?)")
 
+_HEAD = 1 << 20  # bytes that tell what a file is
+
 
 def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) -> None:
     """Raise :class:`BuildError` if there is anything at `path` but a file of which `is_one` is true.
 
-    `kind` names such files. An empty file is none: it may be an ``__init__.py``.
+    `kind` names such files, and `is_one` gets the beginning of the file. An empty file is none: it may be an
+    ``__init__.py``.
     """
     if path.is_dir():
         raise BuildError("is a directory", where=str(path), remedy="name a file")
     try:
-        content = path.read_bytes() if path.is_file() else b""
+        content = b""
+        if path.is_file():
+            with path.open("rb") as file:
+                content = file.read(_HEAD)
     except OSError as error:
         raise BuildError(
             f"cannot be read: {error.strerror}", where=str(path), remedy="name another file"

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.package.depfile import render_depfile
+from cuda_ext.builder.package.depfile import is_depfile, render_depfile
 from cuda_ext.builder.sources.inputs import searched_directories
+from cuda_ext.errors import BuildError
+from cuda_ext.filesystem.ownership import check_replaceable
 from tests.fixtures.command_line import MODULE, run
 from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.environments import run as run_program
@@ -186,6 +188,20 @@ def test_only_files_of_builds_are_overwritten(option: str, tmp_path: Path) -> No
     assert f"pyproject.toml: is not the {option[2:]} of a build, and stays; name another file" in message
     assert (tmp_path / "pyproject.toml").read_text() == PROJECT + SM_90
     assert not (tmp_path / "p/kernels").exists()  # it was said before anything was compiled
+
+
+def test_only_the_beginning_of_a_file_of_others_is_read(tmp_path: Path) -> None:
+    lengths: list[int] = []
+
+    def is_one(content: bytes) -> bool:
+        lengths.append(len(content))
+        return is_depfile(content)
+
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(BuildError, match="is not the depfile of a build, and stays"):
+        check_replaceable(tmp_path / "large", "depfile of a build", is_one)
+    assert lengths[0] <= 1 << 20
 
 
 def test_the_next_build_overwrites_files_of_a_build(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 
 __all__ = ["is_depfile", "render_depfile"]
@@ -21,8 +20,10 @@ def render_depfile(targets: Iterable[str], dependencies: Iterable[str]) -> str:
 
 
 def is_depfile(content: bytes) -> bool:
-    """Whether `content` is a rule of ours, whose first dependency is this package."""
-    return re.match(rb"[^\n]+: [^\n]*cuda_ext/__init__\.py( \\)?\n", content) is not None
+    """Whether `content` begins with a rule of ours, whose first dependency is this package."""
+    line, end, _ = content.partition(b"\n")
+    is_rule = line.find(b": ", 1) > 0 and line.removesuffix(b" \\").endswith(b"cuda_ext/__init__.py")
+    return bool(end) and is_rule
 
 
 def _escape(path: str) -> str:
