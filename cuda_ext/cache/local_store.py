@@ -34,6 +34,7 @@ _LOCKS, _TEMPORARY, _TOTAL = "locks", "tmp", "total"  # names in the directory o
 _SHARD = re.compile("[0-9a-f]{2}")
 _PIECE = 1 << 20  # bytes of a large entry that are read at once
 _HOUR = 3600
+_MOST_TOTAL = 64 << 10  # bytes of the file "total" that are read; an entry adds some 8
 _PRUNED = 0.8  # the share of its bound that a store has after it was pruned
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _GONE = {errno.ENOENT, errno.ESTALE}
@@ -238,7 +239,7 @@ class LocalStore:
         """The size of all entries by the file ``total``; infinite if that is missing, damaged or old."""
         try:
             with self._open() as objects:
-                scanned, *sizes = map(int, objects.read(_TOTAL)[0].split())
+                scanned, *sizes = map(int, objects.read(_TOTAL, _MOST_TOTAL)[0].split())
         except (OSError, ValueError):
             return math.inf
         # A clock that was set back must not put off the next scan.

@@ -10,9 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import BufferedReader
 
-__all__ = ["check_regular", "digest_file", "open_file", "read_file"]
+__all__ = ["LARGEST", "check_regular", "check_size", "digest_file", "open_file", "read_file"]
 
-_LARGEST = 2 << 30
+LARGEST = 2 << 30  # bytes of a file that is read
 # A pipe that takes the place of the file after the check does not block.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"))
 _KINDS = {
@@ -32,6 +32,13 @@ def check_regular(status: os.stat_result, path: str) -> None:
         raise OSError(errno.EINVAL, f"it is a {kind}, not a regular file", path)
 
 
+def check_size(status: os.stat_result, path: str, most: int = LARGEST) -> None:
+    """Raise :class:`OSError` if a file with that `status` has more than `most` bytes."""
+    if status.st_size > most:
+        bound = f"{most >> 30} GiB" if most >> 30 else f"{most} bytes"
+        raise OSError(errno.EFBIG, f"it is larger than {bound}", path)
+
+
 def open_file(path: str) -> BufferedReader:
     """Open a regular file to read it. Raises :class:`OSError`."""
     check_regular(os.stat(path), path)
@@ -47,8 +54,7 @@ def open_file(path: str) -> BufferedReader:
 def read_file(path: str) -> bytes:
     """Read a regular file of at most 2 GiB. Raises :class:`OSError`."""
     with open_file(path) as file:
-        if os.fstat(file.fileno()).st_size > _LARGEST:
-            raise OSError(errno.EFBIG, "it is larger than 2 GiB", path)
+        check_size(os.fstat(file.fileno()), path)
         return file.read()
 
 

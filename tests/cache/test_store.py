@@ -115,6 +115,18 @@ def test_an_entry_of_any_other_length_is_a_miss(tmp_path: Path) -> None:
     assert path(tmp_path).read_bytes() == entry
 
 
+def test_files_that_are_too_large_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(tmp_path, "1K")
+    store.put(KEY, CONTENT)
+    (tmp_path / "objects" / "total").touch(0o600)
+    for file in (path(tmp_path), tmp_path / "objects" / "total"):
+        os.truncate(file, 3 << 30)
+    monkeypatch.setattr(os, "read", None)
+    assert store.get(KEY) is None
+    store.prune()
+    assert entries(tmp_path) == []
+
+
 def test_a_renamed_entry_is_a_miss(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.put(KEY, CONTENT)
@@ -254,6 +266,12 @@ def test_a_file_in_the_way_of_the_cache_is_reported(tmp_path: Path, below: str) 
     (tmp_path / "file").write_text("mine")
     assert "a file is where a directory should be; move it" in goes_on_without(tmp_path / "file" / below)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["y/" * 3000, "y" * 300], ids=["path", "name"])
+def test_a_name_that_is_too_long_is_reported(tmp_path: Path, name: str) -> None:
+    assert "File name too long; set CUDA_EXT_CACHE" in goes_on_without(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_mount
