@@ -232,7 +232,7 @@ def _gather(
                 f"source: expected CUDA C++ text, found what looks like a path; pass pathlib.Path({source!r})"
             )
         # Text includes headers as a file in the first directory would.
-        path = os.path.join(directories[0] if directories else os.path.realpath(os.curdir), name)
+        path = os.path.join(directories[0] if directories else _current_directory(), name)
         text = read_source("source", source)
     else:
         path = os.path.realpath(read_path("source", source))
@@ -241,3 +241,11 @@ def _gather(
     root = os.path.commonpath([os.path.dirname(path), *directories])
     file = os.path.relpath(path, root).replace(os.sep, "/")
     return file, *Headers(root, directories).gather(file, text=text)
+
+
+def _current_directory() -> str:
+    """The current directory; where it was removed, a path below which there can be no headers."""
+    try:
+        return os.path.realpath(os.curdir)
+    except FileNotFoundError:
+        return os.devnull

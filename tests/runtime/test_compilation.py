@@ -63,6 +63,14 @@ def test_a_file_may_include_headers_in_its_directory(tmp_path: Path) -> None:
     assert signatures(module) == ["fill<int>(int* x, int value)"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps the current directory")
+def test_a_string_needs_no_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert signatures(filled()) == ["fill<float>(float* x, float value)"]
+
+
 def test_a_string_may_include_from_include_dirs(tmp_path: Path) -> None:
     (tmp_path / "shared.cuh").write_text(FILL)
     module = cuda_ext.compile(
