@@ -14,6 +14,13 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command that the arguments of this process name, and exit."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # before click handles it, or after
+        sys.exit("\nAborted!")
+
+
+def _run() -> None:
     if sys.argv[1:] == ["cmake-dir"]:
         from cuda_ext.cli.cmake_dir import cmake_dir
 

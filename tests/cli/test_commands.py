@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext import cli
 from tests.fixtures.command_line import MODULE, ROOT, SCRIPT, run
 
 
@@ -108,6 +109,15 @@ def test_a_closed_pipe_is_silent() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_an_interrupt_before_a_command_runs_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(name: str) -> None:
+        raise KeyboardInterrupt(name)
+
+    monkeypatch.setattr(cli, "find_spec", interrupt)
+    with pytest.raises(SystemExit, match=r"^\nAborted!$"):
+        cli.main()
 
 
 def test_without_click_one_line_names_the_package_to_install() -> None:
