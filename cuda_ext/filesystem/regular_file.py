@@ -9,8 +9,17 @@ import stat
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import BufferedReader
+    from typing import Any
 
-__all__ = ["LARGEST", "check_regular", "check_size", "digest_file", "open_file", "read_file"]
+__all__ = [
+    "LARGEST",
+    "check_regular",
+    "check_size",
+    "digest_file",
+    "open_file",
+    "read_file",
+    "read_of_package",
+]
 
 LARGEST = 2 << 30  # bytes of a file that is read
 # A pipe that takes the place of the file after the check does not block.
@@ -56,6 +65,15 @@ def read_file(path: str) -> bytes:
     with open_file(path) as file:
         check_size(os.fstat(file.fileno()), path)
         return file.read()
+
+
+def read_of_package(loader: Any, path: str) -> bytes:
+    """Read a file of a package, by its `loader` if it is in an archive. Raises :class:`OSError`."""
+    try:
+        return read_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        content: bytes = loader.get_data(path)
+        return content
 
 
 def digest_file(path: str) -> str:

@@ -127,6 +127,7 @@ def library_of(module: ModuleType) -> Library:
 
 def _open_library(module: KernelModule) -> Library:
     from cuda_ext.errors import ManifestError
+    from cuda_ext.filesystem.regular_file import read_of_package
     from cuda_ext.manifest import FILE_NAME, loads
     from cuda_ext.runtime.loaded_library import Library
 
@@ -134,9 +135,7 @@ def _open_library(module: KernelModule) -> Library:
     directory = os.path.dirname(module.__file__ or "")  # noqa: PTH120 - pathlib is slow to import
 
     def read(file: str) -> bytes:
-        # The loader reads from zip archives, too.
-        content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118
-        return content
+        return read_of_package(loader, os.path.join(directory, file))  # noqa: PTH118 - as above
 
     origin = f"{module.__name__}: {FILE_NAME}"
     try:

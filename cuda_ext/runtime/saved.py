@@ -6,6 +6,7 @@ import os
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.errors import ManifestError
+from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 
 TYPE_CHECKING = False
@@ -40,8 +41,7 @@ def load(directory: str | os.PathLike[str]) -> KernelModule:
     folder = os.path.abspath(os.fsdecode(directory))
 
     def read(name: str) -> bytes:
-        with open(os.path.join(folder, name), "rb") as file:
-            return file.read()
+        return read_file(os.path.join(folder, name))
 
     file = os.path.join(folder, manifest_file.FILE_NAME)
     try:

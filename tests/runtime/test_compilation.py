@@ -253,3 +253,18 @@ def test_other_modules_are_refused(tmp_path: Path) -> None:
 def test_loading_from_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"manifest\.json: No such file"):
         cuda_ext.load(tmp_path)
+    (tmp_path / "manifest.json").mkdir()
+    with pytest.raises(ManifestError, match=r"manifest\.json: Is a directory"):
+        cuda_ext.load(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_a_file_of_a_saved_module_that_is_a_device_is_not_read(tmp_path: Path) -> None:
+    cuda_ext.save(filled(), tmp_path / "saved")
+    (image,) = (tmp_path / "saved").glob("*.fatbin")
+    for file, error in ((image, OSError), (tmp_path / "saved" / "manifest.json", ManifestError)):
+        module = cuda_ext.load(tmp_path / "saved") if error is OSError else None
+        file.unlink()
+        file.symlink_to("/dev/zero")
+        with pytest.raises(error, match="it is a device, not a regular file"):
+            cuda_ext.save(module, tmp_path / "again") if module else cuda_ext.load(tmp_path / "saved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -147,13 +148,21 @@ def test_a_reload_reads_the_files_again(installed: Any) -> None:
     assert dir(importlib.reload(installed)) == ["fresh"]
 
 
+def replace_by_pipe(file: Path) -> None:
+    if sys.platform == "win32":
+        pytest.skip("Windows has no such files")
+    file.unlink()
+    os.mkfifo(file)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda file: file.unlink(), "manifest.json: cannot be read: No such file or directory; reinstall"),
         (lambda file: file.write_text(file.read_text()[:100]), "manifest.json: not a manifest"),
+        (replace_by_pipe, "manifest.json: cannot be read: it is a pipe, not a regular file; reinstall"),
     ],
-    ids=["missing", "cut"],
+    ids=["missing", "cut", "pipe"],
 )
 def test_a_damaged_manifest_is_one_error(installed: Any, damage: Callable[[Path], Any], message: str) -> None:
     damage(Path(installed.__file__).with_name(manifest.FILE_NAME))

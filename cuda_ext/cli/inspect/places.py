@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda_ext.cli.terminal import Failure
+from cuda_ext.filesystem.regular_file import read_of_package
 from cuda_ext.formats.quantities import format_size
 from cuda_ext.manifest import FILE_NAME
 
@@ -124,12 +125,11 @@ def packages_of_module(name: str) -> Iterator[Package]:
 
         def read(file: str) -> bytes:
             try:
-                content: bytes = loader.get_data(os.path.join(directory, file))  # noqa: PTH118 - as above
+                return read_of_package(loader, os.path.join(directory, file))  # noqa: PTH118 - as above
             except OSError as error:
                 if not error.errno:  # of zipimport
                     raise FileNotFoundError(errno.ENOENT, "is not in the archive", file) from None
                 raise
-            return content
 
         with suppress(AttributeError, OSError):  # another kind of module, or an ordinary package
             read(FILE_NAME)
