@@ -133,7 +133,7 @@ def build(
             with naming_errors(path):
                 os.utime(path)  # it is up to date, even if nothing had to be written
         if depfile:
-            replace_file(depfile, rule.encode())
+            replace_file(depfile, os.fsencode(rule))
     summaries = [_summarize(package, places[package.name]) for package in packages]
     if as_json:
         echo_json({"modules": summaries, "seconds": round(time.perf_counter() - began, 3)})

@@ -99,9 +99,10 @@ def choose_place(project: Project) -> Path:
 def write(place: Path, commands: Sequence[Command]) -> None:
     """Write `commands` to the file at `place`; its entries for other files stay.
 
-    Concurrent writers wait for each other. Raises :class:`ConfigError` if the file is another program's, and
-    :class:`OSError`.
+    Concurrent writers wait for each other. Raises :class:`ConfigError` if the file is another program's or a
+    path is not UTF-8, and :class:`OSError`.
     """
+    _render(place, commands)  # before anything is written
     place.parent.mkdir(parents=True, exist_ok=True)
     named = {_path(command) for command in commands}
     directories = {command["directory"] for command in commands}
@@ -113,8 +114,18 @@ def write(place: Path, commands: Sequence[Command]) -> None:
             # Drop sources and modules that no longer exist.
             and not (entry["directory"] in directories and _OURS in entry.get("arguments", ()))
         ]
-        text = json.dumps([*kept, *commands], indent=1, ensure_ascii=False)
-        replace_file(place, f"{text}\n".encode())
+        replace_file(place, _render(place, [*kept, *commands]))
+
+
+def _render(place: Path, entries: Sequence[Mapping[str, Any]]) -> bytes:
+    text = json.dumps(entries, indent=1, ensure_ascii=False)
+    try:
+        return f"{text}\n".encode()
+    except UnicodeEncodeError as error:
+        line = text.split("\n")[text.count("\n", 0, error.start)].strip(" ,")
+        raise ConfigError(
+            f"JSON cannot have {line}, which is not UTF-8", where=place, remedy="rename that directory"
+        ) from None
 
 
 def _read(place: Path) -> list[dict[str, Any]]:

@@ -247,7 +247,8 @@ def _write(directory: Path, files: Mapping[str, bytes]) -> None:
 def _finish(stamp: str, depfile: str, reads: Iterable[str]) -> None:
     """Touch `stamp` and write its depfile: the files that it `reads`, and this package."""
     Path(stamp).parent.mkdir(exist_ok=True)
-    Path(depfile).write_text(render_depfile([stamp], sorted({*reads, cuda_ext.__file__})), encoding="utf-8")
+    rule = render_depfile([stamp], sorted({*reads, cuda_ext.__file__}))
+    Path(depfile).write_bytes(os.fsencode(rule))
     Path(stamp).touch()
 
 

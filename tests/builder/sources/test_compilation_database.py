@@ -380,6 +380,13 @@ def test_the_file_of_another_program_is_not_written_through_a_link(tmp_path: Pat
     assert theirs.read_text() == "[]"
 
 
+def test_a_path_that_json_cannot_have_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    command: Command = {"directory": "/p\udcff", "file": "a.cu", "arguments": []}
+    with pytest.raises(ConfigError, match=r'JSON cannot have "directory": "/p\\udcff", which is not UTF-8'):
+        write(tmp_path / "new" / FILE_NAME, [command])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_concurrent_writers_lose_no_commands(tmp_path: Path) -> None:
     commands: list[Command] = [{"directory": f"/p{i}", "file": "a.cu", "arguments": []} for i in range(16)]
     place = tmp_path / "new" / FILE_NAME
