@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
     from cuda_ext.compiler.products import CompiledImage, Signatures
 
-__all__ = ["FRONT_ENDS", "Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
+__all__ = ["FRONT_ENDS", "MOST_INSTANTIATIONS", "Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
 
 SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir", "triton"]
 # Kinds that a front-end of the same name compiles.
 FRONT_ENDS = ("triton",)
+# The instantiations of one module: compilers take seconds for a hundred.
+MOST_INSTANTIATIONS = 20_000
 
 
 class TranslationUnit:

@@ -20,6 +20,7 @@ from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
 from cuda_ext.runtime.text_arguments import (
+    quote,
     read_choice,
     read_items,
     read_mapping,
@@ -86,7 +87,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     read_choice("compress", compress, get_args(Compression))
     read_choice("compiler", compiler, ("nvrtc", "nvcc"))
     if not all(map(str.isidentifier, read_text("name", name).split("."))):
-        raise ValueError(f"name: {name!r} is not an import name; write it as in 'package.kernels'")
+        raise ValueError(f"name: {quote(name)} is not an import name; write it as in 'package.kernels'")
     targets = None if architectures is None else read_texts("architectures", architectures)
     if targets == ():
         raise BuildError(
@@ -94,12 +95,12 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
         )
     file, text, included = _gather(source, f"{name}.cu", include_dirs)
     texts = read_mapping("headers", headers or {})
-    given = {header: read_source(f"headers[{header!r}]", content) for header, content in texts.items()}
+    given = {header: read_source(f"headers[{quote(header)}]", content) for header, content in texts.items()}
     macros = read_mapping("define", define or {})
     unit_options = Options(
         std=read_text("std", std),
         define={
-            macro: str(value) if type(value) is int else read_text(f"define[{macro!r}]", value)
+            macro: str(value) if type(value) is int else read_text(f"define[{quote(macro)}]", value)
             for macro, value in sorted(macros.items())
         },
         raw=read_texts("options", options),
@@ -229,7 +230,8 @@ def _gather(
     if isinstance(source, str):
         if source.endswith(".cu") and "\n" not in source:
             raise TypeError(
-                f"source: expected CUDA C++ text, found what looks like a path; pass pathlib.Path({source!r})"
+                "source: expected CUDA C++ text, found what looks like a path; "
+                f"pass pathlib.Path({quote(source)})"
             )
         # Text includes headers as a file in the first directory would.
         path = os.path.join(directories[0] if directories else _current_directory(), name)

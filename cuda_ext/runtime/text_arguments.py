@@ -6,13 +6,31 @@ the argument.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import escape_controls
 
-__all__ = ["read_choice", "read_mapping", "read_path", "read_source", "read_text", "read_texts"]
+__all__ = [
+    "quote",
+    "read_choice",
+    "read_items",
+    "read_mapping",
+    "read_path",
+    "read_source",
+    "read_text",
+    "read_texts",
+]
+
+_LONGEST = 100  # characters of an argument that a message quotes
+
+
+def quote(text: str) -> str:
+    """Spell `text` as Python does, cut to what a message has space for."""
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
 
 
 def read_text(argument: str, value: object, what: str = "a string") -> str:
@@ -20,23 +38,26 @@ def read_text(argument: str, value: object, what: str = "a string") -> str:
     if not isinstance(value, str):
         raise _unexpected(argument, what, value)
     if escape_controls(value) != value:
-        raise ValueError(f"{argument}: {value!r} has a control character; take it out")
+        raise ValueError(f"{argument}: {quote(value)} has a control character; take it out")
     return value
 
 
 def read_texts(argument: str, values: object) -> tuple[str, ...]:
     """Return the strings `values`."""
     if isinstance(values, str):
-        raise TypeError(f'{argument}: expected a list of strings; write ["{values}"]')
+        raise TypeError(f'{argument}: expected a list of strings; write ["{quote(values)[1:-1]}"]')
     items = read_items(argument, values, "a list of strings")
     return tuple(read_text(f"{argument}[{i}]", each) for i, each in enumerate(items))
 
 
 def read_items(argument: str, values: object, what: str) -> list[Any]:
-    """Return the items of `values`, which is a list, a tuple or the like."""
+    """Return the items of `values`, a list or the like, which are counted before they take memory."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | bytearray | Mapping):
         raise _unexpected(argument, what, values)
-    return list(values)
+    items = list(itertools.islice(values, MOST_INSTANTIATIONS + 1))
+    if len(items) > MOST_INSTANTIATIONS:
+        raise ValueError(f"{argument}: has more than {MOST_INSTANTIATIONS:,} items; list fewer of them")
+    return items
 
 
 def read_mapping(argument: str, values: object) -> dict[str, Any]:
@@ -66,7 +87,7 @@ def read_path(argument: str, value: object) -> str:
 def read_choice(argument: str, value: object, known: Sequence[object]) -> None:
     """Check that `value` is one of `known`."""
     if value not in known:
-        found = repr(value) if isinstance(value, str) else type(value).__name__
+        found = quote(value) if isinstance(value, str) else type(value).__name__
         raise ValueError(f"{argument}: expected {' or '.join(map(repr, known))}, found {found}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import pickle
 import sys
 from pathlib import Path
@@ -186,6 +187,10 @@ def test_saving_into_the_working_directory_refuses_other_files(
         ({"architectures": "sm_90"}, r'architectures: expected a list of strings; write \["sm_90"\]'),
         ({"instantiate": "fill<int>"}, "instantiate: expected a list of strings"),
         ({"options": "-G"}, "options: expected a list of strings"),
+        ({"architectures": "\x1b[31m"}, r'expected a list of strings; write \["\\x1b\[31m"\]$'),
+        ({"options": "x" * 1_000_000}, r'; write \["x{100}\.\.\."\]$'),
+        ({"name": "-" * 1_000_000}, r"name: '-{100}\.\.\.' is not an import name"),
+        ({"instantiate": itertools.repeat("fill<int>")}, "instantiate: has more than 20,000 items"),
         ({"options": None}, "options: expected a list of strings, found NoneType"),
         ({"instantiate": [b"fill<int>"]}, r"instantiate\[0\]: expected a string, found bytes"),
         ({"instantiate": ["fill<int>\0x"]}, r"instantiate\[0\]: 'fill<int>\\x00x' has a control character"),

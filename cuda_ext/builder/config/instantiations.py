@@ -18,12 +18,11 @@ from cuda_ext.builder.config.kinds import (
     show,
     string,
 )
+from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
 from cuda_ext.errors import ConfigError, closest_name
 
 __all__ = ["INSTANTIATIONS"]
 
-# The instantiations of one module: compilers take seconds for a hundred.
-_MOST = 20_000
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 # A placeholder in an expression without values for it; no template argument of C++ is a braced list.
 _ABSENT = r"[<,]\s*\{[A-Za-z_]\w*\}"
@@ -88,10 +87,12 @@ _ITEM = Kind(_check_item, {"anyOf": [_EXPRESSION.schema, _PRODUCT]})
 
 def _chain(items: Iterable[Iterable[str]], where: str) -> tuple[str, ...]:
     """All expressions of `items`, which are counted before they take memory."""
-    expressions = tuple(itertools.islice(itertools.chain.from_iterable(items), _MOST + 1))
-    if len(expressions) > _MOST:
+    expressions = tuple(itertools.islice(itertools.chain.from_iterable(items), MOST_INSTANTIATIONS + 1))
+    if len(expressions) > MOST_INSTANTIATIONS:
         remedy = "list fewer values, or divide the module"
-        raise ConfigError(f"stands for more than {_MOST:,} instantiations", where=where, remedy=remedy)
+        raise ConfigError(
+            f"stands for more than {MOST_INSTANTIATIONS:,} instantiations", where=where, remedy=remedy
+        )
     return expressions
 
 
