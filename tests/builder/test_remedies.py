@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
 from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, refusal, write_project
 
 SOFTMAX = "namespace fusedops {\ntemplate <class T, int N> __global__ void softmax(T* x) { *x = N; }\n}\n"
@@ -221,6 +222,14 @@ def test_a_missing_header_is_answered_with_what_has_it(tmp_path: Path, header: s
 
 
 @pytest.mark.host_compiler
+@pytest.mark.parametrize(("name", "answer"), [("a" * 300, "NVRTC has no host"), ("a/" * 2100, "neither in")])
+def test_a_header_of_a_name_that_the_system_refuses_is_missing(
+    tmp_path: Path, name: str, answer: str
+) -> None:
+    log = f'a.cu(1): catastrophic error: cannot open source file "{name}": File name too long\n'
+    assert answer in explain_missing_headers(log, lambda: [tmp_path])[1][0]
+
+
 @pytest.mark.parametrize("header", ["curand_kernel.h", "ATen/ATen.h", "absent.h"])
 def test_nvcc_lacks_a_header_and_is_not_recommended(tmp_path: Path, header: str) -> None:
     write_project(tmp_path, f'{KERNELS}compiler = "nvcc"', {"device/a.cu": f'#include "{header}"\n{FILL}'})

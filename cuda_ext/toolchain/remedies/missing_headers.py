@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -92,7 +93,7 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
     equivalent = [f"cuda/std/c{plain}"] if name != plain else []
     for directory in directories:
         for candidate in (*equivalent, f"cuda/std/{name}", f"cuda/std/{plain}"):
-            if (directory / candidate).is_file():
+            if os.path.isfile(directory / candidate):  # noqa: PTH113 - a long name is an OSError there
                 return (
                     f"NVRTC has no host headers; include <{candidate}> instead of <{name}> (its names are in "
                     f"cuda::std), or set {spell_setting('compiler', 'nvcc')}"
