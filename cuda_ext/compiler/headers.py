@@ -17,6 +17,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import BuildError, escape_controls
 from cuda_ext.filesystem.regular_file import check_regular, read_file
 
@@ -118,15 +119,30 @@ class Headers:
         :class:`BuildError` for a file that cannot be read or is not text.
         """
         rewritten, direct = self._rewrite(source, text)
-        before = filter(None, (self._find(name, self._include_dirs) for name in pre_include))
+        before = filter(None, map(self._find_before, pre_include))
         names = (*direct, *before)
         if names not in self._closures:
             self._closures[names] = _reach(names, self._text)
         return rewritten, self._closures[names]
 
     def resolve(self, name: str) -> str:
-        """Return the canonical name that an include of `name` leads to; `name` itself if none."""
-        return self._find(name, self._include_dirs) or name
+        """Return the canonical name that a pre-include of `name` leads to.
+
+        It is `name` itself if that is for the compiler to find. Raises :class:`BuildError` if it leads out of
+        the project.
+        """
+        return self._find_before(name) or name
+
+    def _find_before(self, name: str) -> str | None:
+        # Compilers look in their working directory too.
+        found = self._find(name, (*self._include_dirs, self._root))
+        if found is None and (re.match(_OUTSIDE, os.fsencode(name)) or _is_file(self._root + name)):
+            raise BuildError(
+                f"{name!r} is not a file of the project",
+                where=spell_setting("pre-include"),
+                remedy="copy it into the project, or write its name on the search path of the compiler",
+            )
+        return found
 
     def _text(self, name: str) -> tuple[bytes, tuple[str, ...]]:
         if name not in self._texts:

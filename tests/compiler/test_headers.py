@@ -274,6 +274,15 @@ def test_a_pre_include_is_found_like_an_include(root, write):
     assert value(unit) == 1
 
 
+@pytest.mark.parametrize("name", ["/etc/hostname", "../../etc/hostname", "/proc/self/mem", "link", "pipe"])
+def test_a_pre_include_is_a_regular_file_of_the_project(root, write, name):
+    write(device__a_cu="")
+    (root / "link").symlink_to("/etc/hostname")
+    os.mkfifo(root / "pipe")
+    with pytest.raises(BuildError, match=r"not a (?:regular )?file"):
+        gathered(root, "include", pre_include=[name])
+
+
 def test_a_file_that_cannot_be_read_is_named(root):
     (root / "device/a.cu").mkdir(parents=True)
     with pytest.raises(BuildError, match=r"^device/a\.cu: cannot be read: "):
