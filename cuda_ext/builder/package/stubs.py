@@ -46,6 +46,8 @@ _STRUCTURES = {
     **dict.fromkeys(("cuFloatComplex", "cuDoubleComplex"), "Complex"),
     **dict.fromkeys(("CUtensorMap", "CUtensorMap_st"), "TensorMap"),
 }
+# A class repeats what its namespaces declare, and the names of all around it. What is deeper is no attribute.
+_DEEPEST = 16
 # Names that parameters of a kernel cannot have when they are passed by keyword.
 _RESERVED = frozenset(
     "self grid block threads shared cluster cooperative dependent stream wait".split()  # noqa: SIM905
@@ -103,7 +105,7 @@ def _tree(manifest: Manifest) -> _Namespace:
         if match is None or match["name"].endswith("_cast"):  # a cast chooses an overload without naming it
             continue
         *scope, plain = match["name"].split("::")
-        if all(map(_is_attribute, (*scope, plain))):
+        if _are_attributes(*scope, plain):
             item = match["arguments"] if match["arguments"] is not None else match["parameters"]
             if match["arguments"] is not None and match["parameters"]:
                 item = None  # an overloaded template takes brackets twice
@@ -111,18 +113,22 @@ def _tree(manifest: Manifest) -> _Namespace:
     by_expression = {kernel.expression: kernel for kernel in manifest.kernels}
     for variants in (each for each in manifest.variants if not each.specialised):
         *scope, plain = variants.name.split("::")
-        if all(map(_is_attribute, (*scope, plain))):
+        if _are_attributes(*scope, plain):
             kernel = by_expression[variants.candidates[-1].kernel]
             root.within(scope).variants[plain] = variants, kernel._replace(expression=variants.name)
     for symbol in manifest.symbols:
         *scope, plain = symbol.name.split("::")
-        if all(map(_is_attribute, (*scope, plain))):
+        if _are_attributes(*scope, plain):
             root.within(scope).symbols[plain] = symbol
     return root
 
 
+def _are_attributes(*names: str) -> bool:
+    """Whether `names`, each in the one before, are attributes in Python; others are reached with brackets."""
+    return len(names) <= _DEEPEST and all(map(_is_attribute, names))
+
+
 def _is_attribute(name: str) -> bool:
-    """Whether `name` can be an attribute in Python; others are reached with brackets."""
     dunder = name.startswith("__") and name.endswith("__")
     return name.isidentifier() and not keyword.iskeyword(name) and not dunder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from cuda_ext.builder.package.generate import Package, generate
+from cuda_ext.builder.package.stubs import write_stub
 from cuda_ext.manifest import Candidate, Variants
 from tests.fixtures.device_code import module, unit
 
@@ -215,3 +217,13 @@ def test_docstrings_of_classes_equal_those_of_attributes(made: Package) -> None:
     assert classes["_axpy_float"] == f"{AXPY}\n\nA kernel of device/axpy.cu."
     for line in ("kernels.axpy", "kernels.fit", "kernels.ns"):
         assert classes[f"_{line.partition('.')[2]}"] == SHOWN[line].partition("\n\n")[2]
+
+
+def test_what_lies_deep_in_namespaces_is_left_to_brackets() -> None:
+    manifest = module(unit("__global__ void k() {}")).manifest
+    deep = "::".join(["ns"] * 2000)
+    kernel = manifest.kernels[0]._replace(expression=f"{deep}::k")
+    stub = write_stub(manifest._replace(kernels=(kernel,)))
+    assert "ns:" not in re.sub(r"(?:ns::)+", "", stub)
+    assert f'["{deep}::k"]' in stub
+    assert len(stub) < 10 * len(deep)
