@@ -33,6 +33,7 @@ from cuda_ext.compiler.signatures.reflection import describe, read_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
@@ -319,6 +320,10 @@ class Nvrtc:
         return self.header_directories == before
 
     def _unpack_headers(self, directory: Path) -> None:
+        # It may take seconds. An interrupt ends the wait for a thread, but no call of NVRTC.
+        call_within(None, self._unpack_headers_here, directory)
+
+    def _unpack_headers_here(self, directory: Path) -> None:
         log = ctypes.c_char_p()
         if open_library("nvrtc")[UNPACK](os.fsencode(directory), 0, ctypes.byref(log)):
             raise ToolchainError(

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cuda_ext.toolchain import nvrtc
 from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.nvrtc import UNPACK, Nvrtc
 from cuda_ext.toolchain.programs.bundled_headers import (
@@ -92,6 +94,20 @@ def test_what_is_not_ours_stays_in_their_place(headers: Path, tmp_path: Path, ki
     assert find_damage(unpack_headers(VERSION, unpack), in_files=True) == ""
     assert headers.is_symlink() if kind == "link" else headers.read_text() == "mine"
     assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_an_interrupt_does_not_wait_for_nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter handles signals while the main thread waits for another, not while NVRTC runs in it."""
+    threads: list[threading.Thread] = []
+
+    def unpack_natively(*_: object) -> int:
+        threads.append(threading.current_thread())
+        return 0
+
+    monkeypatch.setattr(nvrtc, "open_library", lambda _: {UNPACK: unpack_natively})
+    Nvrtc._unpack_headers(object.__new__(Nvrtc), tmp_path)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 def test_a_copy_without_fractions_of_seconds_is_used(headers: Path) -> None:
