@@ -97,9 +97,10 @@ def build(
 
     began = time.perf_counter()
     project = find_project(directory)
-    places = _find_places(project, output)
     # Another build tool knows the directories of the top-level packages.
-    tops = {name.partition(".")[0] for name in places}
+    tops = {module.name.partition(".")[0] for module in project.modules}
+    shared = _find_output(project, tops, output)
+    places = _find_places(project, output, shared)
     outputs = {output / top for top in tops} if output else set(places.values())
     if depfile:
         for other, option in ((report, "--report"), (trace, "--trace")):
@@ -121,7 +122,6 @@ def build(
             if architectures and error.where == "CUDAARCHS":
                 raise Failure(error.problem, where="--arch", remedy=error.remedy) from None
             raise
-        shared = _find_output(project, tops, output)
         if shared:
             with naming_errors(shared.directory):
                 shared.remove_renamed(places)
@@ -150,7 +150,7 @@ def build(
             show_sizes(read_contents(summary["directory"]))
 
 
-def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
+def _find_places(project: Project, output: Path | None, shared: Output | None) -> dict[str, Path]:
     """The directory for each module's package.
 
     Raises :class:`ConfigError` if there is no such place, or something else is there.
@@ -158,6 +158,7 @@ def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
     from cuda_ext.builder.package.in_place import check_place
 
     places = {}
+    renamed = list(shared.find_renamed({module.name for module in project.modules})) if shared else []
     for module in project.modules:
         try:
             place = (
@@ -166,7 +167,7 @@ def _find_places(project: Project, output: Path | None) -> dict[str, Path]:
         except ConfigError as error:
             remedy = "make one of them, or choose a directory with --output"
             raise ConfigError(error.problem, where=error.where, remedy=remedy) from None
-        check_place(module, place)
+        check_place(module, place, renamed)
         places[module.name] = place
     return places
 

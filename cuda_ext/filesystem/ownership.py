@@ -12,7 +12,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.manifest import FILE_NAME
 
-__all__ = ["check_replaceable", "foreign", "is_generated"]
+__all__ = ["check_replaceable", "find_package", "foreign", "is_generated"]
 
 _PACKAGE = {"__init__.py", "__init__.pyi", FILE_NAME, "editable.json", ".gitignore"}
 # Files that file managers, network file systems and Python leave anywhere.
@@ -47,6 +47,11 @@ def check_replaceable(path: Path, kind: str, is_one: Callable[[bytes], bool]) ->
 def is_generated(directory: Path) -> bool:
     """Whether any version of this package wrote `directory`."""
     return _generated_files(directory) is not None
+
+
+def find_package(directory: Path) -> Path | None:
+    """Return the generated package that the absolute `directory` is or lies in, if there is one."""
+    return next(filter(is_generated, (directory, *directory.parents)), None)
 
 
 def foreign(directory: Path) -> Path | None:

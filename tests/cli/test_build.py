@@ -130,6 +130,16 @@ def test_packages_of_another_project_in_the_output_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in (out / "ns").iterdir()) == ["a", "c"]
 
 
+def test_no_package_goes_into_that_of_another_project(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for name, module in (("a", "ns.other"), ("b", "ns.other.sub")):
+        write_project(tmp_path / name, f'{SM_90}[tool.cuda_ext.modules."{module}"]\n', FILES)
+    assert run("build", tmp_path / "a", "-o", out)[0] == 0
+    message = f'modules."ns.other.sub": {out / "ns/other"} is a generated package, within which it would be'
+    assert message in refusal(tmp_path / "b", "-o", out)
+    assert run("build", tmp_path / "a", "-o", out)[0] == 0
+
+
 def test_other_files_in_the_output_stay(tmp_path: Path) -> None:
     table = SM_90 + '[tool.cuda_ext.modules."p.{}"]\n'
     root = write_project(tmp_path / "project", table.format("kernels"), {**FILES, "src/p/__init__.py": ""})

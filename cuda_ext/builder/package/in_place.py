@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.errors import ConfigError, StoreError
-from cuda_ext.filesystem.ownership import foreign
+from cuda_ext.filesystem.ownership import find_package, foreign
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats import codec
 from cuda_ext.formats.sha256 import sha256
@@ -26,10 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["Output", "add_gitignore", "check_place", "check_places"]
 
 
-def check_place(module: ModuleConfig, place: Path) -> None:
-    """The package of `module` replaces no files of others in `place`. Raises :class:`ConfigError`."""
+def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = ()) -> None:
+    """The package of `module` replaces no files of others in `place`, and lies in none of their packages.
+
+    `renamed` are packages that are removed before. Raises :class:`ConfigError`.
+    """
     from cuda_ext.builder.package.generate import find_obstacle
 
+    outer = find_package(place.parent.resolve())
+    if outer and outer not in renamed:
+        raise ConfigError(
+            f"{outer} is a generated package, within which it would be generated",
+            where=module.where,
+            remedy="rename the module; if no project builds that package any more, remove it",
+        )
     if obstacle := find_obstacle(place):
         problem = f"{obstacle[0]} is where it would be generated"
         raise ConfigError(problem, where=module.where, remedy=obstacle[1])
@@ -70,6 +80,15 @@ class Output:
 
     def remove_renamed(self, wanted: Collection[str]) -> None:
         """Remove the packages of the last build but `wanted`, unless they have changed. Raises OSError."""
+        for place in self.find_renamed(wanted):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(place)
+                with suppress(OSError):  # it is not empty
+                    while (place := place.parent) != self.directory:
+                        place.rmdir()
+
+    def find_renamed(self, wanted: Collection[str]) -> Iterator[Path]:
+        """Find the packages of the last build but `wanted`, unless they have changed."""
         written = _Written()
         with suppress(codec.DecodingError):
             written = codec.decode(_Written, self._store.get(self._key) or b"")
@@ -84,10 +103,7 @@ class Output:
                 except OSError:  # it is not the manifest that was written
                     continue
                 if digest == written.digests[name] and foreign(place) is None:
-                    shutil.rmtree(place)
-                    with suppress(OSError):  # it is not empty
-                        while (place := place.parent) != self.directory:
-                            place.rmdir()
+                    yield place
 
     def remember(self, packages: Iterable[Package]) -> None:
         """Remember what was written."""
