@@ -145,7 +145,7 @@ class Candidate(NamedTuple):
     """One kernel of several variants, and the condition for launching it; the default has none."""
 
     kernel: str
-    when: str | None = None
+    when: records.Lines | None = None
 
 
 class Variants(NamedTuple):
@@ -195,8 +195,8 @@ class Options(NamedTuple):
     """
 
     std: str = "c++17"
-    define: Mapping[str, str] = {}
-    raw: tuple[str, ...] = ()
+    define: Mapping[str, records.Lines] = {}
+    raw: tuple[records.Lines, ...] = ()
     pre_include: tuple[str, ...] = ()
     fast_math: bool = False
     relaxed_constexpr: bool = False
@@ -215,7 +215,7 @@ class Source(NamedTuple):
     name: records.InnerPath
     sha256: Annotated[str, lambda text: not text or records.is_digest(text)] = ""
     options: Options = Options()
-    instantiate: tuple[str, ...] = ()
+    instantiate: tuple[records.Lines, ...] = ()
 
 
 class Unit(NamedTuple):

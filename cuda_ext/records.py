@@ -2,7 +2,8 @@
 
 An annotation is a type of JSON, a named tuple, a ``tuple``, a ``Mapping`` or a ``Literal`` of these, or one
 of them with a further check: ``Annotated[int, range(8)]``, or with a function that is true for valid values.
-Strings have no control characters, in names of keys either.
+Strings have no control characters, in names of keys either, and only :data:`Lines` have tabs and ends of
+lines.
 """
 
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
@@ -22,10 +23,12 @@ __all__ = [
     "Extent",
     "FileName",
     "InnerPath",
+    "Lines",
     "Size",
     "Text",
     "Version",
     "is_digest",
+    "is_file_name",
     "is_inner_path",
     "parse_json",
     "reader",
@@ -33,8 +36,14 @@ __all__ = [
 ]
 
 
-def _is_file_name(text: str) -> bool:
-    return is_inner_path(text) and "/" not in text
+_LONGEST_FILE_NAME = 200  # characters; file systems have 255 bytes
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(1, 10))}
+
+
+def is_file_name(text: str) -> bool:
+    """Whether `text` is a name that files can have on every system; Windows has names of devices."""
+    is_name = is_inner_path(text) and "/" not in text and ":" not in text
+    return is_name and len(text) <= _LONGEST_FILE_NAME and text.casefold() not in _DEVICES
 
 
 def is_inner_path(text: str) -> bool:
@@ -62,8 +71,9 @@ Size = Annotated[int, range(1 << 40)]
 Extent = Annotated[int, range(1, 1 << 31)]
 Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
 Digest = Annotated[str, is_digest]
-FileName = Annotated[str, _is_file_name]
+FileName = Annotated[str, is_file_name]
 InnerPath = Annotated[str, is_inner_path]
+Lines = Annotated[str, "lines"]
 Version = Annotated[str, _is_version]
 
 
@@ -84,8 +94,8 @@ def parse_json(text: str | bytes) -> Any:
         data, end = make_scanner(_Parsing)(decoded, 0)  # type: ignore[arg-type]
         if not decoded[end:].strip(" \t\r\n"):
             return data
-    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration):
-        pass  # another Python, white space in front, or no JSON
+    except (ImportError, AttributeError, TypeError, ValueError, RecursionError, StopIteration, SystemError):
+        pass  # another Python, white space in front, or no JSON, for which the scanner needs :mod:`json`
     import json
 
     return json.loads(text)
@@ -105,6 +115,8 @@ def reader(kind: Any) -> _Reader:
     if origin in (types.UnionType, typing.Union):  # X | None
         inner = reader(arguments[0])
         return lambda data, path: None if data is None else inner(data, path)
+    if kind == Lines:
+        return partial(_read_valid, _is_text)
     if origin is Annotated:
         inner, bound = reader(arguments[0]), arguments[1]
         is_valid = bound if callable(bound) else bound.__contains__
@@ -116,8 +128,12 @@ def reader(kind: Any) -> _Reader:
     if origin is Literal:
         return partial(_read_valid, arguments.__contains__)
     if kind is str:
-        return partial(_read_valid, lambda data: type(data) is str and escape_controls(data) == data)
+        return partial(_read_valid, lambda data: _is_text(data) and "\t" not in data and "\n" not in data)
     return partial(_read_valid, lambda data: type(data) is kind)
+
+
+def _is_text(data: object) -> bool:
+    return type(data) is str and escape_controls(data) == data
 
 
 def _read_valid(is_valid: Callable[[Any], object], data: Any, path: str) -> Any:

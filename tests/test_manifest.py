@@ -147,6 +147,15 @@ def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
         (lambda d: d.update(embedded=[]), "manifest.embedded is []"),
         (lambda d: d.update(embedded={"../a": "33" * 32}), "manifest.embedded is '../a'"),
         (lambda d: d.update(module="p\x1b"), "manifest.module is 'p\\x1b'"),
+        (lambda d: d.update(module="p\n"), "manifest.module is 'p\\n'"),
+        (lambda d: d["kernels"][0].update(lowered="a\tb"), "manifest.kernels[0].lowered is 'a\\tb'"),
+        *(
+            (
+                lambda d, name=name: d["units"][0]["images"][1].update(file=name),
+                f"manifest.units[0].images[1].file is {name!r}",
+            )
+            for name in ("x" * 201, "NUL", "ab:c")
+        ),
         (lambda d: d.update(module="\ud800"), "manifest.module is '\\ud800'"),
         (lambda d: d.update(compiler="gcc"), "manifest.compiler is 'gcc'"),
         (lambda d: d.update(compress="most"), "manifest.compress is 'most'"),
@@ -249,11 +258,19 @@ def test_every_truncation_is_noticed():
             loads(text[:size], ORIGIN)
 
 
+def test_options_and_instantiations_have_tabs_and_ends_of_lines():
+    source = SOURCE._replace(options=Options(define={"A": "1\n"}, raw=("\t",)), instantiate=("k<\nint>",))
+    written = MANIFEST._replace(units=(Unit((source,), (SM_80, SM_90)),))
+    assert loads(dumps(written), ORIGIN) == written
+
+
 def test_reading_needs_nothing_but_the_standard_library():
     script = (
         "import sys, cuda_ext.manifest\n"
         "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
         "assert loaded <= {'cuda_ext', '__main__'}, loaded\n"
+        "try: cuda_ext.manifest.loads('{\"schema\": 3', 'x')\n"
+        "except cuda_ext.errors.ManifestError: pass\n"
     )
     subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{script}"],

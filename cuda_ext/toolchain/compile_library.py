@@ -14,6 +14,7 @@ from cuda_ext.compiler.translation_unit import Compiler
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
+from cuda_ext.records import is_file_name
 from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
 
 __all__ = ["compile_library", "compile_module", "compile_products", "pack_library", "perform"]
@@ -49,6 +50,10 @@ def pack_library(
         files = [(f"{plan.stem}.fatbin", _fatbin(plan, images, write_image))] * len(images)
     else:
         files = [(f"{plan.stem}.{i.architecture}.{i.architecture.kind}", i.data) for i in images]
+    for name, _ in files:
+        if not is_file_name(name):
+            problem = "is longer than 200 characters, or not a name of a file on every system"
+            raise BuildError(problem, where=name, remedy="rename the source")
     return pack(plan, images, signatures, files, log)
 
 
