@@ -103,12 +103,18 @@ class Project:
                 if is_package(place.parent):
                     return place
         where = next(module.where for module in self.modules if module.name == name)
-        searched = ", ".join(str(parent.relative_to(self.root)) for parent in parents)
+        searched = ", ".join(os.path.relpath(parent, self.root) for parent in parents)
         package = name.rpartition(".")[0]
         raise ConfigError(
             f"there is no package {package!r} to put it into; looked for the directories {searched}",
             where=where,
         )
+
+    def source_directories(self) -> Iterator[Path]:
+        """Where the generated packages go in the source tree, as far as their parent packages exist."""
+        for module in self.modules:
+            with suppress(ConfigError):
+                yield self.source_directory(module.name)
 
     def source_files(self) -> list[Path]:
         """List every device source and header, relative to the root: what an sdist must hold.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cuda_ext.builder.config.resolve_variants import resolve_variants
 from cuda_ext.builder.jit_trials import describe_obstacles, plan_trials, with_results
 from cuda_ext.builder.package.generate import Package, generate
+from cuda_ext.builder.package.in_place import check_outside
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
 from cuda_ext.builder.scheduler.batch import Batch
@@ -167,10 +168,12 @@ class _Session:
 
     def _log_file(self, variable: str, key: str, name: str | None) -> Path | None:
         """The file that the environment names, anywhere, or the project by `key`, within it."""
-        root = self._project.root
-        if path := self._environ.get(variable):
-            return root / path
-        return find_output(f"tool.cuda_ext.{key}", root, name)
+        where, root = f"tool.cuda_ext.{key}", self._project.root
+        path = self._environ.get(variable)
+        file = root / path if path else find_output(where, root, name)
+        if file:
+            check_outside(variable if path else where, file, self._project.source_directories())
+        return file
 
     def compile(self, source: str) -> set[str]:
         """Compile `source`; return the files that the products depend on."""

@@ -91,6 +91,7 @@ def build(
     The outputs in the depfile are then the directories of the top-level packages.
     """
     from cuda_ext.builder.package.depfile import is_depfile
+    from cuda_ext.builder.package.in_place import check_outside
     from cuda_ext.filesystem.atomic_directory import replace_file
     from cuda_ext.filesystem.ownership import check_replaceable
     from cuda_ext.toolchain.process import ending_in_order
@@ -102,6 +103,15 @@ def build(
     shared = _find_output(project, tops, output)
     places = _find_places(project, output, shared)
     outputs = {output / top for top in tops} if output else set(places.values())
+    for where, file in {
+        "--report": report,
+        "--trace": trace,
+        "--depfile": depfile,
+        "tool.cuda_ext.report": project.settings.report and project.root / project.settings.report,
+        "tool.cuda_ext.trace": project.settings.trace and project.root / project.settings.trace,
+    }.items():
+        if file:
+            check_outside(where, file, places.values())
     if depfile:
         for other, option in ((report, "--report"), (trace, "--trace")):
             if other and other.resolve() == depfile.resolve():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.package.depfile import is_depfile, render_depfile
+from cuda_ext.builder.session import build_project
 from cuda_ext.builder.sources.inputs import searched_directories
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.ownership import check_replaceable
@@ -198,6 +199,19 @@ def test_only_files_of_builds_are_overwritten(option: str, tmp_path: Path) -> No
     assert f"pyproject.toml: is not the {option[2:]} of a build, and stays; name another file" in message
     assert (tmp_path / "pyproject.toml").read_text() == PROJECT + SM_90
     assert not (tmp_path / "p/kernels").exists()  # it was said before anything was compiled
+
+
+def test_no_file_of_a_build_lies_in_a_generated_package(tmp_path: Path) -> None:
+    """Neither where one is, nor where one will be: the next build would refuse to replace the package."""
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    for option in ("--report", "--depfile"):
+        message = refusal(tmp_path, option, tmp_path / "p/kernels/r")
+        assert f"{option}: {tmp_path}/p/kernels/r would lie in the generated package" in message
+    (tmp_path / "pyproject.toml").write_text(f'{PROJECT}{SM_90}trace = "p/kernels/r"\n')
+    with pytest.raises(BuildError, match=r"^tool\.cuda_ext\.trace: .* would lie in the generated package"):
+        build_project(load(tmp_path))
+    assert "tool.cuda_ext.trace: " in refusal(tmp_path)
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["__init__.py"]
 
 
 def test_only_the_beginning_of_a_file_of_others_is_read(tmp_path: Path) -> None:

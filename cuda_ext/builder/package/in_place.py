@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["Output", "add_gitignore", "check_place", "check_places"]
+__all__ = ["Output", "add_gitignore", "check_outside", "check_place", "check_places"]
 
 
 def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = ()) -> None:
@@ -43,6 +43,21 @@ def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = (
     if obstacle := find_obstacle(place):
         problem = f"{obstacle[0]} is where it would be generated"
         raise ConfigError(problem, where=module.where, remedy=obstacle[1])
+
+
+def check_outside(where: str, file: Path, places: Iterable[Path]) -> None:
+    """Check that `file`, which `where` names, lies in no generated package, and in none of `places`.
+
+    Raises :class:`ConfigError`.
+    """
+    real = file.parent.resolve() / file.name
+    inside = [place for place in map(Path.resolve, places) if real.is_relative_to(place)]
+    if package := next(iter(inside), None) or find_package(real.parent):
+        raise ConfigError(
+            f"{file} would lie in the generated package {package}",
+            where=where,
+            remedy="name a file elsewhere",
+        )
 
 
 def check_places(
