@@ -37,6 +37,7 @@ __all__ = [
     "describe_error",
     "did_you_mean",
     "escape_controls",
+    "shorten",
 ]
 
 
@@ -189,6 +190,11 @@ def escape_controls(text: str) -> str:
 
     controls = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
     return re.sub(controls, lambda match: repr(match[0])[1:-1], text)
+
+
+def shorten(text: str, most: int = 200) -> str:
+    """Cut a `text` of any length for a message, which shows `most` characters of it."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def describe_error(error: Exception) -> str:

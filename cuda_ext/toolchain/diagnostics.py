@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 
 from cuda_ext.compiler.products import CompiledImage, Span, Trace
-from cuda_ext.errors import CompilationError
+from cuda_ext.errors import CompilationError, shorten
 
-__all__ = ["VERBOSE", "attach_log", "name_map_lines", "read_time_trace"]
+__all__ = ["VERBOSE", "attach_log", "name_map_lines", "read_time_trace", "shorten_output"]
 
 # Makes ptxas report resources; NVRTC and nvcc pass it on.
 VERBOSE = ("-Xptxas", "-v")
@@ -70,3 +70,10 @@ def read_time_trace(content: bytes) -> tuple[Span, ...]:
 def name_map_lines(log: str) -> list[int]:
     """The numbers of the lines that `log` rejects in the name map, behind a source."""
     return [int(line) for line in re.findall(r"(?m)^__nv_name_map\((\d+)\): error", log)]
+
+
+def shorten_output(text: str) -> str:
+    """Return what an error shows of a tool's output: 200 lines, and 500 characters of each."""
+    lines = text.splitlines()
+    more = [f"… and {len(lines) - 200:,} more lines"] if len(lines) > 200 else []
+    return "\n".join([*(shorten(line, 500) for line in lines[:200]), *more])

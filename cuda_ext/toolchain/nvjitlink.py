@@ -19,6 +19,7 @@ from cuda_ext.manifest import Symbol
 from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_version, open_library
+from cuda_ext.toolchain.diagnostics import shorten_output
 
 __all__ = ["can_optimise", "link", "list_variables", "optimise"]
 
@@ -138,7 +139,7 @@ def _link_here(
                 raise _defined_twice(inputs, architecture, twice["name"], twice["symbol"]) from None
             if "Undefined reference" in text or "Unresolved extern" in text:
                 text += "\nname the source that defines it in sources, or leave out what refers to it"
-            raise CompilationError(text or str(error)) from None
+            raise CompilationError(shorten_output(text) or str(error)) from None
 
 
 # Of nvJitLinkInputType.

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.toolchain.remedies.failed_compilation import explain
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
 from tests.fixtures.projects import FILL, KERNELS, SCALE, SM_90, refusal, write_project
 
@@ -228,6 +230,20 @@ def test_a_header_of_a_name_that_the_system_refuses_is_missing(
 ) -> None:
     log = f'a.cu(1): catastrophic error: cannot open source file "{name}": File name too long\n'
     assert answer in explain_missing_headers(log, lambda: [tmp_path])[1][0]
+
+
+def test_the_output_of_a_compiler_is_cut() -> None:
+    log = "\n".join(f"a.cu({n}): error: {'x' * 100_000}" for n in range(1000))
+    lines = str(explain(log, TranslationUnit("a.cu", b""))).splitlines()
+    assert lines[0] == f"a.cu(0): error: {'x' * 484}…"
+    assert lines[200:] == ["… and 800 more lines"]
+
+
+def test_values_of_the_configuration_are_cut(tmp_path: Path) -> None:
+    write_project(tmp_path, f'{KERNELS}instantiate = ["{"k<" * 10_000}int{">" * 10_000}"]')
+    message = refusal(tmp_path)
+    assert "k<k<k<…'" in message
+    assert len(message) < 1000
 
 
 @pytest.mark.parametrize("header", ["curand_kernel.h", "ATen/ATen.h", "absent.h"])

@@ -19,7 +19,7 @@ from cuda_ext.builder.config.kinds import (
     string,
 )
 from cuda_ext.compiler.translation_unit import MOST_INSTANTIATIONS
-from cuda_ext.errors import ConfigError, closest_name
+from cuda_ext.errors import ConfigError, closest_name, shorten
 
 __all__ = ["INSTANTIATIONS"]
 
@@ -55,7 +55,7 @@ def _multiply_out(table: Mapping[str, object], where: str) -> Iterator[str]:
     for name in table:
         if name != "kernel" and name not in placeholders:
             raise ConfigError(
-                f"the expression {pattern!r} has no {{{name}}}",
+                f"the expression {shorten(pattern)!r} has no {{{name}}}",
                 where=key_path(where, name),
                 remedy="put it there, or take the key out",
             )

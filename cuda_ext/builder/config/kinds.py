@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.errors import ConfigError, did_you_mean, escape_controls
+from cuda_ext.errors import ConfigError, did_you_mean, escape_controls, shorten
 
 __all__ = [
     "C_NAME",
@@ -67,9 +67,6 @@ class Kind:
         return Kind(lambda value, where: check(self.check(value, where), where), {**self.schema, **schema})
 
 
-_LONGEST = 200
-
-
 def key_path(where: str, key: str) -> str:
     """Append `key` to the key path `where`, with quotes where TOML needs them."""
     return f"{where}.{key if re.fullmatch(r'[A-Za-z0-9_-]+', key) else show(key)}"
@@ -78,8 +75,7 @@ def key_path(where: str, key: str) -> str:
 def show(value: object) -> str:
     """Spell `value` as TOML does, shortened if it is long; tables and arrays only by their kind."""
     if isinstance(value, str | bool):
-        text = json.dumps(value, ensure_ascii=False)
-        return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}..."'
+        return json.dumps(shorten(value) if isinstance(value, str) else value, ensure_ascii=False)
     words: dict[type, str] = {dict: "a table", list: "an array", type(None): "nothing"}
     return words.get(type(value), str(value))
 
@@ -92,7 +88,9 @@ def check_values(value: object, where: str, depth: int = 16) -> None:
     """
     match value:
         case str() if escape_controls(value) != value or re.search(r"[\t\r\n]", value):
-            raise ConfigError(f"{value!r} has a control character", where=where, remedy="take it out")
+            raise ConfigError(
+                f"{shorten(value)!r} has a control character", where=where, remedy="take it out"
+            )
         case int() if not -(1 << 63) <= value < 1 << 63:
             raise ConfigError("has more than 64 bits", where=where, remedy="write a smaller number")
         case dict() if depth:
@@ -234,7 +232,7 @@ def _check_standard(text: str, where: str) -> str:
     if not re.fullmatch(_STANDARD, text):
         close = f"c++{text[-2:]}"
         remedy = f"did you mean '{close if re.fullmatch(_STANDARD, close) else 'c++17'}'?"
-        raise ConfigError(f"{text!r} is not a C++ standard", where=where, remedy=remedy)
+        raise ConfigError(f"{shorten(text)!r} is not a C++ standard", where=where, remedy=remedy)
     return text
 
 
@@ -260,12 +258,14 @@ def _check_options(options: Sequence[str], where: str) -> Sequence[str]:
         here = f"{where}[{i}]"
         if key := KEY_OF_OPTION.get(option.partition("=")[0]):
             raise ConfigError(
-                f"{option!r} has a key of its own", where=here, remedy=f"set {spell_setting(key)} instead"
+                f"{shorten(option)!r} has a key of its own",
+                where=here,
+                remedy=f"set {spell_setting(key)} instead",
             )
         include = re.fullmatch(rf"{_INCLUDE}(.*)", option, re.DOTALL)
         if include and not Path(include[1] or following).is_absolute():
             raise ConfigError(
-                f"{option!r} depends on where the build happens to run",
+                f"{shorten(option)!r} depends on where the build happens to run",
                 where=here,
                 remedy="name directories of the project as include directories",
             )

@@ -36,7 +36,7 @@ from cuda_ext.builder.config.kinds import (
 from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.errors import ConfigError
+from cuda_ext.errors import ConfigError, shorten
 
 __all__ = [
     "DEFINITIONS",
@@ -168,7 +168,7 @@ def _check_nvrtc(module: ModuleConfig) -> None:
         if found := nvcc_only(options):
             index, remedy = found
             raise ConfigError(
-                f"{options[index]!r} is an option of nvcc that NVRTC does not have",
+                f"{shorten(options[index])!r} is an option of nvcc that NVRTC does not have",
                 where=f"{where}[{index}]",
                 remedy=f"{remedy}; or choose {spell_setting('compiler', 'nvcc')}",
             )
@@ -272,14 +272,16 @@ def check_name(name: str, where: str, table: Mapping[str, object] = MappingProxy
     dotted = _unquoted(name, table)
     separator = r"[/\\:]+" if re.search(r"[./\\:]", name) else r"\s+"
     close = re.sub(r"[^\w.]+", "_", re.sub(separator, ".", name))
-    spelling = f"did you mean {close!r}?" if _importable(close) else "write it as in an import statement"
+    spelling = (
+        f"did you mean {shorten(close)!r}?" if _importable(close) else "write it as in an import statement"
+    )
     package = f'name it with its package, such as "your_package.{name}"'
     normal = unicodedata.normalize("NFKC", name)  # which Python imports, whatever the statement has
     for is_wrong, problem, remedy in (
         (dotted, "a name with dots needs quotes", f'write [{TABLE}.modules."{dotted}"]'),
         (not _importable(name), "not an import name", spelling),
         ("." not in name, "a module lives inside a package", package),
-        (name != normal, f"Python imports it as {normal!r}", "write it so"),
+        (name != normal, f"Python imports it as {shorten(normal)!r}", "write it so"),
     ):
         if is_wrong:
             raise ConfigError(problem, where=where, remedy=remedy)
@@ -304,7 +306,7 @@ def check_apart(modules: Iterable[ModuleConfig]) -> None:
         outer, name = other.name.casefold(), module.name.casefold()
         if name == outer or name.startswith(f"{outer}."):
             relation = "differs only in upper and lower case from" if name == outer else "lies within"
-            problem = f"{relation} the module {other.name!r}"
+            problem = f"{relation} the module {shorten(other.name)!r}"
             raise ConfigError(problem, where=module.where, remedy="rename one of them")
 
 

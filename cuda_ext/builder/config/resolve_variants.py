@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cuda_ext.builder.config.kinds import key_path
 from cuda_ext.builder.config.variant_table import check_comparisons
-from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.spelling import normalise, plain_name
 from cuda_ext.manifest import Candidate, Kernel, Manifest, Variants
 
@@ -28,7 +28,9 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
         for name in (*_scopes(each.name), each.name):
             kind = kinds.get(name)
             if kind and (name == each.name or kind != "a namespace"):
-                raise ConfigError(f"{name!r} is {kind} already", where=here, remedy="choose another name")
+                raise ConfigError(
+                    f"{shorten(name)!r} is {kind} already", where=here, remedy="choose another name"
+                )
             kinds[name] = "variants" if name == each.name else "a namespace"
         resolved.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
     return manifest._replace(variants=(*manifest.variants, *resolved))
@@ -61,7 +63,7 @@ def _kernel(candidate: Candidate, kernels: Mapping[str, Kernel], where: str) -> 
         remedy = f"choose one of {', '.join(same)}"
     else:
         remedy = _nearest(name, kernels, "the module has")
-    raise ConfigError(f"there is no kernel {candidate.kernel!r}", where=where, remedy=remedy)
+    raise ConfigError(f"there is no kernel {shorten(candidate.kernel)!r}", where=where, remedy=remedy)
 
 
 def _check_parameters(kernel: Kernel, first: Kernel, where: str) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.builder.config.kinds import C_NAME, NAME, array, mapping, show, string, table
-from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import ConditionError, list_comparisons, parse
 from cuda_ext.manifest import Candidate, Parameter, Variants
 
@@ -87,7 +87,7 @@ def check_comparisons(when: str, kernel: str, parameters: Sequence[Parameter], w
         if name not in by_name:
             close = did_you_mean(name, integers.split(", "))
             raise ConfigError(
-                f'"{when}": {kernel} has no parameter {name!r}',
+                f'"{when}": {kernel} has no parameter {shorten(name)!r}',
                 where=where,
                 remedy=close or f"conditions compare {integers}",
             )
@@ -95,4 +95,6 @@ def check_comparisons(when: str, kernel: str, parameters: Sequence[Parameter], w
             remedy = f"conditions compare integers: {integers}"
             if by_name[name].kind == "pointer":
                 remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
-            raise ConfigError(f'"{when}": {name!r} is {by_name[name].type}', where=where, remedy=remedy)
+            raise ConfigError(
+                f'"{when}": {shorten(name)!r} is {by_name[name].type}', where=where, remedy=remedy
+            )

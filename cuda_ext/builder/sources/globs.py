@@ -18,7 +18,7 @@ from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.compiler.headers import NOT_PLAIN, is_plain
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
-from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.manifest import FILE_NAME
 
 __all__ = [
@@ -67,7 +67,9 @@ def check_overrides(sources_of: Iterable[tuple[ModuleConfig, Sequence[str]]]) ->
         key = _Key(f"{where}.sources", Path())
         for pattern in override.unmatched(names[where]):
             key.check_inside(pattern)
-            raise key.error(f"{pattern!r} matches none of the sources", _nearest(pattern, names[where]))
+            raise key.error(
+                f"{shorten(pattern)!r} matches none of the sources", _nearest(pattern, names[where])
+            )
 
 
 def find_sources(module: ModuleConfig, root: Path) -> list[str]:
@@ -77,7 +79,7 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
     for name in names:
         if _suffix(name) not in _KINDS:
             raise key.error(
-                f"{name!r} is not a device source",
+                f"{shorten(name)!r} is not a device source",
                 f"sources end in {', '.join(_KINDS)}, and headers are found by themselves",
             )
     by_stem: dict[str, str] = {}
@@ -104,7 +106,9 @@ def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:
         if not directory.is_dir():
             siblings = directory.parent.iterdir() if directory.parent.is_dir() else []
             near = [p.relative_to(root).as_posix() for p in siblings if p.is_dir() and p.name[0] != "."]
-            raise key.error(f"{name!r} is not a directory of the project", _nearest(name, near) or "make it")
+            raise key.error(
+                f"{shorten(name)!r} is not a directory of the project", _nearest(name, near) or "make it"
+            )
         key.check_target(name)
     return [Path(os.path.realpath(root / name)) for name in module.settings.include_dirs]
 
@@ -134,13 +138,13 @@ class _Key:
         names = sorted({name for pattern in patterns for name in self._glob(pattern)})
         for name in names:
             if not is_plain(name):
-                raise self.error(f"{name!r} {NOT_PLAIN}", "rename it")
+                raise self.error(f"{shorten(name)!r} {NOT_PLAIN}", "rename it")
             path = f"{self.root}{os.sep}{name}"
             directory = os.path.dirname(path)
             if stat.S_ISLNK(os.lstat(path).st_mode) or _real(directory) != directory:
                 self.check_target(name)
                 if not os.path.exists(path):
-                    raise self.error(f"{name!r} is a dangling link", "correct or remove it")
+                    raise self.error(f"{shorten(name)!r} is a dangling link", "correct or remove it")
         return names
 
     def check_inside(self, path: str) -> None:
@@ -148,17 +152,20 @@ class _Key:
         pure = PurePosixPath(path)
         if pure.is_absolute() or Path(path).anchor or ".." in pure.parts:
             raise self.error(
-                f"{path!r} leads out of the project",
+                f"{shorten(path)!r} leads out of the project",
                 "copy the files into it and name them by their path within the project",
             )
         if "\\" in path:
-            raise self.error(f"{path!r} has backslashes", f"did you mean {path.replace(chr(92), '/')!r}?")
+            raise self.error(
+                f"{shorten(path)!r} has backslashes", f"did you mean {path.replace(chr(92), '/')!r}?"
+            )
 
     def check_target(self, name: str) -> None:
         """Check that no link on the way to `name` leads out of the project."""
         if not Path(os.path.realpath(self.root / name)).is_relative_to(self.root):
             raise self.error(
-                f"{name!r} is a link that leads out of the project", "copy its target into the project"
+                f"{shorten(name)!r} is a link that leads out of the project",
+                "copy its target into the project",
             )
 
     def _glob(self, pattern: str) -> list[str]:
@@ -168,7 +175,9 @@ class _Key:
             return [PurePosixPath(pattern).as_posix()]
         parts = PurePosixPath(pattern).parts
         if any("**" in part and part != "**" for part in parts):
-            raise self.error(f"{pattern!r}: ** stands between slashes", "write it as in device/**/*.cu")
+            raise self.error(
+                f"{shorten(pattern)!r}: ** stands between slashes", "write it as in device/**/*.cu"
+            )
         paths = glob.glob(pattern, root_dir=self.root, recursive=True) if parts else []
         # Files only; dangling links count as files.
         files = [path for path in paths if not os.path.isdir(f"{self.root}{os.sep}{path}")]
@@ -189,19 +198,21 @@ class _Key:
         """The error for a pattern that matches no file."""
         if (self.root / pattern).is_dir():
             return self.error(
-                f"{pattern!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
+                f"{shorten(pattern)!r} is a directory", f"did you mean '{PurePosixPath(pattern, '*.cu')}'?"
             )
         fixed = fixed_directory(pattern)
         if not (self.root / fixed).is_dir():
             return self.error(
-                f"nothing matches {pattern!r}: there is no directory {fixed!r}",
+                f"nothing matches {shorten(pattern)!r}: there is no directory {shorten(fixed)!r}",
                 "make it, or correct the path",
             )
         files = [p for p in (self.root / fixed).iterdir() if p.is_file() and p.name[0] != "."]
         is_source = self.where.endswith("sources")
         near = [p.relative_to(self.root).as_posix() for p in files if (p.suffix in _KINDS) == is_source]
         what = "device sources" if is_source else "such files"
-        return self.error(f"nothing matches {pattern!r}", _nearest(pattern, near) or f"there are no {what}")
+        return self.error(
+            f"nothing matches {shorten(pattern)!r}", _nearest(pattern, near) or f"there are no {what}"
+        )
 
 
 _real = lru_cache(maxsize=1000)(os.path.realpath)

@@ -31,7 +31,7 @@ from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, CompilerInfo, SourceKind, TranslationUnit
-from cuda_ext.errors import BuildError, ConfigError, closest_name
+from cuda_ext.errors import BuildError, ConfigError, closest_name, shorten
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import base_name, normalise, template_name
@@ -305,7 +305,7 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
     found = owners.of(kernel)
     if len(found) > 1:
         raise ConfigError(
-            f"{expression!r}: {' and '.join(found)} each define {kernel!r}",
+            f"{shorten(expression)!r}: {' and '.join(found)} each define {shorten(kernel)!r}",
             where=where,
             remedy=f"give the instantiation to one of them in {spell_override(module.where)}",
         )
@@ -314,8 +314,13 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
         hint = f"they define {', '.join(owners.kernels) or 'none'}"
         if close:
             name = template_name(normalise(expression))
-            hint = f"did you mean {normalise(expression).replace(name, owners.qualify(close), 1)!r}?"
-        raise ConfigError(f"{expression!r}: no source defines a kernel {kernel!r}", where=where, remedy=hint)
+            meant = normalise(expression).replace(name, owners.qualify(close), 1)
+            hint = f"did you mean {shorten(meant)!r}?"
+        raise ConfigError(
+            f"{shorten(expression)!r}: no source defines a kernel {shorten(kernel)!r}",
+            where=where,
+            remedy=hint,
+        )
     return found[0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, find_functions, parse_instantiation
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import ConfigError, did_you_mean
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
 
 __all__ = ["check_instantiations"]
 
@@ -27,7 +27,9 @@ def check_instantiations(unit: TranslationUnit, texts: Iterable[str], where: str
         if each.function not in functions:
             names = ", ".join(functions) or "none"
             remedy = did_you_mean(each.function, functions) or f"its decorated functions: {names}"
-            raise ConfigError(f"{unit.name} has no function {each.function!r}", where=here, remedy=remedy)
+            raise ConfigError(
+                f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
+            )
         _check_parameters(each, functions[each.function].parameters, here)
         checked[str(each)] = None
         checked[str(each.without_condition())] = None
@@ -40,12 +42,12 @@ def _check_parameters(each: Instantiation, names: tuple[str, ...], where: str) -
         if parameter.name not in names:
             remedy = did_you_mean(parameter.name, names) or f"its parameters: {', '.join(names)}"
             raise ConfigError(
-                f"{each.function} has no parameter {parameter.name!r}", where=where, remedy=remedy
+                f"{each.function} has no parameter {shorten(parameter.name)!r}", where=where, remedy=remedy
             )
     for name in names:
         if name not in given:
             raise ConfigError(
-                f"the parameter {name!r} of {each.function} has neither a type nor a value",
+                f"the parameter {shorten(name)!r} of {each.function} has neither a type nor a value",
                 where=where,
                 remedy=f"add {name}: i32, or {name}=1 for a constant",
             )

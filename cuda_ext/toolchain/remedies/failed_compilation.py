@@ -10,6 +10,7 @@ from cuda_ext.compiler.compile_options import nvcc_only
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
+from cuda_ext.toolchain.diagnostics import shorten_output
 from cuda_ext.toolchain.remedies.bad_instantiations import explain_instantiations
 from cuda_ext.toolchain.remedies.host_code import explain_host_code
 from cuda_ext.toolchain.remedies.missing_headers import explain_missing_headers
@@ -62,7 +63,8 @@ def explain(
             "kernels that launch kernels are linked with the device runtime library: "
             f"set {spell_setting('link', True)}"
         )
-    text = "\n".join([log.strip(), *dict.fromkeys(notes)]).strip()
+    remedies = "\n".join(dict.fromkeys(notes))
+    text = f"{shorten_output(log.strip())}\n{shorten_output(remedies)}".strip()
     return CompilationError(text, where="options" if option and unit.options.raw else "")
 
 
