@@ -605,7 +605,7 @@ def test_an_instantiation_that_two_units_define_is_ambiguous(tmp_path: Path, nvr
 @pytest.mark.parametrize(
     ("expression", "hint"),
     [
-        ("ns::scalee<int>", "no source defines a kernel 'scalee'; did you mean 'ns::scale<int>'?"),
+        ("ns::scalee<int>", "no source defines a kernel 'scalee'; did you mean 'scale<int>'?"),
         ("gemm<int>", "no source defines a kernel 'gemm'; they define other, scale"),
     ],
 )
