@@ -1,16 +1,48 @@
-"""What an image fixes of the launches of a kernel: configuration, and parameters that are no arguments."""
+"""What images fix of launches: configuration, parameters that are no arguments, and kinds of types."""
 
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
+import math
 from collections.abc import Set
 from typing import Annotated, NamedTuple
 
 from cuda_ext import records
 
-__all__ = ["LARGEST_PARAMETERS", "FixedLaunch", "HiddenParameter"]
+__all__ = ["LARGEST_PARAMETERS", "FixedLaunch", "HiddenParameter", "is_array_size", "is_kind"]
 
 LARGEST_PARAMETERS = 32_764  # the most bytes that CUDA passes to a kernel
 _ADDRESS = 8
+# The kinds and sizes of types that are the same on every system.
+_FUNDAMENTAL = {
+    "bool": ("bool", 1),
+    "signed char": ("integer", 1),
+    "unsigned char": ("unsigned", 1),
+    "short": ("integer", 2),
+    "unsigned short": ("unsigned", 2),
+    "int": ("integer", 4),
+    "unsigned int": ("unsigned", 4),
+    "long long": ("integer", 8),
+    "unsigned long long": ("unsigned", 8),
+    "float": ("float", 4),
+    "double": ("float", 8),
+}
+
+
+def is_kind(type_: str, kind: str, size: int) -> bool:
+    """Whether parameters of a type have this kind, as far as it says. Pointers to members are structures."""
+    if type_ in _FUNDAMENTAL:
+        return _FUNDAMENTAL[type_] == (kind, size)
+    if kind == "pointer":
+        return "*" in type_ or "&" in type_
+    return not type_.endswith("*") or type_.endswith("::*")
+
+
+def is_array_size(type_: str, size: int) -> bool:
+    """Whether variables of a type have this size, if it is an array of a fundamental type."""
+    element, *counts = type_.removeprefix("const ").replace("]", "").split("[")
+    if element not in _FUNDAMENTAL or not all(len(n) < 16 and n.isascii() and n.isdigit() for n in counts):
+        return True
+    return not counts or math.prod(map(int, counts)) * _FUNDAMENTAL[element][1] == size
 
 
 class HiddenParameter(NamedTuple):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from cuda_ext import records
+from cuda_ext import launch_data, records
 from cuda_ext.errors import ManifestError
 from cuda_ext.launch_data import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
 
@@ -318,6 +318,8 @@ def _convert_sources(data: dict[str, Any]) -> None:
 
 
 # The sizes in bytes of the kinds of parameters that do not have any.
+_RESERVED = (FILE_NAME, "__init__.py", "__init__.pyi")
+_ALIGNED = ("pointer", "integer", "unsigned", "float")
 _INTEGERS = (1, 2, 4, 8, 16)
 _SIZES: Mapping[ParameterKind, tuple[int, ...]] = {
     "pointer": (8,),
@@ -341,6 +343,8 @@ def _check_references(manifest: Manifest) -> None:
 
     for i, symbol in enumerate(manifest.symbols):
         check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
+        is_sized = launch_data.is_array_size(symbol.type, symbol.size)
+        check(is_sized, f".symbols[{i}].type", symbol.type)
     for i, kernel in enumerate(manifest.kernels):
         check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
         end = 0
@@ -348,7 +352,13 @@ def _check_references(manifest: Manifest) -> None:
             path = f".kernels[{i}].parameters[{j}]"
             check(each.size in _SIZES.get(each.kind, (each.size,)), f"{path}.size", each.size)
             check(end <= each.offset <= LARGEST_PARAMETERS - each.size, f"{path}.offset", each.offset)
+            is_aligned = each.kind not in _ALIGNED or each.offset % min(each.size, 8) == 0
+            check(is_aligned, f"{path}.offset", each.offset)
+            check(launch_data.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
+            check(each.kind != "pointer" or each.element, f"{path}.element", each.element)
             end = each.offset + each.size
+        if manifest.schema == SCHEMA:  # earlier ones did not number the parameters of a pack
+            check_distinct([parameter.name for parameter in kernel.parameters], f".kernels[{i}].parameters")
         check(sum(kernel.sizes) <= LARGEST_PARAMETERS, f".kernels[{i}].hidden", kernel.sizes)
         pointers = {parameter.name for parameter in kernel.parameters if parameter.kind == "pointer"}
         last = -1
@@ -364,10 +374,17 @@ def _check_references(manifest: Manifest) -> None:
         for j, image in enumerate(unit.images):
             prefix = image.architecture.partition("_")[0]
             check(PREFIXES[image.kind] == prefix, f".units[{i}].images[{j}].kind", image.kind)
+            check(image.file.casefold() not in _RESERVED, f".units[{i}].images[{j}].file", image.file)
             for name, launch in image.launches.items():
                 path = f".units[{i}].images[{j}].launches[{name!r}]"
                 check(not launch.scratch or name in scratch, f"{path}.scratch", launch.scratch)
     check_distinct([kernel.expression for kernel in manifest.kernels], ".kernels")
+    lowered = {(kernel.unit, kernel.lowered): kernel.sizes for kernel in manifest.kernels}
+    for i, kernel in enumerate(manifest.kernels):  # two may be one, by its name and that of a typedef
+        is_alike = kernel.sizes == lowered[kernel.unit, kernel.lowered]
+        check(is_alike, f".kernels[{i}].lowered", kernel.lowered)
+    for i, symbol in enumerate(manifest.symbols):
+        check((symbol.unit, symbol.lowered) not in lowered, f".symbols[{i}].lowered", symbol.lowered)
     check_distinct([(symbol.unit, symbol.name) for symbol in manifest.symbols], ".symbols")
     check_distinct([variants.name for variants in manifest.variants], ".variants")
     check_distinct([c.kernel for v in manifest.variants if v.specialised for c in v.candidates], ".variants")

@@ -156,6 +156,43 @@ def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
             )
             for name in ("x" * 201, "NUL", "ab:c")
         ),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(name="x"),
+            "manifest.kernels[0].parameters has 'x' twice",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(offset=17),
+            "manifest.kernels[0].parameters[1].offset is 17",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][1].update(kind="float"),
+            "manifest.kernels[0].parameters[1].kind is 'float'",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][0].update(kind="integer"),
+            "manifest.kernels[0].parameters[0].kind is 'integer'",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][0].update(type="Box"),
+            "manifest.kernels[0].parameters[0].kind is 'pointer'",
+        ),
+        (
+            lambda d: d["kernels"][0]["parameters"][0].pop("element"),
+            "manifest.kernels[0].parameters[0].element is None",
+        ),
+        (
+            lambda d: d["kernels"].append(d["kernels"][0] | {"expression": "other", "parameters": []}),
+            "manifest.kernels[0].lowered is '_ZN2ns1kIfEEvPKfi'",
+        ),
+        (
+            lambda d: d["symbols"][0].update(lowered="_ZN2ns1kIfEEvPKfi"),
+            "manifest.symbols[0].lowered is '_ZN2ns1kIfEEvPKfi'",
+        ),
+        (lambda d: d["symbols"][0].update(size=32), "manifest.symbols[0].type is 'float[9]'"),
+        (
+            lambda d: d["units"][0]["images"][1].update(file="manifest.json"),
+            "manifest.units[0].images[1].file is 'manifest.json'",
+        ),
         (lambda d: d.update(module="\ud800"), "manifest.module is '\\ud800'"),
         (lambda d: d.update(compiler="gcc"), "manifest.compiler is 'gcc'"),
         (lambda d: d.update(compress="most"), "manifest.compress is 'most'"),

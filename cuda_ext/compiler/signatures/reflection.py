@@ -212,7 +212,7 @@ def _declared_parameters(
         return sum(bool(d.name) for d in declared), equal
 
     best = max(fitting, key=likeness)
-    names = [d.name for d in best if d.name]
+    names = [d.name or f"arg{i}" for i, d in enumerate(best)]
     return best if len(names) == len(set(names)) else None
 
 
