@@ -65,6 +65,10 @@ def is_digest(text: str) -> bool:
     return len(text) == 64 and not text.strip("0123456789abcdef")
 
 
+def _is_text(data: object) -> bool:
+    return type(data) is str and escape_controls(data) == data
+
+
 # The types of fields with bounds: a range, or a function that is true for valid values.
 Text = Annotated[str, len]
 Size = Annotated[int, range(1 << 40)]
@@ -73,7 +77,7 @@ Alignment = Annotated[int, (0, *(1 << exponent for exponent in range(17)))]
 Digest = Annotated[str, is_digest]
 FileName = Annotated[str, is_file_name]
 InnerPath = Annotated[str, is_inner_path]
-Lines = Annotated[str, "lines"]
+Lines = Annotated[str, _is_text]
 Version = Annotated[str, _is_version]
 
 
@@ -130,10 +134,6 @@ def reader(kind: Any) -> _Reader:
     if kind is str:
         return partial(_read_valid, lambda data: _is_text(data) and "\t" not in data and "\n" not in data)
     return partial(_read_valid, lambda data: type(data) is kind)
-
-
-def _is_text(data: object) -> bool:
-    return type(data) is str and escape_controls(data) == data
 
 
 def _read_valid(is_valid: Callable[[Any], object], data: Any, path: str) -> Any:
