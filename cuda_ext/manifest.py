@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from cuda_ext import launch_data, records
+from cuda_ext import records
 from cuda_ext.errors import ManifestError
-from cuda_ext.launch_data import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
+from cuda_ext.records import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
 
 __all__ = [
     "FILE_NAME",
@@ -343,7 +343,7 @@ def _check_references(manifest: Manifest) -> None:
 
     for i, symbol in enumerate(manifest.symbols):
         check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
-        is_sized = launch_data.is_array_size(symbol.type, symbol.size)
+        is_sized = records.is_array_size(symbol.type, symbol.size)
         check(is_sized, f".symbols[{i}].type", symbol.type)
     for i, kernel in enumerate(manifest.kernels):
         check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
@@ -354,7 +354,7 @@ def _check_references(manifest: Manifest) -> None:
             check(end <= each.offset <= LARGEST_PARAMETERS - each.size, f"{path}.offset", each.offset)
             is_aligned = each.kind not in _ALIGNED or each.offset % min(each.size, 8) == 0
             check(is_aligned, f"{path}.offset", each.offset)
-            check(launch_data.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
+            check(records.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
             check(each.kind != "pointer" or each.element, f"{path}.element", each.element)
             end = each.offset + each.size
         if manifest.schema == SCHEMA:  # earlier ones did not number the parameters of a pack

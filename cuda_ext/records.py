@@ -1,4 +1,4 @@
-"""Read named tuples from JSON, each field checked by its annotation, and write them.
+"""Read named tuples from JSON, each field checked by its annotation; and the launches that images fix.
 
 An annotation is a type of JSON, a named tuple, a ``tuple``, a ``Mapping`` or a ``Literal`` of these, or one
 of them with a further check: ``Annotated[int, range(8)]``, or with a function that is true for valid values.
@@ -8,28 +8,34 @@ lines.
 
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
+import math
 import posixpath
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import cache, partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cuda_ext.errors import escape_controls
 
 __all__ = [
+    "LARGEST_PARAMETERS",
     "Alignment",
     "Digest",
     "Extent",
     "FileName",
+    "FixedLaunch",
+    "HiddenParameter",
     "InnerPath",
     "Lines",
     "Size",
     "Text",
     "Version",
+    "is_array_size",
     "is_digest",
     "is_file_name",
     "is_inner_path",
+    "is_kind",
     "parse_json",
     "reader",
     "write_json",
@@ -190,3 +196,77 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     fields, defaults = zip(kind._fields, value, strict=True), kind._field_defaults
     return {name: _plain(each) for name, each in fields if name not in defaults or each != defaults[name]}
+
+
+# What images fix of launches.
+
+LARGEST_PARAMETERS = 32_764  # the most bytes that CUDA passes to a kernel
+_ADDRESS = 8
+# The kinds and sizes of types that are the same on every system.
+_FUNDAMENTAL = {
+    "bool": ("bool", 1),
+    "signed char": ("integer", 1),
+    "unsigned char": ("unsigned", 1),
+    "short": ("integer", 2),
+    "unsigned short": ("unsigned", 2),
+    "int": ("integer", 4),
+    "unsigned int": ("unsigned", 4),
+    "long long": ("integer", 8),
+    "unsigned long long": ("unsigned", 8),
+    "float": ("float", 4),
+    "double": ("float", 8),
+}
+
+
+def is_kind(type_: str, kind: str, size: int) -> bool:
+    """Whether parameters of a type have this kind, as far as it says. Pointers to members are structures."""
+    if type_ in _FUNDAMENTAL:
+        return _FUNDAMENTAL[type_] == (kind, size)
+    if kind == "pointer":
+        return "*" in type_ or "&" in type_
+    return not type_.endswith("*") or type_.endswith("::*")
+
+
+def is_array_size(type_: str, size: int) -> bool:
+    """Whether variables of a type have this size, if it is an array of a fundamental type."""
+    element, *counts = type_.removeprefix("const ").replace("]", "").split("[")
+    if element not in _FUNDAMENTAL or not all(len(n) < 16 and n.isascii() and n.isdigit() for n in counts):
+        return True
+    return not counts or math.prod(map(int, counts)) * _FUNDAMENTAL[element][1] == size
+
+
+class HiddenParameter(NamedTuple):
+    """A parameter that is no argument of a call, since a launch derives its value.
+
+    ``position`` is that among all parameters of the kernel, ``size`` is in bytes. ``source`` is ``zero``, or
+    ``scratch`` for the address of the memory of :class:`FixedLaunch`, or ``x.shape[0]`` or ``x.stride[0]``
+    of the array argument ``x``; a stride counts elements.
+    """
+
+    position: Annotated[int, range(LARGEST_PARAMETERS)]
+    size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
+    source: Text
+
+    def is_derivable(self, pointers: Set[str]) -> bool:
+        """Whether a launch can derive the value, from arguments with the names `pointers`."""
+        if self.source in ("zero", "scratch"):
+            return self.source == "zero" or self.size == _ADDRESS
+        name, _, extent = self.source.partition(".")
+        what, _, axis = extent.partition("[")
+        is_axis = len(axis) <= 3 and axis[:-1].isascii() and axis[:-1].isdecimal() and axis[-1] == "]"
+        return name in pointers and what in ("shape", "stride") and is_axis
+
+
+class FixedLaunch(NamedTuple):
+    """The launch configuration that a kernel was compiled for, which leaves only the grid to a call.
+
+    ``shared`` is the dynamic shared memory of a block, and ``scratch`` the global memory that a launch
+    allocates for each block, in bytes. The grid of a call counts clusters if ``cluster`` is not empty.
+    """
+
+    block: Annotated[tuple[Extent, ...], lambda extents: 1 <= len(extents) <= 3]
+    shared: Annotated[int, range(1 << 31)] = 0
+    cluster: Annotated[tuple[Extent, ...], lambda extents: len(extents) <= 3] = ()
+    cooperative: bool = False
+    dependent: bool = False
+    scratch: Size = 0

@@ -38,8 +38,7 @@ ARROWS = {
     "cache": {"formats", "filesystem", "time_limit"},
     "filesystem": {"manifest"},
     "formats": {"manifest"},
-    "manifest": {"launch_data"},
-    "launch_data": {"records"},
+    "manifest": {"records"},
     "records": {"errors"},
     "errors": set(),
 }

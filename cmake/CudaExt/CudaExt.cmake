@@ -29,15 +29,12 @@ Compile device sources, and embed them in C++ and in a Python package::
     [<KEY> <value>...]...
     [DEPENDS <target or file>...]
     [PYTHON_DESTINATION <directory>]
-    [PYTHON_ONLY]
     [CXX_NAMESPACE <namespace>]
     [OVERRIDE SOURCES <path or glob>... [<KEY> <value>...]...]...)
 
   cuda_ext_add_module(<target> FROM_PYPROJECT [NAME <import name>] [JIT]
     [DEPENDS <target or file>...]
-    [PYTHON_DESTINATION <directory>]
-    [PYTHON_ONLY]
-    [CXX_NAMESPACE <namespace>])
+    [PYTHON_DESTINATION <directory>])
 
 ``<target>`` is a static library. Targets that link it include ``<example_project/kernels.h>``, where
 ``example_project.kernels`` is the import name; they need C++17 and no CUDA. The kernels are in the namespace

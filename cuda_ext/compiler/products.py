@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources
-from cuda_ext.launch_data import FixedLaunch
 from cuda_ext.manifest import Kernel, Symbol, Unit
-from cuda_ext.records import InnerPath
+from cuda_ext.records import FixedLaunch, InnerPath
 
 __all__ = [
     "HEADER",

@@ -125,9 +125,13 @@ def library_of(module: ModuleType) -> Library:
     return library
 
 
+def _is_readable(path: str) -> bool:
+    """Whether `path` is a regular file of at most 2 GiB; without an import, since each module is asked."""
+    return os.path.isfile(path) and os.path.getsize(path) <= 2 << 30  # noqa: PTH113, PTH202
+
+
 def _open_library(module: KernelModule) -> Library:
     from cuda_ext.errors import ManifestError
-    from cuda_ext.filesystem.regular_file import read_of_package
     from cuda_ext.manifest import FILE_NAME, loads
     from cuda_ext.runtime.loaded_library import Library
 
@@ -135,7 +139,13 @@ def _open_library(module: KernelModule) -> Library:
     directory = os.path.dirname(module.__file__ or "")  # noqa: PTH120 - pathlib is slow to import
 
     def read(file: str) -> bytes:
-        return read_of_package(loader, os.path.join(directory, file))  # noqa: PTH118 - as above
+        path = os.path.join(directory, file)  # noqa: PTH118 - as above
+        if os.path.exists(path) and not _is_readable(path):  # noqa: PTH110 - as above
+            from cuda_ext.filesystem.regular_file import read_file  # says what is wrong
+
+            return read_file(path)
+        content: bytes = loader.get_data(path)
+        return content
 
     origin = f"{module.__name__}: {FILE_NAME}"
     try:

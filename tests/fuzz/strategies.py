@@ -275,7 +275,7 @@ MANIFEST = Manifest(
             (
                 Parameter("x", "const float*", "pointer", 8, 0, element="float", const=True),
                 Parameter("n", "int", "integer", 4, 8),
-                Parameter("f", "void (*)(int)", "pointer", 8, 16),
+                Parameter("f", "void (*)(int)", "pointer", 8, 16, element="void (int)"),
                 Parameter("s", "Pair", "struct", 32, 32, alignment=16),
             ),
         ),

@@ -10,7 +10,7 @@ from cuda_ext.builder.config.variant_table import WHEN, check_comparisons
 from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.launch_data import FixedLaunch
+from cuda_ext.records import FixedLaunch
 
 __all__ = ["KERNELS"]
 

@@ -11,8 +11,8 @@ from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.launch_data import FixedLaunch, HiddenParameter
 from cuda_ext.manifest import Kernel, Parameter, ParameterKind
+from cuda_ext.records import FixedLaunch, HiddenParameter
 
 __all__ = ["KernelDescription", "describe_images", "parse_signature"]
 

