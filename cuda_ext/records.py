@@ -251,10 +251,16 @@ class HiddenParameter(NamedTuple):
         """Whether a launch can derive the value, from arguments with the names `pointers`."""
         if self.source in ("zero", "scratch"):
             return self.source == "zero" or self.size == _ADDRESS
+        return self.extent is not None and self.extent[0] in pointers
+
+    @property
+    def extent(self) -> tuple[str, str, int] | None:
+        """Of ``x.shape[0]``, the argument, ``shape`` or ``stride``, and the axis; else ``None``."""
         name, _, extent = self.source.partition(".")
         what, _, axis = extent.partition("[")
-        is_axis = len(axis) <= 3 and axis[:-1].isascii() and axis[:-1].isdecimal() and axis[-1] == "]"
-        return name in pointers and what in ("shape", "stride") and is_axis
+        digits = axis.removesuffix("]")
+        is_axis = len(digits) == len(axis) - 1 < 3 and digits.isascii() and digits.isdecimal()
+        return (name, what, int(digits)) if what in ("shape", "stride") and is_axis else None
 
 
 class FixedLaunch(NamedTuple):

@@ -129,14 +129,13 @@ class _Session:
             project.name,
             self._log_file("CUDA_EXT_REPORT", "report", project.settings.report),
             self._log_file("CUDA_EXT_TRACE", "trace", project.settings.trace),
-            worker_count(
-                environ, self._progress.message
-            ),  # a mistake in MAX_JOBS is an error even if nothing is to be compiled
+            # A mistake in MAX_JOBS is an error even if nothing is to be compiled.
+            worker_count(environ, self._progress.message),
         )
         modules = list(zip(project.modules, self.plan(), strict=True))
         batch = Batch(self._timings, self._progress, log)
         libraries = [
-            (library, self._cache_of(module, library))
+            (library, self._cache_for(module, library.units[0].kind))
             for module, plan in modules
             for library in plan.libraries
         ]
@@ -183,7 +182,7 @@ class _Session:
             for module, plan in zip(self._project.modules, self.plan(source), strict=True)
         ]
         libraries = [
-            (library, self._cache_of(module, library))
+            (library, self._cache_for(module, library.units[0].kind))
             for module, plan in modules
             for library in plan.libraries
         ]
@@ -240,9 +239,7 @@ class _Session:
 
     def _plan(self, module: ModuleConfig, sources: Sources) -> ModulePlan:
         def compiler_of(kind: SourceKind) -> RememberedCompiler:
-            is_front_end = kind in FRONT_ENDS
-            cache = self._open_cache(CompilerChoice(kind)) if is_front_end else self._cache_for(module)
-            return cache.compiler
+            return self._cache_for(module, kind).compiler
 
         if not sources.names:  # headers alone, which no compiler reads
             return plan_module(module, sources, compiler_of)
@@ -285,17 +282,16 @@ class _Session:
         variants, where = module.settings.variants, module.key_path("variants")
         return generate(compiled._replace(manifest=resolve_variants(compiled.manifest, variants, where)))
 
-    def _cache_for(self, module: ModuleConfig) -> JobCache:
+    def _cache_for(self, module: ModuleConfig, kind: SourceKind = "cu") -> JobCache:
+        """The cache of the compiler of the module, or of the front-end for sources of that `kind`."""
+        if kind in FRONT_ENDS:
+            return self._open_cache(CompilerChoice(kind))
         choice = compiler_choice(module.settings, self._project.root)
         try:
             return self._open_cache(choice)
         except ToolchainError as error:
             error.where = error.where or module.key_path("nvcc" if choice.executable else "compiler")
             raise
-
-    def _cache_of(self, module: ModuleConfig, library: LibraryPlan) -> JobCache:
-        kind = library.units[0].kind
-        return self._open_cache(CompilerChoice(kind)) if kind in FRONT_ENDS else self._cache_for(module)
 
     def _open_cache(self, choice: CompilerChoice) -> JobCache:
         if choice not in self._caches:

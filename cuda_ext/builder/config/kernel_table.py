@@ -95,15 +95,10 @@ KERNELS = array(
             "block": _extents("The threads of a block. With it, a launch gives the grid alone."),
             "shared": _count(0, "The dynamic shared memory of a block, in bytes."),
             "cluster": _extents("The blocks of a cluster; the grid of a launch then counts clusters."),
-            "cooperative": Kind(
-                FLAG.check, {**FLAG.schema, "description": "Whether the blocks synchronize."}
-            ),
-            "dependent": Kind(
-                FLAG.check, {**FLAG.schema, "description": "Whether it uses programmatic dependent launch."}
-            ),
-            "when": WHEN.then(
-                lambda when, _: when,
-                description="On what it was compiled, such as `x % 16 == 0 and n % 4 == 0`. A launch takes "
+            "cooperative": FLAG.described("Whether the blocks synchronize."),
+            "dependent": FLAG.described("Whether it uses programmatic dependent launch."),
+            "when": WHEN.described(
+                "On what it was compiled, such as `x % 16 == 0 and n % 4 == 0`. A launch takes "
                 "the first of several with the same name whose condition holds.",
             ),
             "scratch": _count(0, "The global memory that a launch allocates for each block, in bytes."),

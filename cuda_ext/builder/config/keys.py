@@ -218,9 +218,8 @@ OVERRIDABLE = (
 
 # The keys that only an override has.
 OVERRIDE_KEYS = {
-    "kernels": KERNELS.then(
-        lambda kernels, _: kernels,
-        description="Descriptions of the kernels of sources that are already compiled, which then show no "
+    "kernels": KERNELS.described(
+        "Descriptions of the kernels of sources that are already compiled, which then show no "
         'others. As in `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, float* b, '
         'int n)", block = [128, 1, 1], shared = 49152 }]`.',
     ),

@@ -62,6 +62,10 @@ class Kind:
     check: Callable[[object, str], Any]
     schema: Schema
 
+    def described(self, text: str) -> Kind:
+        """This kind with `text` as its documentation."""
+        return Kind(self.check, {**self.schema, "description": text})
+
     def then(self, check: Callable[[Any, str], Any], **schema: object) -> Kind:
         """This kind with a further check or conversion of its values, and more in its schema."""
         return Kind(lambda value, where: check(self.check(value, where), where), {**self.schema, **schema})

@@ -130,7 +130,7 @@ def plan_module(
     native: Sequence[int] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> ModulePlan:
-    """Return all that decides the module's bytes. A module without sources needs no `compiler`.
+    """Return all that decides the module's bytes; `compiler_of` is asked for the compilers of its sources.
 
     Raises :class:`BuildError` for an invalid plan.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,6 @@ from cuda_ext.runtime.arrays.device_memory import ArrayLayout, array_layout, c_l
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 
 __all__ = ["derive_values"]
-
-_EXTENT = r"(\w+)\.(shape|stride)\[(\d+)\]"
 
 
 def derive_values(kernel: Kernel, arguments: Sequence[object]) -> list[bytes | None]:
@@ -26,8 +23,8 @@ def derive_values(kernel: Kernel, arguments: Sequence[object]) -> list[bytes | N
     values: list[bytes | None] = []
     for hidden in kernel.hidden:
         number = 0
-        if match := re.fullmatch(_EXTENT, hidden.source):
-            name, what, axis = match[1], match[2], int(match[3])
+        if extent := hidden.extent:
+            name, what, axis = extent
             if name not in layouts:
                 layouts[name] = _layout(name, by_name[name])
             number = _extent(name, layouts[name], what, axis)
