@@ -59,9 +59,10 @@ class CppLaunch:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         library = directory / "loops.so"
-        include = (f"-I{directory / 'cpp' / 'include'}", f"-I{Path(cuda_ext.__file__).parent / 'include'}")
-        generated = (directory / "cpp" / name for name in rendered.sources)
-        sources = (*generated, directory / "cpp" / "loops.cpp")
+        interface = Path(cuda_ext.__file__).parent / "include"
+        include = (f"-I{directory / 'cpp' / 'include'}", f"-I{interface}")
+        loader = interface / "cuda_ext" / "loader" / "loader.cpp"
+        sources = (loader, *(directory / "cpp" / name for name in (*rendered.sources, "loops.cpp")))
         flags = ("-std=c++17", "-O2", "-shared", "-fPIC")
         subprocess.run([compiler, *flags, *include, *sources, "-o", library, "-ldl"], check=True)
         self._library: Any = ctypes.CDLL(str(library))

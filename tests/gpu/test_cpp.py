@@ -76,6 +76,8 @@ int status(const cuda_ext::Result<void>& result) {
 }
 struct Shift { float x; int id; };
 }
+template <>
+inline constexpr const char* cuda_ext::device_name<Shift> = "Particle";
 extern "C" {
 const char* message() { return text; }
 int axpy(int n, float a, const float* x, float* y, CUstream_st* stream) {
@@ -262,7 +264,7 @@ def test_more_threads_than_the_kernel_was_compiled_for(program: Compiled, device
     assert x.numpy().sum() == 64
 
 
-def test_structures_are_distinguished_by_size(program: Compiled, device: Device) -> None:
+def test_a_structure_that_mirrors_one_of_device_code(program: Compiled, device: Device) -> None:
     particle = OnDevice(device, np.array([(1.5, 7)], [("x", "f4"), ("id", "i4")]))
     program.move(0.25, 3, particle.address)
     assert particle.numpy().tolist() == [(1.75, 10)]
