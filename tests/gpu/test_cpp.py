@@ -18,6 +18,7 @@ import cuda_ext
 from cuda_ext.builder.cpp import generate_cpp
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.functions import OUT
+from tests.fixtures.cpp_modules import INCLUDE, LOADER
 from tests.fixtures.projects import build, write_project
 
 pytestmark = [
@@ -27,7 +28,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="takes a C++ compiler"),
 ]
 
-INCLUDE = Path(generate_cpp.__file__).parents[2] / "include"
 KERNELS = """
 template <class T> __global__ void axpy(int n, T a, const T* x, T* y) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -177,7 +177,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "program.cpp").write_text(PROGRAM)
     flags = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
     include = (f"-I{root / 'include'}", f"-I{INCLUDE}")
-    sources = (root / "program.cpp", root / "kernels.cpp")
+    sources = (root / "program.cpp", root / "kernels.cpp", LOADER)
     subprocess.run(["g++", *flags, *include, *sources, "-o", root / "program.so", "-ldl"], check=True)
     return root
 
