@@ -8,9 +8,7 @@ lines.
 
 # Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
 
-import math
 import posixpath
-import types
 import typing
 from collections.abc import Callable, Mapping, Set
 from functools import cache, partial
@@ -118,28 +116,28 @@ _Reader = Callable[[Any, str], Any]
 @cache
 def reader(kind: Any) -> _Reader:
     """Make the reader of values of the annotation `kind`."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if hasattr(kind, "_fields"):
+    if kind is str:
+        return partial(_read_valid, lambda data: _is_text(data) and "\t" not in data and "\n" not in data)
+    if isinstance(kind, type):
+        if not issubclass(kind, tuple):
+            return partial(_read_valid, lambda data: type(data) is kind)
         fields = {name: reader(of) for name, of in kind.__annotations__.items()}
         return partial(_read_record, kind, fields)
-    if origin in (types.UnionType, typing.Union):  # X | None
-        inner = reader(arguments[0])
-        return lambda data, path: None if data is None else inner(data, path)
     if kind == Lines:
         return partial(_read_valid, _is_text)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         inner, bound = reader(arguments[0]), arguments[1]
         is_valid = bound if callable(bound) else bound.__contains__
         return lambda data, path: _read_valid(is_valid, inner(data, path), path)
     if origin is tuple:
-        return partial(_read_array, reader(arguments[0]))
+        return partial(_read_array, arguments[0])
     if origin is Mapping:
-        return partial(_read_mapping, reader(arguments[0]), reader(arguments[1]))
+        return partial(_read_mapping, *arguments)
     if origin is Literal:
         return partial(_read_valid, arguments.__contains__)
-    if kind is str:
-        return partial(_read_valid, lambda data: _is_text(data) and "\t" not in data and "\n" not in data)
-    return partial(_read_valid, lambda data: type(data) is kind)
+    inner = reader(arguments[0])  # X | None
+    return lambda data, path: None if data is None else inner(data, path)
 
 
 def _read_valid(is_valid: Callable[[Any], object], data: Any, path: str) -> Any:
@@ -159,13 +157,22 @@ def _read_record(kind: Any, fields: Mapping[str, _Reader], data: Any, path: str)
     return kind(**{name: fields[name](value, f"{path}.{name}") for name, value in data.items()})
 
 
-def _read_array(read: _Reader, data: Any, path: str) -> tuple[Any, ...]:
+# Most manifests have no items of most kinds, whose readers are not made then.
+
+
+def _read_array(kind: Any, data: Any, path: str) -> tuple[Any, ...]:
     items = _read_valid(lambda data: isinstance(data, list), data, path)
+    if not items:
+        return ()
+    read = reader(kind)
     return tuple(read(item, f"{path}[{i}]") for i, item in enumerate(items))
 
 
-def _read_mapping(read_key: _Reader, read: _Reader, data: Any, path: str) -> dict[str, Any]:
+def _read_mapping(key_kind: Any, kind: Any, data: Any, path: str) -> dict[str, Any]:
     items = _read_valid(lambda data: isinstance(data, dict), data, path)
+    if not items:
+        return {}
+    read_key, read = reader(key_kind), reader(kind)
     return {read_key(key, path): read(value, f"{path}[{key!r}]") for key, value in items.items()}
 
 
@@ -232,7 +239,10 @@ def is_array_size(type_: str, size: int) -> bool:
     element, *counts = type_.removeprefix("const ").replace("]", "").split("[")
     if element not in _FUNDAMENTAL or not all(len(n) < 16 and n.isascii() and n.isdigit() for n in counts):
         return True
-    return not counts or math.prod(map(int, counts)) * _FUNDAMENTAL[element][1] == size
+    expected = _FUNDAMENTAL[element][1]
+    for count in counts:
+        expected *= int(count)
+    return not counts or expected == size
 
 
 class HiddenParameter(NamedTuple):
