@@ -197,16 +197,22 @@ def shorten(text: str, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+# The packages that the extra "build" brings in, as they are imported.
+_ONLY_TO_BUILD = ("cuda", "jinja2", "platformdirs", "rich", "zstandard")
+
+
 def describe_error(error: Exception) -> str:
     """Return the message for an `error` that ends a command.
 
-    An error of this package or of the system is a message by itself. All others are defects: one line, and
-    the traceback in a file of the user's that it names.
+    An error of this package or of the system is a message by itself, and so is a missing package that only
+    building needs. All others are defects: one line, and the traceback in a file of the user's that it names.
     """
     if isinstance(error, CudaExtError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return escape_controls(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in _ONLY_TO_BUILD:
+        return f'{error.name} is not installed; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")'
     if isinstance(error, MemoryError):
         return "there is not enough memory"
     import tempfile

@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 import cuda_ext
+from cuda_ext.errors import _ONLY_TO_BUILD
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
 PACKAGE = CHECKOUT / "cuda_ext"
@@ -115,3 +116,9 @@ def test_an_editable_install_finds_the_files_of_cmake(tmp_path: Path) -> None:
     assert environment.run("-c", script, cwd=tmp_path).split("\n") == [
         str(copy / "cmake" / "CudaExt")
     ] * 2 + [""]
+
+
+def test_what_only_building_needs_is_told_by_the_name_of_its_extra() -> None:
+    extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = sorted(re.split(r"[-<>=;]", requirement)[0] for requirement in extras["build"])
+    assert sorted(_ONLY_TO_BUILD) == names

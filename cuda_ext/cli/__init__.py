@@ -27,8 +27,8 @@ def _run() -> None:
         # CMake waits for it while it configures, possibly where no other package is installed.
         cmake_dir()
         return
-    if missing := [name for name in ("click", "rich") if find_spec(name) is None]:
-        sys.exit(f'cuda-ext needs {" and ".join(missing)}; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")')
+    if find_spec("click") is None:
+        sys.exit("cuda-ext needs click; install it with: pip install click")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack characters of a name
     from cuda_ext.cli.commands import commands

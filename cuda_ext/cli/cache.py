@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,9 @@ import click
 from cuda_ext.cache.local_store import LocalStore, StoredFile
 from cuda_ext.cache.location import local_directory, read_rights, shared_cache
 from cuda_ext.cache.open_store import find_flaw, local_store, why_not_used
-from cuda_ext.cli.terminal import Failure, echo_json, open_console
+from cuda_ext.cli.inspect.tables import show_table
+from cuda_ext.cli.terminal import Failure, echo_json
+from cuda_ext.errors import shorten
 from cuda_ext.formats.quantities import format_count, format_size
 from cuda_ext.runtime.jit.entry import BEGINNING, Entry, Reference, decode_entry
 from cuda_ext.toolchain.programs.bundled_headers import find_damage, remove_unpacked, unpacked_directories
@@ -31,6 +34,8 @@ _DAY = 86400
 _SLOW = 1.0
 # Entries in the table of ``cache info``, the most recently used first.
 _SHOWN = 20
+# Characters of the kernels in a line of that table.
+_NAMES = 40
 
 
 @click.group()
@@ -54,18 +59,14 @@ def _open_store() -> LocalStore | None:
 
 def _walk_files(store: LocalStore, title: str) -> Iterator[StoredFile]:
     """Yield the files in `store`. On a terminal, show a progress bar if that takes long."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task(title, total=1.0)
     slow = time.monotonic() + _SLOW
     with ExitStack() as stack:
+        bar = None
         for file in store.files():
-            if file.kind == "entry":
-                bar.update(task, completed=file.share)
-            if bar.console.is_terminal and not bar.live.is_started and time.monotonic() > slow:
-                stack.enter_context(bar)
+            if not bar and time.monotonic() > slow and sys.stderr.isatty():
+                bar = stack.enter_context(click.progressbar(length=100, label=title, file=sys.stderr))
+            if bar and file.kind == "entry":
+                bar.update(int(100 * file.share) - bar.pos)
             yield file
 
 
@@ -180,24 +181,14 @@ def _describe(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _show_entries(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of the most recently used entries, as wide as the terminal."""
-    from rich.table import Table
-    from rich.text import Text
+    """Print a table of the most recently used entries."""
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("architecture", no_wrap=True)
-    table.add_column("kernels")
-    table.add_column("size", no_wrap=True, justify="right")
-    table.add_column("last used", no_wrap=True)
-    for entry in entries[:_SHOWN]:
-        # The only column that is shortened.
-        kernels = Text(", ".join(entry["kernels"]), no_wrap=True, overflow="ellipsis")
+    def cells(entry: Mapping[str, Any]) -> list[str]:
         used = _format_age(time.time() - datetime.fromisoformat(entry["last_used"]).timestamp())
-        table.add_row(entry["architecture"], kernels, format_size(entry["size"]), used)
-    click.echo()
-    open_console().print(table)
-    if len(entries) > _SHOWN:
-        click.echo(f"and {len(entries) - _SHOWN:,} more, which --json lists")
+        names = shorten(", ".join(entry["kernels"]), _NAMES)
+        return [names, entry["architecture"], format_size(entry["size"]), used]
+
+    show_table(("kernels", "architecture", ">size", ">last used"), map(cells, entries), _SHOWN)
 
 
 def _format_age(seconds: float) -> str:

@@ -12,7 +12,6 @@ from typing import IO, Any, cast
 
 import click
 
-import cuda_ext
 from cuda_ext.cli.terminal import Output
 from cuda_ext.errors import describe_error
 
@@ -75,8 +74,24 @@ class _Commands(click.Group):
             formatter.write_dl(_EXIT_CODES)
 
 
+def _show_versions(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
+        from cuda_ext.cli.doctor.versions import versions
+
+        for name, version in versions():
+            click.echo(f"{name:<10}{version}")
+        context.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(cuda_ext.__version__, message="%(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_versions,
+    help="Show the versions of cuda-ext, Python, the driver and NVRTC, and exit.",
+)
 def commands() -> None:
     """CUDA kernels in a Python package as easily as data files.
 

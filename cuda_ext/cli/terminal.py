@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +17,6 @@ from cuda_ext.errors import CudaExtError, escape_controls
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-    from rich.console import Console
-    from rich.segment import Segment
 
     from cuda_ext.builder.project import Project
 
@@ -31,8 +30,8 @@ __all__ = [
     "echo_json",
     "find_project",
     "naming_errors",
-    "open_console",
     "shorten_path",
+    "show_line",
 ]
 
 
@@ -115,18 +114,21 @@ class Output:
         return Output(self._stream, str)
 
 
-def open_console() -> Console:
-    """Return a console on standard output that takes names literally, control characters escaped."""
-    from rich.console import Console
-    from rich.segment import Segment
-
-    class Escaping(Console):
-        def render(self, *args: Any, **extra: Any) -> Iterator[Segment]:
-            for text, style, control in super().render(*args, **extra):
-                yield Segment(text if control else escape_controls(text), style, control)
-
+def show_line(*parts: str | tuple[str, str]) -> None:
+    """Print a line of texts, some of them with a style such as ``bold red``, which only terminals show."""
     output = sys.stdout.unescaped() if isinstance(sys.stdout, Output) else sys.stdout
-    return Escaping(file=cast("IO[str]", output), highlight=False, markup=False, emoji=False)
+    texts = (_style(*((part, "") if isinstance(part, str) else part)) for part in parts)
+    click.echo(
+        "".join(texts), file=cast("IO[str]", output), color=False if os.environ.get("NO_COLOR") else None
+    )
+
+
+def _style(text: str, style: str) -> str:
+    words = style.split()
+    colour = next((word for word in words if word not in ("bold", "dim")), None)
+    text = escape_controls(text)
+    weights = {word: True for word in words if word != colour}
+    return click.style(text, colour, **weights) if words else text
 
 
 @contextmanager

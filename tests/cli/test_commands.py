@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from cuda_ext import cli
+from cuda_ext.cli.terminal import show_line
 from tests.fixtures.command_line import MODULE, ROOT, SCRIPT, run
 
 
@@ -25,10 +29,15 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     assert not any(line.endswith("...") for line in listed)
 
 
-def test_version() -> None:
+def test_the_versions_of_all_that_matters_are_told() -> None:
     import cuda_ext
 
-    assert run("--version") == (0, f"{cuda_ext.__version__}\n", "")
+    status, output, errors = run("--version")
+    assert (status, errors) == (0, "")
+    versions = {line[:10].rstrip(): line[10:] for line in output.splitlines()}
+    assert list(versions) == ["cuda-ext", "Python", "driver", "NVRTC", "_launch", "_calls"]
+    assert versions["cuda-ext"] == cuda_ext.__version__
+    assert platform.python_version() in versions["Python"]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +133,47 @@ def test_without_click_one_line_names_the_package_to_install() -> None:
     assert run("cache", "info", door=(sys.executable, "-S", "-m", "cuda_ext")) == (
         1,
         "",
-        'cuda-ext needs click and rich; install "cuda-ext[cu13]" (or "cuda-ext[cu12]")\n',
+        "cuda-ext needs click; install it with: pip install click\n",
     )
+
+
+def test_users_of_kernels_need_nothing_but_click(tmp_path: Path) -> None:
+    """As it is with ``pip install cuda-ext``: there is no compiler, and nothing else that building needs."""
+    assert click.__file__ is not None
+    (tmp_path / "click").symlink_to(Path(click.__file__).parent)
+    door = (sys.executable, "-S", "-m", "cuda_ext")
+    alone = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path))), "CUDA_EXT_CACHE": tmp_path / "cache"}
+    for command in (["--version"], ["cache", "info"], ["doctor"]):
+        status, output, errors = run(*command, door=door, **alone)
+        assert (status, errors) == (0, ""), command
+        assert output
+    assert "none: nothing can be built or compiled on demand here" in output
+    ptx = tmp_path / "kernel.ptx"
+    ptx.write_text(".version 8.0\n.target sm_80\n.visible .entry axpy(){ret;}\n")
+    assert "axpy" in run("inspect", ptx, door=door, **alone)[1]
+    # What only authors need names the extra to install.
+    install = 'install "cuda-ext[cu13]" (or "cuda-ext[cu12]")\n'
+    assert run("init", tmp_path / "new", door=door, **alone) == (1, "", f"jinja2 is not installed; {install}")
+    (tmp_path / "device").mkdir()
+    (tmp_path / "device" / "a.cu").write_text("__global__ void k() {}")
+    (tmp_path / "example").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[tool.cuda_ext.modules."example.kernels"]\n')
+    status, _, errors = run("build", tmp_path, door=door, **alone)
+    assert status == 1
+    assert 'install it with "cuda-ext[cu13]"' in errors
+
+
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_line("a \x1b[31m", ("problem", "bold red"))
+    assert capsys.readouterr().out == "a \\x1b[31mproblem\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_line("a \x1b[31m", ("problem", "bold red"))
+    assert capsys.readouterr().out == "a \\x1b[31m\x1b[31m\x1b[1mproblem\x1b[0m\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    show_line(("problem", "bold red"))
+    assert capsys.readouterr().out == "problem\n"
 
 
 @pytest.mark.parametrize("options", [(), ("-S",)], ids=["with packages", "without"])

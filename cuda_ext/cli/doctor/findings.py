@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from cuda_ext.cli.terminal import echo_json, open_console
+from cuda_ext.cli.terminal import echo_json, show_line
 from cuda_ext.formats.quantities import format_count
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
 __all__ = ["LEVELS", "Finding", "Level", "Section", "show"]
 
@@ -66,48 +64,42 @@ def _empty_as_null(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _show_sections(sections: Sequence[Section], counts: Mapping[Level, int]) -> None:
-    from rich.text import Text
-
-    console = open_console()
     for section in sections:
         if not section.findings:
             continue
-        console.print(Text(section.title, "bold"))
+        show_line((section.title, "bold"))
         for finding in section.findings:
-            _show_finding(console, finding)
-        console.print()
+            _show_finding(finding)
+        show_line()
     present = [level for level in reversed(LEVELS) if counts[level] and level != "ok"]
     summary = ", ".join(format_count(counts[level], level) for level in present)
-    console.print(Text(summary or "no problems", _STYLES[present[0] if present else "ok"]))
+    show_line((summary or "no problems", _STYLES[present[0] if present else "ok"]))
 
 
-def _show_finding(console: Console, finding: Finding) -> None:
+def _show_finding(finding: Finding) -> None:
     """Print the level and the text, and below it what to do."""
-    from rich.text import Text
-
-    label = Text(f" {finding.level:<8}", _STYLES[finding.level])
+    label = f" {finding.level:<8}"
     separator = "" if finding.text.startswith("=") else ": "
-    _print(console, label, f"{finding.subject}{separator}{finding.text}", bold=len(finding.subject))
-    indent = " " * len(label)
+    text, bold = f"{finding.subject}{separator}{finding.text}", len(finding.subject)
+    for line in _wrap(text, len(label)):
+        show_line((label, _STYLES[finding.level]), (line[:bold], "bold"), line[bold:])
+        label, bold = " " * len(label), 0
+    indent = label
     for detail in finding.details:
-        _print(console, Text(f"{indent}  "), detail, "dim")
-    arrow = "\N{RIGHTWARDS ARROW} " if console.encoding.startswith("utf") else "> "
+        for line in _wrap(detail, len(indent) + 2):
+            show_line(f"{indent}  ", (line, "dim"))
+    arrow = "\N{RIGHTWARDS ARROW} " if (sys.stdout.encoding or "").lower().startswith("utf") else "> "
     if finding.remedy:
         colon = ":" if finding.command and not finding.remedy.endswith("?") else ""
-        _print(console, Text(indent + arrow), f"{finding.remedy}{colon}")
-        arrow = "  "
+        for line in _wrap(f"{finding.remedy}{colon}", len(indent) + len(arrow)):
+            show_line(indent, arrow, line)
+            arrow = "  "
     if finding.command:  # on one line, to be copied
-        console.print(Text(indent + arrow) + Text(finding.command, "bold"), soft_wrap=True)
+        show_line(indent, arrow, (finding.command, "bold"))
 
 
-def _print(console: Console, label: Text, text: str, style: str = "", bold: int = 0) -> None:
-    """Print `text` wrapped behind `label`, `bold` characters of it bold. Paths are not broken."""
-    from rich.text import Text
-
-    width = max(20, console.width - len(label))
+def _wrap(text: str, indent: int) -> Iterator[str]:
+    """The lines of `text` behind `indent` characters. Paths are not broken."""
+    width = max(20, shutil.get_terminal_size().columns - indent)
     for paragraph in text.splitlines():
-        for line in textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False):
-            shown = Text(line, style)
-            shown.stylize("bold", 0, bold)
-            console.print(Text.assemble(label, shown), soft_wrap=True)
-            label, bold = Text(" " * len(label)), 0
+        yield from textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False)

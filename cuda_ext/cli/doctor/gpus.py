@@ -20,14 +20,13 @@ from cuda_ext.runtime.driver.driver import Driver, open_driver
 from cuda_ext.runtime.driver.functions import OUT, Functions
 from cuda_ext.runtime.driver.images import select_image
 
-__all__ = ["Gpu", "Gpus", "accepted_images", "examine_gpus", "find_gpus"]
+__all__ = ["Gpu", "Gpus", "accepted_images", "driver_version", "examine_gpus", "find_gpus"]
 
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # GPUs that the operating system knows, even without the driver's library.
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _DRIVER_GPUS = Path("/proc/driver/nvidia/gpus")
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
-# The version of the driver's kernel module, such as 580.65.06.
 _RELEASE = Path("/sys/module/nvidia/version")
 
 
@@ -91,6 +90,18 @@ def _read_version() -> tuple[int, int] | None:
     return None
 
 
+def _read_release() -> str | None:
+    """The version of the driver's kernel module, such as 580.65.06."""
+    return _first_match(_RELEASE, r"\S+")
+
+
+def driver_version() -> str:
+    """The CUDA version that the driver supports, and its release; empty if there is no driver."""
+    version, release = _read_version(), _read_release()
+    supported = "CUDA {}.{}".format(*version) if version else ""
+    return ", ".join(filter(None, (release, supported)))
+
+
 def _count_gpus() -> int:
     """The number of GPUs that the operating system knows; 0 if it does not say."""
     with suppress(OSError):
@@ -113,7 +124,7 @@ def _is_gpu(device: Path) -> bool:
 def examine_gpus(gpus: Gpus) -> Iterator[Finding]:
     """The driver and each GPU."""
     version = "{}.{}".format(*gpus.version) if gpus.version else None
-    release = _first_match(_RELEASE, r"\S+")
+    release = _read_release()
     library = _first_match(Path("/proc/self/maps"), r"/\S*libcuda\.so\S*")
     facts = {"version": version, "release": release, "library": library}
     if gpus.error:

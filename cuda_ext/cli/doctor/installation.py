@@ -21,6 +21,7 @@ from cuda_ext.cache.location import read_rights, shared_cache
 from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.tool_chain import compiler_choices
+from cuda_ext.cli.doctor.versions import python_version, why_not_in_c
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.compiler.architectures import expand, from_cmake
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean
@@ -31,7 +32,6 @@ from cuda_ext.toolchain.cuda_libraries import gpu_capabilities
 
 __all__ = ["examine_cache", "examine_environment", "examine_installation"]
 
-_LAUNCH = "cuda_ext.runtime.launch._launch"
 # Seconds to count entries, of which there may be hundreds of thousands.
 _PATIENCE = 0.3
 # Bytes that one build may need: NVRTC's headers and a few large images.
@@ -39,29 +39,26 @@ _LITTLE = 200 << 20
 
 
 def examine_installation() -> Iterator[Finding]:
-    """This package, the interpreter, cuda-bindings, and whether launches are compiled."""
+    """This package, the interpreter, cuda-bindings, and the modules in C."""
     directory = Path(cuda_ext.__file__).parent
     facts = {"version": cuda_ext.__version__, "place": str(directory)}
     yield Finding("ok", "cuda-ext", f"{cuda_ext.__version__}, in {directory}", facts=facts)
-    version = platform.python_version()
-    python = f"{platform.python_implementation()} {version}, {platform.system()} {platform.machine()}"
-    yield Finding("ok", "Python", f"{python}, {sys.executable}", facts={"version": version})
+    facts = {"version": platform.python_version()}
+    yield Finding("ok", "Python", f"{python_version()}, {sys.executable}", facts=facts)
     try:
         from cuda.bindings import __version__ as bindings
     except ImportError:
         pass  # compiling takes it, launching does not
     else:
         yield Finding("ok", "cuda-bindings", str(bindings), facts={"version": str(bindings)})
-    try:
-        from cuda_ext.runtime.launch._launch import Launch  # noqa: F401 - that of another version has none
-
-        yield Finding("ok", "launches", "in C", facts={"in_c": True})
-    except ImportError as error:
-        reason = str(error) if find_spec(_LAUNCH) else "there was no C compiler at installation"
+    for subject, module in (("launches", "_launch"), ("driver calls", "_calls")):
+        if not (reason := why_not_in_c(module)):
+            yield Finding("ok", subject, "in C", facts={"in_c": True})
+            continue
         text = f"in Python, which is slower: {reason}"
         command = "pip install --force-reinstall --no-deps --no-binary cuda-ext cuda-ext"
         remedy = "with a C compiler installed"
-        yield Finding("note", "launches", text, remedy, command, facts={"in_c": False})
+        yield Finding("note", subject, text, remedy, command, facts={"in_c": False})
 
 
 def examine_environment() -> Iterator[Finding]:

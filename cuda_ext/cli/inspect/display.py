@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.text import Text
-
 from cuda_ext.builder.report.difference import Change, Place
 from cuda_ext.cli.inspect.comparing import compare_contents, shipped_size
 from cuda_ext.cli.inspect.contents import Contents, Image, KernelImage, Module
 from cuda_ext.cli.inspect.tables import Row, show_groups, show_table
-from cuda_ext.cli.terminal import open_console
+from cuda_ext.cli.terminal import show_line
 from cuda_ext.formats.quantities import format_count, format_size
 
 __all__ = ["NOTHING", "show_contents", "show_difference", "show_sizes"]
@@ -36,28 +33,26 @@ _RESOURCES = {
 
 def show_contents(contents: Contents) -> None:
     """Print the contents, module by module."""
-    console = open_console()
     counts = format_count(len(contents.kernels), "kernel")
     if contents.has_manifests:
         counts = f"{format_count(len(contents.modules), 'module')}, {counts}"
-    console.print(f"{_title(contents)}, {counts}", soft_wrap=True)
+    show_line(f"{_title(contents)}, {counts}")
     for module in contents.modules:
-        _show_module(console, module, contents)
+        _show_module(module, contents)
     images = [image for module in contents.modules for unit in module.units for image in unit.images]
     for package in sorted({image.missing for image in images if image.missing}):
-        console.print(f'\nimages are compressed; "pip install {package}" to see what is in them')
+        show_line(f'\nimages are compressed; "pip install {package}" to see what is in them')
 
 
 def show_sizes(contents: Contents) -> None:
     """Print what the bytes of each image are for, module by module."""
-    console = open_console()
-    console.print(_title(contents), soft_wrap=True)
+    show_line(_title(contents))
     for module in contents.modules:
         images = [image for unit in module.units for image in unit.images]
         parts = list(dict.fromkeys(part for image in images for part in image.parts or ()))
         groups = [(unit.title, [_size_row(image, parts) for image in unit.images]) for unit in module.units]
-        show_groups(console, ("architecture", *parts, "size", "stored"), groups, _MOST_KERNELS)
-    console.print("bytes; constants include parameters, other is what the driver needs to load", style="dim")
+        show_groups(("architecture", *parts, "size", "stored"), groups, _MOST_KERNELS)
+    show_line(("bytes; constants include parameters, other is what the driver needs to load", "dim"))
 
 
 def show_difference(before: Contents, after: Contents) -> None:
@@ -66,12 +61,11 @@ def show_difference(before: Contents, after: Contents) -> None:
     Raises as :func:`compare_contents` does.
     """
     difference = compare_contents(before, after)
-    console = open_console()
     growth = _growth(before.size, after.size) if before.kind == after.kind else ""
     total = f", {growth} ({after.size / before.size - 1:+.1%})" if growth else ""
-    console.print(f"before  {_title(before)}\nafter   {_title(after)}{total}", soft_wrap=True)
+    show_line(f"before  {_title(before)}\nafter   {_title(after)}{total}")
     if difference.is_empty:
-        console.print("\nnothing has changed")
+        show_line("\nnothing has changed")
         return
     changes = difference.changes
     single_module = len(before.modules) == len(after.modules) == 1
@@ -87,15 +81,15 @@ def show_difference(before: Contents, after: Contents) -> None:
         "variable": "symbols",
     }.items():
         rows = [[name(c.place), _describe(c)] for c in changes[kind]]
-        show_table(console, (heading, "change"), rows, _MOST_CHANGES)
+        show_table((heading, "change"), rows, _MOST_CHANGES)
     settings = [[c.place[-1], name(c.place[:-1]), *_distinct_words(c)] for c in changes["settings"]]
-    show_table(console, ("setting", "of", "before", "after"), settings, _MOST_CHANGES)
+    show_table(("setting", "of", "before", "after"), settings, _MOST_CHANGES)
     for heading, kind in {"images for": "architectures", "file": "files", "image": "images"}.items():
         rows = [[name(c.place) if kind == "images" else c.place[0], *_sizes(c)] for c in changes[kind]]
-        show_table(console, (heading, ">before", ">after", ">change"), rows, _MOST_CHANGES)
+        show_table((heading, ">before", ">after", ">change"), rows, _MOST_CHANGES)
     for heading, kernels in {"new kernel": difference.new, "removed kernel": difference.gone}.items():
         rows = [[name(place), " ".join(architectures)] for place, architectures in kernels.items()]
-        show_table(console, (heading, "architectures"), rows, _MOST_CHANGES)
+        show_table((heading, "architectures"), rows, _MOST_CHANGES)
     # A column for each resource that changed anywhere.
     columns = {
         heading: field
@@ -107,40 +101,40 @@ def show_difference(before: Contents, after: Contents) -> None:
         values = [(getattr(c.before, field), getattr(c.after, field)) for field in columns.values()]
         cells = [_number(a) if b == a else f"{_number(b)} → {_number(a)}" for b, a in values]
         groups.setdefault(name(c.place[:-1]), []).append(((c.place[-1], *cells), ""))
-    show_groups(console, ("architecture", *columns), [*groups.items()], _MOST_CHANGES)
+    show_groups(("architecture", *columns), [*groups.items()], _MOST_CHANGES)
 
 
 def _title(contents: Contents) -> str:
     return f"{contents.path}: {contents.kind}, {format_size(contents.size)}"
 
 
-def _show_module(console: Console, module: Module, contents: Contents) -> None:
+def _show_module(module: Module, contents: Contents) -> None:
     if module.compiler is not None:
-        console.print()
-        console.print(Text(module.name, "bold"), soft_wrap=True)
+        show_line()
+        show_line((module.name, "bold"))
         for label, value in _facts(module, contents):
-            console.print(Text.assemble((f"{label:<13}", "dim"), value), soft_wrap=True)
+            show_line((f"{label:<13}", "dim"), value)
     sources = [source for unit in module.units for source in unit.sources]
     digests = ([s.name, s.sha256[:_DIGEST] or NOTHING, " ".join(s.options)] for s in sources)
-    show_table(console, ("source", "digest", "options"), digests)
+    show_table(("source", "digest", "options"), digests)
     images = (
         [unit.title if image is unit.images[0] else "", *_image_cells(image)]
         for unit in module.units
         for image in unit.images
     )
-    show_table(console, ("image of", "architecture", "format", ">stored", ">size"), images)
+    show_table(("image of", "architecture", "format", ">stored", ">size"), images)
     groups = [
         (kernel.signature or kernel.name, [*map(_image_row, kernel.images)]) for kernel in module.kernels
     ]
-    show_groups(console, ("architecture", *_RESOURCES), groups, _MOST_KERNELS)
+    show_groups(("architecture", *_RESOURCES), groups, _MOST_KERNELS)
     shown = [image.resources for kernel in module.kernels[:_MOST_KERNELS] for image in kernel.images]
     if any(resources and resources.spilled for resources in shown):
-        console.print("spills: bytes that each thread stores + loads", style="dim")
+        show_line(("spills: bytes that each thread stores + loads", "dim"))
     variables = (
         [" ".join(filter(None, (f"__{s.space}__", s.type, s.name))), format_size(s.size)]
         for s in module.symbols
     )
-    show_table(console, ("variable", ">size"), variables)
+    show_table(("variable", ">size"), variables)
 
 
 def _facts(module: Module, contents: Contents) -> Iterator[tuple[str, str]]:

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from itertools import zip_longest
 
-from rich.table import Table
-from rich.text import Text
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from cuda_ext.cli.terminal import show_line
+from cuda_ext.errors import escape_controls
 
 __all__ = ["Row", "show_groups", "show_table"]
 
 # The cells of a row, and its style.
 Row = tuple[Sequence[str], str]
 
+# Characters that a folded column has at least.
+_NARROWEST = 12
 
-def show_table(
-    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None
-) -> None:
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], most: int | None = None) -> None:
     """Print an empty line and a table, if there are rows; those beyond `most` are only counted.
 
     Names in the first column, and texts in the last one, are folded where the terminal is narrow.
     """
-    rows = list(rows)
+    rows = [[*map(escape_controls, row)] for row in rows]
     if not rows:
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    has_numbers = any(heading.startswith(">") for heading in headings)
-    for heading in headings:
-        is_number = heading.startswith(">")
-        may_fold = heading is headings[0] or (heading is headings[-1] and not has_numbers)
-        table.add_column(
-            heading.removeprefix(">"),
-            justify="right" if is_number else "left",
-            no_wrap=not may_fold,
-            overflow="fold",
-        )
+    numbers = [heading.startswith(">") for heading in headings]
+    titles = [heading.removeprefix(">") for heading in headings]
+    widths = [max(map(len, column)) for column in zip(titles, *rows[:most], strict=True)]
+    excess = sum(widths) + 2 * len(widths) - 2 - shutil.get_terminal_size().columns
+    foldable = [0] if any(numbers) else [0, len(widths) - 1]
+    for column in sorted(foldable, key=lambda column: -widths[column]):
+        narrower = max(widths[column] - max(excess, 0), min(widths[column], _NARROWEST))
+        excess -= widths[column] - narrower
+        widths[column] = narrower
+
+    def show_row(cells: Sequence[str], style: str = "") -> None:
+        columns = [
+            textwrap.wrap(cell, width, break_on_hyphens=False) if column in foldable else [cell]
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        for line in zip_longest(*columns, fillvalue=""):
+            aligned = zip(line, widths, numbers, strict=True)
+            texts = (f"{text:>{width}}" if number else f"{text:<{width}}" for text, width, number in aligned)
+            show_line(("  ".join(texts).rstrip(), style))
+
+    show_line()
+    show_row(titles, "dim")
     for row in rows[:most]:
-        table.add_row(*row)
-    console.print()
-    console.print(table)
+        show_row(row)
     if most is not None and len(rows) > most:
-        console.print(f"and {len(rows) - most:,} more, which --json lists", style="dim")
+        show_line((f"and {len(rows) - most:,} more, which --json lists", "dim"))
 
 
-def show_groups(
-    console: Console, headings: Sequence[str], groups: Sequence[tuple[str, Sequence[Row]]], most: int
-) -> None:
+def show_groups(headings: Sequence[str], groups: Sequence[tuple[str, Sequence[Row]]], most: int) -> None:
     """Print an empty line and a table in which each group of rows is a kernel, whose name may be long.
 
     All but the first column are numbers; a row of two cells has a text in place of them. Kernels beyond
@@ -64,13 +71,13 @@ def show_groups(
         name, *rest = cells
         if len(cells) == len(headings):
             rest = [f"{cell:>{width}}" for cell, width in zip(rest, widths, strict=True)]
-        console.print(Text("  ".join(["", f"{name:<{first}}", *rest]), style), soft_wrap=True)
+        show_line(("  ".join(["", f"{name:<{first}}", *rest]), style))
 
-    console.print()
+    show_line()
     show_row(headings, "dim")
     for title, group in shown:
-        console.print(Text(title, "bold"))
+        show_line((title, "bold"))
         for row in group:
             show_row(*row)
     if len(groups) > most:
-        console.print(f"and {len(groups) - most:,} more; --kernel selects, --json lists all", style="dim")
+        show_line((f"and {len(groups) - most:,} more; --kernel selects, --json lists all", "dim"))

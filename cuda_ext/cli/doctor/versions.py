@@ -1,0 +1,51 @@
+"""The versions of what this package works with: ``cuda-ext --version`` prints them, and doctor shows them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+
+import cuda_ext
+from cuda_ext.cli.doctor.gpus import driver_version
+from cuda_ext.errors import ToolchainError
+from cuda_ext.toolchain.cuda_libraries import library_version
+
+__all__ = ["MODULES_IN_C", "python_version", "versions", "why_not_in_c"]
+
+# By name, with what a module has unless it is that of another version.
+MODULES_IN_C = {
+    "_launch": ("cuda_ext.runtime.launch._launch", "Launch"),
+    "_calls": ("cuda_ext.runtime.driver._calls", "call"),
+}
+
+
+def versions() -> Iterator[tuple[str, str]]:
+    """The version of each part, by name."""
+    yield "cuda-ext", cuda_ext.__version__
+    yield "Python", python_version()
+    yield "driver", driver_version() or "none"
+    try:
+        yield "NVRTC", "{}.{}".format(*library_version("nvrtc"))
+    except ToolchainError:
+        yield "NVRTC", "none"
+    for name in MODULES_IN_C:
+        reason = why_not_in_c(name)
+        yield name, f"none: {reason}" if reason else "in C"
+
+
+def python_version() -> str:
+    """The interpreter and its system."""
+    implementation, version = platform.python_implementation(), platform.python_version()
+    return f"{implementation} {version}, {platform.system()} {platform.machine()}"
+
+
+def why_not_in_c(name: str) -> str:
+    """Why a slower module in Python replaces one of ``MODULES_IN_C``; empty where none does."""
+    module, attribute = MODULES_IN_C[name]
+    try:
+        getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        return str(error) if find_spec(module) else "there was no C compiler at installation"
+    return ""
