@@ -94,14 +94,22 @@ class Kernel(FastLaunch):
             self._is_new = False
             if self._prepare((*arguments, *keywords.values())):
                 return self(*arguments, **keywords)
-        for name in self.constants.keys() & keywords.keys():
-            if (text := repr(keywords.pop(name))) != self.constants[name]:
+        from cuda_ext.runtime.launch.arguments import describe_value
+        from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
+        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, is_constant
+
+        constants = self.constants.keys() & keywords.keys()
+        for name in constants:
+            if not is_constant(value := keywords.pop(name), self.constants[name]):
                 raise ArgumentError(
-                    f"{self.expression} was compiled for {name}={self.constants[name]}, not {text}",
+                    f"{self.expression} was compiled for {name}={self.constants[name]}, not "
+                    f"{describe_value(value)}",
                     where=f"argument {name!r}",
                 )
-        from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
-
+        flat = flatten_tuples([self.parameters], arguments, keywords)
+        if constants or flat:
+            positional, keywords = flat or (arguments, keywords)
+            return self(*positional, **keywords)
         options = LaunchOptions(**{name: keywords.pop(name) for name in OPTIONS & keywords.keys()})
         return self._launch(arguments, keywords, options, keywords.pop("stream", None))
 

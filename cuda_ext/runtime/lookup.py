@@ -135,18 +135,19 @@ class KernelTemplate(Overloads, Namespace):
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
-        from cuda_ext.runtime.overloads import choose_by_constants, choose_overload  # not for known types
+        from cuda_ext.runtime.launch.python_arguments import flatten_tuples  # not for known types
+        from cuda_ext.runtime.overloads import choose_by_constants, choose_overload, choosing_keywords
 
-        names = {name for each in kernels for name in each.constants}
-        constants = {name: value for name, value in keywords.items() if name in names}
-        if constants:
-            kernels = choose_by_constants(kernels, constants)
-        others = {name: value for name, value in keywords.items() if name not in names}
-        kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, others)
-        result = kernel(*arguments, **others)
+        kernels = choose_by_constants(kernels, keywords)
+        flat = flatten_tuples([each.parameters for each in kernels], arguments, keywords)
+        if flat:
+            return self(*flat[0], **flat[1])
+        kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
+        result = kernel(*arguments, **keywords)
         # Types whose values were refused must not choose a kernel for the next call.
-        if len(kernel.parameters) == len(arguments):
-            self.__remember__(kernel, *arguments, **constants)
+        choosing = choosing_keywords(kernel, keywords)
+        if choosing is not None:
+            self.__remember__(kernel, *arguments, **choosing)
         return result
 
     def __repr__(self) -> str:

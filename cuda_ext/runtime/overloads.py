@@ -14,24 +14,45 @@ from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 from cuda_ext.runtime.kernel import Kernel
 from cuda_ext.runtime.launch.arguments import describe_value, is_numpy_bool
 from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS
+from cuda_ext.runtime.launch.python_arguments import is_constant
 
-__all__ = ["choose_by_constants", "choose_overload"]
+__all__ = ["choose_by_constants", "choose_overload", "choosing_keywords"]
+
+# Keywords of these types choose a kernel by their values.
+_COMPARED = (bool, float, int, str, tuple, type(None))
 
 # How well an argument fits: exactly, or after a conversion.
 _EXACT, _CONVERTED = 0, 1
 
 
-def choose_by_constants(kernels: tuple[Kernel, ...], constants: Mapping[str, object]) -> tuple[Kernel, ...]:
-    """Choose the kernels that were compiled for `constants`. Raises :class:`ArgumentError` if none was."""
-    given = {name: repr(value) for name, value in constants.items()}
-    chosen = tuple(kernel for kernel in kernels if {**given, **kernel.constants}.items() >= given.items())
+def choose_by_constants(kernels: tuple[Kernel, ...], keywords: Mapping[str, object]) -> tuple[Kernel, ...]:
+    """Choose the kernels that were compiled for those `keywords` that are constants of theirs.
+
+    What is a constant of one kernel may be a parameter of another. Raises :class:`ArgumentError` if none was.
+    """
+    chosen = tuple(
+        kernel
+        for kernel in kernels
+        if all(is_constant(keywords[n], text) for n, text in kernel.constants.items() if n in keywords)
+    )
     if not chosen:
-        wanted = ", ".join(f"{name}={value}" for name, value in given.items())
+        names = {name for kernel in kernels for name in kernel.constants}
+        wanted = ", ".join(f"{n}={describe_value(value)}" for n, value in keywords.items() if n in names)
         raise ArgumentError(
             f"no kernel was built for {wanted}",
             remedy="built: " + "; ".join(kernel.expression for kernel in kernels),
         )
     return chosen
+
+
+def choosing_keywords(kernel: Kernel, keywords: Mapping[str, object]) -> dict[str, object] | None:
+    """Those of `keywords` that choose `kernel` in C: constants by their values, arguments by their types.
+
+    ``None`` if an argument would choose by its value there.
+    """
+    named = {name: value for name, value in keywords.items() if name not in LAUNCH_KEYWORDS}
+    by_value = (name for name, value in named.items() if type(value) in _COMPARED)
+    return named if kernel.constants.keys() >= {*by_value} else None
 
 
 def choose_overload(
@@ -63,15 +84,14 @@ def choose_overload(
 
 def _fits_of(kernel: Kernel, arguments: Sequence[object], named: Mapping[str, object]) -> list[int] | None:
     parameters = kernel.parameters
-    if len(arguments) + len(named) != len(parameters):
+    rest = {parameter.name: parameter for parameter in parameters[len(arguments) :]}
+    if len(arguments) > len(parameters) or named.keys() - kernel.constants.keys() != rest.keys():
         return None
-    rest = parameters[len(arguments) :]
-    if named.keys() != {parameter.name for parameter in rest}:
-        return None
-    ordered = [*arguments, *(named[parameter.name] for parameter in rest)]
+    given = [*zip(parameters, arguments, strict=False), *((rest.get(n), value) for n, value in named.items())]
     fits = []
-    for parameter, argument in zip(parameters, ordered, strict=True):
-        if (fit := _fit_of(parameter, argument)) is None:
+    for parameter, argument in given:
+        fit = _fit_of(parameter, argument) if parameter else _EXACT  # a constant
+        if fit is None:
             return None
         fits.append(fit)
     return fits

@@ -40,6 +40,31 @@ instantiate = [
   {{ kernel = "{text}", T = ["fp16", "fp32"], B = [128] }},
 ]
 """
+COMBINE = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu(x):
+    return tl.maximum(x, 0)
+
+@triton.jit
+def combine(out, xs, n, bias, by: tl.constexpr, ACT: tl.constexpr = relu, BLOCK: tl.constexpr = 128,
+            DTYPE: tl.constexpr = tl.float32):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = by[0] * tl.load(xs[0] + at, mask=at < n) + by[1] * tl.load(xs[1] + at, mask=at < n).to(DTYPE)
+    if bias is not None:
+        value += tl.load(bias + at, mask=at < n)
+    tl.store(out + at, ACT(value), mask=at < n)
+"""
+COMBINED = """
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/combine.py"]
+instantiate = [
+  "combine(out: *fp32, xs: (*fp32:16, *fp16), n: i32, bias: *fp32, by=(2, 3))",
+  "combine(out: *fp32, xs: (*fp32:16, *fp16), n: i32, bias=None, by=(2, 3))",
+]
+"""
 TEXT = "scale(out: *{T}:16, x: *k{T}:16, n: i32, factor: fp32, BLOCK={B}, num_warps=1)"
 FILES = {"device/scale.py": SCALE, "device/common.py": COMMON.format(factor=2), "p/__init__.py": ""}
 
@@ -102,12 +127,60 @@ def test_what_is_unchanged_is_not_compiled_again(project: tuple[Path, Package]) 
     assert build(root)["p.kernels"].files != package.files
 
 
+@pytest.mark.host_compiler
+def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Path) -> None:
+    table = TABLE.partition("[[tool")[0].replace("scale", "combine") + COMBINED
+    root = write_project(tmp_path / "project", table, {"device/combine.py": COMBINE, "p/__init__.py": ""})
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/__init__.py").touch()
+    build(root)["p.kernels"].write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    class Array:
+        def __init__(self, address, dtype="<f4"):
+            self.dtype = dtype
+            self.__cuda_array_interface__ = {
+                "data": (address, False), "typestr": dtype, "shape": (64,), "strides": None, "version": 3}
+
+    for kernel in kernels.combine.__kernels__:
+        print(kernel.signature)
+    out, xs, bias = Array(256), (Array(512), Array(768, "<f2")), Array(1024)
+    careful = type(kernels.combine).__launch_carefully__
+    counted = []
+    type(kernels.combine).__launch_carefully__ = lambda *a, **k: counted.append(1) or careful(*a, **k)
+    for _ in range(3):
+        kernels.combine(out, *xs, 64, bias=None, grid=1)
+        kernels.combine(out, *xs, 64, bias=bias, BLOCK=128, DTYPE="fp32", grid=1)
+        kernels.combine(out, *xs, 64, by=(2, 3), grid=1)
+    print(len(counted))
+    kernels.combine(out, xs, 64, bias, ACT="relu", by=(2, 3), grid=1)
+    kernels.combine(out=out, xs=xs, n=64, grid=1)
+    kernels.combine.__kernels__[0](out, xs, bias=bias, n=64, DTYPE="fp32", grid=1)
+    caught(kernels.combine, out, xs, 64, bias, ACT="tanh", grid=1)
+    caught(kernels.combine, out, xs, 64, bias, by=(3, 2), grid=1)
+    caught(kernels.combine, out, (*xs, xs[0]), 64, bias, grid=1)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    constants = "by=(2, 3), ACT=relu, BLOCK=128, DTYPE=fp32>(float* out, float* xs_0, __half* xs_1, int n"
+    assert done.output[:2] == [
+        f"combine<fp32, fp16, {constants}, float* bias)",
+        f"combine<fp32, fp16, bias=None, {constants})",
+    ]
+    assert done.output[2] == "3"  # the first of each kind
+    for line, text in zip(done.output[3:], ("for ACT='tanh'", "for by=tuple", "fits none of"), strict=False):
+        assert text in line
+    assert len(done.launches) == 12
+
+
 REFUSED = {
     # What is written instead of the instantiation, and the answer.
     "scale": "expected a function with the types of its parameters, such as scale(x: *fp32, n: i32",
     "scales(x: *fp32)": "device/scale.py has no function 'scales'; did you mean 'scale'?",
     "scale(out: *fp32, z: i32)": "scale has no parameter 'z'",
     "scale(out: *fp32)": "the parameter 'x' of scale has neither a type nor a value",
+    "scale(out: (*fp32:3, i32))": "out: *fp32:3: expected a power of two up to 256 behind the type",
+    "scale(out: (*fp32, i32)": "expected types in parentheses, such as (*fp32, i32)",
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
     "scale(out: *fp32:3)": "expected a power of two up to 256 behind the type",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",
@@ -115,7 +188,9 @@ REFUSED = {
     .replace("{B}", "128")
     .replace("n: i32", "n: fp31"): "'fp31' is not a type of a parameter; the types are i1, i8",
     TEXT.replace("{T}", "fp32").replace("{B}", "load"): "BLOCK=load is neither a value nor a dtype",
-    TEXT.replace("{T}", "fp32").replace("{B}", "[1]"): "BLOCK=[1]: expected a number, True",
+    TEXT.replace("{T}", "fp32").replace(
+        "{B}", "[1]"
+    ): "BLOCK=[1]: expected a number, True, False, None, a string, a dtype, or a tuple",
     TEXT.replace("{T}", "fp32").replace("{B}", "100"): "arange's range must be a power of 2",
     TEXT.replace("{T}", "fp32")
     .replace("{B}", "128")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cuda_ext.compiler.front_ends.instantiation import Instantiation, find_functions, parse_instantiation
+from cuda_ext.compiler.front_ends.instantiation import (
+    Instantiation,
+    PythonFunction,
+    find_functions,
+    parse_instantiation,
+)
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 
@@ -30,13 +35,14 @@ def check_instantiations(unit: TranslationUnit, texts: Iterable[str], where: str
             raise ConfigError(
                 f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
             )
-        _check_parameters(each, functions[each.function].parameters, here)
+        _check_parameters(each, functions[each.function], here)
         checked[str(each)] = None
         checked[str(each.without_condition())] = None
     return [*checked]
 
 
-def _check_parameters(each: Instantiation, names: tuple[str, ...], where: str) -> None:
+def _check_parameters(each: Instantiation, function: PythonFunction, where: str) -> None:
+    names = function.parameters
     given = [*(parameter.name for parameter in each.parameters), *each.constants]
     for parameter in each.parameters:
         if parameter.name not in names:
@@ -45,7 +51,7 @@ def _check_parameters(each: Instantiation, names: tuple[str, ...], where: str) -
                 f"{each.function} has no parameter {shorten(parameter.name)!r}", where=where, remedy=remedy
             )
     for name in names:
-        if name not in given:
+        if name not in given and name not in function.defaults:
             raise ConfigError(
                 f"the parameter {shorten(name)!r} of {each.function} has neither a type nor a value",
                 where=where,

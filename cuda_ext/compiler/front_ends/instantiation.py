@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -15,11 +15,24 @@ __all__ = ["Instantiation", "TypedParameter", "parse_instantiation"]
 
 
 class TypedParameter(NamedTuple):
-    """A parameter with the type that the front-end has for it, and the number that must divide its values."""
+    """A parameter with the type that the front-end has for it, and the number that must divide its values.
+
+    ``item`` is its position in a tuple, if the parameter of the function is one.
+    """
 
     name: str
     type: str
     divisor: int = 1
+    item: int | None = None
+
+    @property
+    def argument(self) -> str:
+        """The name of its argument: ``x``, or ``xs_0`` in a tuple ``xs``."""
+        return self.name if self.item is None else f"{self.name}_{self.item}"
+
+    @property
+    def spelled_type(self) -> str:
+        return f"{self.type}:{self.divisor}" if self.divisor > 1 else self.type
 
 
 @dataclass(frozen=True)
@@ -36,20 +49,30 @@ class Instantiation:
     @property
     def condition(self) -> str:
         """What the arguments of a launch must satisfy, in the language of variants; or empty."""
-        return " and ".join(f"{p.name} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1)
+        return " and ".join(f"{p.argument} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1)
 
     def without_condition(self) -> Instantiation:
         """The same for all arguments."""
         return replace(self, parameters=tuple(p._replace(divisor=1) for p in self.parameters))
 
     def __str__(self) -> str:
-        typed = (f"{p.name}: {p.type}" + (f":{p.divisor}" if p.divisor > 1 else "") for p in self.parameters)
+        types: dict[str, list[TypedParameter]] = {}
+        for parameter in self.parameters:
+            types.setdefault(parameter.name, []).append(parameter)
+        typed = (f"{name}: {_spell_types(items)}" for name, items in types.items())
         constants = (f"{name}={value}" for name, value in self.constants.items())
         return f"{self.function}({', '.join([*typed, *constants])})"
 
 
+def _spell_types(items: Sequence[TypedParameter]) -> str:
+    if items[0].item is None:
+        return items[0].spelled_type
+    return "(" + "".join(f"{item.spelled_type}, " for item in items).rstrip(" ") + ")"
+
+
 _CALL = re.compile(r"\s*([^\W\d]\w*)\s*\((.*)\)\s*", re.DOTALL)
-_TYPED = re.compile(r"([^\W\d]\w*)\s*:\s*([^:]+?)\s*(?::\s*(\d{1,3}))?")
+_TYPED = re.compile(r"([^\W\d]\w*)\s*:(.+)", re.DOTALL)
+_TYPE = re.compile(r"\s*([^:]+?)\s*(?::\s*(\d{1,3}))?\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -66,42 +89,79 @@ def parse_instantiation(text: str) -> Instantiation:
     constants: dict[str, str] = {}
     for item in split_arguments(call[2]):
         if typed := _TYPED.fullmatch(item):
-            name, divisor = typed[1], int(typed[3] or 1)
-            if divisor not in _DIVISORS:
-                raise ValueError(f"{item!r}: expected a power of two up to 256 behind the type")
-            parameters.append(TypedParameter(name, " ".join(typed[2].split()), divisor))
+            name = typed[1]
+            is_repeated = name in [p.name for p in parameters]
+            parameters += _parse_types(name, typed[2].strip())
         elif constant := _CONSTANT.fullmatch(item):
             name = constant[1]
-            constants[name] = _literal(name, constant[2])
+            is_repeated = name in constants
+            constants[name] = _parse_constant(name, constant[2].strip())
         else:
             raise ValueError(f"{item!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024")
-        if [*(p.name for p in parameters), *constants].count(name) > 1:
+        if is_repeated or (name in constants and name in [p.name for p in parameters]):
             raise ValueError(f"the parameter {name!r} is given twice")
     return Instantiation(call[1], tuple(parameters), constants)
 
 
-def _literal(name: str, text: str) -> str:
+def _parse_types(name: str, text: str) -> Iterator[TypedParameter]:
+    """The parameter `name` of the type `text`, or the items of one that is a tuple of types."""
+    if not text.startswith("("):
+        yield _parse_type(name, text)
+        return
+    items = list(split_arguments(text[1:-1])) if text.endswith(")") else []
+    if not items:
+        raise ValueError(f"{name}: {text}: expected types in parentheses, such as (*fp32, i32)")
+    for number, item in enumerate(items):
+        yield _parse_type(name, item)._replace(item=number)
+
+
+def _parse_type(name: str, text: str) -> TypedParameter:
+    match = _TYPE.fullmatch(text)
+    if not match:
+        raise ValueError(f"{name}: {text}: expected a type, such as i32 or *fp32:16")
+    divisor = int(match[2] or 1)
+    if divisor not in _DIVISORS:
+        raise ValueError(f"{name}: {text}: expected a power of two up to 256 behind the type")
+    return TypedParameter(name, " ".join(match[1].split()), divisor)
+
+
+def _parse_constant(name: str, text: str) -> str:
     """The constant `text` in one spelling."""
-    text = text.strip()
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-        value = ast.literal_eval(text)
-        if value is None or isinstance(value, int | float | str | tuple):
-            return repr(value)
-    if re.fullmatch(r"[^\W\d]\w*", text):
-        return text  # a dtype
-    raise ValueError(f"{name}={text}: expected a number, True, False, None, a string or a dtype")
+        return _spell_constant(ast.parse(text, mode="eval").body)
+    raise ValueError(f"{name}={text}: expected a number, True, False, None, a string, a dtype, or a tuple")
+
+
+def _spell_constant(node: ast.expr) -> str:
+    match node:
+        case ast.Tuple(items):
+            inner = ", ".join(map(_spell_constant, items))
+            return f"({inner},)" if len(items) == 1 else f"({inner})"
+        case ast.Name(name):  # a dtype, or a function
+            return name
+    value = ast.literal_eval(node)
+    if value is None or isinstance(value, int | float | str):
+        return repr(value)
+    raise ValueError
 
 
 class PythonFunction(NamedTuple):
-    """A function that a source defines, and the names of its parameters."""
+    """A function that a source defines, and the names of its parameters; ``defaults`` are those with one."""
 
     name: str
     parameters: tuple[str, ...]
+    defaults: frozenset[str]
 
 
 def find_functions(source: bytes) -> Iterator[PythonFunction]:
     """The decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            listed = *node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs
-            yield PythonFunction(node.name, tuple(argument.arg for argument in listed))
+            by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
+            defaults = by_position[len(by_position) - len(node.args.defaults) :]
+            defaults += (each for each, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
+            yield PythonFunction(
+                node.name,
+                tuple(argument.arg for argument in (*by_position, *by_name)),
+                frozenset(argument.arg for argument in defaults),
+            )

@@ -8,8 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -117,10 +116,13 @@ class Triton:
         (text,) = unit.instantiate
         instantiation = parse_instantiation(text)
         triton = self._import()
-        function = _find_function(triton, import_source(unit), instantiation.function, unit.name)
-        kernel = _compile(triton, function, instantiation, architectures[0].number, unit.name)
+        module = import_source(unit)
+        function = _find_function(triton, module, instantiation.function, unit.name)
+        constants = _constants(triton, module, function, instantiation, unit.name)
+        kernel = _compile(triton, function, instantiation, constants, architectures[0].number, unit.name)
         images, signatures = [], []
-        description = _describe(instantiation, function.arg_names, kernel.metadata)
+        texts = {name: _spell(triton, value) for name, value in constants.items()}
+        description = _describe(instantiation, function.arg_names, texts, kernel.metadata)
         for architecture in architectures:
             data = kernel.asm["cubin"] if architecture.kind == "cubin" else kernel.asm["ptx"].encode()
             image = read_image(architecture, data)
@@ -157,12 +159,47 @@ def _find_function(triton: Any, module: ModuleType, name: str, where: str) -> An
     return function
 
 
-def _compile(triton: Any, function: Any, instantiation: Instantiation, number: int, where: str) -> Any:
+def _constants(
+    triton: Any, module: ModuleType, function: Any, instantiation: Instantiation, where: str
+) -> dict[str, Any]:
+    """The values of the constants of `instantiation`, and of parameters that it leaves to their defaults."""
+    given = {
+        name: _value(triton, module, name, ast.parse(text, mode="eval").body, where)
+        for name, text in instantiation.constants.items()
+    }
+    types = {parameter.name for parameter in instantiation.parameters}
+    defaults = {}
+    for parameter in function.params:
+        if parameter.has_default and parameter.name not in types | given.keys():
+            default = getattr(parameter.default, "value", parameter.default)  # of a constexpr
+            if not _spell(triton, default):
+                raise CompilationError(
+                    f"{instantiation}: the default of {parameter.name!r} is no constant",
+                    where=where,
+                    remedy=f"give it a type or a value, as in {parameter.name}=1",
+                )
+            defaults[parameter.name] = default
+    # In the order of the function, so that one kernel has one name.
+    names = [name for name in function.arg_names if name in given or name in defaults]
+    options = [name for name in given if name not in names]
+    return {name: {**defaults, **given}[name] for name in (*names, *options)}
+
+
+def _compile(
+    triton: Any,
+    function: Any,
+    instantiation: Instantiation,
+    constants: Mapping[str, Any],
+    number: int,
+    where: str,
+) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.backends.nvidia.compiler import CUDAOptions
     from triton.compiler import ASTSource
 
     names = function.arg_names
+    signature: dict[str, Any] = dict.fromkeys(names, "constexpr")
+    hints = {}
     for each in instantiation.parameters:
         if _element(each.type) not in _TYPES:
             raise CompilationError(
@@ -170,20 +207,20 @@ def _compile(triton: Any, function: Any, instantiation: Instantiation, number: i
                 where=where,
                 remedy=f"the types are {', '.join(_TYPES)}, and with * pointers to them",
             )
-    known = {each.name for each in fields(CUDAOptions)}
-    constants = {name: _value(triton, name, text, where) for name, text in instantiation.constants.items()}
-    if unknown := constants.keys() - known - {*names}:
+        path: tuple[int, ...] = (names.index(each.name),)
+        if each.item is None:
+            signature[each.name] = each.type
+        else:
+            path = *path, each.item
+            signature[each.name] = (*signature[each.name], each.type) if each.item else (each.type,)
+        if each.divisor > 1:
+            hints[path] = [["tt.divisibility", each.divisor]]
+    if unknown := constants.keys() - {each.name for each in fields(CUDAOptions)} - {*names}:
         raise CompilationError(
             f"{instantiation.function} has no parameter {min(unknown)!r}, and Triton no such option",
             where=where,
             remedy=f"its parameters: {', '.join(names)}",
         )
-    signature = {**dict.fromkeys(names, "constexpr"), **{p.name: p.type for p in instantiation.parameters}}
-    hints = {
-        (names.index(p.name),): [["tt.divisibility", p.divisor]]
-        for p in instantiation.parameters
-        if p.divisor > 1
-    }
     source = ASTSource(
         function, signature, {(names.index(n),): v for n, v in constants.items() if n in names}, hints
     )
@@ -194,17 +231,35 @@ def _compile(triton: Any, function: Any, instantiation: Instantiation, number: i
         raise CompilationError(f"{instantiation}: {error}", where=where) from None
 
 
-def _value(triton: Any, name: str, text: str, where: str) -> Any:
-    with suppress(ValueError):
-        return ast.literal_eval(text)
+def _value(triton: Any, module: ModuleType, name: str, node: ast.expr, where: str) -> Any:
+    """The constant that `node` spells: a literal, a dtype, a function of `module`, or a tuple of these."""
+    if isinstance(node, ast.Tuple):
+        return tuple(_value(triton, module, name, item, where) for item in node.elts)
+    if not isinstance(node, ast.Name):
+        return ast.literal_eval(node)
     names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+    text = node.id
     spelled = names.get(text, re.sub(r"^([iu])(\d)", r"int\2" if text[0] == "i" else r"uint\2", text))
-    dtype = getattr(triton.language, spelled, None)
-    if not isinstance(dtype, triton.language.dtype):
-        raise CompilationError(
-            f"{name}={text} is neither a value nor a dtype", where=where, remedy="quote it if it is a string"
-        )
-    return dtype
+    for owner, kind in ((triton.language, triton.language.dtype), (module, triton.JITFunction)):
+        if isinstance(value := getattr(owner, spelled, None), kind):
+            return value
+    raise CompilationError(
+        f"{name}={text} is neither a value nor a dtype, nor a function with @triton.jit",
+        where=where,
+        remedy="quote it if it is a string",
+    )
+
+
+def _spell(triton: Any, value: Any) -> str:
+    """`value` as an instantiation spells it; empty if it is no constant."""
+    if isinstance(value, tuple):
+        texts = [_spell(triton, item) for item in value]
+        return f"({', '.join(texts)}{',' * (len(texts) == 1)})" if all(texts) else ""
+    if isinstance(value, triton.language.dtype):
+        return re.sub(r"^(u?)int", lambda match: match[1] or "i", str(value))
+    if isinstance(value, triton.JITFunction):
+        return str(value.__name__)
+    return repr(value) if value is None or isinstance(value, bool | int | float | str) else ""
 
 
 def _element(type_: str) -> str:
@@ -212,11 +267,14 @@ def _element(type_: str) -> str:
     return type_.removeprefix("*k" if type_.startswith("*k") else "*")
 
 
-def _describe(instantiation: Instantiation, names: Sequence[str], metadata: Any) -> KernelDescription:
-    typed = {parameter.name: parameter for parameter in instantiation.parameters}
-    parameters = tuple(_parameter(typed[name]) for name in names if name in typed)
-    constants = {name: value for name, value in instantiation.constants.items() if name in names}
-    types = dict.fromkeys(_element(p.type) for p in typed.values() if p.type.startswith("*"))
+def _describe(
+    instantiation: Instantiation, names: Sequence[str], texts: Mapping[str, str], metadata: Any
+) -> KernelDescription:
+    order = {name: number for number, name in enumerate(names)}
+    typed = sorted(instantiation.parameters, key=lambda parameter: order[parameter.name])
+    parameters = tuple(map(_parameter, typed))
+    constants = {name: text for name, text in texts.items() if name in order}
+    types = dict.fromkeys(_element(p.type) for p in typed if p.type.startswith("*"))
     arguments = ", ".join([*types, *(f"{name}={value}" for name, value in constants.items())])
     count = len(parameters)
     return KernelDescription(
@@ -242,7 +300,7 @@ def _describe(instantiation: Instantiation, names: Sequence[str], metadata: Any)
 
 
 def _parameter(typed: TypedParameter) -> Parameter:
-    name, type_ = typed.name, typed.type
+    name, type_ = typed.argument, typed.type
     if not type_.startswith("*"):
         spelled, kind, size = _TYPES[type_]
         return Parameter(name, spelled, kind, size, 0)

@@ -7,8 +7,8 @@
 #include "concurrency.h"
 #include "configuration.h"
 
-/* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python; or the name and the
- * value of a constant. */
+/* What chooses a kernel: the type of an argument, and its dtype unless it is a number of Python. Of a keyword it is the
+ * name, with the value if that can be a constant; else the key of the argument follows. */
 typedef struct Key {
   PyObject* type;
   PyObject* dtype;
@@ -21,7 +21,7 @@ typedef struct Chosen {
   Key keys[];
 } Chosen;
 
-enum { MOST_CHOSEN = 64 };
+enum { MOST_CHOSEN = 64, MOST_KEYS = 2 * MOST_PARAMETERS };
 
 typedef struct Overloads {
   Callable base;
@@ -53,6 +53,12 @@ static void release_keys(Key* keys, Py_ssize_t count) {
   }
 }
 
+/* Whether a keyword chooses by this value. */
+static int can_be_constant(PyObject* value) {
+  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+         PyUnicode_CheckExact(value) || PyTuple_CheckExact(value);
+}
+
 /* Fill `keys` with those of the `count` arguments, and of the keywords `names` behind them that are no options. Returns
  * how many, or -1, perhaps with an exception, and no references. */
 static Py_ssize_t find_keys(const State* state, PyObject* const* arguments, Py_ssize_t count, PyObject* names, Key* keys) {
@@ -67,8 +73,13 @@ static Py_ssize_t find_keys(const State* state, PyObject* const* arguments, Py_s
   Options options;
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
     PyObject* name = PyTuple_GET_ITEM(names, i);
-    if (!find_option(&state->names, &options, name)) {
-      keys[found++] = (Key){Py_NewRef(name), Py_NewRef(arguments[count + i])};
+    if (find_option(&state->names, &options, name)) continue;
+    PyObject* value = arguments[count + i];
+    const int is_compared = can_be_constant(value);
+    keys[found++] = (Key){Py_NewRef(name), is_compared ? Py_NewRef(value) : NULL};
+    if (!is_compared && find_key(state, value, &keys[found++])) {
+      release_keys(keys, found - 1);
+      return -1;
     }
   }
   return found;
@@ -79,6 +90,7 @@ static int are_equal(const Key* keys, const Chosen* chosen, Py_ssize_t count) {
   for (Py_ssize_t i = 0; i < count; i++) {
     if (keys[i].type != chosen->keys[i].type) return 0;
     if (keys[i].dtype == chosen->keys[i].dtype) continue;
+    if (!keys[i].dtype || !chosen->keys[i].dtype) return 0;
     if (!PyUnicode_CheckExact(keys[i].type) || !are_equal_constants(keys[i].dtype, chosen->keys[i].dtype)) return 0;
   }
   return 1;
@@ -87,7 +99,7 @@ static int are_equal(const Key* keys, const Chosen* chosen, Py_ssize_t count) {
 /* The kernel that was chosen before for arguments of such types; NULL, perhaps with an exception, if none was. */
 static PyObject* find_kernel(Overloads* overloads, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   if (overloads->only) return overloads->only;
-  Key keys[MOST_PARAMETERS];
+  Key keys[MOST_KEYS];
   count = find_keys(overloads->base.state, arguments, count, names, keys);
   if (count < 0) return NULL;
   PyObject* kernel = NULL;
@@ -109,7 +121,7 @@ static PyObject* call_overloads(PyObject* self, PyObject* const* arguments, size
 static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t given_count, PyObject* names) {
   Overloads* overloads = (Overloads*)self;
   if (given_count < 1) return PyErr_Format(PyExc_TypeError, "expected a kernel and arguments");
-  Chosen* chosen = PyMem_Malloc(sizeof *chosen + MOST_PARAMETERS * sizeof *chosen->keys);
+  Chosen* chosen = PyMem_Malloc(sizeof *chosen + MOST_KEYS * sizeof *chosen->keys);
   if (!chosen) return PyErr_NoMemory();
   const Py_ssize_t count = find_keys(overloads->base.state, given + 1, given_count - 1, names, chosen->keys);
   if (count < 0) {
@@ -139,7 +151,7 @@ static PyObject* remember(PyObject* self, PyObject* const* given, Py_ssize_t giv
 
 static PyMethodDef overloads_methods[] = {
     {"__remember__", (PyCFunction)(void (*)(void))remember, METH_FASTCALL | METH_KEYWORDS,
-     "__remember__(kernel, *arguments, **constants)\n--\n\nCall `kernel` for arguments of these types, and constants."},
+     "__remember__(kernel, *arguments, **named)\n--\n\nCall `kernel` for arguments of these types, and constants."},
     {NULL, NULL, 0, NULL},
 };
 
