@@ -9,8 +9,11 @@ __all__ = ["code_of", "kernel_names", "split_arguments"]
 
 # Brackets and commas, besides literals and operators that hold them. An open quote is not searched for long.
 _BRACKET = r"\d(?:'?[\w.])*|'(?:\\.|[^'\\]){0,64}'|\"(?:\\.|[^\"\\]){0,999}\"|->|<<|[<>]=|[()<>\[\]{},]"
-_KERNEL = rb"__global__[^;{}]{0,2000}?\b(\w+)\s*\("
-_LAUNCH_BOUNDS = rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+_KERNEL = rb"__(?:tile_)?global__[^;{}]{0,2000}?\b(\w+)\s*\("
+_LAUNCH_BOUNDS = (
+    rb"__(?:launch_bounds|cluster_dims|block_size|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+    rb"|\[\[[^\[\]]{0,1000}\]\]"
+)
 _COMMENT = rb'//[^\n]*|/\*.*?(?:\*/|\Z)|("(?:\\.|[^"\\\n])*")'
 
 
@@ -40,5 +43,5 @@ def kernel_names(text: bytes) -> set[str]:
 
 
 def code_of(text: bytes) -> bytes:
-    """`text` without comments and launch bounds."""
+    """`text` without comments, launch bounds and attributes."""
     return re.sub(_LAUNCH_BOUNDS, b"", re.sub(_COMMENT, rb"\1", text, flags=re.DOTALL))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_ext.compiler.signatures import declarations
+from cuda_ext.compiler.signatures import declarations, macros
 from cuda_ext.compiler.signatures.reflection import reflect_image
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_cubin
@@ -263,12 +263,12 @@ def test_parameters_in_macros_have_their_names(source):
 
 
 def test_macros_in_a_table_are_searched_for_with_one_pattern():
-    macros = "".join(f"#define M{i} {i}\n" for i in range(50))
-    before = declarations._uses.cache_info().misses
+    defined = "".join(f"#define M{i} {i}\n" for i in range(50))
+    before = macros._uses.cache_info().misses
     table = f"__constant__ int table[] = {{{', '.join(f'M{i}' for i in range(50))}}};"
-    found = declarations.find_declarations([f"{macros}{table}".encode()])
+    found = declarations.find_declarations([f"{defined}{table}".encode()])
     assert [variable.name for variable in found.variables] == ["table"]
-    assert declarations._uses.cache_info().misses - before == 1
+    assert macros._uses.cache_info().misses - before == 1
 
 
 def test_parameters_of_dependent_types_are_resolved():

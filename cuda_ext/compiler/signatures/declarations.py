@@ -13,6 +13,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cuda_ext.compiler.name_expressions import split_arguments
+from cuda_ext.compiler.signatures.macros import (
+    C_LINKAGE,
+    SPECIFIERS,
+    WORD,
+    Macro,
+    closing_bracket,
+    declaring_macros,
+    expand_macros,
+    find_macros,
+    plain_text,
+)
 
 __all__ = [
     "Declaration",
@@ -36,7 +47,7 @@ class Declaration(NamedTuple):
     """A kernel or variable. ``name`` includes the namespaces.
 
     ``parameters`` are those of a kernel, the last of which may be a pack. ``is_plain`` excludes templates and
-    what depends on a condition; ``is_definition`` excludes prototypes.
+    what depends on a condition; ``is_definition`` excludes prototypes. ``is_tile`` is for code of CUDA Tile.
     """
 
     name: str
@@ -44,6 +55,8 @@ class Declaration(NamedTuple):
     is_plain: bool = False
     is_managed: bool = False
     is_definition: bool = False
+    is_template: bool = False
+    is_tile: bool = False
 
 
 class Declarations(NamedTuple):
@@ -59,26 +72,12 @@ class Declarations(NamedTuple):
     has_extern: bool = False
 
 
-_TEXT = re.compile(
-    r'(?P<linkage>\bextern\s*"C")|//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)'
-    r'|\b(?:u8|[uUL])?R"(?P<fence>[^()\\\s"]*)\(.*?(?:\)(?P=fence)"|\Z)'
-    r"|\"(?:\\.|[^\"\\\n])*\"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'|\\\r?\n",
-    re.DOTALL,
-)
-_C_LINKAGE = "extern_C"
-# With its continued lines, before comments are removed: few lines of headers are definitions.
-_DEFINITION = re.compile(
-    rb"(?m)^[ \t]*(?:/\*.*?\*/[ \t]*)*#[ \t]*define\b((?:[^\n\\]|\\\r?\n|\\(?!\r?\n))*)$"
-)
-_MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
-_WORD = re.compile(r"[^\W\d]\w*")
-_SPACES = r"__(?:global|device|constant|managed)__"
 # What opens and closes scopes, and a declaration that is sought.
 _MARKS = (
     rf"(?m)^[ \t]*#[ \t]*(?P<directive>\w+)(?P<rest>.*)$|\bnamespace\b(?P<namespace>[^;{{}}=]{{0,1000}})\{{"
-    rf"|\b{_C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
+    rf"|\b{C_LINKAGE}\s*(?P<block>\{{)|(?P<sought>%s)|[;{{}}]"
 )
-_SPECIFIER_MARKS = re.compile(_MARKS % rf"\b{_SPACES}")
+_SPECIFIER_MARKS = re.compile(_MARKS % rf"\b{SPECIFIERS}")
 _TYPE = (
     r"\b(?:struct|class|union|enum(?:\s+(?:class|struct))?)\s+(?:alignas\s*\([^()]*\)\s*)?(?P<type>\w+)"
     r"(?=\s*[:;{])|\busing\s+(?P<alias>\w+)\s*=|\btypedef\b[^;{}]{0,1000}?\b(?P<typedef>\w+)\s*;"
@@ -92,7 +91,8 @@ _MACRO_VARIABLE = re.compile(
     rb"(?:\[[^\]]*\]\s*)*[=;{]"
 )
 # A declaration that defines nothing: with the linkage of C, too, unless it is in braces.
-_EXTERN = re.compile(rf"\b(?:extern|{_C_LINKAGE})\b[^={{]*$")
+_EXTERN = re.compile(rf"\b(?:extern|{C_LINKAGE})\b[^={{]*$")
+_KERNELS = ("__global__", "__tile_global__")
 # Words before a parenthesis that are not the name of a function.
 _NOT_NAMES = frozenset(
     [
@@ -103,6 +103,7 @@ _NOT_NAMES = frozenset(
 _CALL = re.compile(r"\b([^\W\d]\w*)\s*(?:<[^;{}()]*>)?\s*\(|[;{}]")
 _TEMPLATE = re.compile(r"\s*template\s*<")
 _ATTRIBUTE = re.compile(r"\b(?:alignas|__align__|__attribute__|__declspec|__\w+__)\s*\(")
+_ATTRIBUTES = re.compile(r"\[\[.*?\]\]")
 _POINTER = re.compile(r"\(\s*[*&]+(?:\s*(?:const|__restrict__)\b)*\s*([^\W\d]\w*)?\s*(?:\[[^\]]*\]\s*)*\)")
 # Words that are never the name of a parameter; qualifiers are not even a type.
 _QUALIFIERS = frozenset(
@@ -121,9 +122,9 @@ _TYPE_WORDS = _QUALIFIERS | frozenset(
 
 def find_declarations(texts: Sequence[bytes]) -> Declarations:
     """Find what `texts`, a source and the headers of its project, declare at the scope of namespaces."""
-    macros = tuple(macro for text in texts for macro in _macros(text))
-    declaring = _declaring(macros)
-    marks = re.compile("|".join([_SPACES, *(macro.name for macro in declaring)]).encode())
+    macros = tuple(macro for text in texts for macro in find_macros(text))
+    declaring = declaring_macros(macros)
+    marks = re.compile("|".join([SPECIFIERS, *(macro.name for macro in declaring)]).encode())
     found = [
         _find(text, macros, declaring) for text in texts if marks.search(text) or _MACRO_VARIABLE.search(text)
     ]
@@ -135,15 +136,10 @@ def find_declarations(texts: Sequence[bytes]) -> Declarations:
     )
 
 
-def _plain(content: bytes) -> str:
-    """The text without comments, literals and continued lines."""
-    return _TEXT.sub(lambda m: f"{_C_LINKAGE} " if m["linkage"] else " ", content.decode(errors="replace"))
-
-
 @lru_cache(maxsize=1000)
-def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, ...]) -> Declarations:
+def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...]) -> Declarations:
     """Cached, since units share their headers."""
-    text = _expand(_plain(content), declaring)
+    text = expand_macros(plain_text(content), declaring)
     kernels: list[Declaration] = []
     variables: list[Declaration] = []
     unclear = list(_MACRO_VARIABLE.finditer(content))
@@ -151,18 +147,23 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
     has_extern = any(_EXTERN.search(match[0].decode()) for match in unclear)
     read: tuple[int, bool] | None = None
     for scope, head, space, is_conditional in _declarators(text, _SPECIFIER_MARKS):
-        if read == (read := (head, space[0] == "__global__")):
+        is_kernel = space[0] in _KERNELS
+        if read == (read := (head, is_kernel)):
             continue  # a further specifier of the same declaration
-        namespaces = [part for part in scope or () if part not in ("", _C_LINKAGE)]
-        is_plain = not is_conditional and not re.search(r"\btemplate\b", text[head : space.start()])
-        if space[0] == "__global__":
+        namespaces = [part for part in scope or () if part not in ("", C_LINKAGE)]
+        is_template = re.search(r"\btemplate\b", text[head : space.start()]) is not None
+        is_plain = not (is_conditional or is_template)
+        is_tile = space[0].startswith("__tile_")
+        if is_kernel:
             if scope is not None and (found := _kernel(text, space.end(), macros)):
                 name, parameters, is_definition = found
                 name = "::".join([*namespaces, name])
-                kernels.append(Declaration(name, parameters, is_plain, is_definition=is_definition))
-        elif "__global__" not in text[head : space.start()]:
+                kernels.append(
+                    Declaration(name, parameters, is_plain, False, is_definition, is_template, is_tile)
+                )
+        elif "global__" not in text[head : space.start()]:
             end = _end(text, head, ";", "(){}[]")
-            statement = text[head : space.end()] + _expand(text[space.end() : end], macros)
+            statement = text[head : space.end()] + expand_macros(text[space.end() : end], macros)
             declared = _variables(statement)
             has_extern |= declared != [] and _EXTERN.search(statement) is not None
             is_local = "" in (scope or ()) or "static" in text[head : space.start()]
@@ -175,7 +176,9 @@ def _find(content: bytes, macros: tuple[_Macro, ...], declaring: tuple[_Macro, .
                 is_managed = "__managed__" in statement
                 for name in declared or ():
                     qualified = "::".join([*namespaces, name])
-                    variables.append(Declaration(qualified, (), is_plain, is_managed=is_managed))
+                    variables.append(
+                        Declaration(qualified, (), is_plain, is_managed=is_managed, is_tile=is_tile)
+                    )
     return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful), has_extern)
 
 
@@ -184,7 +187,7 @@ def _names(text: str) -> list[str]:
     while (outer := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = outer
     return [
-        word for word in _WORD.findall(text) if word not in _TYPE_WORDS and not re.fullmatch(r"__\w+__", word)
+        word for word in WORD.findall(text) if word not in _TYPE_WORDS and not re.fullmatch(r"__\w+__", word)
     ]
 
 
@@ -193,10 +196,10 @@ def find_types(texts: Sequence[bytes]) -> set[str]:
     marks = re.compile(_MARKS % _TYPE)
     return {
         "::".join(
-            part for part in (*scope, *mark.group("type", "alias", "typedef")) if part and part != _C_LINKAGE
+            part for part in (*scope, *mark.group("type", "alias", "typedef")) if part and part != C_LINKAGE
         )
         for text in texts
-        for scope, _, mark, _ in _declarators(_plain(text), marks)
+        for scope, _, mark, _ in _declarators(plain_text(text), marks)
         if scope is not None
     }
 
@@ -222,10 +225,10 @@ def _declarators(
         elif mark["namespace"] is not None:
             # Anonymous ones have no name, and one that a macro makes has none that is known here.
             name = re.split(r"\[\[|__attribute__", mark["namespace"])[0]
-            scopes.append("" if "(" in name else "::".join(_WORD.findall(name)))
+            scopes.append("" if "(" in name else "::".join(WORD.findall(name)))
             head = mark.end()
         elif mark["block"]:
-            scopes.append(_C_LINKAGE)
+            scopes.append(C_LINKAGE)
             head = mark.end()
         elif mark["sought"]:
             scope = None if None in scopes else tuple(s for s in scopes if s is not None)
@@ -239,15 +242,15 @@ def _declarators(
 
 
 def _kernel(
-    text: str, start: int, macros: tuple[_Macro, ...]
+    text: str, start: int, macros: tuple[Macro, ...]
 ) -> tuple[str, tuple[DeclaredParameter, ...], bool] | None:
     """The name and parameters of the kernel whose declarator begins at `start`; whether that is defined."""
     end = _end(text, start, ";{}", "()")
     is_definition = text.startswith("{", end)
-    declarator = _expand(text[start:end], macros)
+    declarator = _ATTRIBUTES.sub(" ", expand_macros(text[start:end], macros))
     at = 0
     while (match := _CALL.search(declarator, at)) and match[1]:
-        end = _closing(declarator, match.end())
+        end = closing_bracket(declarator, match.end())
         name = match[1]
         if name not in _NOT_NAMES and not re.fullmatch(r"__\w+__", name):
             return name, _parameters(declarator[match.end() : end]), is_definition
@@ -258,11 +261,11 @@ def _kernel(
 def _variables(statement: str) -> list[str] | None:
     """The names of the variables that `statement` declares: none for a function, ``None`` if unclear."""
     while template := _TEMPLATE.match(statement):
-        statement = statement[_closing(statement, template.end(), "<>") + 1 :]
+        statement = statement[closing_bracket(statement, template.end(), "<>") + 1 :]
     while attribute := _ATTRIBUTE.search(statement):
-        end = _closing(statement, attribute.end())
+        end = closing_bracket(statement, attribute.end())
         statement = statement[: attribute.start()] + statement[end + 1 :]
-    statement = re.sub(r"\[\[.*?\]\]", " ", statement)
+    statement = _ATTRIBUTES.sub(" ", statement)
     if re.search(r"\b(?:constexpr|using|typedef|friend)\b", statement):
         return []
     first = re.search(r"[({=]", statement)
@@ -275,7 +278,7 @@ def _variables(statement: str) -> list[str] | None:
     if re.search(r"\b(?:struct|class|union|enum|template)\b", statement[: first.start() if first else None]):
         return None
     declarators = (re.split(r"[\[{=]", part, maxsplit=1)[0] for part in split_arguments(statement))
-    names = (_WORD.findall(declarator)[-1:] for declarator in declarators)
+    names = (WORD.findall(declarator)[-1:] for declarator in declarators)
     return [name for each in names for name in each]
 
 
@@ -290,16 +293,6 @@ def _end(text: str, start: int, ends: str, brackets: str) -> int:
     return len(text)
 
 
-def _closing(text: str, start: int, brackets: str = "()") -> int:
-    """The index of the bracket that closes the one before `start`."""
-    depth = 1
-    for match in re.compile(f"[{brackets}]").finditer(text, start):
-        depth += 1 if match[0] == brackets[0] else -1
-        if not depth:
-            return match.start()
-    return len(text)
-
-
 def _parameters(text: str) -> tuple[DeclaredParameter, ...]:
     return tuple(_parameter(declared) for declared in split_arguments(text) if declared != "void")
 
@@ -311,7 +304,7 @@ def _parameter(declared: str) -> DeclaredParameter:
     plain = re.sub(r"(?:\s*\[[^\]]*\])+$", "", declared)
     match = re.search(r"([^\W\d]\w*)$", plain)
     before = plain[: match.start()].rstrip() if match else plain
-    words = set(_WORD.findall(before)) - _QUALIFIERS
+    words = set(WORD.findall(before)) - _QUALIFIERS
     # A single word is a type, and so is the last of a qualified name.
     if match is None or match[1] in _TYPE_WORDS or before.endswith("::") or not words:
         return DeclaredParameter("", declared, "..." in declared)
@@ -322,78 +315,9 @@ def find_parameters(texts: Sequence[bytes], name: str) -> tuple[DeclaredParamete
     """The parameters of the function `name`, whose definition a macro of another header marks as a kernel."""
     for content in texts:
         if name.encode() in content:
-            text = _TEXT.sub(" ", content.decode(errors="replace"))
+            text = plain_text(content)
             for match in re.finditer(rf"\b{re.escape(name)}\s*\(", text):
-                end = _closing(text, match.end())
+                end = closing_bracket(text, match.end())
                 if re.match(r"\)\s*\{", text[end:]):
                     return _parameters(text[match.end() : end])
     return None
-
-
-class _Macro(NamedTuple):
-    """A macro, with its parameters unless it has none, and whether it itself declares something."""
-
-    name: str
-    parameters: tuple[str, ...] | None
-    body: str
-    declares: bool
-
-
-@lru_cache(maxsize=1000)
-def _macros(content: bytes) -> tuple[_Macro, ...]:
-    """The macros that `content` defines."""
-    macros = []
-    for definition in _DEFINITION.findall(content):
-        if match := _MACRO.match(_plain(definition)):
-            name, is_function, parameters, body = match.groups()
-            names = tuple(p.strip() for p in parameters.split(",")) if is_function else None
-            # As a rule, what is for the device and no variable is a function.
-            declares = re.search(_SPACES if is_function else _SPACES.replace("device|", ""), body)
-            # A macro that is an argument may declare something.
-            calls = any(p and re.search(rf"\b{re.escape(p)}\s*\(", body) for p in names or ())
-            macros.append(_Macro(name, names, body, bool(declares or calls)))
-    return tuple(macros)
-
-
-def _declaring(macros: Sequence[_Macro]) -> tuple[_Macro, ...]:
-    """The macros that declare something for the device, also by other macros."""
-    found = {macro.name: macro for macro in macros if macro.declares}
-    words = {macro: set(_WORD.findall(macro.body)) for macro in macros} if found else {}
-    while more := {m.name: m for m in words if m.name not in found and not found.keys().isdisjoint(words[m])}:
-        found |= more
-    return tuple(found.values())
-
-
-@lru_cache(maxsize=1000)
-def _uses(macros: tuple[_Macro, ...]) -> tuple[dict[str, _Macro], re.Pattern[str]]:
-    """The `macros` by name, and what directives and uses of them look like."""
-    by_name = {macro.name: macro for macro in macros}
-    return by_name, re.compile(rf"(?m)^[ \t]*#.*$|\b({'|'.join(by_name)})\b")
-
-
-def _expand(text: str, macros: tuple[_Macro, ...], within: frozenset[str] = frozenset()) -> str:
-    """Expand `macros` where `text` and their bodies use them, but those `within` whose bodies it is."""
-    if not macros:
-        return text
-    by_name, uses = _uses(macros)
-    pieces, start = [], 0
-    while match := uses.search(text, start):
-        pieces.append(text[start : match.start()])
-        start = match.end()
-        if match[1] is None or match[1] in within:
-            pieces.append(match[0])
-            continue
-        macro = by_name[match[1]]
-        values: dict[str, str] = {}
-        if macro.parameters is not None:
-            opening = re.compile(r"\s*\(").match(text, start)
-            if opening is None:
-                pieces.append(match[0])
-                continue
-            start = _closing(text, opening.end()) + 1
-            arguments = split_arguments(text[opening.end() : start - 1])
-            values = dict(zip(macro.parameters, arguments, strict=False))
-        body = _WORD.sub(lambda word, values=values: values.get(word[0], word[0]), macro.body)  # type: ignore[misc]
-        body = re.sub(r"\s*##\s*", "", body)
-        pieces += [" ", _expand(body, macros, within | {macro.name}), " "]
-    return "".join([*pieces, text[start:]])
