@@ -313,6 +313,11 @@ def test_files_of_include_directories_are_part_of_the_key(on_demand: OnDemand, t
             "Error: kernels.cu: options: -arch=sm_80: the architecture is that of",
         ),
         (
+            ("options:-Iinclude",),
+            {},
+            "Error: kernels.cu: options: -Iinclude: headers are found through include_directories",
+        ),
+        (
             ("options:/nowhere",),
             {},
             "Error: kernels.cu: include_directories: there is no directory '/nowhere'",

@@ -141,6 +141,10 @@ Failure check_arguments(const std::string& source, const std::vector<std::string
     if (name == "-arch" || name == "--gpu-architecture") {
       return refuse({"options: ", option, ": the architecture is that of the GPU; remove it"});
     }
+    // Headers behind these would not be in the key of the cache.
+    if (option.compare(0, 2, "-I") == 0 || name == "--include-path" || name == "--pre-include") {
+      return refuse({"options: ", option, ": headers are found through include_directories and texts"});
+    }
   }
   for (const std::string& directory : options.include_directories) {
     if (!is_existing_directory(directory)) {
