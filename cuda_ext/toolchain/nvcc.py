@@ -39,7 +39,7 @@ from cuda_ext.formats.sha256 import sha256
 from cuda_ext.time_limit import time_limit, too_slow
 from cuda_ext.toolchain import cuda_packages, process
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, name_map_lines, read_time_trace
-from cuda_ext.toolchain.header_dependencies import header_names, make_dependencies
+from cuda_ext.toolchain.programs.header_dependencies import header_names, make_dependencies
 
 __all__ = ["Nvcc"]
 

@@ -37,7 +37,7 @@ from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_files, library_version, open_library
 from cuda_ext.toolchain.diagnostics import VERBOSE, attach_log, read_time_trace
-from cuda_ext.toolchain.header_dependencies import header_names
+from cuda_ext.toolchain.programs.header_dependencies import header_names
 from cuda_ext.toolchain.programs.nvrtc_program import OWN_HEADERS, NvrtcProgram
 from cuda_ext.toolchain.programs.precompiled_headers import PrecompiledHeaders, were_refused
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cuda_ext.formats.lowered_types import LoweredValue
-from cuda_ext.formats.mangling import read_lowered_name, template_arguments
+from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
 
 MALFORMED = ("_Z", "_ZN", "_Z4axpyI", "_Z4axpyIf", "_Z9999aIfE", "_Z4axpyILi", "_ZN2ns7weights", "")
 

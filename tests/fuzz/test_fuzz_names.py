@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cuda_ext.compiler.name_expressions import code_of, kernel_names, split_arguments
 from cuda_ext.errors import KernelNotFoundError, escape_controls
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.mangling import read_lowered_name, template_arguments
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
 from cuda_ext.formats.spelling import base_name, normalise, plain_name, template_name
 from cuda_ext.records import is_inner_path
 from cuda_ext.runtime.module import module_from

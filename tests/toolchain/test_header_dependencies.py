@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.toolchain.header_dependencies import Resolver, header_names, make_dependencies
+from cuda_ext.toolchain.programs.header_dependencies import Resolver, header_names, make_dependencies
 from tests.fixtures.device_code import unit
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cuda_ext.builder.cpp.kernel_classes import DeviceTypes, KernelClass, identifier
 from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments
 from cuda_ext.builder.cpp.template_parameters import TemplateParameters
-from cuda_ext.formats.mangling import read_lowered_name
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.manifest import Manifest, Symbol
 
 __all__ = ["Header", "Namespace", "Object", "TemplateClass"]

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
 from cuda_ext.compiler.name_expressions import split_arguments
-from cuda_ext.formats.lowered_types import LoweredValue
-from cuda_ext.formats.mangling import LoweredArgument, template_arguments
+from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
+from cuda_ext.formats.lowered_names.mangling import LoweredArgument, template_arguments
 from cuda_ext.formats.spelling import normalise
 
 __all__ = ["FUNDAMENTAL", "Argument", "read_arguments"]

@@ -22,8 +22,8 @@ from cuda_ext.formats.codec import DecodingError, encode, key_of
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Compression, Options
 from cuda_ext.toolchain.cuda_libraries import library_files
-from cuda_ext.toolchain.header_dependencies import Resolver
 from cuda_ext.toolchain.identity import identity_of, linker_files
+from cuda_ext.toolchain.programs.header_dependencies import Resolver
 
 __all__ = ["JobCache"]
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from cuda_ext.compiler.signatures.declarations import Declarations, find_declarations
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats import ptx
-from cuda_ext.formats.lowered_types import LoweredType, LoweredValue
-from cuda_ext.formats.mangling import read_lowered_name
+from cuda_ext.formats.lowered_names.lowered_types import LoweredType, LoweredValue
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise
 
 __all__ = [

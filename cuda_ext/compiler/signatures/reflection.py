@@ -19,7 +19,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin
-from cuda_ext.formats.mangling import read_lowered_name
+from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 

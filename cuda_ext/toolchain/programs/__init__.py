@@ -1,1 +1,1 @@
-"""One compilation by NVRTC: the program itself, and headers that many programs begin with."""
+"""One compilation: the program of NVRTC, and the headers that programs have, begin with and depend on."""

@@ -12,7 +12,14 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from cuda_ext.formats.lowered_types import BUILTIN, INTEGERS, LoweredType, LoweredValue, instantiate, point_to
+from cuda_ext.formats.lowered_names.lowered_types import (
+    BUILTIN,
+    INTEGERS,
+    LoweredType,
+    LoweredValue,
+    instantiate,
+    point_to,
+)
 
 __all__ = [
     "LoweredArgument",
