@@ -32,6 +32,7 @@ __all__ = [
     "NoImageError",
     "PtxTooNewError",
     "StoreError",
+    "TileIrError",
     "ToolchainError",
     "closest_name",
     "describe_error",
@@ -132,6 +133,10 @@ class NoImageError(LoadError):
 
 class PtxTooNewError(LoadError):
     """Only PTX fits the GPU, and this driver is older than the PTX."""
+
+
+class TileIrError(LoadError):
+    """Only Tile IR fits the GPU, and this driver does not compile it."""
 
 
 class LaunchError(DriverError):

@@ -41,11 +41,11 @@ SCHEMA = 4  # 1 had no variants, 2 no options of each source, 3 no alignments an
 FILE_NAME = "manifest.json"
 
 Compression = Literal["none", "speed", "balance", "size"]
-ImageKind = Literal["cubin", "ptx", "ltoir"]
+ImageKind = Literal["cubin", "ptx", "ltoir", "tileir"]
 ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"]
 
 # How architectures begin, for each kind of image.
-PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto"}
+PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto", "tileir": "tile"}
 
 
 def split_architecture(text: str) -> tuple[str, int, str] | None:
@@ -53,13 +53,10 @@ def split_architecture(text: str) -> tuple[str, int, str] | None:
     prefix, _, target = text.partition("_")
     suffix = target[-1:] if target.endswith(("a", "f")) else ""
     digits = target.removesuffix(suffix)
-    if prefix not in PREFIXES.values() or not 2 <= len(digits) <= 4 or not _is_number(digits):
+    is_number = digits.isascii() and digits.isdigit() and not digits.startswith("0")
+    if prefix not in PREFIXES.values() or not 2 <= len(digits) <= 4 or not is_number:
         return None
     return prefix, int(digits), suffix
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and not text.startswith("0")
 
 
 class Parameter(NamedTuple):
@@ -175,7 +172,7 @@ class Image(NamedTuple):
     ``file`` lies beside the manifest, and ``sha256`` is its digest; images of one fatbin share both.
     ``size`` is that of the image before compression. ``names`` maps name expressions to lowered names that
     differ from those of the kernel or symbol; ``None`` means that the image does not contain it.
-    ``launches`` has the kernels, by name expression, whose launch configuration the image fixes.
+    ``launches`` has the kernels, by name expression, whose launch the image fixes; ``version`` is Tile IR's.
     """
 
     architecture: Annotated[str, split_architecture]
@@ -185,6 +182,7 @@ class Image(NamedTuple):
     sha256: records.Digest
     names: Mapping[records.Text, records.Text | None] = {}
     launches: Mapping[records.Text, FixedLaunch] = {}
+    version: records.Version | None = None
 
 
 class Options(NamedTuple):
@@ -374,6 +372,8 @@ def _check_references(manifest: Manifest) -> None:
         for j, image in enumerate(unit.images):
             prefix = image.architecture.partition("_")[0]
             check(PREFIXES[image.kind] == prefix, f".units[{i}].images[{j}].kind", image.kind)
+            is_known = (image.kind == "tileir") == bool(image.version)
+            check(is_known, f".units[{i}].images[{j}].version", image.version)
             check(image.file.casefold() not in _RESERVED, f".units[{i}].images[{j}].file", image.file)
             for name, launch in image.launches.items():
                 path = f".units[{i}].images[{j}].launches[{name!r}]"

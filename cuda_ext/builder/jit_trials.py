@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
 from cuda_ext.compiler.products import Library
@@ -15,7 +16,6 @@ from cuda_ext.compiler.translation_unit import CompilerInfo
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.quantities import format_count
-from cuda_ext.manifest import ImageKind
 
 __all__ = ["describe_obstacles", "plan_trials", "with_results"]
 
@@ -36,7 +36,7 @@ def _trial(library: LibraryPlan, compiler: CompilerInfo) -> LibraryPlan:
     targets = [a.as_kind("cubin") for a in library.architectures]
     supported = list(filter(compiler.supports, targets))
     target = min(supported) if supported else Architecture("cubin", max(compiler.capabilities()))
-    kind: ImageKind = "cubin" if library.link else "ptx"
+    kind: Literal["cubin", "ptx"] = "cubin" if library.link else "ptx"
     return replace(library, architectures=(target.as_kind(kind),), emit=kind, compress="none", trial=True)
 
 

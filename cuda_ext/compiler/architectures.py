@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from cuda_ext.compiler.translation_unit import CompilerInfo
 from cuda_ext.errors import BuildError, closest_name
-from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.architecture import TILE_IR, Architecture
 
-__all__ = ["GROUPS", "expand", "from_cmake", "targets_of_triton"]
+__all__ = ["GROUPS", "expand", "from_cmake", "targets_of_tiles", "targets_of_triton"]
 
 GROUPS = ("all", "all-major", "native")
 
@@ -70,24 +70,29 @@ def from_cmake(text: str) -> list[str]:
     return names
 
 
-# Triton compiles for exactly one GPU from this on: its targets have the suffix a.
+# Triton and tileiras compile for exactly one GPU from this on: their targets have the suffix a.
 _SPECIFIC = 90
+
+
+def targets_of_tiles(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
+    """What tileiras makes for `architectures`: for newer GPUs specific code, and Tile IR in place of PTX."""
+    return tuple(sorted({_specific(a) if a.kind == "cubin" else TILE_IR for a in architectures}))
 
 
 def targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
     """What Triton makes for `architectures`: for newer GPUs specific code, and the newest PTX that is not."""
     found = list(architectures)
-    cubins = {
-        Architecture("cubin", a.number, "a" if a.number >= _SPECIFIC else "")
-        for a in found
-        if a.kind == "cubin"
-    }
+    cubins = {_specific(a) for a in found if a.kind == "cubin"}
     ptx = {a for a in found if a.kind == "ptx" and a.number < _SPECIFIC}
     if any(a.kind == "ptx" and a.number >= _SPECIFIC for a in found):
         ptx.add(
             max((a.as_kind("ptx") for a in cubins if a.number < _SPECIFIC), default=Architecture("ptx", 80))
         )
     return tuple(sorted(cubins | ptx))
+
+
+def _specific(target: Architecture) -> Architecture:
+    return Architecture(target.kind, target.number, "a" if target.number >= _SPECIFIC else "")
 
 
 def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
@@ -97,6 +102,12 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
         raise BuildError(
             f"unknown architecture {reprlib.repr(name)}", where=where, remedy=_hint(name, compiler)
         ) from None
+    if architecture.kind == "tileir":
+        raise BuildError(
+            "Tile IR is the image of tile kernels for later GPUs",
+            where=where,
+            remedy=f"ask for it as for PTX, with compute_{architecture.target}",
+        )
     if not compiler.supports(architecture):
         is_old = architecture.number < min(compiler.capabilities())
         hint = "older GPUs take an older CUDA" if is_old else _hint(name, compiler)

@@ -15,6 +15,7 @@ from cuda_ext.formats import ptx
 from cuda_ext.formats.cubin import read_code
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import Image, Kernel, Symbol, Unit
 
 __all__ = ["pack"]
@@ -53,6 +54,7 @@ def pack(
                 if image.architecture.kind != "ltoir"
                 else {},
                 launches={e: image.launches[n] for e, n in names[0].items() if n in image.launches},
+                version=read_tile_ir(image.data).version if image.architecture.kind == "tileir" else None,
             )
         )
     usage = tuple(
@@ -69,12 +71,17 @@ def pack(
 
 
 def _digests_of_code(image: CompiledImage, names: Mapping[str, str]) -> dict[str, str]:
-    """Digests of the instructions of the kernels `names` in `image`, by expression; LTO-IR shows none."""
+    """Digests of the instructions of the kernels `names` in `image`, by expression; LTO-IR shows none.
+
+    Instructions of Tile IR refer to tables of the whole image.
+    """
     match image.architecture.kind:
         case "cubin":
             code = read_code(image.data)
         case "ptx":
             code = ptx.code(image.data)
+        case "tileir":
+            code = dict.fromkeys(names.values(), image.data)
         case "ltoir":
             return {}
     return {e: sha256(code[n]).hex() for e, n in names.items() if n in code}

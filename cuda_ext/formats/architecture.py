@@ -1,4 +1,7 @@
-"""Architectures in nvcc's spelling: ``sm_90a`` is a cubin, ``compute_90`` PTX, ``lto_90`` LTO-IR."""
+"""Architectures in nvcc's spelling: ``sm_90a`` is a cubin, ``compute_90`` PTX, ``lto_90`` LTO-IR.
+
+``tile_80`` is Tile IR, of which there is one for all GPUs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from functools import total_ordering
 
 from cuda_ext.manifest import PREFIXES, ImageKind, split_architecture
 
-__all__ = ["Architecture"]
+__all__ = ["TILE_IR", "Architecture"]
 
 _KIND_OF_PREFIX: dict[str, ImageKind] = {prefix: kind for kind, prefix in PREFIXES.items()}
 
@@ -17,7 +20,7 @@ class Architecture:
     """A target: the kind of image, the compute capability (``90`` for 9.0), and nvcc's suffix.
 
     The suffix ``a`` restricts an image to that compute capability, ``f`` to its family. Architectures sort by
-    number, then suffix, then kind: cubins before PTX before LTO-IR.
+    number, then suffix, then kind: cubins before PTX before LTO-IR before Tile IR.
     """
 
     __slots__ = __match_args__ = ("kind", "number", "suffix")
@@ -81,3 +84,7 @@ class Architecture:
     @property
     def _key(self) -> tuple[int, str, int]:
         return self.number, self.suffix, list(PREFIXES).index(self.kind)
+
+
+# Tile IR is for all GPUs that tile kernels run on; fatbins have it for the oldest of them.
+TILE_IR = Architecture("tileir", 80)

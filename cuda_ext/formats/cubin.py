@@ -45,6 +45,8 @@ _RESERVED, _RESERVED_SIZE = {".nv.shared.reserved.0", ".nv.reservedSmem.offset0"
 # Before version 8 of CUDA's ABI, the ELF flags hold the compute capability and this flag for the suffix "a".
 _ABI_WITH_NOTES = 8
 _FLAG_A = 0x800
+# What the assembler of Tile IR leaves for the driver is no variable of a program.
+_FOR_DRIVER = "___NV_TILE_LAUNCH_META_DATA___"
 # Types and bindings of symbols of the ELF standard; the second type of variables is CUDA's, in relocatable
 # code.
 _FUNCTION = 2
@@ -165,6 +167,8 @@ def _read_contents(elf: Elf) -> Cubin:
         if not symbol.section and symbol.other & (_DEVICE | _CONSTANT):
             space: Literal["constant", "device"] = "constant" if symbol.other & _CONSTANT else "device"
             external[symbol.name] = Symbol(symbol.name, symbol.name, 0, space, "char", symbol.size)
+        if symbol.name == _FOR_DRIVER:
+            continue
         if symbol.section and symbol.type in (_FUNCTION, *_VARIABLE_TYPES):
             defined[symbol.name] = _BINDINGS.get(symbol.binding, "global")
             section = elf.sections[symbol.section].name if symbol.section < len(elf.sections) else ""

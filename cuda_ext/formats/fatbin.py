@@ -136,7 +136,7 @@ _CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _OPTIONS = struct.Struct("<II")  # offset and size of the text
 
-_KINDS: dict[int, ImageKind] = {1: "ptx", 2: "cubin", 8: "ltoir"}
+_KINDS: dict[int, ImageKind] = {1: "ptx", 2: "cubin", 8: "ltoir", 0x80: "tileir"}
 _CODECS: dict[int, Codec] = {0: "none", 0x2000: "lz4", 0x8000: "zstd"}
 _SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 _SCRAMBLED = 0x10000

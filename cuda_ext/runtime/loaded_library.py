@@ -20,7 +20,13 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver import driver as cuda
 from cuda_ext.runtime.driver.driver import Device, Driver, ProcessCache
 from cuda_ext.runtime.driver.functions import OUT
-from cuda_ext.runtime.driver.images import image_for, no_image, ptx_too_new, select_image
+from cuda_ext.runtime.driver.images import (
+    image_for,
+    no_image,
+    ptx_too_new,
+    select_image,
+    tile_ir_refused,
+)
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 TYPE_CHECKING = False
@@ -274,6 +280,8 @@ class Library:
                 explained = no_image(manifest, unit, device.capability)
             if error.code == cuda_h.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
                 explained = ptx_too_new(manifest, unit, code, driver)
+            if code.kind == "tileir":
+                explained = tile_ir_refused(manifest, unit, code, driver, error)
             if explained:
                 return _explain_jit(explained, self.on_demand.obstacle(unit, driver))
         text = f"the driver refuses {rejected} on {device}: {error}"

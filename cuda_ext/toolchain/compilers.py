@@ -124,12 +124,7 @@ def _candidates(configured: str | None, environ: Mapping[str, str]) -> Iterator[
         value = environ.get(variable)
         yield variable, Path(value, "bin", "nvcc") if value else "not set"
     # The packages for CUDA 12, under other names, hold ptxas and libNVVM but no nvcc.
-    directories = [
-        d
-        for package in cuda_packages.nvidia_packages()
-        for d in sorted(Path(package).glob("cu*/bin"), reverse=True)
-    ]
-    wheel = shutil.which("nvcc", path=os.pathsep.join(map(str, directories)))
+    wheel = shutil.which("nvcc", path=os.pathsep.join(cuda_packages.wheel_programs()))
     yield "nvidia-cuda-nvcc", Path(wheel) if wheel else "not installed"
     on_path = shutil.which("nvcc", path=search_path)
     yield "PATH", Path(on_path) if on_path else "holds no nvcc"

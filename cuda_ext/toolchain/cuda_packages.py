@@ -10,7 +10,13 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-__all__ = ["cudadevrt", "header_directories", "library_directories", "nvidia_packages"]
+__all__ = [
+    "cudadevrt",
+    "header_directories",
+    "library_directories",
+    "nvidia_packages",
+    "wheel_programs",
+]
 
 
 def header_directories(major: int, library: str | None = None) -> list[str]:
@@ -38,6 +44,16 @@ def library_directories(name: str, major: int) -> list[str]:
         of_targets = [f"{targets}/{each}/lib" for each in _listed(targets)]
         places += f"{root}/lib64", f"{root}/lib", *of_targets, f"{root}/bin"
     return [place for place in places if os.path.isdir(place)]
+
+
+def wheel_programs() -> list[str]:
+    """List the directories of the programs in the registry's wheels, the newest first."""
+    return [
+        f"{nvidia}/{name}/bin"
+        for nvidia in nvidia_packages()
+        for name in reversed(_listed(nvidia))
+        if name.startswith("cu") and name[2:].isdecimal()
+    ]
 
 
 def cudadevrt(major: int, library: str | None = None) -> str | None:

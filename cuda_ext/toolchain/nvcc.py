@@ -350,13 +350,9 @@ def _failure(log: str, unit: TranslationUnit, ended: process.Completed) -> Compi
 
 
 def _target(architecture: Architecture) -> list[str]:
-    match architecture.kind:
-        case "cubin":
-            return ["-cubin", f"-arch=sm_{architecture.target}"]
-        case "ptx":
-            return ["-ptx", f"-arch=compute_{architecture.target}"]
-        case "ltoir":
-            return ["-ltoir", "-dlto", f"-arch=sm_{architecture.target}"]
+    if architecture.kind == "ltoir":
+        return ["-ltoir", "-dlto", f"-arch=sm_{architecture.target}"]
+    return [f"-{architecture.kind}", f"-arch={architecture}"]
 
 
 def _options(unit: TranslationUnit, architecture: Architecture) -> list[str]:

@@ -66,8 +66,9 @@ def write_image(architecture: Architecture, image: bytes, compress: Compression)
     check(nvfatbin.nvFatbinCreate(ctypes.byref(handle), (ctypes.c_char_p * len(options))(*options), count))
     try:
         add = getattr(nvfatbin, f"nvFatbinAdd{_KINDS[architecture.kind]}")
+        target = [] if architecture.kind == "tileir" else [architecture.target.encode()]
         texts = [b""] if architecture.kind == "cubin" else [b"", b""]  # identifier, and options
-        check(add(handle, image, ctypes.c_size_t(len(image)), architecture.target.encode(), *texts))
+        check(add(handle, image, ctypes.c_size_t(len(image)), *target, *texts))
         check(nvfatbin.nvFatbinSize(handle, ctypes.byref(size)))
         fatbin = ctypes.create_string_buffer(size.value)
         check(nvfatbin.nvFatbinGet(handle, fatbin))
@@ -76,4 +77,4 @@ def write_image(architecture: Architecture, image: bytes, compress: Compression)
         nvfatbin.nvFatbinDestroy(ctypes.byref(handle))
 
 
-_KINDS = {"cubin": "Cubin", "ptx": "PTX", "ltoir": "LTOIR"}
+_KINDS = {"cubin": "Cubin", "ptx": "PTX", "ltoir": "LTOIR", "tileir": "TileIR"}

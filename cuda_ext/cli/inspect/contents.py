@@ -17,7 +17,7 @@ from cuda_ext.manifest import ImageKind
 
 __all__ = ["Contents", "Image", "Kernel", "KernelImage", "Kind", "Module", "Source", "Unit", "Variable"]
 
-Kind = Literal["wheel", "directory", "module", "fatbin", "cubin", "ptx"]
+Kind = Literal["wheel", "directory", "module", "fatbin", "cubin", "ptx", "tileir"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,11 @@ NOTHING = "\N{EN DASH}"
 _DIGEST = 10
 # The kernels of a module, and the changes of a kind, that a terminal has room for.
 _MOST_KERNELS, _MOST_CHANGES = 100, 30
-_REMARKS = {"compute": "PTX, which the driver compiles", "lto": "LTO-IR, which has to be linked"}
+_REMARKS = {
+    "compute": "PTX, which the driver compiles",
+    "lto": "LTO-IR, which has to be linked",
+    "tile": "Tile IR, which the driver compiles",
+}
 # Resources by the headings of their columns.
 _RESOURCES = {
     "registers": "registers",

@@ -37,14 +37,16 @@ from cuda_ext.cli.terminal import Failure
 from cuda_ext.compiler.compile_options import common_options
 from cuda_ext.errors import BuildError, CudaExtError, FatbinError
 from cuda_ext.formats import ptx
+from cuda_ext.formats.architecture import TILE_IR
 from cuda_ext.formats.cubin import Resources, read_cubin, read_resources, read_sizes
 from cuda_ext.formats.fatbin import FatbinEntry, read_fatbin
 from cuda_ext.formats.sha256 import sha256
+from cuda_ext.formats.tile_ir import MAGIC, read_tile_ir
 from cuda_ext.manifest import FILE_NAME, ImageKind, Manifest, Symbol
 
 __all__ = ["read_contents"]
 
-_SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx")
+_SUFFIXES = (".whl", ".fatbin", ".cubin", ".ptx", ".tileir")
 _REBUILD = "build or install it again"
 # How a fatbin and an ELF file begin, and the machine in the header of a cubin.
 _FATBIN, _ELF = (0xBA55ED50).to_bytes(4, "little"), b"\x7fELF"
@@ -232,12 +234,14 @@ def _describe_file(file: str, size: int, contents: Sequence[_ImageContent]) -> M
     )
 
 
-def _format_of(data: bytes) -> Literal["fatbin", "cubin", "ptx"] | None:
+def _format_of(data: bytes) -> Literal["fatbin", "cubin", "ptx", "tileir"] | None:
     """Return the format of `data`; ``None`` for all others, of which LTO-IR is one."""
     if data.startswith(_FATBIN):
         return "fatbin"
     if data.startswith(_ELF):
         return "cubin" if data[_MACHINE] == _CUDA else None
+    if data.startswith(MAGIC):
+        return "tileir"
     return "ptx" if ptx.target(data) else None
 
 
@@ -262,6 +266,8 @@ def _list_images(data: bytes, architecture: str) -> Sequence[FatbinEntry]:
             kind, architecture = "cubin", str(read_cubin(data).target or architecture)
         case "ptx":
             kind, architecture = "ptx", str(ptx.target(data))
+        case "tileir":
+            kind, architecture = "tileir", str(TILE_IR)
         case None:
             kind = "ltoir"
     return [FatbinEntry(0, kind, architecture, "none", False, len(data), "", "", data)]
@@ -277,6 +283,8 @@ def _read_image(entry: FatbinEntry, file: str) -> _ImageContent:
         data = entry.payload()
         if entry.kind == "ptx":
             return _ImageContent(image, dict.fromkeys(ptx.kernels(data)), ptx.variables(data))
+        if entry.kind == "tileir":
+            return _ImageContent(image, dict.fromkeys(read_tile_ir(data).kernels), {})
         image = replace(image, parts=read_sizes(data))
         return _ImageContent(image, read_resources(data), read_cubin(data).variables)
     except BuildError as error:

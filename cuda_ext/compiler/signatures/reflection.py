@@ -21,6 +21,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
+from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 
 __all__ = ["check_product", "describe", "read_image", "reflect_image"]
@@ -51,7 +52,7 @@ def check_product(product: Product) -> Product:
 def reflect_image(kind: ImageKind, data: bytes) -> Signatures:
     """Read the signatures in an image without its source, where names are lowered names.
 
-    PTX has plain types, a cubin sizes alone, and LTO-IR shows nothing.
+    PTX has plain types, a cubin and Tile IR sizes alone, and LTO-IR shows nothing.
     """
     kernels, variables, _ = _read_contents(kind, data)
     return Signatures({name: Kernel(name, name, 0, slots) for name, slots in kernels.items()}, variables)
@@ -72,6 +73,8 @@ def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
             return _Contents(cubin.kernels, cubin.variables, cubin.code)
         case "ptx":
             return _Contents(ptx_text.kernels(data), ptx_text.variables(data), {})
+        case "tileir":
+            return _Contents(read_tile_ir(data).kernels, {}, {})
         case "ltoir":
             return _Contents({}, {}, {})
 

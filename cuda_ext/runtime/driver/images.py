@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError
+from cuda_ext.errors import DriverTooOldError, NoImageError, PtxTooNewError, TileIrError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Image, ImageKind, Manifest, Unit
 
@@ -10,15 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["image_for", "no_image", "ptx_too_new", "select_image"]
+__all__ = ["image_for", "no_image", "ptx_too_new", "select_image", "tile_ir_refused"]
+
+# The first driver that takes tile kernels: r580.
+_FIRST_WITH_TILES = (13, 0)
 
 
 def select_image(images: Iterable[Image], capability: int) -> Image | None:
     """The image that runs on a GPU of `capability` (``90`` for 9.0), or ``None``.
 
     That is the newest cubin of the GPU's generation that is not newer than the GPU, or else the newest PTX
-    that is not newer than the GPU. An image with the suffix ``a`` runs on exactly that GPU only, one with
-    ``f`` on its family; of images with the same number the most specific is selected.
+    that is not newer than the GPU, or Tile IR. An image with the suffix ``a`` runs on exactly that GPU only,
+    one with ``f`` on its family; of images with the same number the most specific is selected.
     """
     targets = [(Architecture.parse(image.architecture), image) for image in images]
     fitting = [(_rank(target), image) for target, image in targets if _runs_on(target, capability)]
@@ -31,7 +34,7 @@ def _runs_on(target: Architecture, capability: int) -> bool:
     if target.suffix == "a":
         return target.number == capability
     same_generation = target.major == capability // 10
-    return same_generation or (target.kind == "ptx" and not target.suffix)
+    return same_generation or (target.kind in ("ptx", "tileir") and not target.suffix)
 
 
 def _rank(target: Architecture) -> tuple[bool, int, int]:
@@ -61,6 +64,8 @@ def image_for(manifest: Manifest, unit: Unit, capability: int, driver: tuple[int
 
 def _requirements(manifest: Manifest, unit: Unit, image: Image) -> Iterable[tuple[tuple[int, int], str]]:
     """The CUDA versions that the driver has to support to load `image`, each with its reason."""
+    if image.kind == "tileir":
+        yield _FIRST_WITH_TILES, "which is Tile IR"
     if image.kind == "cubin" and not _is_prebuilt(unit, image):
         # A driver loads the cubins of all CUDA versions with its major version.
         yield (_version(manifest)[0], 0), f"made by CUDA {manifest.version}"
@@ -85,14 +90,15 @@ def _text(version: tuple[int, int]) -> str:
 
 def no_image(manifest: Manifest, unit: Unit, capability: int) -> NoImageError:
     """The error for a `unit` without an image for GPUs of `capability`."""
-    built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": []}
+    built: dict[ImageKind, list[str]] = {"cubin": [], "ptx": [], "ltoir": [], "tileir": []}
     for image in unit.images:
         built[image.kind].append(image.architecture)
-    cubins, ptx, ltoir = (", ".join(architectures) for architectures in built.values())
-    unlinked = f"; LTO-IR, which has to be linked first: {ltoir}" if ltoir else ""
+    cubins, ptx, ltoir, tile_ir = (", ".join(architectures) for architectures in built.values())
+    others = f"; LTO-IR, which has to be linked first: {ltoir}" if ltoir else ""
+    others += f"; Tile IR: {tile_ir}" if tile_ir else ""
     return NoImageError(
         f"{unit.title} has no image for this GPU: device is sm_{capability}; built for {cubins or 'none'}; "
-        f"PTX: {ptx or 'none'}{unlinked}",
+        f"PTX: {ptx or 'none'}{others}",
         where=manifest.module,
         remedy=f'add "sm_{capability}" to architectures and build again',
     )
@@ -105,4 +111,17 @@ def ptx_too_new(manifest: Manifest, unit: Unit, image: Image, driver: tuple[int,
         f"and the NVIDIA driver reads PTX up to CUDA {_text(driver)}",
         where=manifest.module,
         remedy="upgrade the driver, or add this GPU to architectures and build again",
+    )
+
+
+def tile_ir_refused(
+    manifest: Manifest, unit: Unit, image: Image, driver: tuple[int, int], reason: object
+) -> TileIrError:
+    """The error for an `image` of Tile IR that is the only one for the GPU, and that the driver refuses."""
+    return TileIrError(
+        f"of {unit.title} only Tile IR {image.version} fits this GPU, and the NVIDIA driver, which "
+        f"supports CUDA up to {_text(driver)}, does not compile it: {reason}",
+        where=manifest.module,
+        remedy=f"install a driver that supports CUDA {image.version}, with its library nvidia-tileiras, or "
+        "add this GPU to architectures and build again",
     )

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from tests.fixtures.loader import (
+    SAMPLE,
     Run,
     run_script,
+    unit,
     write_package,
 )
 
@@ -167,6 +169,24 @@ def test_an_unusable_image_gives_the_reason(
     assert available == "True"
     assert run.calls.count("cuInit") == 1
     assert len(run.launches) == (100 if expected == "launched" else 0)
+
+
+@host_compiler
+@pytest.mark.parametrize("code", [209, 221, 222])
+def test_a_driver_that_does_not_compile_tile_ir_gives_the_reason(
+    fake_driver: Path, tmp_path: Path, code: int
+) -> None:
+    module = SAMPLE._replace(module="tiles.kernels", units=(unit("axpy.cu", "tile_80"), *SAMPLE.units[1:]))
+    write_package(tmp_path, module)
+    script = "from tiles import kernels\ncaught(kernels.plain, grid=1, block=1)"
+    fails = {"FAKE_CUDA_FAIL": f"cuLibraryLoadData={code}"}
+    (message,) = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver), **fails).output
+    assert message.startswith(
+        "TileIrError: tiles.kernels: of axpy.cu only Tile IR 13.3 fits this GPU, and the NVIDIA driver, "
+        "which supports CUDA up to 13.0, does not compile it: cuLibraryLoadData failed: "
+        f"FAKE_ERROR_{code} ({code}): "
+    )
+    assert "; jit: off; install a driver that supports CUDA 13.3, with its library nvidia-tileiras" in message
 
 
 @host_compiler

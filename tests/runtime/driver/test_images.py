@@ -40,6 +40,9 @@ pytestmark = pytest.mark.xdist_group("images")
         ("compute_100f", 120, None),
         ("sm_90 compute_100", 100, "compute_100"),
         ("lto_90", 90, None),
+        ("sm_80 tile_80", 89, "sm_80"),
+        ("sm_80 tile_80", 90, "tile_80"),
+        ("tile_80", 75, None),
         ("", 90, None),
     ],
 )
@@ -100,6 +103,15 @@ def test_ptx_needs_a_driver_of_its_version() -> None:
         "architectures and "
         "build again"
     )
+
+
+def test_tile_ir_needs_a_driver_that_knows_it() -> None:
+    assert chosen_image("tile_80", driver=(13, 0)) == "tile_80"  # which may refuse it when it is loaded
+    assert chosen_image("tile_80", driver=(12, 9), version="12.9") == (
+        "DriverTooOldError: sample.kernels: the NVIDIA driver supports CUDA up to 12.9, and x.fatbin, which "
+        "is Tile IR, needs 13.0 or newer; upgrade the driver"
+    )
+    assert "PTX: none; Tile IR: tile_80; add" in chosen_image("tile_80", capability=75)
 
 
 def test_prebuilt_images_have_no_known_cuda_version() -> None:

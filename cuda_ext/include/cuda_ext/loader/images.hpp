@@ -19,14 +19,17 @@ inline namespace CUDA_EXT_ABI {
 // What an image was compiled for. `suffix` is 'a', which restricts it to exactly that GPU, 'f', to its
 // family, or 0.
 struct Architecture {
-  enum class Kind { cubin, ptx, ltoir };
+  enum class Kind { cubin, ptx, ltoir, tile_ir };
 
   Kind kind = Kind::cubin;
   int number = 0;
   char suffix = 0;
 
   explicit Architecture(std::string_view text) noexcept {
-    kind = text[0] == 's' ? Kind::cubin : text[0] == 'c' ? Kind::ptx : Kind::ltoir;
+    kind = text[0] == 's'   ? Kind::cubin
+           : text[0] == 'c' ? Kind::ptx
+           : text[0] == 't' ? Kind::tile_ir
+                            : Kind::ltoir;
     for (const char letter : text.substr(text.find('_') + 1)) {
       if ('0' <= letter && letter <= '9') {
         number = 10 * number + (letter - '0');
@@ -39,10 +42,10 @@ struct Architecture {
   bool runs_on(int capability) const noexcept {
     if (kind == Kind::ltoir || number > capability) return false;
     if (suffix == 'a') return number == capability;
-    return number / 10 == capability / 10 || (kind == Kind::ptx && !suffix);
+    return number / 10 == capability / 10 || (kind != Kind::cubin && !suffix);
   }
 
-  // The image with the highest rank is used: cubins before PTX, then the newest, then the most specific.
+  // The image with the highest rank is used: cubins before PTX and Tile IR, then the newest, then the most specific.
   int rank() const noexcept {
     const int specific = suffix == 'a' ? 2 : suffix == 'f' ? 1 : 0;
     return (kind == Kind::cubin ? 1 << 20 : 0) + 4 * number + specific;
@@ -79,12 +82,14 @@ CUDA_EXT_COLD inline Failure no_image(const ModuleData& module, const UnitData& 
   std::string cubins = listed(unit, Architecture::Kind::cubin);
   std::string ptx = listed(unit, Architecture::Kind::ptx);
   std::string ltoir = listed(unit, Architecture::Kind::ltoir);
+  std::string tile_ir = listed(unit, Architecture::Kind::tile_ir);
   if (cubins.empty()) cubins = "none";
   if (ptx.empty()) ptx = "none";
   if (!ltoir.empty()) ltoir.insert(0, "; LTO-IR, which has to be linked first: ");
+  if (!tile_ir.empty()) tile_ir.insert(0, "; Tile IR: ");
   return failure(ErrorKind::no_image,
                  {module.name, ": ", unit.sources, " has no image for this GPU: device is sm_", capability,
-                  "; built for ", cubins, "; PTX: ", ptx, ltoir, "; ", describe_jit(jit), "add \"sm_",
+                  "; built for ", cubins, "; PTX: ", ptx, ltoir, tile_ir, "; ", describe_jit(jit), "add \"sm_",
                   capability, "\" to architectures and build again"});
 }
 
@@ -116,9 +121,14 @@ CUDA_EXT_COLD inline Result<const ImageData*> image_for(const ModuleData& module
                                                         int capability, int driver, std::string_view jit) {
   const ImageData* image = select_image(unit, capability);
   if (!image) return no_image(module, unit, capability, jit);
-  const bool is_ptx = Architecture(image->architecture).kind == Architecture::Kind::ptx;
+  const Architecture::Kind kind = Architecture(image->architecture).kind;
+  const bool is_ptx = kind == Architecture::Kind::ptx;
+  constexpr int first_with_tiles = 13000;
+  if (kind == Architecture::Kind::tile_ir && driver < first_with_tiles) {
+    return image_too_new(module, unit, *image, driver, first_with_tiles, "which is Tile IR");
+  }
   // Within a major version every driver runs every cubin.
-  const int needed = is_ptx ? 0 : unit.version / 1000 * 1000;
+  const int needed = kind == Architecture::Kind::cubin ? unit.version / 1000 * 1000 : 0;
   if (driver < needed) {
     return image_too_new(module, unit, *image, driver, needed, "made by CUDA " + version_text(unit.version));
   }

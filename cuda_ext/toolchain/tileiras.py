@@ -1,0 +1,98 @@
+"""tileiras: assembles Tile IR for a GPU. :mod:`cuda_ext.formats.tile_ir` reads Tile IR."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from cuda_ext.errors import BuildError, CompilationError, ToolchainError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.time_limit import time_limit, too_slow
+from cuda_ext.toolchain import cuda_packages, process
+from cuda_ext.toolchain.diagnostics import shorten_output
+
+__all__ = ["Tileiras"]
+
+_INSTALL = 'install "cuda-ext[tile]", or set CUDA_PATH to a toolkit of CUDA 13.1 or newer'
+_INPUT, _OUTPUT = "cuda_ext.tileir", "cuda_ext.cubin"
+
+
+class Tileiras:
+    """The first that is found: the registry's wheel, the toolkit of ``CUDA_PATH`` or ``CUDA_HOME``, ``PATH``.
+
+    Every method raises :class:`~cuda_ext.errors.ToolchainError` if there is none, or if it does not run.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+
+    @cached_property
+    def executable(self) -> Path:
+        toolkits = [f"{root}/bin" for name in ("CUDA_PATH", "CUDA_HOME") if (root := self._environ.get(name))]
+        path = [*cuda_packages.wheel_programs(), *toolkits, self._environ.get("PATH", "")]
+        found = shutil.which("tileiras", path=os.pathsep.join(path))
+        if found is None:
+            raise ToolchainError("tileiras, which assembles tile kernels, is not installed", remedy=_INSTALL)
+        return Path(found).absolute()
+
+    @cached_property
+    def version(self) -> str:
+        """Its CUDA version, ``13.5``."""
+        match = re.search(r"release (\d+\.\d+)", self._ask("--version"))
+        if match is None:
+            raise ToolchainError(f"{self.executable} does not print its version", remedy="reinstall it")
+        return match[1]
+
+    @cached_property
+    def formats(self) -> tuple[str, ...]:
+        """The versions of Tile IR that it reads, ``("13.1", "13.2", ...)``."""
+        return tuple(self._ask("--list-versions").split())
+
+    def files(self) -> list[Path]:
+        """The files that determine what it makes."""
+        root = self.executable.resolve().parent.parent
+        libraries = [*root.glob("lib*/libnvvm.so.*"), *root.glob("nvvm/lib*/libnvvm.so.*")]
+        ptxas = [root / "bin/ptxas"] if (root / "bin/ptxas").is_file() else []
+        return [self.executable, *ptxas, *sorted(libraries)]
+
+    @cached_property
+    def capabilities(self) -> tuple[int, ...]:
+        """The compute capabilities that it assembles for."""
+        return tuple(sorted(int(number) for number in re.findall(r"=sm_(\d+)\b", self._ask("--help"))))
+
+    def assemble(self, bytecode: bytes, architecture: Architecture, where: str) -> bytes:
+        """Assemble Tile IR of the source `where` to a cubin, without line numbers, which have paths.
+
+        From 9.0 on it is for exactly one capability. Raises :class:`~cuda_ext.errors.CompilationError`.
+        """
+        limit = time_limit(self._environ)
+        command = [
+            *(str(self.executable), _INPUT, "-o", _OUTPUT),
+            *(f"--gpu-name=sm_{architecture.number}", "--opt-level=3"),
+        ]
+        try:
+            with tempfile.TemporaryDirectory(prefix="cuda_ext-") as name:
+                Path(name, _INPUT).write_bytes(bytecode)
+                environ = {**self._environ, "TMPDIR": name}
+                ended = process.run(command, environ=environ, directory=Path(name), seconds=limit)
+                if ended.exit_code == 0:
+                    return Path(name, _OUTPUT).read_bytes()
+        except TimeoutError:
+            raise too_slow(where, limit) from None
+        except OSError as error:
+            raise self._cannot_run(error) from None
+        raise CompilationError(f"tileiras: {shorten_output(ended.output.strip())}", where=where)
+
+    def _ask(self, option: str) -> str:
+        try:
+            return process.run([str(self.executable), option], environ=self._environ).output
+        except OSError as error:
+            raise self._cannot_run(error) from None
+
+    def _cannot_run(self, error: OSError) -> BuildError:
+        return ToolchainError(f"{self.executable} cannot be run: {error}", remedy="reinstall it")
