@@ -194,14 +194,15 @@ class _VariantsLauncher(Launcher):
 
         def add(leaf: Comparison, then: int, otherwise: int) -> int:
             position = self._positions[leaf.name]
-            comparisons.append((position, leaf.modulus or 0, leaf.operator, leaf.number, then, otherwise))
+            modulus = leaf.modulus or 0
+            comparisons.append((position, "v", 0, modulus, leaf.operator, leaf.number, then, otherwise))
             return len(comparisons) - 1
 
         candidates = list(enumerate(self._on(device)))
         begin = ~len(candidates)  # where none is taken
         for number, candidate in reversed(candidates):
             begin = candidate.branch(~number, begin, device.capability, add)
-        if any(abs(number) >= 1 << 63 for each in comparisons for number in (each[1], each[3])):
+        if any(abs(number) >= 1 << 63 for each in comparisons for number in (each[3], each[5])):
             return None  # C compares 64 bits
         return begin, tuple(comparisons)
 

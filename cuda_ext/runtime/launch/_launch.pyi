@@ -3,10 +3,12 @@ from typing import Any, Self
 
 # A parameter: its name, its kind, a letter of native/arguments.h, its size, and the dtypes of arrays.
 Description = tuple[str, str, int, tuple[str, ...]]
-# A hidden parameter: its position among all, its size, and whether it takes the address of scratch memory.
-Hidden = tuple[int, int, bool]
-# A parameter, a modulus or 0, an operator, a number, and where to go on if the comparison holds or not.
-Comparison = tuple[int, int, str, int, int, int]
+# A hidden parameter: its position among all, its size, and a source of native/hidden.h; of a shape or stride,
+# the position of the argument, and the axis.
+Hidden = tuple[int, int, str, int, int]
+# The position of an argument, a part of it and an axis, as in native/extents.h; a modulus or 0, an operator,
+# a number, and where to go on if the comparison holds or not.
+Comparison = tuple[int, str, int, int, str, int, int, int]
 # Where to begin, and the comparisons: see native/choice.h.
 Choice = tuple[int, tuple[Comparison, ...]]
 Extents = tuple[int, int, int]

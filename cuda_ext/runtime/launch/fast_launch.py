@@ -18,7 +18,7 @@ from cuda_ext.runtime.launch import is_debugging
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, Self
 
     from cuda_ext.runtime.launch import _launch as compiled
@@ -49,6 +49,9 @@ _KINDS = {
 }
 _WHOLE = (1, 2, 4, 8)
 _SIZES = {"p": (8,), "i": _WHOLE, "u": _WHOLE, "e": _WHOLE, "c": (8, 16)}
+# Where the values of hidden parameters come from, as native/hidden.h spells it.
+_SOURCES = {"zero": "z", "scratch": "m", "shape": "s", "stride": "d"}
+_MOST_AXES = 16
 # In the order in which `connect` takes them.
 _FUNCTIONS = (
     "cuLaunchKernel",
@@ -86,11 +89,11 @@ class FastLaunch(Launch):
         is_bound: bool = False,
         stream: int | None = None,
     ) -> Self:
-        hidden = _describe_hidden(kernel.hidden)
-        parameters = None if hidden is None else _describe(kernel.parameters)
-        launch = super().__new__(
-            cls, parameters, candidates, is_bound, stream, hidden or (), _plain_constants(kernel.constants)
-        )
+        can_derive = all(map(_can_derive, kernel.hidden))
+        parameters = _describe(kernel.parameters) if can_derive else None
+        hidden = tuple(_describe_hidden(kernel)) if parameters is not None else ()
+        constants = _plain_constants(kernel.constants)
+        launch = super().__new__(cls, parameters, candidates, is_bound, stream, hidden, constants)
         launch._kernel = kernel
         launch._candidates = candidates
         launch._is_bound = is_bound
@@ -213,11 +216,18 @@ def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None
     return tuple(described)
 
 
-def _describe_hidden(parameters: Sequence[HiddenParameter]) -> tuple[Hidden, ...] | None:
-    """The description of hidden `parameters` for C; ``None`` if one has a value that C does not derive."""
-    if any(parameter.source not in ("zero", "scratch") for parameter in parameters):
-        return None
-    return tuple((p.position, p.size, p.source == "scratch") for p in parameters)
+def _can_derive(parameter: HiddenParameter) -> bool:
+    """Whether C derives the value of `parameter`."""
+    extent = parameter.extent
+    return extent is None or (extent[2] < _MOST_AXES and parameter.size in _WHOLE)
+
+
+def _describe_hidden(kernel: Kernel) -> Iterator[Hidden]:
+    """The descriptions of the hidden parameters of `kernel` for C."""
+    positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
+    for hidden in kernel.hidden:
+        name, what, axis = hidden.extent or ("", hidden.source, 0)
+        yield hidden.position, hidden.size, _SOURCES[what], positions.get(name, 0), axis
 
 
 def _plain_constants(constants: Mapping[str, str]) -> tuple[tuple[str, object], ...]:

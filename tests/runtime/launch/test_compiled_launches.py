@@ -197,6 +197,57 @@ print(tried, fast)
     assert fast > 500
 
 
+def test_shapes_and_strides_are_those_of_the_careful_launcher(script: Script) -> None:
+    run = script(
+        """
+import random
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.records import HiddenParameter
+from cuda_ext.runtime.launch import fast_launch, known_types
+from cuda_ext.runtime.launch.hidden import derive_values
+from tests.fixtures import device_arrays
+device_arrays.import_torch(); device_arrays.import_cupy()
+random.seed(3)
+
+kinds = device_arrays.Exchanged, device_arrays.Tensor, device_arrays.CupyArray
+known_types.register(kinds)
+base = np.zeros((6, 5, 4, 3), "f4")
+views = [base, base[::2, 1:, ::-1], base.T, base[0, 0, 0], base[0, 0, 0, 0, ...],
+         np.lib.stride_tricks.as_strided(base, (2**31, 3, 2), (0, 8, -4)), np.zeros((1,) * 20, "f4"),
+         np.lib.stride_tricks.as_strided(base, (3,), (6,)), base.astype("c8")]
+arrays = [kind(view) for kind in kinds for view in views] + [None, 4096]
+pointer = dict(type="float*", kind="pointer", size=8, element="void")
+tried = fast = 0
+for _ in range(2000):
+    parameters = tuple(Parameter(name, offset=0, **pointer) for name in "xy")
+    count = random.randint(1, 3)
+    places = sorted(random.sample(range(count + 2), count))
+    what, axes = ["shape", "stride"], [0, 0, 1, 2, 17]
+    sources = [f"{random.choice('xy')}.{random.choice(what)}[{random.choice(axes)}]" for _ in places]
+    sources[0] = random.choice([sources[0], "zero"])
+    hidden = tuple(HiddenParameter(place, random.choice([1, 2, 4, 8, 16]) if source != "zero" else 40, source)
+                   for place, source in zip(places, sources))
+    kernel = Kernel("k", "k", 0, parameters, hidden)
+    can = all(map(fast_launch._can_derive, hidden))
+    described = fast_launch._describe(parameters) if can else None
+    made = Launch(described, hidden=tuple(fast_launch._describe_hidden(kernel)) if can else ())
+    made._set_loaded(0, *LIMITS)
+    sizes[:] = kernel.sizes
+    arguments = random.choices(arrays, k=2)
+    launched.clear()
+    made(*arguments, grid=1, block=1)
+    tried += 1
+    if launched:
+        fast += 1
+        (*_, taken), = launched
+        assert [taken[h.position] for h in hidden] == derive_values(kernel, arguments), (hidden, arguments)
+print(fast)
+        """
+    )
+    assert int(run.output[0]) > 400
+
+
 def test_configurations_are_those_of_the_careful_launcher(script: Script) -> None:
     run = script(
         """
@@ -264,7 +315,7 @@ for _ in range(3000):
     for i in range(random.randrange(6)):
         target = lambda: random.randrange(-4, i)
         modulus, symbol = random.choice((0, 1, 2, 3, 2**62)), random.choice(list(names))
-        comparison = random.randrange(2), modulus, symbol, random.choice(some), target(), target()
+        comparison = random.randrange(2), "v", 0, modulus, symbol, random.choice(some), target(), target()
         comparisons.append(comparison)
     begin = random.randrange(-4, len(comparisons))
     variants = Launch(parameters, kernels)
@@ -272,7 +323,7 @@ for _ in range(3000):
     values = random.choice(some), random.choice([0, 1, 3, 2**63 - 1])
     at = begin
     while at >= 0:
-        position, modulus, symbol, number, then, otherwise = comparisons[at]
+        position, _, _, modulus, symbol, number, then, otherwise = comparisons[at]
         value = values[position] % modulus if modulus else values[position]
         at = then if names[symbol](value, number) else otherwise
     launched.clear()
@@ -285,14 +336,15 @@ def invalid(choice):
     except (ValueError, TypeError, OverflowError, SystemError):
         print("invalid")
 
-for choice in [(0, ()), (-5, ()), (0, ((0, 0, "<", 1, 0, -1),)), (1, ((0, 0, "<", 1, -1, -1),)),
-               (0, ((2, 0, "<", 1, -1, -1),)), (0, ((0, -1, "<", 1, -1, -1),)),
-               (0, ((0, 0, "~", 1, -1, -1),)),
-               (0, ((0, 0, "<", 2**64, -1, -1),)), (0, (1,)), (0, [1])]:
+for choice in [(0, ()), (-5, ()), (0, ((0, "v", 0, 0, "<", 1, 0, -1),)),
+               (1, ((0, "v", 0, 0, "<", 1, -1, -1),)), (0, ((2, "v", 0, 0, "<", 1, -1, -1),)),
+               (0, ((0, "v", 0, -1, "<", 1, -1, -1),)), (0, ((0, "v", 0, 0, "~", 1, -1, -1),)),
+               (0, ((0, "v", 0, 0, "<", 2**64, -1, -1),)), (0, (1,)), (0, [1]),
+               (0, ((0, "s", 0, 0, "<", 1, -1, -1),)), (0, ((0, "x", 0, 0, "<", 1, -1, -1),))]:
     invalid(choice)
         """
     )
-    assert run.output == ["invalid"] * 10
+    assert run.output == ["invalid"] * 12
 
 
 def test_negated_views_are_found_by_asking_every_tensor(script: Script) -> None:
@@ -595,6 +647,15 @@ for candidates in ((1,), (None,), (Launch,), [kernel for kernel in ()]):
         Launch((right,), candidates)
     except TypeError:
         refused += 1
+pointer = ("x", "p", 8, ())
+for hidden in (None, (), (1, 4, "z"), (2, 4, "z", 0, 0), (1, 0, "z", 0, 0), (1, 4, "m", 0, 0),
+               (1, 3, "s", 0, 0), (1, 4, "v", 0, 0), (1, 4, "s", 1, 0), (1, 4, "d", 0, 16), (1, 4, "?", 0, 0),
+               (1, 2**16, "z", 0, 0)):
+    try:
+        Launch((pointer,), hidden=(hidden,))
+    except (ValueError, TypeError, SystemError):
+        refused += 1
+assert Launch((pointer,), hidden=((1, 4096, "z", 0, 0),))() == "carefully"
 kernel = loaded(right)
 for arguments in ((-1, *LIMITS), (10**6, *LIMITS), (2**70, *LIMITS), (0, 0, *LIMITS[1:]),
                   (0, -1, *LIMITS[1:]), (0,), (0, *LIMITS, 1), (0, *LIMITS[:2], (1, 2), *LIMITS[3:]),
@@ -611,7 +672,7 @@ for attributes in (((1,),), ((1, 2, 3, 4, 5),), ((2, 1),) * 4, (None,)):
 print(refused - len(wrong))
         """
     )
-    assert run.output == ["26"]
+    assert run.output == ["38"]
 
 
 def test_exchanges_of_other_kinds_are_not_registered(script: Script) -> None:

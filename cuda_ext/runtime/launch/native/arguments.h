@@ -30,13 +30,6 @@ typedef struct Parameter {
   uint8_t kind;          /* a Kind */
 } Parameter;
 
-/* A parameter that is no argument, since a launch derives its value. */
-typedef struct Hidden {
-  uint16_t position; /* among all parameters */
-  uint16_t offset, size; /* as above */
-  uint8_t is_scratch; /* whether it takes the address of that memory; 0 otherwise */
-} Hidden;
-
 /* What the arrays of a launch have in common. */
 typedef struct Placement {
   int device;             /* -1 without arrays */

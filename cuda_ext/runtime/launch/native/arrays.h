@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cold.h"
 #include "concurrency.h"
 #include "dlpack.h"
 #include "driver.h"
@@ -36,6 +37,16 @@ typedef struct Memory {
   int device;
 } Memory;
 
+enum { MOST_AXES = 16 };
+
+/* Where the elements of an array lie. The numbers, which count elements, are the array's own, or `numbers`. */
+typedef struct Layout {
+  PyObject* array; /* whose layout this is; NULL for none */
+  int axes;
+  const int64_t *shape, *strides;
+  int64_t numbers[2 * MOST_AXES];
+} Layout;
+
 /* Where tensors of PyTorch say that they are negated views; known_types.py finds out. */
 typedef struct Negation {
   PyObject* is_neg;        /* the method, asked if there is no key; NULL if the library has no negated views */
@@ -48,6 +59,7 @@ struct ArrayType {
   PyTypeObject* type;
   /* Both return 0, or -1, perhaps with an exception, where the array has to be read carefully. */
   int (*read)(const Names*, const ArrayType*, PyObject* array, Memory* memory);
+  int (*read_layout)(const Names*, const ArrayType*, PyObject* array, Layout* layout);
   int (*current_stream)(const Names*, const ArrayType*, int device, CUstream* stream);
   const DLExchange* exchange;
   Negation negation;
@@ -142,6 +154,32 @@ static int is_as_in_memory(const Negation* negation, PyObject* array) {
   return answer == Py_False;
 }
 
+/* Set the `axes` entries of `shape` or `strides` in the numbers of `layout` to those of a tuple, to which this drops the
+ * reference, and which may be NULL; they are multiples of `unit`. */
+COLD static int take_numbers(Layout* layout, PyObject* tuple, int64_t* numbers, long long unit) {
+  if (!tuple) return -1;
+  const Py_ssize_t count = PyTuple_Check(tuple) ? PyTuple_GET_SIZE(tuple) : -1;
+  int outcome = count < 0 || count > MOST_AXES || (layout->axes >= 0 && count != layout->axes) || unit <= 0;
+  for (Py_ssize_t i = 0; i < count && !outcome; i++) {
+    long long number;
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    outcome = !PyLong_CheckExact(item) || take_long_long(item, &number) || number % unit;
+    if (!outcome) numbers[i] = number / unit;
+  }
+  layout->axes = (int)count;
+  Py_DECREF(tuple);
+  return outcome ? -1 : 0;
+}
+
+/* Set `layout` to these tuples, of which the second counts units. */
+COLD static int take_layout(Layout* layout, PyObject* shape, PyObject* strides, long long unit) {
+  layout->axes = -1;
+  layout->shape = layout->numbers;
+  layout->strides = layout->numbers + MOST_AXES;
+  const int outcome = take_numbers(layout, shape, layout->numbers, 1);
+  return take_numbers(layout, strides, layout->numbers + MOST_AXES, unit) || outcome ? -1 : 0;
+}
+
 /* Arrays of a type with `__dlpack_c_exchange_api__`. */
 
 static int read_exchanged(const Names* names, const ArrayType* type, PyObject* array, Memory* memory) {
@@ -153,6 +191,17 @@ static int read_exchanged(const Names* names, const ArrayType* type, PyObject* a
   memory->dtype = dtype_of_dlpack(tensor.dtype);
   if (type->negation.is_neg && !is_as_in_memory(&type->negation, array)) return -1;
   memory->device = tensor.device.device_id;
+  return 0;
+}
+
+static int layout_exchanged(const Names* names, const ArrayType* type, PyObject* array, Layout* layout) {
+  (void)names;
+  DLTensor tensor;
+  if (type->exchange->tensor_from_object(array, &tensor)) return -1;
+  if (!tensor.shape || !tensor.strides) return -1; /* a scalar, or contiguous elements */
+  layout->axes = tensor.ndim;
+  layout->shape = tensor.shape;
+  layout->strides = tensor.strides;
   return 0;
 }
 
@@ -179,6 +228,12 @@ static int read_tensor(const Names* names, const ArrayType* type, PyObject* arra
   return take_unsigned(PyObject_CallOneArg(type->data_ptr, array), &memory->address);
 }
 
+static int layout_of_tensor(const Names* names, const ArrayType* type, PyObject* array, Layout* layout) {
+  (void)type;
+  PyObject* shape = PyObject_GetAttr(array, names->shape);
+  return take_layout(layout, shape, shape ? PyObject_CallMethodNoArgs(array, names->stride) : NULL, 1);
+}
+
 static int stream_of_torch(const Names* names, const ArrayType* type, int device, CUstream* stream) {
   (void)names;
   PyObject* number = PyLong_FromLong(device);
@@ -203,6 +258,14 @@ static int read_cupy(const Names* names, const ArrayType* type, PyObject* array,
                       take_device(PyObject_GetAttr(data, names->device_id), &memory->device);
   Py_DECREF(data);
   return outcome ? -1 : 0;
+}
+
+static int layout_of_cupy(const Names* names, const ArrayType* type, PyObject* array, Layout* layout) {
+  (void)type;
+  uint64_t size;
+  if (take_unsigned(PyObject_GetAttr(array, names->itemsize), &size) || size > INT32_MAX) return -1;
+  PyObject* shape = PyObject_GetAttr(array, names->shape);
+  return take_layout(layout, shape, shape ? PyObject_GetAttr(array, names->strides) : NULL, (long long)size);
 }
 
 static int stream_of_cupy(const Names* names, const ArrayType* type, int device, CUstream* stream) {

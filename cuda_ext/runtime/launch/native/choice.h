@@ -4,13 +4,13 @@
 
 #include <string.h>
 
-#include "arguments.h"
+#include "extents.h"
 
-/* `argument % modulus <symbol> number`, without the remainder if the modulus is 0. `then` and `otherwise` are the
+/* `term % modulus <symbol> number`, without the remainder if the modulus is 0. `then` and `otherwise` are the
  * positions of earlier comparisons, or candidates: -1 is the first, -2 the second, and so on; the number behind the last
  * candidate is where none is taken. */
 typedef struct Comparison {
-  unsigned parameter;
+  Term term;
   long long modulus;
   enum { LESS, LESS_OR_EQUAL, EQUAL, NOT_EQUAL, GREATER_OR_EQUAL, GREATER } symbol;
   long long number;
@@ -35,11 +35,12 @@ static int is_target(int target, Py_ssize_t position, Py_ssize_t candidate_count
   return target < 0 ? -(Py_ssize_t)target <= candidate_count + 1 : target < position;
 }
 
-static int is_integer(const Parameter* parameter) {
-  return parameter->kind == SIGNED || parameter->kind == UNSIGNED || parameter->kind == POINTER;
+/* Whether values of `parameter` are compared, or what is taken of an array that it takes. */
+static int is_comparable(const Parameter* parameter, int part) {
+  return part != ITSELF || parameter->kind == SIGNED || parameter->kind == UNSIGNED || parameter->kind == POINTER;
 }
 
-/* Read (start, ((parameter, modulus, operator, number, then, otherwise), ...)), the symbol as Python writes it.
+/* Read (start, ((argument, part, axis, modulus, operator, number, then, otherwise), ...)), the symbol as Python writes it.
  * NULL with an exception if it is invalid. To be freed with PyMem_Free. */
 static Choice* parse_choice(PyObject* source, const Parameter* parameters, int parameter_count,
                             Py_ssize_t candidate_count) {
@@ -54,16 +55,21 @@ static Choice* parse_choice(PyObject* source, const Parameter* parameters, int p
   for (Py_ssize_t i = 0; i < count && is_valid; i++) {
     Comparison* each = &choice->comparisons[i];
     const char* text;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(comparisons, i), "ILsLii", &each->parameter, &each->modulus, &text,
+    unsigned argument, axis;
+    int part;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(comparisons, i), "ICILsLii", &argument, &part, &axis, &each->modulus, &text,
                           &each->number, &each->then, &each->otherwise)) {
       PyMem_Free(choice);
       return NULL;
     }
     const int symbol = parse_symbol(text);
-    is_valid = symbol >= 0 && each->modulus >= 0 && each->parameter < (unsigned)parameter_count &&
-               is_integer(&parameters[each->parameter]) && is_target(each->then, i, candidate_count) &&
+    is_valid = symbol >= 0 && each->modulus >= 0 && is_term(parameters, parameter_count, argument, part, axis) &&
+               is_comparable(&parameters[argument], part) && is_target(each->then, i, candidate_count) &&
                is_target(each->otherwise, i, candidate_count);
-    if (is_valid) each->symbol = symbol;
+    if (is_valid) {
+      each->symbol = symbol;
+      each->term = (Term){(uint16_t)argument, (uint8_t)part, (uint8_t)axis};
+    }
   }
   if (is_valid) return choice;
   PyMem_Free(choice);
@@ -87,15 +93,23 @@ static int holds(const Comparison* comparison, long long value) {
   return 0;
 }
 
-/* The number of the candidate that the values in `memory` choose; -1 if that has to be found out carefully. */
-static int choose(const Choice* choice, const Parameter* parameters, const unsigned char* memory) {
+/* The value that `term` has of the `arguments`, whose values are in `memory`. Returns as take_extent. */
+static int take_term(const State* state, const Term* term, const Parameter* parameters, PyObject* const* arguments,
+                     const unsigned char* memory, Layout* layout, long long* value) {
+  if (term->part != ITSELF) return take_extent(state, term, arguments, layout, value);
+  const Parameter* parameter = &parameters[term->argument];
+  memcpy(value, memory + parameter->offset, sizeof *value);
+  return *value < 0 && parameter->kind != SIGNED ? -1 : 0; /* beyond what a signed integer holds */
+}
+
+/* The number of the candidate that the `arguments` choose; -1 if that has to be found out carefully. */
+static int choose(const State* state, const Choice* choice, const Parameter* parameters, PyObject* const* arguments,
+                  const unsigned char* memory, Layout* layout) {
   int at = choice->start;
   while (at >= 0) {
     const Comparison* comparison = &choice->comparisons[at];
-    const Parameter* parameter = &parameters[comparison->parameter];
     long long value;
-    memcpy(&value, memory + parameter->offset, sizeof value);
-    if (value < 0 && parameter->kind != SIGNED) return -1; /* beyond what a signed integer holds */
+    if (take_term(state, &comparison->term, parameters, arguments, memory, layout, &value)) return -1;
     at = holds(comparison, value) ? comparison->then : comparison->otherwise;
   }
   return -1 - at;

@@ -7,6 +7,7 @@
 #include "concurrency.h"
 #include "configuration.h"
 #include "devices.h"
+#include "hidden.h"
 
 typedef struct Launch {
   Callable base;
@@ -79,12 +80,13 @@ static int take_keywords(const Launch* launch, PyObject* const* arguments, Py_ss
   return missing ? -1 : 0;
 }
 
-/* The launch on `device` that the values in `memory` choose: `launch` itself, unless it has variants. Fills `known`, what
- * it knows of the device; NULL if that does not suffice. */
-static Launch* choose_candidate(Launch* launch, int device, const unsigned char* memory, OnDevice* known) {
+/* The launch on `device` that the `arguments` choose, whose values are in `memory`: `launch` itself, unless it has variants.
+ * Fills `known`, what it knows of the device; NULL, perhaps with an exception, if that does not suffice. */
+static Launch* choose_candidate(Launch* launch, int device, PyObject* const* arguments, const unsigned char* memory,
+                                Layout* layout, OnDevice* known) {
   if (find_device(launch, device, known)) return NULL;
   if (known->choice) {
-    const int number = choose(known->choice, launch->parameters, memory);
+    const int number = choose(launch->base.state, known->choice, launch->parameters, arguments, memory, layout);
     if (number < 0 || !launch->candidates || number >= PyTuple_GET_SIZE(launch->candidates)) return NULL;
     launch = (Launch*)PyTuple_GET_ITEM(launch->candidates, number);
     if (!launch->parameters || find_device(launch, device, known)) return NULL;
@@ -92,16 +94,20 @@ static Launch* choose_candidate(Launch* launch, int device, const unsigned char*
   return known->kernel.function ? launch : NULL;
 }
 
-/* Put the hidden parameters, whose values are 0 for now, among the `values` of the others. */
-static void insert_hidden(const Launch* launch, unsigned char* memory, void** values, Scratch* scratch) {
+/* Put the values of the hidden parameters among the `values` of the `arguments`. Returns 0, or -1, perhaps with an
+ * exception, if they have to be derived carefully. */
+static int insert_hidden(const Launch* launch, PyObject* const* arguments, Layout* layout, unsigned char* memory,
+                         void** values, Scratch* scratch) {
   int argument = launch->parameter_count;
   int at = argument + launch->hidden_count;
   for (int i = launch->hidden_count; i-- > 0;) {
     const Hidden* hidden = &launch->hidden[i];
     while (--at > hidden->position) values[at] = values[--argument];
-    values[at] = memset(memory + hidden->offset, 0, hidden->size);
-    if (hidden->is_scratch) scratch->address = values[at];
+    values[at] = memory + hidden->offset;
+    if (derive_value(launch->base.state, hidden, arguments, layout, values[at])) return -1;
+    if (hidden->term.part == SCRATCH) scratch->address = values[at];
   }
+  return 0;
 }
 
 /* Launch if everything is common. Returns 0, or -1, perhaps with an exception, if nothing was launched. */
@@ -142,7 +148,9 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
   }
 
   OnDevice known;
-  const Launch* chosen = choose_candidate(launch, device, memory, &known);
+  Layout layout;
+  layout.array = NULL;
+  const Launch* chosen = choose_candidate(launch, device, ordered, memory, &layout, &known);
   if (!chosen) return -1;
   LaunchConfig config;
   Scratch scratch = {.size = 0};
@@ -154,7 +162,7 @@ static int launch_at_once(Launch* launch, PyObject* const* arguments, Py_ssize_t
     return -1;
   }
   config.stream = stream;
-  if (chosen->hidden_count) insert_hidden(chosen, memory, values, &scratch);
+  if (chosen->hidden_count && insert_hidden(chosen, ordered, &layout, memory, values, &scratch)) return -1;
   const LoadedKernel* kernel = &known.kernel;
   if (!scratch.size) return launch_function(&state->driver, kernel->function, kernel->context, &config, values);
   const uint64_t blocks = (uint64_t)config.grid[0] * config.grid[1] * config.grid[2];
@@ -256,7 +264,7 @@ static int set_parameters(Launch* launch, PyObject* source) {
   return 0;
 }
 
-/* Read a tuple of (position, size, is_scratch), in the order of the positions. Without memory for all values, launches
+/* Read a tuple of hidden parameters in the order of their positions. Without memory for all values, launches
  * are checked carefully. */
 static int set_hidden(Launch* launch, PyObject* source) {
   const Py_ssize_t count = PyTuple_GET_SIZE(source);
@@ -273,21 +281,20 @@ static int set_hidden(Launch* launch, PyObject* source) {
     return -1;
   }
   for (int i = 0; i < count; i++) {
-    unsigned position, size;
-    int is_scratch;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(source, i), "IIp", &position, &size, &is_scratch)) return -1;
-    if (position >= (unsigned)count + (unsigned)launch->parameter_count || (i && position <= launch->hidden[i - 1].position) ||
-        !size || (is_scratch && size != sizeof(CUdeviceptr))) {
-      PyErr_SetString(PyExc_ValueError, "invalid hidden parameter");
+    Hidden* hidden = &launch->hidden[i];
+    const int all = launch->parameter_count + (int)count;
+    if (parse_hidden(PyTuple_GET_ITEM(source, i), launch->parameters, launch->parameter_count, all, hidden)) return -1;
+    if (i && hidden->position <= hidden[-1].position) {
+      PyErr_SetString(PyExc_ValueError, "hidden parameters must be in the order of their positions");
       return -1;
     }
-    if (size > MOST_BYTES || end_of(end, size) > MOST_BYTES) {
+    hidden->offset = (uint16_t)end;
+    end = end_of(end, hidden->size);
+    if (end > MOST_BYTES) {
       free_parameters(launch);
       return 0;
     }
-    launch->hidden[i] = (Hidden){(uint16_t)position, (uint16_t)end, (uint16_t)size, (uint8_t)is_scratch};
     launch->hidden_count = i + 1;
-    end = end_of(end, size);
   }
   return 0;
 }

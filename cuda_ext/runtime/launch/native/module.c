@@ -19,6 +19,8 @@
 #include "state.h"           /* what all of these share */
 #include "registration.h"    /* how Python registers types of arrays */
 #include "arguments.h"       /* parameters, and the values of arguments */
+#include "extents.h"         /* shapes and strides of arguments */
+#include "hidden.h"          /* parameters that are no arguments */
 #include "configuration.h"   /* grid, block, threads, shared memory */
 #include "choice.h"          /* which of several variants */
 #include "devices.h"         /* what is known of launches on each device */

@@ -16,6 +16,10 @@
   NAME(dependent, "dependent")             \
   NAME(wait, "wait")                       \
   NAME(dtype, "dtype")                     \
+  NAME(shape, "shape")                     \
+  NAME(stride, "stride")                   \
+  NAME(strides, "strides")                 \
+  NAME(itemsize, "itemsize")               \
   NAME(is_cuda, "is_cuda")                 \
   NAME(data, "data")                       \
   NAME(ptr, "ptr")                         \

@@ -58,7 +58,7 @@ static const DLExchange* find_exchange(PyObject* capsule) {
 }
 
 static PyObject* register_exchange(PyObject* module, PyObject* arguments) {
-  ArrayType added = {.read = read_exchanged, .current_stream = stream_exchanged};
+  ArrayType added = {.read = read_exchanged, .read_layout = layout_exchanged, .current_stream = stream_exchanged};
   PyObject* capsule;
   if (!PyArg_ParseTuple(arguments, "O!OO&", &PyType_Type, &added.type, &capsule, parse_negation, &added.negation)) {
     return NULL;
@@ -69,7 +69,7 @@ static PyObject* register_exchange(PyObject* module, PyObject* arguments) {
 }
 
 static PyObject* register_torch(PyObject* module, PyObject* arguments) {
-  ArrayType added = {.read = read_tensor, .current_stream = stream_of_torch};
+  ArrayType added = {.read = read_tensor, .read_layout = layout_of_tensor, .current_stream = stream_of_torch};
   PyObject* dtypes;
   if (!PyArg_ParseTuple(arguments, "O!O&OOOO!", &PyType_Type, &added.type, parse_negation, &added.negation,
                         &added.data_ptr, &added.get_device, &added.stream_of_device, &PyTuple_Type, &dtypes)) {
@@ -82,7 +82,7 @@ static PyObject* register_torch(PyObject* module, PyObject* arguments) {
 }
 
 static PyObject* register_cupy(PyObject* module, PyObject* arguments) {
-  ArrayType added = {.read = read_cupy, .current_stream = stream_of_cupy};
+  ArrayType added = {.read = read_cupy, .read_layout = layout_of_cupy, .current_stream = stream_of_cupy};
   PyObject* dtypes;
   if (!PyArg_ParseTuple(arguments, "O!OO!", &PyType_Type, &added.type, &added.stream_of_device, &PyTuple_Type,
                         &dtypes)) {
