@@ -35,7 +35,7 @@ _SLOW = 1.0
 # Entries in the table of ``cache info``, the most recently used first.
 _SHOWN = 20
 # Characters of the kernels in a line of that table.
-_NAMES = 40
+_NAMES = 36
 
 
 @click.group()

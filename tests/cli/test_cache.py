@@ -134,7 +134,7 @@ def test_entries_are_listed_by_their_last_use(tmp_path: Path) -> None:
     assert "gemm<0, __half>, gemm<1," in rows[1]
     assert "…" in rows[1]
     assert "axpy<float>, axpy<[red]>" in rows[2]
-    assert rows[2].rstrip().endswith("5 KiB   2 days ago")
+    assert rows[2].split()[-5:] == ["5", "KiB", "2", "days", "ago"]
     entries = cache_json(tmp_path, "info")["on_demand"]["records"]
     assert [each["key"] for each in entries] == [key("c"), key("b"), key("a")]
     assert entries[2]["kernels"] == ["axpy<float>", "axpy<[red]>"]
