@@ -80,7 +80,12 @@ class ToolchainError(BuildError):
 
 
 class CompilationError(BuildError):
-    """The compiler refused a translation unit; the message holds the compiler's own text."""
+    """The compiler refused a translation unit; the message holds the compiler's own text.
+
+    ``commands`` are those that it was run with, if a build did so.
+    """
+
+    commands: tuple[str, ...] = ()
 
 
 class CacheWarning(UserWarning):

@@ -34,7 +34,7 @@ def main() -> int:
     step("building the wheel of example_project in isolation")
     environment.pip("wheel", "--no-deps", "--wheel-dir", wheels, ROOT / "example_project", **this_version)
     (example,) = wheels.glob("example_project-*.whl")
-    print(f"{example.name}: {example.stat().st_size / 1000:.0f} kB")
+    print(f"{example.name}: {example.stat().st_size / 1024:.0f} KiB")
 
     step("installing it")
     environment.pip("install", cuda_ext, f"{example}[demo]")

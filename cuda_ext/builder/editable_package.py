@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -188,9 +188,9 @@ class _DeferredProgress:
     def started(self, job: str) -> None:
         self._send(lambda progress: progress.started(job), show=True)
 
-    def finished(self, job: str, ending: Ending, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
         show = ending != "cached"
-        self._send(lambda progress: progress.finished(job, ending, seconds), show)
+        self._send(lambda progress: progress.finished(job, ending, seconds, commands), show)
 
     def note(self, text: str) -> None:
         self._send(lambda progress: progress.note(text))

@@ -50,14 +50,16 @@ def build_project(
     project: Project,
     report: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
+    verbose: bool = False,
 ) -> list[Package]:
     """Build the packages of all modules, and show the progress.
 
     A terminal shows the progress of the build; elsewhere `report` receives a line for each finished step.
+    Both show the commands of the compilers if it is to be `verbose`.
     `environ` has the settings of the machine (``MAX_JOBS``, ``CUDA_EXT_CACHE``). Raises :class:`BuildError`
     as :func:`build` does. SIGTERM ends the build with everything that it started.
     """
-    with ending_in_order(), closing(progress_for(sys.stderr, report)) as progress:
+    with ending_in_order(), closing(progress_for(sys.stderr, report, verbose)) as progress:
         return build(project, environ, progress)
 
 

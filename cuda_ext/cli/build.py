@@ -67,6 +67,7 @@ __all__ = ["build"]
     "--depfile", metavar="FILE", type=FILE, help="Write the dependencies of the output, for Ninja and Make."
 )
 @click.option("--sizes", is_flag=True, help="Show what the bytes of each cubin are for.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the commands of the compilers.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def build(
     directory: Path,
@@ -77,6 +78,7 @@ def build(
     trace: Path | None,
     depfile: Path | None,
     sizes: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Compile the kernels of a project in place.
@@ -127,7 +129,7 @@ def build(
     environ = {**os.environ, **{name: str(value) for name, value in options.items() if value}}
     with ending_in_order():
         try:
-            packages = _build(project, places, output, environ)
+            packages = _build(project, places, output, environ, verbose)
         except BuildError as error:
             if architectures and error.where == "CUDAARCHS":
                 raise Failure(error.problem, where="--arch", remedy=error.remedy) from None
@@ -183,7 +185,11 @@ def _find_places(project: Project, output: Path | None, shared: Output | None) -
 
 
 def _build(
-    project: Project, places: Mapping[str, Path], output: Path | None, environ: Mapping[str, str]
+    project: Project,
+    places: Mapping[str, Path],
+    output: Path | None,
+    environ: Mapping[str, str],
+    verbose: bool,
 ) -> list[Package]:
     """The packages in the form in which they are written to `places`."""
     from cuda_ext.builder.editable_package import build_editable
@@ -191,7 +197,7 @@ def _build(
     from cuda_ext.builder.package.in_place import add_gitignore
     from cuda_ext.builder.session import build_project
 
-    compile_for = partial(build_project, project, partial(click.echo, err=True))
+    compile_for = partial(build_project, project, partial(click.echo, err=True), verbose=verbose)
     if output:
         return compile_for(environ)
     if not any(map(is_editable, places.values())):

@@ -81,6 +81,6 @@ def digest_file(path: str) -> str:
     import hashlib  # slow to import
     from functools import partial
 
-    # One and a half times as fast as SHA-256, for programs of 100 MB.
+    # One and a half times as fast as SHA-256, for programs of 100 MiB.
     with open_file(path) as file:
         return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=32)).hexdigest()

@@ -31,7 +31,7 @@ _SIZED = 0x04
 _REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
 # and of a kernel. A required block is its only size.
 _PARAMETER, _MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x17, 0x05, 0x10, 0x55, 0x37
-# A parameter of a kernel that has more than about 4 kB of them. Its size is all of the last 32 bits.
+# A parameter of a kernel that has more than about 4 KiB of them. Its size is all of the last 32 bits.
 _LARGE_PARAMETER = 0x45
 _UNBOUNDED = 0xFFFFFFFF
 # Since CUDA 13.0, ptxas annotates each instruction that spills, with this number and its offset.

@@ -20,6 +20,7 @@ from cuda_ext.time_limit import call_within
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.cuda_libraries import library_version, open_library
 from cuda_ext.toolchain.diagnostics import shorten_output
+from cuda_ext.toolchain.programs.recorded_commands import record_command
 
 __all__ = ["can_optimise", "link", "list_variables", "optimise"]
 
@@ -102,6 +103,12 @@ def _link(
     nvJitLink keeps state for each thread. After a fatal error, such as an unsupported version of PTX, every
     further link in that thread accepts undefined functions, or crashes.
     """
+    options = [f"-arch=sm_{architecture.target}", *options]
+    if any(i.kind == "ltoir" for i in inputs):
+        options.append("-lto")
+    if architecture.kind == "ptx":
+        options.append("-ptx")
+    record_command("nvjitlink", *options, *(i.name for i in inputs), *libraries)
     return call_within(None, _link_here, inputs, architecture, libraries, options)
 
 
@@ -111,11 +118,6 @@ def _link_here(
     libraries: Sequence[str],
     options: Sequence[str],
 ) -> tuple[bytes, str]:
-    options = [f"-arch=sm_{architecture.target}", *options]
-    if any(i.kind == "ltoir" for i in inputs):
-        options.append("-lto")
-    if architecture.kind == "ptx":
-        options.append("-ptx")
     try:
         opened = _Link(options)
     except CompilationError as error:

@@ -329,7 +329,7 @@ class Nvrtc:
             raise ToolchainError(
                 f"NVRTC could not unpack its headers: {(log.value or b'').decode(errors='replace')}",
                 where=directory,
-                remedy="set CUDA_EXT_CACHE to a directory with room for 30 MB",
+                remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
             )
 
 

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import IO, ClassVar, NamedTuple, cast
 
 from cuda_ext.time_limit import call_within
+from cuda_ext.toolchain.programs.recorded_commands import record_command
 
 __all__ = [
     "Child",
@@ -65,6 +66,7 @@ def run(
     Raises :class:`OSError` if it cannot be started, and :class:`TimeoutError` if it is ended after so many
     `seconds`.
     """
+    record_command(*command)
     # In a process group of its own, so that the compilers behind a compiler driver end with it.
     with subprocess.Popen(  # noqa: S603
         list(command),

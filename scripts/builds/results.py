@@ -23,7 +23,8 @@ def as_text(machine: Mapping[str, str], notes: Sequence[str], measured: Measured
         parts.append(_format_planning(measured.planning))
     if measured.memory:
         peaks = [
-            (s.label, _format_time(s.seconds), f"{(s.peak_bytes or 0) / 1e6:.0f} MB") for s in measured.memory
+            (s.label, _format_time(s.seconds), f"{(s.peak_bytes or 0) / (1 << 20):.0f} MiB")
+            for s in measured.memory
         ]
         parts.append("Many units\n" + format_table(("build", "wall", "peak memory"), peaks))
     rows = [

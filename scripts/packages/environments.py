@@ -34,7 +34,7 @@ class Place:
     python: Path
     site_packages: Path
     versions: dict[str, str]
-    megabytes: float
+    mebibytes: float
 
     @property
     def cuda_home(self) -> Path:
@@ -96,10 +96,10 @@ def prepare(contender: Contender, directory: Path, scratch: Path) -> Place:
 def _inspect(contender: Contender, environment: Environment) -> Place:
     output = run([environment.python, "-c", _VERSIONS], environment=benchmark_environment()).output
     purelib, versions = json.loads(output)
-    return Place(contender, environment.python, Path(purelib), versions, _megabytes(Path(purelib)))
+    return Place(contender, environment.python, Path(purelib), versions, _mebibytes(Path(purelib)))
 
 
-def _megabytes(site_packages: Path) -> float:
+def _mebibytes(site_packages: Path) -> float:
     """Sum the sizes of the installed files, without pip and bytecode."""
     total = 0
     for top, directories, files in os.walk(site_packages):
@@ -107,7 +107,7 @@ def _megabytes(site_packages: Path) -> float:
             directories[:] = [name for name in directories if name.partition("-")[0] != "pip"]
         directories[:] = [name for name in directories if name != "__pycache__"]
         total += sum(Path(top, name).lstat().st_size for name in files)
-    return total / 1e6
+    return total / (1 << 20)
 
 
 def _copy_repository(scratch: Path) -> Path:

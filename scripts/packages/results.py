@@ -47,7 +47,7 @@ def as_json(
         "contenders": {
             each.place.contender.key: {
                 "versions": each.place.versions,
-                "installed_megabytes": each.place.megabytes,
+                "installed_mebibytes": each.place.mebibytes,
                 "wheels": each.place.contender.wheels,
                 "other_lines": count_other_lines(each.place.contender),
                 "built": [asdict(built) for built in each.built],
@@ -82,10 +82,10 @@ def _format_wheels(results: Sequence[Results]) -> str:
     rows = [
         (
             (contender := each.place.contender).title,
-            f"{each.built[0].size / 1000:.0f} kB",
+            f"{each.built[0].size / 1024:.0f} KiB",
             contender.wheels,
             "needed" if contender.host_compiler else "no",
-            f"{each.place.megabytes:,.0f} MB",
+            f"{each.place.mebibytes:,.0f} MiB",
             str(count_other_lines(contender)),
         )
         for each in results

@@ -403,3 +403,14 @@ def test_an_interrupted_build_leaves_no_files(signum: int, tmp_path: Path) -> No
     assert {p.name for p in tmp_path.iterdir()} == {"device", "p", "pyproject.toml", "scratch"}
     assert [p.name for p in (tmp_path / "p").iterdir()] == ["__init__.py"]
     assert list(scratch.iterdir()) == []
+
+
+def test_commands_of_the_compilers_are_shown_on_demand(tmp_path: Path) -> None:
+    failing = "__global__ void k() { undeclared(); }"
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "device/bad.cu": failing, "p/__init__.py": ""})
+    status, _, errors = run("build", tmp_path, "-v")
+    assert status == 1
+    commands = [line for line in errors.splitlines() if line.startswith("nvrtc ")]
+    assert {line.rpartition(" ")[2] for line in commands} == {"device/fill.cu", "device/bad.cu"}
+    assert all(" -arch=sm_90 " in line for line in commands)
+    assert "nvrtc -" not in refusal(tmp_path)

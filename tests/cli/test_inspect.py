@@ -446,6 +446,10 @@ def test_kernels_of_two_builds_are_selected_by_pattern(old: Built, new: Built) -
     found = inspected(old.wheel, new.wheel, "--kernel", "axpy<double>")
     assert found["kernels"] == found["modules"] == found["gone"] == []
     assert [each["kernel"] for each in found["new"]] == ["axpy<double>"]
+    # All else that differs is left out: files, variables, and units that hold other kernels.
+    assert found["files"] == found["symbols"] == []
+    assert {each["unit"] for each in found["images"]} == {"device/axpy.cu"}
+    assert {each["source"] for each in found["sources"]} <= {"device/axpy.cu"}
 
 
 def test_units_of_one_source_have_distinct_titles(tmp_path: Path) -> None:

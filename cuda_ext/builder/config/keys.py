@@ -129,7 +129,7 @@ class Settings:
         choice(*get_args(Compression)),
         "size",
         "Compression of the fatbins. `balance` and `size` require a driver of CUDA 12.4 or newer. "
-        "`size` takes about 0.6 s for each MB of an image, once; `balance` takes 0.01 s and gives files a "
+        "`size` takes about 0.6 s for each MiB of an image, once; `balance` takes 0.01 s and gives files a "
         "third larger.",
     )
     emit: Emit = _key(

@@ -246,7 +246,8 @@ class Batch:
             result = future.result()
         except CompilationError as error:
             outcome = error
-            self._show_ended(first.plan.module, job, "compiled" if first.plan.trial else "failed")
+            ending: Ending = "compiled" if first.plan.trial else "failed"
+            self._show_ended(first.plan.module, job, ending, commands=error.commands)
         else:
             self._timings.measured(first.plan.module, job, result.seconds)
             try:
@@ -265,9 +266,17 @@ class Batch:
             library for library in dict.fromkeys(library for library, _ in waiting) if not library.open_jobs
         ]
 
-    def _show_ended(self, module: str, job: Job, ending: Ending, result: TaskResult | None = None) -> None:
-        """Show and record how `job` ended."""
-        self._progress.finished(str(job), ending, result.seconds if result else 0.0)
+    def _show_ended(
+        self,
+        module: str,
+        job: Job,
+        ending: Ending,
+        result: TaskResult | None = None,
+        commands: Sequence[str] = (),
+    ) -> None:
+        """Show and record how `job` ended. The `commands` of a `result` are its own."""
+        commands, seconds = (result.commands, result.seconds) if result else (commands, 0.0)
+        self._progress.finished(str(job), ending, seconds, commands)
         if self._log is not None:
             architectures = ", ".join(map(str, job.architectures))
             self._log.add_job(module, job.name, architectures, job.action, ending, result)

@@ -6,7 +6,7 @@ import atexit
 import importlib.util
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
@@ -41,8 +41,8 @@ class Progress(Protocol):
     def started(self, job: str) -> None:
         """Note that `job` began to compile."""
 
-    def finished(self, job: str, ending: Ending, seconds: float) -> None:
-        """Note that `job` ended after `seconds`."""
+    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
+        """Note that `job` ended after `seconds`; a verbose display shows the `commands` that did it."""
 
     def note(self, text: str) -> None:
         """Show a line about the course of the build."""
@@ -54,8 +54,11 @@ class Progress(Protocol):
         """Show a summary and restore the terminal. Closing twice has no effect."""
 
 
-def progress_for(stream: TextIO, report: Callable[[str], None]) -> Progress:
-    """Open a live display if `stream` is a terminal that can show one; otherwise report lines to `report`."""
+def progress_for(stream: TextIO, report: Callable[[str], None], verbose: bool = False) -> Progress:
+    """Open a live display if `stream` is a terminal that can show one; otherwise report lines to `report`.
+
+    A `verbose` one shows the commands of each compilation.
+    """
     if (
         stream.isatty()
         and os.environ.get("TERM") not in ("dumb", "unknown")
@@ -63,8 +66,8 @@ def progress_for(stream: TextIO, report: Callable[[str], None]) -> Progress:
         and (stream.encoding or "").lower().replace("-", "").startswith("utf")
         and importlib.util.find_spec("rich") is not None
     ):
-        return _Live(stream)
-    return _Lines(report)
+        return _Live(stream, verbose)
+    return _Lines(report, verbose)
 
 
 class Quiet:
@@ -79,7 +82,7 @@ class Quiet:
     def started(self, job: str) -> None:
         pass
 
-    def finished(self, job: str, ending: Ending, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -145,8 +148,9 @@ class _Counts:
 class _Lines:
     """Plain lines: each message, each finished compilation, and a summary."""
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None], verbose: bool) -> None:
         self._receive = report
+        self._verbose = verbose
         self._lock = RLock()
         self._counts = _Counts()
         self._closed = False
@@ -162,10 +166,12 @@ class _Lines:
         with self._lock:
             self._counts.start(job)
 
-    def finished(self, job: str, ending: Ending, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
         with self._lock:
             jobs = self._counts
             jobs.finish(job, ending)
+            for command in commands if self._verbose else ():
+                self._report(command)
             if ending != "cached":
                 count = f"[{jobs.done:{len(str(jobs.total))}}/{jobs.total}]"
                 ended = "failed" if ending == "failed" else format_seconds(seconds)
@@ -187,11 +193,12 @@ class _Lines:
 class _Live:
     """A bar, the running jobs and the remaining time, drawn in place; messages are printed above it."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, verbose: bool) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._lock = RLock()
+        self._verbose = verbose
         self._counts = _Counts()
         self._closed = False
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
@@ -218,9 +225,11 @@ class _Live:
         with self._lock:
             self._counts.start(job)
 
-    def finished(self, job: str, ending: Ending, seconds: float) -> None:
+    def finished(self, job: str, ending: Ending, seconds: float, commands: Sequence[str] = ()) -> None:
         with self._lock:
             self._counts.finish(job, ending)
+        for command in commands if self._verbose else ():
+            self._print(command, "dim")
         if ending == "failed":
             self._print(f"failed: {job} after {format_seconds(seconds)}", "red")
 

@@ -18,11 +18,12 @@ from cuda_ext.builder.scheduler.shared_headers import SharedHeaders
 from cuda_ext.compiler.jobs import Job, encode_product
 from cuda_ext.compiler.products import Signatures, Span
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler
-from cuda_ext.errors import ToolchainError
+from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.toolchain.compile_library import perform
 from cuda_ext.toolchain.compilers import open_compiler, open_front_end
 from cuda_ext.toolchain.identity import identity_of
 from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.programs.recorded_commands import recorded_commands
 
 __all__ = ["Task", "TaskResult"]
 
@@ -31,13 +32,14 @@ __all__ = ["Task", "TaskResult"]
 class TaskResult:
     """The encoded product of a job, and the headers that it depends on.
 
-    ``worker`` names the process that did it, ``began`` is when, in seconds since the epoch, and ``seconds``
-    how long it took there.
+    ``commands`` did it; ``worker`` names the process, ``began`` is when, in seconds since the epoch, and
+    ``seconds`` how long it took there.
     """
 
     product: tuple[bytes, ...]
     reads: frozenset[str]
     spans: tuple[Span, ...]
+    commands: tuple[str, ...]
     worker: str
     began: float
     seconds: float
@@ -69,12 +71,18 @@ class Task:
             if isinstance(compiler, Nvrtc):
                 compiler.shared_headers = self.headers.source if self.headers and self.precompiles else b""
             began, clock = time.time(), time.perf_counter()
-            product = perform(self.job, compiler)
+            with recorded_commands() as commands:
+                try:
+                    product = perform(self.job, compiler)
+                except CompilationError as error:
+                    error.commands = tuple(commands)
+                    raise
         trace = product.trace if isinstance(product, Signatures) else product[0].trace
         return TaskResult(
             encode_product(product),
             trace.reads,
             trace.spans,
+            tuple(commands),
             f"{_host()}:{os.getpid()}",
             began,
             time.perf_counter() - clock,

@@ -53,7 +53,7 @@ def inspect(
     contents = [read_contents(name) for name in (what, other) if name is not None]
     if pattern is not None:
         contents = _select_kernels(contents, pattern)
-        contents = contents if other else [each.without_other_units() for each in contents]
+        contents = contents if other else [each.without_empty_modules() for each in contents]
     if as_json:
         from cuda_ext.cli.inspect.inspect_json import contents_as_json, difference_as_json
 
@@ -70,7 +70,9 @@ def inspect(
 
 
 def _select_kernels(contents: list[Contents], pattern: str) -> list[Contents]:
-    selected = [each.with_kernels(pattern) for each in contents]
+    # A unit that holds the kernel in one of the two is compared in both.
+    titles = set().union(*(each.units_with(pattern) for each in contents))
+    selected = [each.with_kernels(pattern, titles) for each in contents]
     if not any(each.kernels for each in selected):
         names = [name for each in contents for kernel in each.kernels for name in kernel.names]
         raise Failure(

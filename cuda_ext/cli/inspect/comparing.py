@@ -39,8 +39,9 @@ def compare_contents(before: Contents, after: Contents) -> Difference:
     old, new = _unambiguous_modules(before), _unambiguous_modules(after)
     if len(old) == len(new) == 1:  # it may have been renamed
         old = [replace(old[0], name=new[0].name)]
-    ship = all(module.embedded is not None for module in (*old, *new))
-    same_kind = before.kind == after.kind
+    is_part = before.is_part or after.is_part
+    ship = not is_part and all(module.embedded is not None for module in (*old, *new))
+    same_kind = before.kind == after.kind and not is_part
     difference = compare(
         _describe_build(old, before.files if same_kind else {}, ship),
         _describe_build(new, after.files if same_kind else {}, ship),

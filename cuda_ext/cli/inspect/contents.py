@@ -5,7 +5,7 @@ Sizes count bytes, and ``None`` stands for what is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -124,7 +124,7 @@ class Contents:
     """What is in a wheel, a directory, an installed package or an image.
 
     ``files`` are those that ship, by path, with their sizes there. ``damaged`` has a message for each module
-    that could not be read.
+    that could not be read. ``is_part`` tells that kernels were selected.
     """
 
     path: str
@@ -133,6 +133,7 @@ class Contents:
     modules: tuple[Module, ...]
     files: Mapping[str, int]
     damaged: tuple[str, ...] = ()
+    is_part: bool = False
 
     @property
     def has_manifests(self) -> bool:
@@ -142,19 +143,19 @@ class Contents:
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(kernel for module in self.modules for kernel in module.kernels)
 
-    def with_kernels(self, pattern: str) -> Contents:
-        """Return these contents with only the kernels that match `pattern`."""
-        modules = (
-            replace(module, kernels=tuple(kernel for kernel in module.kernels if kernel.matches(pattern)))
-            for module in self.modules
-        )
-        return replace(self, modules=tuple(modules))
+    def units_with(self, pattern: str) -> set[str]:
+        """Return the titles of the units with kernels that match `pattern`."""
+        return {kernel.unit for kernel in self.kernels if kernel.matches(pattern)}
 
-    def without_other_units(self) -> Contents:
-        """Return these contents without modules and units that hold no kernel, and without variables."""
+    def with_kernels(self, pattern: str, titles: Collection[str]) -> Contents:
+        """Return the kernels that match `pattern` and the units of these `titles`, and nothing else."""
         modules = []
         for module in self.modules:
-            titles = {kernel.unit for kernel in module.kernels}
+            kernels = tuple(kernel for kernel in module.kernels if kernel.matches(pattern))
             units = tuple(unit for unit in module.units if unit.title in titles)
-            modules += [replace(module, units=units, symbols=())] if titles else []
-        return replace(self, modules=tuple(modules))
+            modules.append(replace(module, units=units, kernels=kernels, symbols=()))
+        return replace(self, modules=tuple(modules), is_part=True)
+
+    def without_empty_modules(self) -> Contents:
+        """Return the modules that hold kernels."""
+        return replace(self, modules=tuple(module for module in self.modules if module.kernels))

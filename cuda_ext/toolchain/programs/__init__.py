@@ -1,1 +1,1 @@
-"""One compilation: the program of NVRTC, and the headers that programs have, begin with and depend on."""
+"""One compilation: the program of NVRTC, the headers that programs have and depend on, and the commands."""

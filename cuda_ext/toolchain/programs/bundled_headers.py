@@ -140,7 +140,7 @@ def _create_for_now() -> Path:
     except OSError as error:
         raise ToolchainError(
             f"NVRTC's headers cannot be unpacked: {error.strerror}",
-            remedy="set CUDA_EXT_CACHE to a directory with room for 30 MB",
+            remedy="set CUDA_EXT_CACHE to a directory with room for 30 MiB",
         ) from None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory / "headers"

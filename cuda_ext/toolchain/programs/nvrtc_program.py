@@ -12,6 +12,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.manifest import ImageKind
 from cuda_ext.toolchain.cuda_libraries import open_library
+from cuda_ext.toolchain.programs.recorded_commands import record_command
 
 __all__ = ["OWN_HEADERS", "NvrtcProgram"]
 
@@ -38,6 +39,7 @@ class NvrtcProgram:
     ) -> None:
         self._handle = ctypes.c_void_p()
         self._nvrtc = open_library("nvrtc")
+        self._name = unit.name
         self._requested = unit.instantiate
         self._addresses = addresses
         self._probes = {probe(subject, index): subject for index, subject in enumerate(subjects)}
@@ -51,6 +53,7 @@ class NvrtcProgram:
     def compile(self, options: Sequence[str]) -> bool:
         """Compile, and return whether it succeeded. :attr:`log` has the compiler's text either way."""
         options = [*options, f"--pre-include={_PROBES}"] if self._probes else options
+        record_command("nvrtc", *options, self._name)
         arguments = _pointers([option.encode() for option in options])
         status: int = self._nvrtc.nvrtcCompileProgram(self._handle, len(arguments), arguments)
         return status == 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrecompiledHeaders"]
 
-# The bytes that must be free: a file takes 160 MB with CUB.
+# The bytes that must be free: a file takes 160 MiB with CUB.
 _SPACE = 4 << 30
 _SILENT = "--pch-messages=false"
 _RESOURCES = r"(?m)^ptxas info .*$"

@@ -50,7 +50,7 @@ def explain(
         notes.append(_about_option(option["nvrtc"]))
     if "uses too much shared data" in log:
         notes.append(
-            "__shared__ arrays of a fixed size have 48 kB together; declare a larger one extern __shared__, "
+            "__shared__ arrays of a fixed size have 48 KiB together; declare a larger one extern __shared__, "
             "and give its size to the launch as shared="
         )
     if unresolved := re.findall(r"Unresolved extern function '(\S+)'", log):

@@ -30,7 +30,7 @@ def print_module(module: ModuleType) -> tuple[int, int]:
         print_table([[s.name, s.type, f"{s.size} bytes"] for s in description.symbols], left=2)
 
     sizes = {
-        unit.source: {image.architecture: f"{image.size / 1000:.1f}" for image in unit.images}
+        unit.source: {image.architecture: f"{image.size / 1024:.1f}" for image in unit.images}
         for unit in description.units
     }
     architectures = list(dict.fromkeys(name for images in sizes.values() for name in images))
@@ -41,7 +41,7 @@ def print_module(module: ModuleType) -> tuple[int, int]:
             for source, images in sizes.items()
             if not images.keys().isdisjoint(names)
         ]
-        print("  images, in kB")
+        print("  images, in KiB")
         print_table([["", *names], *rows], left=1)
     print()
     return len(description.kernels), sum(map(len, sizes.values()))

@@ -275,7 +275,7 @@ class Nvrtc {
     }
     return failure(ErrorKind::toolchain,
                    {"NVRTC's headers cannot be unpacked: ", why,
-                    "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MB"});
+                    "; set CUDA_EXT_CACHE to a directory that only you can write, with room for 30 MiB"});
   }
 
  private:
