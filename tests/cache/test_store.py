@@ -922,7 +922,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-def test_machines_share_a_bucket(machines: Machines, s3: str) -> None:
+def test_machines_share_a_bucket(s3: str, machines: Machines) -> None:
     import s3fs
 
     one, other = machines(f"{s3}/prefix"), machines(f"{s3}/prefix")
@@ -937,7 +937,7 @@ def test_machines_share_a_bucket(machines: Machines, s3: str) -> None:
     assert one.warnings == other.warnings == third.warnings == []
 
 
-def test_a_misspelt_bucket_is_reported_and_not_created(machines: Machines, s3: str) -> None:
+def test_a_misspelt_bucket_is_reported_and_not_created(s3: str, machines: Machines) -> None:
     import s3fs
 
     goes_on_alone(machines("s3://buckte/prefix"), 10)
@@ -945,7 +945,7 @@ def test_a_misspelt_bucket_is_reported_and_not_created(machines: Machines, s3: s
 
 
 def test_a_server_that_stops_costs_one_warning(
-    machines: Machines, s3: str, monkeypatch: pytest.MonkeyPatch
+    s3: str, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import s3fs
 

@@ -34,7 +34,10 @@ def copied(project: Path, to: Path) -> Path:
     return Path(shutil.copytree(project, to, ignore=ignored))
 
 
-@pytest.fixture(scope="module", params=["nvrtc", pytest.param("nvcc", marks=pytest.mark.host_compiler)])
+@pytest.fixture(
+    scope="module",
+    params=["nvrtc", pytest.param("nvcc", marks=[pytest.mark.host_compiler, pytest.mark.slow])],
+)
 def compiler(request: pytest.FixtureRequest) -> str:
     if request.param == "nvcc" and not any(map(shutil.which, ("g++", "clang++", "cl"))):
         pytest.skip("nvcc needs a host compiler, and none is on PATH")

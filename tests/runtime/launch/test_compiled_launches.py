@@ -18,7 +18,8 @@ import pytest
 
 from tests.fixtures.loader import CHECKOUT, Run, run_script
 
-pytestmark = pytest.mark.host_compiler
+# One process compiles the module with sanitizers, which takes long.
+pytestmark = [pytest.mark.host_compiler, pytest.mark.xdist_group("sanitized")]
 Script = Callable[[str], Run]
 
 # Exchange functions that may raise: they call the method ``behave`` of the array, and take its ``address``.
