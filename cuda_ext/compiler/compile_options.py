@@ -17,6 +17,7 @@ __all__ = [
     "NOT_FOR_TYPES",
     "common_options",
     "definitions",
+    "enables_tile",
     "include_directories",
     "is_assembled_by_link",
     "link_options",
@@ -81,7 +82,7 @@ _FRONT_END = frozenset(
         *("diag-error", "diag-warn", "diag-suppress", "brief-diagnostics"),
         *("display-error-number", "no-display-error-number", "restrict", "device-int128", "device-float128"),
         *("default-device", "device-as-default-execution-space"),
-        *("builtin-move-forward", "builtin-initializer-list"),
+        *("builtin-move-forward", "builtin-initializer-list", "enable-tile"),
     ]
 )
 _FRONT_END_LETTERS = ("-I", "-D", "-U")
@@ -143,6 +144,11 @@ def include_directories(options: Options) -> tuple[Path, ...]:
     )
 
 
+def enables_tile(options: Options) -> bool:
+    """Whether compilers accept kernels of CUDA Tile with these options."""
+    return any(option in ("--enable-tile", "-enable-tile") for option in options.raw)
+
+
 def option_for_files(options: Options) -> str:
     """Return the first raw option with which NVRTC writes files of its own."""
     return next((option for option in options.raw if re.match(_WRITES_FILES, option)), "")
@@ -155,6 +161,8 @@ def option_with_path(options: Options) -> str:
 
 def on_demand_obstacle(options: Options) -> str:
     """Return why a source with these options cannot be compiled on demand; an empty string if it can."""
+    if enables_tile(options):
+        return "has kernels of CUDA Tile, which are compiled ahead alone"
     if option := option_with_path(options):
         return f"was compiled with {option}, and other machines may have other files there"
     if found := nvcc_only(options.raw):

@@ -21,7 +21,7 @@ from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatur
 from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, TranslationUnit
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
@@ -68,11 +68,11 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
         raise CompilationError(
             "defines no kernel",
             where=unit.name,
-            remedy="a source needs at least one __global__ function (templates only count when instantiated: "
-            f"list them under {spell_setting('instantiate')}), or set {spell_setting('link', True)} if other "
-            "sources call it",
+            remedy="a source needs at least one __global__ or __tile_global__ function (templates only count "
+            f"when instantiated: list them under {spell_setting('instantiate')}), or set "
+            f"{spell_setting('link', True)} if other sources call it",
         )
-    if plan.part is None or unit.kind in FRONT_ENDS:
+    if plan.part is None or unit.kind in PYTHON:
         return images, signatures
     return _part(plan.part, unit, images, signatures)
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, TranslationUnit
+from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
@@ -225,14 +225,15 @@ def _kernels(plan: ModulePlan, libraries: Sequence[Library]) -> Iterator[Kernel]
                 yield kernel._replace(unit=index)
                 continue
             units = [plan.libraries[number].units[0] for number in (owner, index)]
-            if all(unit.kind in FRONT_ENDS for unit in units):
+            if all(unit.kind in PYTHON for unit in units):
                 one, other = (unit.instantiate[0] for unit in units)
                 raise BuildError(
                     f"{one} and {other} have one name, {kernel.expression!r}",
                     where=units[1].name,
                     remedy="leave one out: a name has the types of pointers and the constants alone",
                 )
-            if any(unit.kind in FRONT_ENDS or unit.kernels for unit in units):
+            is_other = any(unit.kind in PYTHON or unit.kernels for unit in units)
+            if is_other or len({unit.kind == "tile" for unit in units}) > 1:
                 raise defined_twice(kernel.expression, units[0].name, units[1].name)
             # Each part of a source has all its kernels that are no templates.
             if units[0].name != units[1].name:

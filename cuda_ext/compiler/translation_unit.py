@@ -16,11 +16,21 @@ if TYPE_CHECKING:
     from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
     from cuda_ext.compiler.products import CompiledImage, Signatures
 
-__all__ = ["FRONT_ENDS", "MOST_INSTANTIATIONS", "Compiler", "CompilerInfo", "SourceKind", "TranslationUnit"]
+__all__ = [
+    "FRONT_ENDS",
+    "MOST_INSTANTIATIONS",
+    "PYTHON",
+    "Compiler",
+    "CompilerInfo",
+    "SourceKind",
+    "TranslationUnit",
+]
 
-SourceKind = Literal["cu", "ptx", "cubin", "fatbin", "ltoir", "triton"]
-# Kinds that a front-end of the same name compiles.
-FRONT_ENDS = ("triton",)
+# Kernels of CUDA Tile in a source of CUDA C++ are of a kind of their own.
+SourceKind = Literal["cu", "tile", "ptx", "cubin", "fatbin", "ltoir", "triton"]
+# Kinds that a front-end of the same name compiles, and those of them whose sources are in Python.
+FRONT_ENDS = ("tile", "triton")
+PYTHON = ("triton",)
 # The instantiations of one module: compilers take seconds for a hundred.
 MOST_INSTANTIATIONS = 20_000
 

@@ -57,8 +57,12 @@ def open_compiler(
     return nvcc
 
 
-def open_front_end(name: str) -> Compiler:
-    """Open the front-end `name`; it is imported when it compiles."""
+def open_front_end(name: str, *, scratch: Path | None = None, timed: bool = False) -> Compiler:
+    """Open the front-end `name`; it is imported when it compiles. The others are for those that read headers."""
+    if name == "tile":
+        from cuda_ext.toolchain.front_ends.tile_cpp import TileCpp
+
+        return TileCpp(scratch, timed)
     from cuda_ext.toolchain.front_ends.triton import Triton
 
     return {"triton": Triton}[name]()

@@ -138,6 +138,11 @@ class Nvrtc:
             self._finish(unit, a, program.image(a.kind), program, program.log, trace) for a in architectures
         )
 
+    def compile_tiles(self, unit: TranslationUnit, architecture: Architecture) -> tuple[NvrtcProgram, Trace]:
+        """Compile the tile kernels of `unit` as for that GPU; the program has their Tile IR."""
+        options = [*self._options(unit), *_target(architecture.as_kind("ltoir"))]
+        return self._run(unit, options, known_subjects(unit))
+
     def _compile_lean(
         self, unit: TranslationUnit, architectures: Sequence[Architecture], linking: Sequence[str]
     ) -> tuple[CompiledImage, ...]:
@@ -180,16 +185,16 @@ class Nvrtc:
             text = without_unused_variables(whole, [unit])
             if len(text) > _WORTH_ASSEMBLING * len(whole):
                 text = b""
-        return replace(image, signatures=self._describe(unit, image, program), text=text)
+        return replace(image, signatures=self.describe(unit, image, program), text=text)
 
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
         """The signatures of all that is in the PTX of `unit`, with its trace."""
         options = [*self._options(unit), *_target(architecture.as_kind("ptx"))]
         program, trace = self._run(unit, options, known_subjects(unit))
         image = read_image(architecture.as_kind("ptx"), program.image("ptx"))
-        return replace(self._describe(unit, image, program), trace=trace)
+        return replace(self.describe(unit, image, program), trace=trace)
 
-    def _describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
+    def describe(self, unit: TranslationUnit, image: CompiledImage, program: NvrtcProgram) -> Signatures:
         """The signatures of all that is in `image`, which `program` made."""
         if image.architecture.kind == "ltoir":  # shows nothing
             return replace(self.reflect(unit, image.architecture), trace=NO_TRACE)

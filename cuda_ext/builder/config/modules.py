@@ -99,6 +99,11 @@ class ModuleConfig:
             k for override in self.overrides if override.applies_to(source) for k in override.kernels
         )
 
+    def is_written(self, setting: str, source: str) -> bool:
+        """Whether the author wrote `setting` for `source`, or it has the default."""
+        overrides = (each for each in self.overrides if each.applies_to(source))
+        return setting in self.written or any(setting in each.settings for each in overrides)
+
     def key_path(self, setting: str, source: str = "") -> str:
         """The key path at which `setting` was written for `source`, or could be."""
         key = setting.replace("_", "-")

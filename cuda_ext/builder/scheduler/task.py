@@ -67,7 +67,7 @@ class Task:
         """Raises :class:`~cuda_ext.errors.BuildError`."""
         with _lock:
             compiler = _open(self.compiler, self.timed)
-        with _lock if compiler.name == "nvrtc" else nullcontext():
+        with _lock if compiler.name in ("nvrtc", "tile") else nullcontext():
             if isinstance(compiler, Nvrtc):
                 compiler.shared_headers = self.headers.source if self.headers and self.precompiles else b""
             began, clock = time.time(), time.perf_counter()
@@ -99,7 +99,7 @@ def _open(spec: CompilerSpec, timed: bool) -> Compiler:
     """Open this process's compiler. Raises :class:`ToolchainError` if it differs from the build's."""
     compiler: Compiler
     if spec.choice.name in FRONT_ENDS:
-        compiler = open_front_end(spec.choice.name)
+        compiler = open_front_end(spec.choice.name, scratch=_scratch(), timed=timed)
     else:
         compiler = open_compiler(
             spec.choice, os.environ, scratch=_scratch(), timed=timed, check=lambda _: None

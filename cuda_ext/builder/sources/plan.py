@@ -6,10 +6,8 @@ Files are read here, and nothing is compiled. Only architectures need the compil
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
 from pathlib import Path
 
 from cuda_ext.builder.config.keys import Settings
@@ -21,20 +19,19 @@ from cuda_ext.builder.sources.globs import (
     find_sources,
     kind_of,
 )
+from cuda_ext.builder.sources.instantiation_owners import assign_instantiations
 from cuda_ext.builder.sources.python_imports import gather_imports
-from cuda_ext.builder.sources.python_kernels import check_instantiations
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of_triton
 from cuda_ext.compiler.compile_options import on_demand_obstacle
+from cuda_ext.compiler.front_ends.tile_code import divide, enable_tile
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
-from cuda_ext.compiler.name_expressions import kernel_names
-from cuda_ext.compiler.signatures.declarations import find_declarations
-from cuda_ext.compiler.spelled_settings import spell_override, spell_setting
-from cuda_ext.compiler.translation_unit import FRONT_ENDS, CompilerInfo, SourceKind, TranslationUnit
-from cuda_ext.errors import BuildError, ConfigError, closest_name, shorten
+from cuda_ext.compiler.spelled_settings import spell_setting
+from cuda_ext.compiler.translation_unit import PYTHON, CompilerInfo, SourceKind, TranslationUnit
+from cuda_ext.errors import BuildError, ConfigError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.spelling import base_name, normalise, template_name
+from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Options
 from cuda_ext.toolchain.compilers import CompilerChoice
 
@@ -93,11 +90,11 @@ class Sources:
 
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
-        if kind in ("cu", *FRONT_ENDS):
+        if kind in ("cu", *PYTHON):
             self._refuse_kernels(name)
         if kind != "cu":
             content = read_source(self._root / name, name)
-            imported = gather_imports(self._root, name, content) if kind in FRONT_ENDS else {}
+            imported = gather_imports(self._root, name, content) if kind in PYTHON else {}
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
         settings = self.settings(name)
         text, headers = self._headers.gather(name, settings.pre_include)
@@ -111,7 +108,8 @@ class Sources:
                 relaxed_constexpr=settings.relaxed_constexpr,
                 relocatable=settings.link,
             )
-        return TranslationUnit(name, text, kind, headers, self._options[settings])
+        unit = TranslationUnit(name, text, kind, headers, self._options[settings])
+        return enable_tile(unit, keep_standard=self._module.is_written("std", name))
 
     def _refuse_kernels(self, name: str) -> None:
         for override in self._module.overrides:
@@ -136,11 +134,14 @@ def plan_module(
     """
     units = sources.units()
     check_duplicates(module.name, units)
-    assigned = _assign_instantiations(module, units, sources.settings)
+    assigned = assign_instantiations(module, units, sources.settings)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
-    for unit in units:
+    divided = [(u, n) for unit in units for n, u in enumerate(divide(unit, assigned[unit.name]))]
+    for unit, number in divided:
         settings = sources.settings(unit.name)
+        if unit.kind == "tile":
+            _check_tile(module, unit)
         compiler = compiler_of(unit.kind)
         key = settings, compiler.name
         if key not in targets:
@@ -153,8 +154,8 @@ def plan_module(
                 where=module.key_path("architectures", unit.name),
                 remedy="take the key out of the override",
             )
-        parts = _parts(unit, assigned[unit.name], settings)
-        for number, part in enumerate(parts):
+        parts = _parts(unit, settings)
+        for index, part in enumerate(parts):
             libraries.append(
                 LibraryPlan(
                     module=module.name,
@@ -163,8 +164,8 @@ def plan_module(
                     compress=module.settings.compress,
                     emit=module.settings.emit,
                     link=module.settings.link,
-                    part=number if len(parts) > 1 else None,
-                    file_stem=sources.file_stems[unit.name],
+                    part=index if len(parts) > 1 else None,
+                    file_stem=sources.file_stems[unit.name] + ("-tile" if number else ""),
                 )
             )
     if module.settings.link:
@@ -204,12 +205,25 @@ def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:
     return united
 
 
-def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings) -> list[TranslationUnit]:
-    """`unit` with its instantiations, or one unit for each of them.
+def _check_tile(module: ModuleConfig, unit: TranslationUnit) -> None:
+    """Raise :class:`ConfigError` for settings that the tile kernels of `unit` do not have."""
+    for key, value in (("compiler", "nvrtc"), ("link", False)):
+        if getattr(module.settings, key) != value:
+            raise ConfigError(
+                f"{unit.name} has kernels of CUDA Tile, "
+                + ("which cannot be device-linked" if key == "link" else "which NVRTC compiles"),
+                where=module.key_path(key),
+                remedy=f"give it a module of its own, with {spell_setting(key, value)}",
+            )
+
+
+def _parts(unit: TranslationUnit, settings: Settings) -> list[TranslationUnit]:
+    """`unit`, or one unit for each of its instantiations.
 
     The first part has the kernels that are no templates.
     """
-    if unit.kind in FRONT_ENDS:
+    instantiate = unit.instantiate
+    if unit.kind in PYTHON:
         if not instantiate:
             raise ConfigError(
                 "nothing instantiates a function of this source",
@@ -217,11 +231,10 @@ def _parts(unit: TranslationUnit, instantiate: Sequence[str], settings: Settings
                 remedy="name the types of its parameters under instantiate, in an override for it",
             )
         return [unit.replace(instantiate=(each,)) for each in instantiate]
-    unique = {normalise(expression): expression for expression in instantiate}
     if not settings.split_instantiations or settings.link:
-        return [unit.replace(instantiate=tuple(unique.values()))]
-    plain = tuple(written for expression, written in unique.items() if not expression.endswith(">"))
-    templates = [written for written in unique.values() if written not in plain]
+        return [unit]
+    plain = tuple(written for written in instantiate if not normalise(written).endswith(">"))
+    templates = [written for written in instantiate if written not in plain]
     parts = [(*plain, *templates[:1]), *((each,) for each in templates[1:])]
     return [unit.replace(instantiate=part) for part in parts]
 
@@ -271,110 +284,6 @@ def _architectures(
                     remedy='add one, such as "sm_90"',
                 )
     return found
-
-
-def _assign_instantiations(
-    module: ModuleConfig, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]
-) -> dict[str, list[str]]:
-    """Give each instantiation of the module to the unit that defines its kernel."""
-    assigned: dict[str, list[str]] = {u.name: [] for u in units}
-    for unit in units:
-        for override in module.overrides:
-            if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
-                if unit.kind in FRONT_ENDS:
-                    where = f"{override.where}.instantiate"
-                    wanted = check_instantiations(unit, wanted, where)
-                elif unit.kind != "cu":
-                    raise ConfigError(
-                        f"{unit.name} has no templates",
-                        where=f"{override.where}.instantiate",
-                        remedy="only .cu sources do: name those",
-                    )
-                assigned[unit.name] += wanted
-    if module.settings.instantiate:
-        owners = _Owners([u for u in units if u.kind == "cu"], settings)
-        where = module.key_path("instantiate")
-        for expression in module.settings.instantiate:
-            assigned[_owner(expression, owners, module, where)].append(expression)
-    return assigned
-
-
-def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
-    """The name of the unit that defines the kernel of `expression`."""
-    kernel = template_name(normalise(expression)).rpartition("::")[2]
-    found = owners.of(kernel)
-    if len(found) > 1:
-        raise ConfigError(
-            f"{shorten(expression)!r}: {' and '.join(found)} each define {shorten(kernel)!r}",
-            where=where,
-            remedy=f"give the instantiation to one of them in {spell_override(module.where)}",
-        )
-    if not found:
-        close = closest_name(kernel, owners.kernels)
-        hint = f"they define {', '.join(owners.kernels) or 'none'}"
-        if close:
-            name = template_name(normalise(expression))
-            meant = normalise(expression).replace(name, owners.qualify(close), 1)
-            hint = f"did you mean {shorten(meant)!r}?"
-        raise ConfigError(
-            f"{shorten(expression)!r}: no source defines a kernel {shorten(kernel)!r}",
-            where=where,
-            remedy=hint,
-        )
-    return found[0]
-
-
-class _Owners:
-    """Which units define a kernel, as far as their text shows."""
-
-    def __init__(self, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]) -> None:
-        self._units = units
-        self._settings = settings
-
-    @cached_property
-    def _in_sources(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for unit in self._units:
-            for kernel in kernel_names(unit.source):
-                found.setdefault(kernel, []).append(unit.name)
-        return found
-
-    @property
-    def kernels(self) -> list[str]:
-        return sorted(self._in_sources)
-
-    def qualify(self, kernel: str) -> str:
-        """The name of `kernel` with its namespaces."""
-        for unit in self._units:
-            for declared in find_declarations((unit.source, *unit.headers.values())).kernels:
-                if base_name(declared.name) == kernel:
-                    return declared.name
-        return kernel
-
-    def of(self, kernel: str) -> list[str]:
-        """The names of the units that have `kernel` in their own text, else in a header, else in a macro.
-
-        Of those that have it from the same headers, and the same settings, it is the first alone.
-        """
-        if len(self._units) == 1 and not self._lacks(kernel):
-            return [self._units[0].name]
-        if kernel in self._in_sources:
-            return self._in_sources[kernel]
-        defines = cache(lambda header: kernel in kernel_names(header))
-        first: dict[object, str] = {}
-        for unit in self._units:
-            if headers := frozenset(name for name, text in unit.headers.items() if defines(text)):
-                settings = replace(self._settings(unit.name), instantiate=())
-                first.setdefault((headers, repr(settings)), unit.name)
-        word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
-        return list(first.values()) or [u.name for u in self._units if word.search(u.source)]
-
-    def _lacks(self, kernel: str) -> bool:
-        """Whether the only unit certainly does not define `kernel`, by a macro or in other headers."""
-        (unit,) = self._units
-        texts = [unit.source, *unit.headers.values(), *map(str.encode, unit.options.define.values())]
-        hiding = re.compile(rb"##|<(?:cub|thrust|cuda)/|\b%b\b" % re.escape(kernel.encode()))
-        return not unit.options.raw and not any(hiding.search(text) for text in texts)
 
 
 def read_source(path: Path, name: str) -> bytes:

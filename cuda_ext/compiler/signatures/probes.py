@@ -92,13 +92,15 @@ def read_probe(lowered: str) -> Probed | None:
 
 
 def declarations_of(unit: TranslationUnit) -> Declarations:
-    """What the source and headers of `unit` declare."""
-    return _declarations((unit.source, *unit.headers.values()))
+    """What the source and headers of `unit` declare: for tile kernels if it is one of these, or else not."""
+    return _declarations((unit.source, *unit.headers.values()), unit.kind == "tile")
 
 
 @cache
-def _declarations(texts: tuple[bytes, ...]) -> Declarations:
-    return find_declarations(texts)
+def _declarations(texts: tuple[bytes, ...], is_tile: bool) -> Declarations:
+    found = find_declarations(texts)
+    kernels, variables = (tuple(d for d in each if d.is_tile == is_tile) for each in found[:2])
+    return found._replace(kernels=kernels, variables=variables)
 
 
 def known_subjects(unit: TranslationUnit) -> list[str]:

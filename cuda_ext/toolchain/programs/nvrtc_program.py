@@ -63,11 +63,11 @@ class NvrtcProgram:
         return self._result("ProgramLog").rstrip(b"\0 \n").decode(errors="replace")
 
     def image(self, kind: ImageKind) -> bytes:
-        data = self._result(kind.upper())
+        data = self._result("TileIR" if kind == "tileir" else kind.upper())
         return data.rstrip(b"\0") if kind == "ptx" else data
 
     def _result(self, kind: str) -> bytes:
-        """The program's ``PTX``, ``CUBIN``, ``LTOIR`` or ``ProgramLog``."""
+        """The program's ``PTX``, ``CUBIN``, ``LTOIR``, ``TileIR`` or ``ProgramLog``."""
         size = ctypes.c_size_t()
         self._check(self._nvrtc[f"nvrtcGet{kind}Size"](self._handle, ctypes.byref(size)))
         buffer = ctypes.create_string_buffer(size.value)

@@ -1,0 +1,124 @@
+"""Give each instantiation of a module to the source that defines its kernel, as far as the texts show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+
+from cuda_ext.builder.config.keys import Settings
+from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.builder.sources.python_kernels import check_instantiations
+from cuda_ext.compiler.name_expressions import kernel_names
+from cuda_ext.compiler.signatures.declarations import find_declarations
+from cuda_ext.compiler.spelled_settings import spell_override
+from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
+from cuda_ext.errors import ConfigError, closest_name, shorten
+from cuda_ext.formats.spelling import base_name, normalise, template_name
+
+__all__ = ["assign_instantiations"]
+
+
+def assign_instantiations(
+    module: ModuleConfig, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]
+) -> dict[str, list[str]]:
+    """Give each instantiation of the module to the unit that defines its kernel."""
+    assigned: dict[str, list[str]] = {u.name: [] for u in units}
+    for unit in units:
+        for override in module.overrides:
+            if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
+                if unit.kind in PYTHON:
+                    where = f"{override.where}.instantiate"
+                    wanted = check_instantiations(unit, wanted, where)
+                elif unit.kind != "cu":
+                    raise ConfigError(
+                        f"{unit.name} has no templates",
+                        where=f"{override.where}.instantiate",
+                        remedy="only .cu sources do: name those",
+                    )
+                assigned[unit.name] += wanted
+    if module.settings.instantiate:
+        owners = _Owners([u for u in units if u.kind == "cu"], settings)
+        where = module.key_path("instantiate")
+        for expression in module.settings.instantiate:
+            assigned[_owner(expression, owners, module, where)].append(expression)
+    return assigned
+
+
+def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
+    """The name of the unit that defines the kernel of `expression`."""
+    kernel = template_name(normalise(expression)).rpartition("::")[2]
+    found = owners.of(kernel)
+    if len(found) > 1:
+        raise ConfigError(
+            f"{shorten(expression)!r}: {' and '.join(found)} each define {shorten(kernel)!r}",
+            where=where,
+            remedy=f"give the instantiation to one of them in {spell_override(module.where)}",
+        )
+    if not found:
+        close = closest_name(kernel, owners.kernels)
+        hint = f"they define {', '.join(owners.kernels) or 'none'}"
+        if close:
+            name = template_name(normalise(expression))
+            meant = normalise(expression).replace(name, owners.qualify(close), 1)
+            hint = f"did you mean {shorten(meant)!r}?"
+        raise ConfigError(
+            f"{shorten(expression)!r}: no source defines a kernel {shorten(kernel)!r}",
+            where=where,
+            remedy=hint,
+        )
+    return found[0]
+
+
+class _Owners:
+    """Which units define a kernel, as far as their text shows."""
+
+    def __init__(self, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]) -> None:
+        self._units = units
+        self._settings = settings
+
+    @cached_property
+    def _in_sources(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for unit in self._units:
+            for kernel in kernel_names(unit.source):
+                found.setdefault(kernel, []).append(unit.name)
+        return found
+
+    @property
+    def kernels(self) -> list[str]:
+        return sorted(self._in_sources)
+
+    def qualify(self, kernel: str) -> str:
+        """The name of `kernel` with its namespaces."""
+        for unit in self._units:
+            for declared in find_declarations((unit.source, *unit.headers.values())).kernels:
+                if base_name(declared.name) == kernel:
+                    return declared.name
+        return kernel
+
+    def of(self, kernel: str) -> list[str]:
+        """The names of the units that have `kernel` in their own text, else in a header, else in a macro.
+
+        Of those that have it from the same headers, and the same settings, it is the first alone.
+        """
+        if len(self._units) == 1 and not self._lacks(kernel):
+            return [self._units[0].name]
+        if kernel in self._in_sources:
+            return self._in_sources[kernel]
+        defines = cache(lambda header: kernel in kernel_names(header))
+        first: dict[object, str] = {}
+        for unit in self._units:
+            if headers := frozenset(name for name, text in unit.headers.items() if defines(text)):
+                settings = replace(self._settings(unit.name), instantiate=())
+                first.setdefault((headers, repr(settings)), unit.name)
+        word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
+        return list(first.values()) or [u.name for u in self._units if word.search(u.source)]
+
+    def _lacks(self, kernel: str) -> bool:
+        """Whether the only unit certainly does not define `kernel`, by a macro or in other headers."""
+        (unit,) = self._units
+        texts = [unit.source, *unit.headers.values(), *map(str.encode, unit.options.define.values())]
+        hiding = re.compile(rb"##|<(?:cub|thrust|cuda)/|\b%b\b" % re.escape(kernel.encode()))
+        return not unit.options.raw and not any(hiding.search(text) for text in texts)

@@ -1,0 +1,91 @@
+"""CUDA Tile C++: NVRTC compiles tile kernels to Tile IR, and tileiras assembles that for each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cuda_ext.compiler.products import CompiledImage, Signatures
+from cuda_ext.compiler.signatures.reflection import read_image
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.tile_ir import read_tile_ir
+from cuda_ext.records import FixedLaunch
+from cuda_ext.toolchain.cuda_libraries import open_library
+from cuda_ext.toolchain.diagnostics import attach_log
+from cuda_ext.toolchain.nvrtc import Nvrtc
+from cuda_ext.toolchain.tileiras import Tileiras
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["TileCpp"]
+
+# Its threads are tileiras's choice.
+_LAUNCH = FixedLaunch(block=(1,))
+
+
+class TileCpp:
+    """The :class:`~cuda_ext.compiler.translation_unit.Compiler` of tile kernels in sources of CUDA C++.
+
+    With a `scratch` directory it records which headers it reads, and with `timed` how long each phase takes.
+    """
+
+    name = "tile"
+
+    def __init__(self, scratch: Path | None = None, timed: bool = False) -> None:
+        self._nvrtc = Nvrtc(scratch, timed)
+        self._tileiras = Tileiras()
+
+    def remember(self, version: str) -> None:
+        self._nvrtc.remember(version)
+
+    @cached_property
+    def version(self) -> str:
+        """That of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing, or too old."""
+        version, files = self._nvrtc.version, self._tileiras.version
+        if not hasattr(open_library("nvrtc"), "nvrtcGetTileIR"):
+            raise ToolchainError(
+                f"NVRTC {version} does not compile tile kernels",
+                remedy='install NVRTC 13.3 or newer, as "cuda-ext[cu13]" does',
+            )
+        return version
+
+    def files(self) -> Sequence[Path]:
+        return [*self._nvrtc.files(), *self._tileiras.files()]
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:
+        return self._nvrtc.search_path(unit)
+
+    def capabilities(self) -> tuple[int, ...]:
+        known = self._nvrtc.capabilities()
+        return tuple(number for number in self._tileiras.capabilities if number in known)
+
+    def supports(self, architecture: Architecture) -> bool:
+        return architecture.number in self.capabilities() and self._nvrtc.supports(architecture)
+
+    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
+        raise NotImplementedError  # images come with signatures
+
+    def compile(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
+    ) -> tuple[CompiledImage, ...]:
+        program, trace = self._nvrtc.compile_tiles(unit, architectures[0])
+        bytecode = program.image("tileir")
+        if not read_tile_ir(bytecode).kernels:
+            raise CompilationError(
+                "defines no tile kernel", where=unit.name, remedy="instantiate one of its templates"
+            )
+        images = []
+        for architecture in architectures:
+            data = bytecode
+            if architecture.kind == "cubin":
+                data = self._tileiras.assemble(bytecode, architecture, unit.name)
+            image = attach_log(read_image(architecture, data), program.log, trace)
+            signatures = self._nvrtc.describe(unit, image, program)
+            launches = dict.fromkeys(image.entries, _LAUNCH)
+            images.append(replace(image, signatures=signatures, launches=launches))
+        return tuple(images)
