@@ -341,7 +341,7 @@ def _check_references(manifest: Manifest) -> None:
 
     for i, symbol in enumerate(manifest.symbols):
         check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
-        is_sized = records.is_array_size(symbol.type, symbol.size)
+        is_sized = records.array_size(symbol.type) in (None, symbol.size)
         check(is_sized, f".symbols[{i}].type", symbol.type)
     for i, kernel in enumerate(manifest.kernels):
         check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)

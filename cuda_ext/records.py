@@ -29,7 +29,7 @@ __all__ = [
     "Size",
     "Text",
     "Version",
-    "is_array_size",
+    "array_size",
     "is_digest",
     "is_file_name",
     "is_inner_path",
@@ -234,15 +234,15 @@ def is_kind(type_: str, kind: str, size: int) -> bool:
     return not type_.endswith("*") or type_.endswith("::*")
 
 
-def is_array_size(type_: str, size: int) -> bool:
-    """Whether variables of a type have this size, if it is an array of a fundamental type."""
+def array_size(type_: str) -> int | None:
+    """The bytes of an array of a fundamental type; ``None`` for other types."""
     element, *counts = type_.removeprefix("const ").replace("]", "").split("[")
     if element not in _FUNDAMENTAL or not all(len(n) < 16 and n.isascii() and n.isdigit() for n in counts):
-        return True
-    expected = _FUNDAMENTAL[element][1]
+        return None
+    size = _FUNDAMENTAL[element][1]
     for count in counts:
-        expected *= int(count)
-    return not counts or expected == size
+        size *= int(count)
+    return size if counts else None
 
 
 class HiddenParameter(NamedTuple):

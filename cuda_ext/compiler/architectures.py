@@ -109,10 +109,13 @@ def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:
             remedy=f"ask for it as for PTX, with compute_{architecture.target}",
         )
     if not compiler.supports(architecture):
-        is_old = architecture.number < min(compiler.capabilities())
-        hint = "older GPUs take an older CUDA" if is_old else _hint(name, compiler)
+        hint = _hint(name, compiler)
+        if architecture.number < min(compiler.capabilities()):
+            own = compiler.name in ("nvrtc", "nvcc")
+            hint = "older GPUs take an older CUDA" if own else "name others in an override for these sources"
+        title = "CUDA Tile of CUDA" if compiler.name == "tile" else compiler.name
         raise BuildError(
-            f"{compiler.name} {compiler.version} cannot compile for {reprlib.repr(name)}",
+            f"{title} {compiler.version} cannot compile for {reprlib.repr(name)}",
             where=where,
             remedy=f"{hint} (it supports {', '.join(map(str, compiler.capabilities()))})",
         )

@@ -209,8 +209,9 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
 
 def defined_twice(expression: str, one: str, other: str) -> BuildError:
     """The error for a kernel that two sources define."""
+    places = f"in {one} and in {other}" if one != other else f"with threads and with tiles in {one}"
     return BuildError(
-        f"kernel {expression!r} is defined twice, in {one} and in {other}",
+        f"kernel {expression!r} is defined twice, {places}",
         remedy="rename one of them or put it into a namespace",
     )
 

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cuda_ext.errors import BuildError
-from cuda_ext.manifest import Parameter
+from cuda_ext.manifest import Parameter, Symbol
 
-__all__ = ["MAGIC", "TileIr", "read_tile_ir"]
+__all__ = ["MAGIC", "STAND_IN", "TileIr", "read_tile_ir"]
 
 MAGIC = b"\x7fTileIR\0"
+# The kernel that NVRTC writes where a source has none.
+STAND_IN = "__$dummy_kernel"
 _HEADER_SIZE = len(MAGIC) + 4  # major and minor version, and two bytes of a tag
 # Sections, of which the last has no content.
-_STRINGS, _FUNCTIONS, _TYPES, _END = 1, 2, 5, 0
+_STRINGS, _FUNCTIONS, _TYPES, _GLOBALS, _END = 1, 2, 5, 6, 0
 _IS_ALIGNED = 0x80
 # Flags of a function. Since 13.5, every kernel has hints, and every function attributes of its arguments.
 _IS_KERNEL, _HAS_HINTS = 2, 4
@@ -29,11 +31,13 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 2, 7: 4, 8: 4, 9: 8, 10: 1, 11:
 class TileIr(NamedTuple):
     """The contents of Tile IR: ``version`` is that of its format, ``13.3``, which follows CUDA's.
 
-    ``kernels`` maps lowered names to parameters, of which only offset and size are known.
+    ``kernels`` maps lowered names to parameters, of which only offset and size are known. ``variables`` are
+    those that are no constants, from format 13.5 on.
     """
 
     version: str
     kernels: Mapping[str, tuple[Parameter, ...]]
+    variables: Mapping[str, Symbol]
 
 
 def read_tile_ir(data: bytes) -> TileIr:
@@ -48,10 +52,16 @@ def read_tile_ir(data: bytes) -> TileIr:
         kernels = {
             names[name]: _parameters(types, signature)
             for name, signature in _kernels(_Reader(sections[_FUNCTIONS]), version)
+            if names[name] != STAND_IN
+        }
+        globals_ = sections.get(_GLOBALS) if version >= _WITH_ATTRIBUTES else None
+        variables = {
+            names[name]: Symbol(names[name], names[name], 0, "device", "char", _size(types, type_))
+            for name, type_ in (_variables(_Reader(globals_)) if globals_ else ())
         }
     except (ValueError, LookupError, RecursionError) as error:
         raise BuildError(f"is no Tile IR, or a damaged one: {error}") from None
-    return TileIr(f"{version[0]}.{version[1]}", kernels)
+    return TileIr(f"{version[0]}.{version[1]}", kernels, variables)
 
 
 class _Reader:
@@ -120,6 +130,14 @@ def _kernels(reader: _Reader, version: tuple[int, int]) -> Iterator[tuple[int, i
             yield name, type_
 
 
+def _variables(reader: _Reader) -> Iterator[tuple[int, int]]:
+    """The numbers of the name and of the type of each global that is no constant."""
+    for _ in range(reader.number()):
+        name, type_, _, _, _, is_constant = (reader.number() for _ in range(6))
+        if not is_constant:
+            yield name, type_
+
+
 def _skip_attribute(reader: _Reader) -> None:
     tag = reader.byte()
     if tag not in _ATTRIBUTES:
@@ -185,11 +203,14 @@ def _parameters(types: Sequence[bytes], signature: int) -> tuple[Parameter, ...]
 
 
 def _size(types: Sequence[bytes], number: int) -> int:
-    """The bytes of a parameter: a tile without axes is its element."""
+    """The bytes of a value: a tile without axes is its element."""
     reader = _Reader(types[number])
     tag = reader.number()
     if tag == _TILE:
-        return _size(types, reader.number())
+        size = _size(types, reader.number())
+        for _ in range(reader.number()):
+            size *= int.from_bytes(reader.take(8), "little")
+        return size
     if tag not in _SIZES:
-        raise ValueError(f"a parameter of the unknown type {tag}")
+        raise ValueError(f"a value of the unknown type {tag}")
     return _SIZES[tag]

@@ -58,7 +58,10 @@ def open_compiler(
 
 
 def open_front_end(name: str, *, scratch: Path | None = None, timed: bool = False) -> Compiler:
-    """Open the front-end `name`; it is imported when it compiles. The others are for those that read headers."""
+    """Open the front-end `name`; it is imported when it compiles.
+
+    `scratch` and `timed` are those of :func:`open_compiler`, for a front-end that reads headers.
+    """
     if name == "tile":
         from cuda_ext.toolchain.front_ends.tile_cpp import TileCpp
 

@@ -117,7 +117,7 @@ def test_linked_sources_are_embedded_together_or_not_at_all(tmp_path: Path) -> N
     write_project(tmp_path, f"{NVCC}link = true", files)
     package = build(tmp_path)["p.kernels"]
     assert embedded(package) == []
-    assert obstacles(package) == ["no source that NVRTC compiles is embedded"]
+    assert obstacles(package) == ["no source that can be compiled on demand is embedded"]
     write_project(tmp_path, f"{NVCC}link = true", {"device/host.cu": HOST.replace("#include <vector>\n", "")})
     package = build(tmp_path)["p.kernels"]
     assert embedded(package) == ["device/fill.cu", "device/host.cu", "device/width.cuh"]

@@ -23,6 +23,7 @@ from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
+from cuda_ext.records import array_size
 
 __all__ = ["check_product", "describe", "read_image", "reflect_image"]
 
@@ -74,7 +75,8 @@ def _read_contents(kind: ImageKind, data: bytes) -> _Contents:
         case "ptx":
             return _Contents(ptx_text.kernels(data), ptx_text.variables(data), {})
         case "tileir":
-            return _Contents(read_tile_ir(data).kernels, {}, {})
+            tile_ir = read_tile_ir(data)
+            return _Contents(tile_ir.kernels, tile_ir.variables, {})
         case "ltoir":
             return _Contents({}, {}, {})
 
@@ -150,8 +152,13 @@ def describe(
     for lowered, variable in contents.variables.items():
         probed_type = probed[lowered].variable if lowered in probed else None
         if probed_type is not None and not probed_type.type.is_const:
+            type_ = probed_type.type.spelling
             symbols[lowered] = variable._replace(
-                name=_name_of(lowered), type=probed_type.type.spelling, alignment=probed_type.alignment
+                name=_name_of(lowered),
+                type=type_,
+                # For tile kernels, arrays are of powers of two.
+                size=array_size(type_) or variable.size,
+                alignment=probed_type.alignment,
             )
     log = [f"{unit.name}: {note.format(', '.join(sorted(of)))}" for note, of in notes.items() if of]
     return Signatures(kernels, symbols, frozenset(contents.variables), names, "\n".join(log))

@@ -53,7 +53,7 @@ class OnDemand:
         """The reason why nothing, or `unit`, or nothing for `driver`, can be compiled; empty if it can."""
         embedded = self.manifest.embedded
         if not embedded:
-            return "off" if embedded is None else "no source that NVRTC compiles is embedded"
+            return "off" if embedded is None else "no source that can be compiled on demand is embedded"
         if os.environ.get("CUDA_EXT_JIT") == "0":
             return "turned off by CUDA_EXT_JIT=0"
         for source in unit.sources if unit else ():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.reflection import read_image
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -46,12 +47,13 @@ class TileCpp:
     @cached_property
     def version(self) -> str:
         """That of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing, or too old."""
-        version, files = self._nvrtc.version, self._tileiras.version
+        version = self._nvrtc.version
         if not hasattr(open_library("nvrtc"), "nvrtcGetTileIR"):
             raise ToolchainError(
                 f"NVRTC {version} does not compile tile kernels",
                 remedy='install NVRTC 13.3 or newer, as "cuda-ext[cu13]" does',
             )
+        _ = self._tileiras.version
         return version
 
     def files(self) -> Sequence[Path]:
@@ -77,7 +79,9 @@ class TileCpp:
         bytecode = program.image("tileir")
         if not read_tile_ir(bytecode).kernels:
             raise CompilationError(
-                "defines no tile kernel", where=unit.name, remedy="instantiate one of its templates"
+                "defines no tile kernel",
+                where=unit.name,
+                remedy=f"list instantiations of its templates under {spell_setting('instantiate')}",
             )
         images = []
         for architecture in architectures:
@@ -86,6 +90,7 @@ class TileCpp:
                 data = self._tileiras.assemble(bytecode, architecture, unit.name)
             image = attach_log(read_image(architecture, data), program.log, trace)
             signatures = self._nvrtc.describe(unit, image, program)
+            sizes = {**image.sizes, **{name: (symbol.size,) for name, symbol in signatures.symbols.items()}}
             launches = dict.fromkeys(image.entries, _LAUNCH)
-            images.append(replace(image, signatures=signatures, launches=launches))
+            images.append(replace(image, sizes=sizes, signatures=signatures, launches=launches))
         return tuple(images)
