@@ -710,6 +710,15 @@ static CUresult cuMemAllocFromPoolAsync(void** address, size_t size, void* pool,
   return SUCCESS;
 }
 
+static CUresult cuMemAllocAsync(void** address, size_t size, void* stream) {
+  record("cuMemAllocAsync %zu stream=%llu", size, (unsigned long long)(uintptr_t)stream);
+  BEGIN(cuMemAllocAsync);
+  if (!size) return INVALID_VALUE;
+  if (!stream_of(stream)) return INVALID_CONTEXT;
+  *address = allocate(size, 0);
+  return SUCCESS;
+}
+
 static CUresult cuMemFreeAsync(void* address, void* handle) {
   record("cuMemFreeAsync stream=%llu", (unsigned long long)(uintptr_t)handle);
   BEGIN(cuMemFreeAsync);
@@ -941,7 +950,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       FUNCTION(cuOccupancyMaxPotentialBlockSize), FUNCTION(cuOccupancyMaxActiveBlocksPerMultiprocessor),
       FUNCTION(cuOccupancyMaxPotentialClusterSize), FUNCTION(cuMemAlloc), FUNCTION(cuMemFree),
       FUNCTION(cuMemHostAlloc), FUNCTION(cuMemPoolCreate), FUNCTION(cuMemPoolSetAttribute),
-      FUNCTION(cuMemAllocFromPoolAsync), FUNCTION(cuMemFreeAsync), FUNCTION(cuStreamCreate), FUNCTION(cuStreamWaitEvent),
+      FUNCTION(cuMemAllocFromPoolAsync), FUNCTION(cuMemAllocAsync), FUNCTION(cuMemFreeAsync), FUNCTION(cuStreamCreate), FUNCTION(cuStreamWaitEvent),
       FUNCTION(cuEventCreate), FUNCTION(cuEventDestroy), FUNCTION(cuEventRecord), FUNCTION(cuEventSynchronize),
       FUNCTION(cuEventQuery),
   };

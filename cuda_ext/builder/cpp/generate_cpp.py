@@ -19,6 +19,7 @@ from cuda_ext import manifest as manifest_file
 from cuda_ext.builder.cpp import source_names
 from cuda_ext.builder.cpp.embedding import Embedded, assembled, literal, quoted
 from cuda_ext.builder.cpp.header import Header
+from cuda_ext.builder.cpp.launched_kernels import launched_kernels, lowered_elsewhere
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.builder.rendering import templates
 from cuda_ext.compiler.compile_options import nvrtc_options
@@ -27,7 +28,7 @@ from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import key_of
 from cuda_ext.formats.spelling import plain_name
-from cuda_ext.manifest import Kernel, Manifest, Source, Symbol, Unit
+from cuda_ext.manifest import Manifest, Source, Unit
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,11 +70,9 @@ def render(
     arguments give the same bytes. The text of the source changes whenever an embedded file does.
     """
     manifest = manifest_file.loads(package.files[manifest_file.FILE_NAME], manifest_file.FILE_NAME)
-    # The C++ loader has no hidden parameters and no configurations that images fix.
-    fixed = {name for unit in manifest.units for image in unit.images for name in image.launches}
-    plain = (kernel for kernel in manifest.kernels if not kernel.hidden and kernel.expression not in fixed)
-    manifest = manifest._replace(kernels=tuple(plain))
-    header = Header(manifest, namespace)
+    launched = launched_kernels(manifest)
+    manifest = manifest._replace(kernels=tuple(each.kernel for each in launched))
+    header = Header(manifest, launched, namespace)
     stem = posixpath.basename(header.path).removesuffix(".h")
     # Every external symbol begins with it.
     prefix = "cuda_ext_" + "".join(f"{len(part)}{part}" for part in map(_ascii, manifest.module.split(".")))
@@ -100,8 +99,9 @@ def render(
         "prefix": prefix,
         "embedded": embedded,
         "units": [_unit(unit, manifest) for unit in manifest.units],
-        "kernels": [(kernel, _exceptions(kernel, manifest)) for kernel in manifest.kernels],
-        "symbols": [(symbol, _exceptions(symbol, manifest)) for symbol in manifest.symbols],
+        "kernels": [(each, each.exceptions) for each in launched],
+        "variants": [variants for variants in manifest.variants if not variants.specialised],
+        "symbols": [(symbol, lowered_elsewhere(symbol, manifest)) for symbol in manifest.symbols],
         "sources": {name: text for name, text in text_names.items() if name in compiled},
         "headers": headers,
         "headers_sha256": key_of(*(field for item in sorted(texts.items()) for field in item), *headers),
@@ -280,13 +280,6 @@ def _list_templates(manifest: Manifest, texts: Mapping[str, bytes]) -> Iterator[
         yield _Template(name, name in built, unit_index, obstacle)
 
 
-def _exceptions(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple[int, str | None]]:
-    """The images in which the lowered name of `entity` differs, with that name."""
-    images = enumerate(manifest.units[entity.unit].images)
-    names = ((i, manifest.lowered_name(entity, image)) for i, image in images)
-    return [(i, name) for i, name in names if name != entity.lowered]
-
-
 def _identifiers(names: Sequence[str]) -> dict[str, str]:
     """The files `names` by their names in C++: ``device_copy_cu`` for ``device/copy.cu``."""
     identifiers: dict[str, str] = {}
@@ -320,5 +313,6 @@ def _example(header: Header) -> str:
         return ""
     kernel = header.kernels[0]
     name = "::".join([*header.namespaces, kernel.kernel.expression.partition("(")[0]])
-    arguments = ["{grid, block, stream}", *(each.name or "..." for each in kernel.kernel.parameters)]
+    launch = "{grid, stream}" if kernel.is_fixed else "{grid, block, stream}"
+    arguments = [launch, *(each.name or "..." for each in kernel.kernel.parameters)]
     return f"{name}({', '.join(arguments)})"

@@ -14,7 +14,8 @@ from itertools import chain, count
 from typing import NamedTuple
 
 from cuda_ext.builder.cpp.kernel_classes import DeviceTypes, KernelClass, identifier
-from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments
+from cuda_ext.builder.cpp.launched_kernels import LaunchedKernel
+from cuda_ext.builder.cpp.template_arguments import Argument, read_arguments, read_constants
 from cuda_ext.builder.cpp.template_parameters import TemplateParameters
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.manifest import Manifest, Symbol
@@ -61,7 +62,9 @@ _EXPRESSION = re.compile(r"(?P<name>[^\W\d]\w*(?:::[^\W\d]\w*)*)(?:<(?P<argument
 
 
 class Header:
-    """The content of a module's header. The same manifest gives the same header.
+    """The content of the header of a module, whose kernels are `launched`.
+
+    The same manifest gives the same header.
 
     ``namespaces`` are the module's own, outermost first: those of its import name, or `namespace` as C++
     spells it. The classes of kernels have their positions in the manifest as numbers. The numbers after those
@@ -69,16 +72,19 @@ class Header:
     the header has classes for.
     """
 
-    def __init__(self, manifest: Manifest, namespace: str | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, launched: Sequence[LaunchedKernel], namespace: str | None = None
+    ) -> None:
         self.path = f"{manifest.module.replace('.', '/')}.h"
         first, *rest = map(identifier, manifest.module.split("."))
         own = (f"{first}_" if first in ("std", "cuda_ext") else first, *rest)
         self.namespaces = tuple(namespace.split("::")) if namespace else own
-        types = self.device_types = DeviceTypes(p for kernel in manifest.kernels for p in kernel.parameters)
-        calls = [tuple(map(types.parameter, kernel.parameters)) for kernel in manifest.kernels]
+        kernels = [each.kernel for each in launched]
+        types = self.device_types = DeviceTypes(p for kernel in kernels for p in kernel.parameters)
+        calls = [tuple(map(types.parameter, kernel.parameters)) for kernel in kernels]
         self.kernels = [
-            KernelClass(index, kernel, manifest.units[kernel.unit].title, calls[index])
-            for index, kernel in enumerate(manifest.kernels)
+            KernelClass(i, kernel, manifest.units[kernel.unit].title, calls[i], launched[i].is_fixed)
+            for i, kernel in enumerate(kernels)
         ]
         self.overloads: dict[int, _Kernels] = {}
         self.templates: list[TemplateClass] = []
@@ -129,7 +135,7 @@ class Header:
 
     def _objects(self, name: str, kernels: _Kernels, qualified: str) -> tuple[list[Object], _Kernels]:
         """The object `name`, `qualified` in device code, and those of `kernels` that it cannot select."""
-        if any(_arguments(kernel) is not None for kernel in kernels):
+        if any(map(_is_template, kernels)):
             return self._template(name, kernels, qualified)
         number, left = self._overloads(kernels)
         comment = _signatures([kernel for kernel in kernels if kernel not in left])
@@ -141,8 +147,9 @@ class Header:
         by_kernel = {(each.kernel.unit, each.kernel.lowered): each for each in reversed(kernels)}
         distinct = list(by_kernel.values())[::-1]
         alike = Counter(kernel.types for kernel in distinct)
-        chosen = [kernel for kernel in distinct if alike[kernel.types] == 1]
-        left = [kernel for kernel in distinct if alike[kernel.types] > 1]
+        is_fixed = all(kernel.is_fixed for kernel in distinct)  # or those that are have names of their own
+        chosen = [each for each in distinct if alike[each.types] == 1 and each.is_fixed == is_fixed]
+        left = [kernel for kernel in distinct if kernel not in chosen]
         if len(chosen) < 2:
             return (chosen[0].index if chosen else None), left
         number = len(self.kernels) + len(self.overloads)
@@ -154,7 +161,7 @@ class Header:
         left: list[KernelClass] = []
         known: dict[tuple[Argument, ...], list[KernelClass]] = {}
         for kernel in kernels:
-            read = read_arguments(_arguments(kernel) or "", kernel.kernel.lowered)
+            read = _read_arguments(kernel)
             arguments = tuple(argument for argument in read if argument is not None)
             if len(arguments) == len(read):
                 known.setdefault(arguments, []).append(kernel)
@@ -222,6 +229,22 @@ def _arguments(kernel: KernelClass) -> str | None:
     """The text between the angle brackets of `kernel`, if any."""
     match = _EXPRESSION.fullmatch(kernel.kernel.expression)
     return match["arguments"] if match else None
+
+
+def _is_python(kernel: KernelClass) -> bool:
+    """Whether `kernel` is a function in Python, whose expression has types of parameters as well."""
+    return kernel.source.endswith(".py")
+
+
+def _is_template(kernel: KernelClass) -> bool:
+    return bool(_read_arguments(kernel)) if _is_python(kernel) else _arguments(kernel) is not None
+
+
+def _read_arguments(kernel: KernelClass) -> tuple[Argument | None, ...]:
+    """The template arguments of `kernel`: of a function in Python, the constants."""
+    if _is_python(kernel):
+        return read_constants(kernel.kernel.constants)
+    return read_arguments(_arguments(kernel) or "", kernel.kernel.lowered)
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:

@@ -44,13 +44,14 @@ _MACROS = frozenset(
 class KernelClass:
     """The class of `kernel`, whose position in the manifest is ``index``; ``source`` is its unit.
 
-    ``types`` are those of the parameters of a call.
+    ``types`` are those of the parameters of a call. ``is_fixed`` says that it gives the grid alone.
     """
 
     index: int
     kernel: Kernel
     source: str
     types: tuple[str, ...]
+    is_fixed: bool
 
     @cached_property
     def signature(self) -> str:

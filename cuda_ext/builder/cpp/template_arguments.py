@@ -7,6 +7,7 @@ instantiation: types that every host knows as types, others by their names, and 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from cuda_ext.builder.cpp.embedding import quoted
@@ -15,7 +16,7 @@ from cuda_ext.formats.lowered_names.lowered_types import LoweredValue
 from cuda_ext.formats.lowered_names.mangling import LoweredArgument, template_arguments
 from cuda_ext.formats.spelling import normalise
 
-__all__ = ["FUNDAMENTAL", "Argument", "read_arguments"]
+__all__ = ["FUNDAMENTAL", "Argument", "read_arguments", "read_constants"]
 
 
 class Argument(NamedTuple):
@@ -68,6 +69,13 @@ def read_arguments(text: str, lowered: str) -> tuple[Argument | None, ...]:
     if len(resolved) < len(texts):
         return tuple(_read(each, None) for each in texts)
     return tuple(map(_read, texts, resolved))
+
+
+def read_constants(constants: Mapping[str, str]) -> tuple[Argument | None, ...]:
+    """The `constants` of a function in Python as arguments; ``None`` for those that are no integers."""
+    texts = [text.lower() if text in ("True", "False") else text for text in constants.values()]
+    numbers = [_number(text) for text in texts if text != "None"]  # there is no such parameter then
+    return tuple(None if number is None else _value(number) for number in numbers)
 
 
 def _read(text: str, resolved: LoweredArgument | None) -> Argument | None:

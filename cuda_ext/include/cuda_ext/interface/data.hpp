@@ -49,8 +49,55 @@ struct ParameterData {
   std::size_t size;
 };
 
+// What the kernel gets for one of its parameters: the argument of a call at that position; or else a zero of
+// so many bytes; or, without any, the address of the memory that an image has each launch allocate.
+struct PassedData {
+  int argument;
+  std::size_t zeros;
+};
+
+// What an image, counted within its unit, fixes of launches of a kernel, so that a call gives the grid alone.
+// That counts clusters if `cluster` is not zero. `scratch` are the bytes of memory for each block.
+struct FixedLaunchData {
+  std::size_t image;
+  unsigned block[3];
+  unsigned cluster[3];
+  std::size_t shared;
+  std::size_t scratch;
+  bool cooperative;
+  bool dependent;
+};
+
+// A part of a condition: the argument at that position, or else the compute capability, 90 for 9.0, modulo
+// `modulus` unless that is 0, is less than, equal to or greater than `number`, by the bits of `outcomes`; or
+// the image for the GPU has that `target`, "90a". `then` and `otherwise` are the positions of parts before
+// this one, or what follows for the condition.
+struct ComparisonData {
+  enum { holds = -1, fails = -2 };
+
+  int argument;
+  bool is_signed;
+  unsigned long long modulus;
+  unsigned outcomes;
+  unsigned long long number;
+  bool is_negative;
+  const char* target;
+  int then;
+  int otherwise;
+};
+
+// A kernel that is compiled on a condition, `when`; the last of the comparisons is made first.
+struct KernelData;
+struct CandidateData {
+  const KernelData* kernel;
+  const char* when;
+  Array<ComparisonData> comparisons;
+};
+
 // A kernel, or one instantiation of a template. `lowered` is its name in all images but those in
-// `exceptions`. Where it is compiled when the program runs, the parameters are not described.
+// `exceptions`. Where it is compiled when the program runs, the parameters are not described. Those are the
+// ones of a call; `passed` are the kernel's own, if there are others. A launch takes the first of the
+// `candidates` whose condition holds, if there are any.
 struct KernelData {
   const char* expression;
   const char* lowered;
@@ -58,6 +105,9 @@ struct KernelData {
   Array<ParameterData> parameters;
   Array<LoweredName> exceptions;
   bool is_described = true;
+  Array<PassedData> passed = {};
+  Array<FixedLaunchData> launches = {};
+  Array<CandidateData> candidates = {};
 };
 
 // A __constant__ or __device__ variable.

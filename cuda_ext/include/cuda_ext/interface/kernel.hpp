@@ -33,6 +33,8 @@ inline constexpr bool is_lossless<Value<T>, Argument> = holds_every<T, Argument>
 template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
 class TypedKernel {
  public:
+  using Config = LaunchConfig;
+
   // The same without types.
   static Kernel kernel() noexcept { return Kernel(kernel_at(index)); }
 
@@ -87,6 +89,25 @@ class TypedKernel {
 #endif
 };
 
+// The same of a kernel whose image fixes everything but the grid.
+template <ModuleKernel& (&kernel_at)(std::size_t), std::size_t index, class... Parameters>
+class FixedKernel : public TypedKernel<kernel_at, index, Parameters...> {
+  using Typed = TypedKernel<kernel_at, index, Parameters...>;
+
+ public:
+  using Config = LaunchGrid;
+
+#if CUDA_EXT_EXCEPTIONS
+  void operator()(const LaunchGrid& launch, Parameters... arguments) const {
+    Typed::operator()(launch, arguments...);
+  }
+#endif
+
+  Result<void> try_launch(const LaunchGrid& launch, Parameters... arguments) const noexcept {
+    return Typed::try_launch(launch, arguments...);
+  }
+};
+
 template <std::size_t index, class First, class... Others>
 struct NthType : NthType<index - 1, Others...> {};
 template <class First, class... Others>
@@ -98,10 +119,13 @@ struct NthType<0, First, Others...> {
 struct NoKernelTakesTheseArguments {};
 struct SeveralKernelsTakeTheseArguments {};
 
-// Kernels of one name: of those that take the arguments, the one that takes them best is launched.
+// Kernels of one name: of those that take the arguments, the one that takes them best is launched. All take
+// the same configuration.
 template <class... Kernels>
 class Overloads {
  public:
+  using Config = typename NthType<0, Kernels...>::type::Config;
+
   // The index of that kernel, or of one of the structures above behind all kernels.
   template <class... Arguments>
   static constexpr std::size_t choose() noexcept {
@@ -126,13 +150,13 @@ class Overloads {
 
 #if CUDA_EXT_EXCEPTIONS
   template <class... Arguments, class Kernel = Chosen<Arguments...>, class = decltype(Kernel::kernel())>
-  void operator()(const LaunchConfig& config, const Arguments&... arguments) const {
+  void operator()(const Config& config, const Arguments&... arguments) const {
     Kernel()(config, arguments...);
   }
 #endif
 
   template <class... Arguments, class Kernel = Chosen<Arguments...>, class = decltype(Kernel::kernel())>
-  Result<void> try_launch(const LaunchConfig& config, const Arguments&... arguments) const noexcept {
+  Result<void> try_launch(const Config& config, const Arguments&... arguments) const noexcept {
     return Kernel().try_launch(config, arguments...);
   }
 };

@@ -101,6 +101,19 @@ struct CUDA_EXT_VISIBLE LaunchConfig {
   bool counts_threads = false;  // in grid.x, as threads() sets it
 };
 
+// The launch of a kernel whose image fixes everything but the grid, which counts clusters if there are any.
+struct CUDA_EXT_VISIBLE LaunchGrid {
+  Dim grid;
+  StreamRef stream = nullptr;
+
+  template <class T, std::enable_if_t<std::is_convertible_v<const T&, Dim>, int> = 0>
+  CUDA_EXT_HIDDEN constexpr LaunchGrid(const T& extents) noexcept : grid(extents) {}
+  CUDA_EXT_HIDDEN constexpr LaunchGrid(Dim extents, StreamRef in_stream = nullptr) noexcept
+      : grid(extents), stream(in_stream) {}
+
+  CUDA_EXT_HIDDEN constexpr operator LaunchConfig() const noexcept { return {grid, {0, 0, 0}, stream}; }
+};
+
 // At least `count` threads, in blocks of the size with the highest occupancy unless `block` is set; one block
 // if `count` is 0, since a grid is not empty.
 template <class Count, std::enable_if_t<is_extent<Count>, int> = 0>

@@ -282,6 +282,8 @@ CUDA_EXT_COLD inline bool Driver::find_other_functions() {
          find(call.best_block, "cuOccupancyMaxPotentialBlockSize", 6050) &&
          find(call.copy_to_gpu, "cuMemcpyHtoDAsync", 3020) &&
          find(call.copy_from_gpu, "cuMemcpyDtoHAsync", 3020) &&
+         find(call.allocate_in_stream, "cuMemAllocAsync", 11020) &&
+         find(call.free_in_stream, "cuMemFreeAsync", 11020) &&
          find(call.largest_cluster, "cuOccupancyMaxPotentialClusterSize", 11070) &&
          find(call.launch, "cuLaunchKernel", 4000) && find(call.launch_configured, "cuLaunchKernelEx", 11060);
 }

@@ -63,6 +63,7 @@ enum class DeviceAttribute : int {
   capability_minor = 76,
   cooperative_launch = 95,
   shared_memory_per_block = 97,  // of a kernel that opts in
+  memory_pools = 115,
   cluster_launch = 120,
 };
 
@@ -121,6 +122,8 @@ struct Functions {
                                   std::size_t shared, int most_threads);
   Code(CUDA_EXT_CALL* copy_to_gpu)(void* to, const void* from, std::size_t size, Stream stream);
   Code(CUDA_EXT_CALL* copy_from_gpu)(void* to, const void* from, std::size_t size, Stream stream);
+  Code(CUDA_EXT_CALL* allocate_in_stream)(void** address, std::size_t size, Stream stream);
+  Code(CUDA_EXT_CALL* free_in_stream)(void* address, Stream stream);
   Code(CUDA_EXT_CALL* largest_cluster)(int* blocks, Kernel kernel, const LaunchConfig* config);
   Code(CUDA_EXT_CALL* launch)(Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                               unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,

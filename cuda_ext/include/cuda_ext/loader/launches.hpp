@@ -98,6 +98,20 @@ inline driver_api::Code submit(const Driver& driver, driver_api::Kernel kernel, 
                             config.stream, arguments, nullptr);
 }
 
+// Whether that says that there is no image for this GPU and driver.
+constexpr bool is_absence(ErrorKind kind) noexcept {
+  return kind == ErrorKind::no_image || kind == ErrorKind::ptx_too_new || kind == ErrorKind::driver_too_old;
+}
+
+// The error of arguments for which no candidate was compiled.
+CUDA_EXT_COLD inline Failure none_holds(const KernelData& kernel) {
+  std::string conditions;
+  for (const CandidateData& each : kernel.candidates) {
+    conditions += joined({conditions.empty() ? "" : "; or if ", each.when});
+  }
+  return failure(ErrorKind::argument, {"the arguments are none that this kernel is compiled for: if ", conditions});
+}
+
 // `error` with the kernel that was to be launched, if it is about that.
 CUDA_EXT_COLD inline Failure of_launch(const KernelData& kernel, Failure error) {
   if (error->kind != ErrorKind::argument) return error;
@@ -108,19 +122,71 @@ CUDA_EXT_COLD inline Failure LoadedModule::load_and_launch(KernelOfModule& kerne
                                                            const LaunchConfig& requested, void** arguments) {
   CurrentContext here;
   if (auto failed = here.enter(requested.stream)) return failed;
+  if (kernel.candidates) return launch_candidate(here, kernel, requested, arguments);
   auto loaded = load(here, kernel);
   if (!loaded) return std::move(loaded).failure();
-  LaunchConfig config = requested;
-  Limits limits(here, **loaded);
-  if (config.counts_threads) {
-    if (auto failed = limits.divide(config)) return of_launch(*kernel.description, std::move(failed));
+  return launch_loaded(here, kernel, **loaded, requested, arguments);
+}
+
+CUDA_EXT_COLD inline Failure LoadedModule::launch_loaded(const CurrentContext& here, KernelOfModule& kernel,
+                                                         LoadedKernel& loaded, LaunchConfig config,
+                                                         void** arguments) {
+  const KernelData& data = *kernel.description;
+  if (const FixedLaunchData* fixed = loaded.fixed) {
+    if (auto failed = fix(config, *fixed)) return of_launch(data, std::move(failed));
   }
-  if (!(*loaded)->permits(config)) {
-    if (auto failed = limits.permit(config)) return of_launch(*kernel.description, std::move(failed));
+  Limits limits(here, loaded);
+  if (config.counts_threads) {
+    if (auto failed = limits.divide(config)) return of_launch(data, std::move(failed));
+  }
+  if (!loaded.permits(config)) {
+    if (auto failed = limits.permit(config)) return of_launch(data, std::move(failed));
   }
   if (!arguments) return nullptr;
-  const auto status = submit(here.driver(), (*loaded)->get(), config, arguments);
+  const std::size_t size = loaded.fixed ? loaded.fixed->scratch : 0;
+  Scratch scratch(here.driver(), config.stream);
+  if (size) {
+    if (auto failed = scratch.allocate(here.device(), size, config.grid)) {
+      return of_launch(data, std::move(failed));
+    }
+    if (scratch.status) return here.driver().failed("cuMemAllocAsync", scratch.status);
+  }
+  PassedParameters passed(data, arguments, scratch);
+  if (data.passed.size) arguments = passed.addresses();
+  const auto status = submit(here.driver(), loaded.get(), config, arguments);
   return status ? explain_launch(kernel, config, status) : nullptr;
+}
+
+CUDA_EXT_COLD inline Failure LoadedModule::launch_candidate(const CurrentContext& here, KernelOfModule& kernel,
+                                                            const LaunchConfig& config, void** arguments) {
+  const KernelData& data = *kernel.description;
+  const int capability = here.driver().at(here.device()).capability;
+  Failure absent;
+  bool is_present = false;
+  for (std::size_t i = 0; i < data.candidates.size; i++) {
+    const CandidateData& candidate = data.candidates[i];
+    KernelOfModule& own = kernel.candidates[i];
+    const LoadedKernel* known = get_loaded(here, own);
+    const char* architecture = known ? known->architecture : nullptr;
+    if (!known) {
+      auto location = find(here, own);
+      if (!location) {
+        absent = std::move(location).failure();
+        if (!is_absence(absent->kind)) return absent;
+        continue;
+      }
+      architecture = location->architecture;
+    }
+    is_present = true;
+    if (arguments && !holds(candidate, arguments, capability, architecture)) continue;
+    auto loaded = load(here, own);
+    if (!loaded) return std::move(loaded).failure();
+    Failure failed = launch_loaded(here, own, **loaded, config, arguments);
+    if (arguments || failed) return failed;
+  }
+  const bool has_default = !*data.candidates[data.candidates.size - 1].when;
+  if (!is_present || (arguments && has_default)) return absent;
+  return arguments ? of_launch(data, none_holds(data)) : nullptr;
 }
 
 CUDA_EXT_COLD inline Failure LoadedModule::explain_launch(KernelOfModule& kernel, const LaunchConfig& config,

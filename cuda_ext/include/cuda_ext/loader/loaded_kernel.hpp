@@ -30,6 +30,9 @@ struct LoadedKernel {
   std::atomic<std::size_t> shared{0};
   std::atomic<bool> has_large_clusters{false};
   std::atomic<int> best_block{0};
+  // Of its image, set before the handle: the architecture, and what it fixes of launches.
+  const char* architecture = nullptr;
+  const FixedLaunchData* fixed = nullptr;
 
   // The handle; nullptr if the kernel is not loaded.
   driver_api::Kernel get() const noexcept { return handle.load(std::memory_order_acquire); }

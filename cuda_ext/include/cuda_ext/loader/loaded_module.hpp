@@ -17,6 +17,7 @@
 #include "driver_api.hpp"
 #include "failure.hpp"
 #include "loaded_images.hpp"
+#include "derived_launches.hpp"
 #include "loaded_kernel.hpp"
 #include "names.hpp"
 
@@ -27,7 +28,7 @@ class LoadedModule;
 
 // A kernel of a module, loaded or not. With one GPU, `everywhere` is the kernel on it. With several, it has a
 // handle if that is the same on all of them, and its limits are those that every GPU has; `on_device` are the
-// kernels of each.
+// kernels of each. A kernel whose launches are derived has these alone.
 struct KernelOfModule final : ModuleKernel {
   LoadedModule* module = nullptr;
   const KernelData* description = nullptr;
@@ -37,11 +38,20 @@ struct KernelOfModule final : ModuleKernel {
   // The sizes of the parameters of a kernel without a description, if the driver knows them.
   std::atomic<bool> is_measured{false};
   std::vector<ParameterData> measured;
+  std::unique_ptr<KernelOfModule[]> candidates;
 
   KernelOfModule() noexcept = default;
   KernelOfModule(const KernelOfModule&) = delete;
   KernelOfModule& operator=(const KernelOfModule&) = delete;
   ~KernelOfModule() { delete[] on_device.load(std::memory_order_acquire); }
+
+  void describe(LoadedModule& owner, const KernelData& data) {
+    module = &owner;
+    description = &data;
+    const auto& others = data.candidates;
+    if (others.size) candidates.reset(new KernelOfModule[others.size]);
+    for (std::size_t i = 0; i < others.size; i++) candidates[i].describe(owner, *others[i].kernel);
+  }
 
   void hold(int change) noexcept override;
   const KernelData& data() const noexcept override { return *description; }
@@ -62,10 +72,7 @@ class LoadedModule final : public Module {
  public:
   explicit LoadedModule(const ModuleData& data)
       : data_(data), images_(data), kernels_(new KernelOfModule[data.kernels.size]) {
-    for (std::size_t i = 0; i < data.kernels.size; i++) {
-      kernels_[i].module = this;
-      kernels_[i].description = &data.kernels[i];
-    }
+    for (std::size_t i = 0; i < data.kernels.size; i++) kernels_[i].describe(*this, data.kernels[i]);
   }
   explicit LoadedModule(std::unique_ptr<const OwnedModule> owned) : LoadedModule(owned->data) {
     owned_ = std::move(owned);
@@ -90,6 +97,11 @@ class LoadedModule final : public Module {
 
   // Launch a kernel, if there are `arguments`, after loading it and raising its limits as necessary.
   Failure load_and_launch(KernelOfModule& kernel, const LaunchConfig& config, void** arguments);
+  // The same of the first of its candidates that is for this GPU and these arguments, or of all without any.
+  Failure launch_candidate(const CurrentContext& here, KernelOfModule& kernel, const LaunchConfig& config,
+                           void** arguments);
+  Failure launch_loaded(const CurrentContext& here, KernelOfModule& kernel, LoadedKernel& loaded,
+                        LaunchConfig config, void** arguments);
   // The error of a launch that the driver answered with `status`.
   Failure explain_launch(KernelOfModule& kernel, const LaunchConfig& config, driver_api::Code status);
   // Ask the driver, which knows them since CUDA 12.4, for the sizes of the parameters of a kernel that is
@@ -107,6 +119,9 @@ class LoadedModule final : public Module {
     KernelOfModule kernel;
   };
 
+  static bool is_on_device(const CurrentContext& here, const KernelOfModule& kernel) noexcept {
+    return here.driver().count > 1 || is_derived(*kernel.description);
+  }
   static LoadedKernel* get_loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept;
   Result<LoadedKernel*> load(const CurrentContext& here, KernelOfModule& kernel);
   Result<Location> find(const CurrentContext& here, const KernelOfModule& kernel);
@@ -124,7 +139,7 @@ class LoadedModule final : public Module {
 // The kernel on this GPU; nullptr if it is not loaded.
 inline LoadedKernel* LoadedModule::get_loaded(const CurrentContext& here, KernelOfModule& kernel) noexcept {
   LoadedKernel* loaded = &kernel.everywhere;
-  if (here.driver().count > 1) {
+  if (is_on_device(here, kernel)) {
     loaded = kernel.on_device.load(std::memory_order_acquire);
     if (loaded) loaded += here.device();
   }
@@ -145,16 +160,19 @@ CUDA_EXT_COLD inline Result<LoadedKernel*> LoadedModule::load(const CurrentConte
   auto handle = images_.load_kernel(here, *location);
   if (!handle) return std::move(handle).failure();
   LoadedKernel* loaded = &kernel.everywhere;
-  if (driver.count > 1) {
+  if (is_on_device(here, kernel)) {
     loaded = kernel.on_device.load(std::memory_order_relaxed);
     if (!loaded) {
       loaded = new LoadedKernel[static_cast<std::size_t>(driver.count)];
       kernel.on_device.store(loaded, std::memory_order_release);
     }
     loaded += here.device();
-    const bool is_same = images_.is_same_on_all_devices(here, *kernel.description, *location);
+    const KernelData& data = *kernel.description;
+    const bool is_same = !is_derived(data) && images_.is_same_on_all_devices(here, data, *location);
     if (is_same) kernel.everywhere.handle.store(*handle, std::memory_order_release);
   }
+  loaded->architecture = location->architecture;
+  loaded->fixed = find_fixed(*kernel.description, *location->unit, location->architecture);
   loaded->handle.store(*handle, std::memory_order_release);
   return loaded;
 }
@@ -249,6 +267,10 @@ CUDA_EXT_COLD inline Failure LoadedModule::load() noexcept {
   for (std::size_t i = 0; i < data_.kernels.size; i++) {
     auto handle = kernels_[i].handle();
     if (fails(handle)) return std::move(handle).failure();
+    for (std::size_t j = 0; j < data_.kernels[i].candidates.size; j++) {
+      handle = kernels_[i].candidates[j].handle();
+      if (fails(handle)) return std::move(handle).failure();
+    }
   }
   for (std::size_t i = 0; i < data_.symbols.size; i++) {
     auto loaded = symbol(i, nullptr);

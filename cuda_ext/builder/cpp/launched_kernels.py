@@ -1,0 +1,179 @@
+"""Kernels as C++ launches them: arguments of a call, what images add to them, and the images to choose from.
+
+A pointer has no shape, so a call in C++ passes the extents of arrays that a kernel takes: ``x_shape_0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.variant_conditions import SM, Leaf, branch, parse
+from cuda_ext.manifest import Kernel, Manifest, Parameter, Symbol, Variants
+from cuda_ext.records import FixedLaunch, HiddenParameter
+
+__all__ = ["Candidate", "Comparison", "LaunchedKernel", "Passed", "launched_kernels", "lowered_elsewhere"]
+
+
+class Passed(NamedTuple):
+    """What a kernel gets for a parameter, as ``PassedData`` of the interface has it."""
+
+    argument: int
+    zeros: int = 0
+
+
+class Comparison(NamedTuple):
+    """A part of a condition, as ``ComparisonData`` of the interface has it."""
+
+    argument: int
+    is_signed: bool
+    modulus: int
+    outcomes: int
+    number: int
+    target: str | None
+    then: int
+    otherwise: int
+
+
+class Candidate(NamedTuple):
+    """One of several images' kernels, and when it is launched; the default has no comparisons."""
+
+    launched: LaunchedKernel
+    when: str
+    comparisons: tuple[Comparison, ...]
+
+
+class LaunchedKernel(NamedTuple):
+    """A kernel whose parameters are those of a call.
+
+    ``passed`` are what it gets itself, if that is something else; ``fixed`` has what images fix of launches,
+    by their positions in the unit, and ``exceptions`` are those of :func:`lowered_elsewhere`. A launch takes
+    the first of the ``candidates`` that is for its arguments.
+    """
+
+    kernel: Kernel
+    exceptions: Sequence[tuple[int, str | None]] = ()
+    passed: tuple[Passed, ...] = ()
+    fixed: Mapping[int, FixedLaunch] = {}
+    candidates: tuple[Candidate, ...] = ()
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether its images decide on launches."""
+        return bool(self.passed or self.fixed or self.candidates)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a call gives the grid alone."""
+        return bool(self.fixed) or any(candidate.launched.fixed for candidate in self.candidates)
+
+
+def launched_kernels(manifest: Manifest) -> list[LaunchedKernel]:
+    """The kernels of `manifest` that have names of their own."""
+    specialised = {variants.name: variants for variants in manifest.variants if variants.specialised}
+    by_name = {kernel.expression: kernel for kernel in manifest.kernels}
+    return [
+        _with_candidates(specialised[kernel.expression], by_name, manifest)
+        if kernel.expression in specialised
+        else _Call([kernel]).launch(kernel, manifest)
+        for kernel in manifest.named_kernels
+    ]
+
+
+def lowered_elsewhere(entity: Kernel | Symbol, manifest: Manifest) -> list[tuple[int, str | None]]:
+    """The images in which the lowered name of `entity` differs, with that name."""
+    images = enumerate(manifest.units[entity.unit].images)
+    names = ((i, manifest.lowered_name(entity, image)) for i, image in images)
+    return [(i, name) for i, name in names if name != entity.lowered]
+
+
+def _with_candidates(variants: Variants, kernels: Mapping[str, Kernel], manifest: Manifest) -> LaunchedKernel:
+    conditions = [parse(candidate.when) if candidate.when else None for candidate in variants.candidates]
+    own = [kernels[candidate.kernel] for candidate in variants.candidates]
+    call = _Call(reversed(own))
+    candidates = []
+    for candidate, kernel, condition in zip(variants.candidates, own, conditions, strict=True):
+        comparisons: list[Comparison] = []
+
+        def add(leaf: Leaf, then: int, otherwise: int, into: list[Comparison] = comparisons) -> int:
+            into.append(call.comparison(leaf, then, otherwise))
+            return len(into) - 1
+
+        if condition is not None:
+            branch(condition, _HOLDS, _FAILS, add)
+        launched = call.launch(kernel, manifest)
+        launched = launched._replace(kernel=launched.kernel._replace(expression=variants.name))
+        candidates.append(Candidate(launched, candidate.when or "", tuple(comparisons)))
+    return candidates[-1].launched._replace(candidates=tuple(candidates))
+
+
+_HOLDS, _FAILS = -1, -2
+_OUTCOMES = {"<": 0b001, "<=": 0b011, "==": 0b010, "!=": 0b101, ">=": 0b110, ">": 0b100}
+_INTEGERS = {1: "signed char", 2: "short", 4: "int", 8: "long long"}
+
+
+class _Call:
+    """The parameters of a call of any of `kernels`, whose own parameters are the same."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        first, *others = kernels
+        self.parameters: list[Parameter] = []
+        self._extents: dict[tuple[str, int], int] = {}
+        for parameter in _in_order(first):
+            if isinstance(parameter, Parameter):
+                self.parameters.append(parameter)
+            elif parameter.extent:
+                self._add(parameter)
+        for hidden in (hidden for kernel in others for hidden in kernel.hidden if hidden.extent):
+            self._add(hidden)
+
+    def _add(self, hidden: HiddenParameter) -> int:
+        """The position of the argument for `hidden`, added if it is not there."""
+        key = hidden.source, hidden.size
+        if key not in self._extents:
+            name = "_".join(map(str, hidden.extent or ()))
+            while any(parameter.name == name for parameter in self.parameters):
+                name += "_"
+            self._extents[key] = len(self.parameters)
+            type_ = _INTEGERS.get(hidden.size, "__int128")
+            self.parameters.append(Parameter(name, type_, "integer", hidden.size, 0))
+        return self._extents[key]
+
+    def launch(self, kernel: Kernel, manifest: Manifest) -> LaunchedKernel:
+        """The launch of `kernel` with these parameters."""
+        positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
+        passed: list[Passed] = []
+        for parameter in _in_order(kernel):
+            if isinstance(parameter, Parameter):
+                passed.append(Passed(positions[parameter.name]))
+            elif parameter.extent:
+                passed.append(Passed(self._add(parameter)))
+            else:
+                passed.append(Passed(-1, parameter.size if parameter.source == "zero" else 0))
+        is_plain = passed == [Passed(i) for i in range(len(self.parameters))]
+        called = kernel._replace(parameters=tuple(self.parameters), hidden=())
+        images = enumerate(manifest.units[kernel.unit].images)
+        name = kernel.expression
+        fixed = {i: image.launches[name] for i, image in images if name in image.launches}
+        exceptions = lowered_elsewhere(kernel, manifest)
+        return LaunchedKernel(called, exceptions, () if is_plain else tuple(passed), fixed)
+
+    def comparison(self, leaf: Leaf, then: int, otherwise: int) -> Comparison:
+        """The comparison `leaf` of a condition, which goes on with `then` or `otherwise`."""
+        if isinstance(leaf, Architecture):
+            target = leaf.target if leaf.suffix else None
+            return Comparison(-1, False, 0, _OUTCOMES["=="], leaf.number, target, then, otherwise)
+        name = leaf.name
+        argument = next((i for i, p in enumerate(self.parameters) if p.name == name and name != SM), -1)
+        is_signed = argument >= 0 and self.parameters[argument].kind == "integer"
+        outcomes, modulus = _OUTCOMES[leaf.operator], leaf.modulus or 0
+        return Comparison(argument, is_signed, modulus, outcomes, leaf.number, None, then, otherwise)
+
+
+def _in_order(kernel: Kernel) -> Sequence[Parameter | HiddenParameter]:
+    """All parameters of `kernel`."""
+    parameters: list[Parameter | HiddenParameter] = list(kernel.parameters)
+    for hidden in kernel.hidden:
+        parameters.insert(hidden.position, hidden)
+    return parameters

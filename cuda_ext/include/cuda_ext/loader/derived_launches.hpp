@@ -1,0 +1,184 @@
+// Launches of which the image of a kernel decides more than the call: the configuration, further parameters,
+// and whether it is the image for these arguments.
+
+#pragma once
+
+#include "configuration.hpp"
+#include "current_context.hpp"
+#include "driver.hpp"
+#include "driver_api.hpp"
+#include "failure.hpp"
+#include "text.hpp"
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cuda_ext CUDA_EXT_HIDDEN {
+inline namespace CUDA_EXT_ABI {
+
+// Whether launches of the kernel are more than a call of the driver.
+inline bool is_derived(const KernelData& kernel) noexcept {
+  return kernel.passed.size || kernel.launches.size || kernel.candidates.size;
+}
+
+// What the image of that architecture fixes of launches of the kernel; nullptr for nothing.
+inline const FixedLaunchData* find_fixed(const KernelData& kernel, const UnitData& unit,
+                                         const char* architecture) noexcept {
+  for (const FixedLaunchData& fixed : kernel.launches) {
+    if (unit.images[fixed.image].architecture == architecture) return &fixed;
+  }
+  return nullptr;
+}
+
+// Add what the image fixes to `config`, which has the grid, in blocks or clusters.
+CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fixed) {
+  const auto is_given = [](const Dim& extents) { return extents.x || extents.y || extents.z; };
+  const char* wrong = config.counts_threads      ? "threads"
+                      : is_given(config.block)   ? "block"
+                      : config.shared            ? "shared"
+                      : is_given(config.cluster) ? "cluster"
+                      : config.cooperative       ? "cooperative"
+                      : config.dependent         ? "dependent"
+                                                 : nullptr;
+  const Dim block(fixed.block[0], fixed.block[1], fixed.block[2]);
+  if (wrong) {
+    return failure(ErrorKind::argument,
+                   {wrong, ": this kernel was compiled for blocks of ", text_of(block), " threads, ",
+                    fixed.shared, " bytes of shared memory; give the grid alone, as a LaunchGrid"});
+  }
+  config.block = block;
+  config.shared = fixed.shared;
+  config.cooperative = fixed.cooperative;
+  config.dependent = fixed.dependent;
+  if (!fixed.cluster[0]) return nullptr;
+  config.cluster = {fixed.cluster[0], fixed.cluster[1], fixed.cluster[2]};
+  const auto blocks = [](long long clusters, unsigned size) {
+    return clusters > INT_MAX ? clusters : clusters * size;  // which no GPU takes
+  };
+  config.grid = {blocks(config.grid.x, fixed.cluster[0]), blocks(config.grid.y, fixed.cluster[1]),
+                 blocks(config.grid.z, fixed.cluster[2])};
+  return nullptr;
+}
+
+// Global memory for one launch, allocated and freed in the order of its stream.
+class Scratch {
+ public:
+  Scratch(const Driver& driver, Stream stream) noexcept : driver_(driver), stream_(stream) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    if (address_) driver_.call.free_in_stream(address_, stream_);
+  }
+
+  // `size` is that for each block of `grid`.
+  CUDA_EXT_COLD Failure allocate(int device, std::size_t size, const Dim& grid) {
+    if (driver_.attribute(device, driver_api::DeviceAttribute::memory_pools) != 1) {
+      return failure(ErrorKind::launch,
+                     {"this kernel takes ", size, " bytes of memory for each block, which a launch ",
+                      "allocates in the order of its stream, and this GPU, ", driver_.name_of(device),
+                      ", has no memory pools for that; upgrade the driver, or use another GPU"});
+    }
+    const auto blocks = static_cast<unsigned long long>(grid.x) * static_cast<unsigned long long>(grid.y) *
+                        static_cast<unsigned long long>(grid.z);
+    if (blocks > static_cast<unsigned long long>(LLONG_MAX) / size) {
+      return failure(ErrorKind::argument, {"grid: expected fewer blocks, each with ", size,
+                                           " bytes of memory, found ", text_of(grid)});
+    }
+    status = driver_.call.allocate_in_stream(&address_, static_cast<std::size_t>(blocks) * size, stream_);
+    if (status) address_ = nullptr;
+    return nullptr;
+  }
+
+  void* const* address() const noexcept { return &address_; }
+
+  driver_api::Code status = driver_api::success;  // of the allocation
+
+ private:
+  const Driver& driver_;
+  Stream stream_;
+  void* address_ = nullptr;
+};
+
+// The addresses of all parameters of a kernel; `arguments` are those of a call. They live as long as this.
+class PassedParameters {
+ public:
+  PassedParameters(const KernelData& kernel, void** arguments, const Scratch& scratch) {
+    std::size_t most = 0;
+    for (const PassedData& each : kernel.passed) most = each.zeros > most ? each.zeros : most;
+    zeros_.resize(most);
+    addresses_.reserve(kernel.passed.size);
+    for (const PassedData& each : kernel.passed) {
+      addresses_.push_back(each.argument >= 0 ? arguments[each.argument]
+                           : each.zeros       ? static_cast<void*>(zeros_.data())
+                                              : const_cast<void**>(scratch.address()));
+    }
+  }
+
+  void** addresses() noexcept { return addresses_.data(); }
+
+ private:
+  std::vector<unsigned char> zeros_;
+  std::vector<void*> addresses_;
+};
+
+// An integer of 64 bits with or without a sign.
+struct Number {
+  unsigned long long bits = 0;
+  bool is_negative = false;
+
+  Number(unsigned long long value, bool is_signed) noexcept
+      : bits(value), is_negative(is_signed && value > LLONG_MAX) {}
+
+  // As in Python: from 0 to `modulus`.
+  Number modulo(unsigned long long modulus) const noexcept {
+    const unsigned long long rest = (is_negative ? 0 - bits : bits) % modulus;
+    return {is_negative && rest ? modulus - rest : rest, false};
+  }
+
+  // -1, 0 or 1.
+  int compared_with(const Number& other) const noexcept {
+    if (is_negative != other.is_negative) return is_negative ? -1 : 1;
+    return bits < other.bits ? -1 : bits > other.bits;
+  }
+};
+
+// The value of an argument, an integer of `size` bytes or an address.
+inline Number read_number(const void* argument, std::size_t size, bool is_signed) noexcept {
+  unsigned long long bits = 0;
+  std::memcpy(&bits, argument, size);  // little-endian, as every machine with a GPU
+  const unsigned unused = 64 - 8 * static_cast<unsigned>(size);
+  if (is_signed && unused && bits >> (63 - unused)) bits |= ~0ull << (64 - unused);
+  return {bits, is_signed};
+}
+
+// Whether the condition of `candidate` holds for these arguments, on a GPU of that capability. `architecture`
+// is that of its image there.
+inline bool holds(const CandidateData& candidate, void* const* arguments, int capability,
+                  std::string_view architecture) noexcept {
+  int at = static_cast<int>(candidate.comparisons.size) - 1;
+  while (at >= 0) {
+    const ComparisonData& each = candidate.comparisons[static_cast<std::size_t>(at)];
+    bool is_true = false;
+    if (each.target) {
+      is_true = architecture.substr(architecture.find('_') + 1) == each.target;
+    } else {
+      Number number(static_cast<unsigned long long>(capability), false);
+      if (each.argument >= 0) {
+        const std::size_t size = candidate.kernel->parameters[static_cast<std::size_t>(each.argument)].size;
+        number = read_number(arguments[each.argument], size, each.is_signed);
+      }
+      if (each.modulus) number = number.modulo(each.modulus);
+      is_true = each.outcomes >> (1 + number.compared_with({each.number, each.is_negative})) & 1;
+    }
+    at = is_true ? each.then : each.otherwise;
+  }
+  return at == ComparisonData::holds || !candidate.comparisons.size;
+}
+
+}  // namespace CUDA_EXT_ABI
+}  // namespace cuda_ext
