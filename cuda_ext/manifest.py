@@ -99,7 +99,8 @@ class Kernel(NamedTuple):
     ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
     images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
     are those that lie before, between and behind them. ``constants`` are values of parameters that it was
-    compiled for, as Python spells them; a call may give them by name to choose the kernel.
+    compiled for, as Python spells them; a call may give them by name to choose the kernel. The values in
+    ``configuration`` differ among candidates, and no call gives them.
     """
 
     expression: records.Text
@@ -108,6 +109,7 @@ class Kernel(NamedTuple):
     parameters: tuple[Parameter, ...]
     hidden: tuple[HiddenParameter, ...] = ()
     constants: Mapping[str, str] = {}
+    configuration: Mapping[str, str] = {}
 
     def __hash__(self) -> int:
         return hash((self.expression, self.parameters))  # a mapping has none
@@ -315,15 +317,13 @@ def _convert_sources(data: dict[str, Any]) -> None:
             unit.pop("options", None)
 
 
-# The sizes in bytes of the kinds of parameters that do not have any.
 _RESERVED = (FILE_NAME, "__init__.py", "__init__.pyi")
 _ALIGNED = ("pointer", "integer", "unsigned", "float")
-_INTEGERS = (1, 2, 4, 8, 16)
-_SIZES: Mapping[ParameterKind, tuple[int, ...]] = {
+_SIZES: Mapping[ParameterKind, tuple[int, ...]] = {  # in bytes, of kinds that do not have any
     "pointer": (8,),
     "bool": (1,),
     "float": (2, 4, 8),
-    **dict.fromkeys(("integer", "unsigned", "enum"), _INTEGERS),
+    **dict.fromkeys(("integer", "unsigned", "enum"), (1, 2, 4, 8, 16)),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["code_of", "kernel_names", "split_arguments"]
+__all__ = ["code_of", "kernel_names", "split_arguments", "take_parentheses"]
 
 # Brackets and commas, besides literals and operators that hold them. An open quote is not searched for long.
 _BRACKET = r"\d(?:'?[\w.])*|'(?:\\.|[^'\\]){0,64}'|\"(?:\\.|[^\"\\]){0,999}\"|->|<<|[<>]=|[()<>\[\]{},]"
@@ -28,9 +28,30 @@ def split_arguments(text: str) -> Iterator[str]:
         if match[0] == "," and not depth:
             yield text[start : match.start()].strip()
             start = match.end()
-        depth += (match[0] in "<([{") - (match[0] in ">)]}")
+        depth += _step(match[0])
     if text[start:].strip():
         yield text[start:].strip()
+
+
+def take_parentheses(text: str) -> tuple[str, str] | None:
+    """Divide `text` into what the parentheses at its start enclose, and what follows them.
+
+    >>> take_parentheses("(pair<int, float>) const")
+    ('pair<int, float>', 'const')
+    """
+    depth = 0
+    for match in re.finditer(_BRACKET, text, re.DOTALL):
+        depth += _step(match[0])
+        if not depth and match[0] != ",":
+            break
+    if depth or not text.startswith("("):
+        return None
+    return text[1 : match.start()].strip(), text[match.end() :].strip()
+
+
+def _step(token: str) -> int:
+    """How much deeper in brackets what follows `token` is."""
+    return (token in "<([{") - (token in ">)]}")
 
 
 def kernel_names(text: bytes) -> set[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuda_ext.runtime.driver.attributes import Attributes
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
-    from cuda_ext.runtime.launch.configuration import Dim
+    from cuda_ext.runtime.launch.configuration import Dim, GridFunction
     from cuda_ext.runtime.launch.launcher import Launcher
     from cuda_ext.runtime.launch.streams import Stream
     from cuda_ext.runtime.launch.torch_op import OperatorLaunch
@@ -46,9 +46,10 @@ class Kernel(FastLaunch):
     """A kernel, or one instantiation of a kernel template. Calling it launches it.
 
     Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
-    number of blocks and `block` the number of threads in a block, each in up to three dimensions. `threads`
-    is the total number of threads instead: it is divided into blocks of the size with the highest occupancy,
-    or of the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
+    number of blocks, or a function that returns it for a mapping with the arguments and constants by name,
+    and `block` the number of threads in a block, each in up to three dimensions. `threads` is the total
+    number of threads instead: it is divided into blocks of the size with the highest occupancy, or of the
+    size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
     blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent` kernel may start
     before the kernel ahead of it in the stream has ended (programmatic dependent launch).
 
@@ -110,6 +111,10 @@ class Kernel(FastLaunch):
         if constants or flat:
             positional, keywords = flat or (arguments, keywords)
             return self(*positional, **keywords)
+        if callable(grid := keywords.get("grid")):
+            named = {name: value for name, value in keywords.items() if name not in OPTIONS | {"stream"}}
+            grid = self._launcher.evaluate_grid(grid, arguments, named, keywords.get("stream"))
+            return self(*arguments, **{**keywords, "grid": grid})
         options = LaunchOptions(**{name: keywords.pop(name) for name in OPTIONS & keywords.keys()})
         return self._launch(arguments, keywords, options, keywords.pop("stream", None))
 
@@ -139,7 +144,7 @@ class Kernel(FastLaunch):
             self,
             /,
             *arguments: Any,
-            grid: Dim | None = None,
+            grid: Dim | GridFunction | None = None,
             block: Dim | None = None,
             threads: SupportsIndex | None = None,
             shared: SupportsIndex = 0,

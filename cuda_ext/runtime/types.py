@@ -17,7 +17,7 @@ from typing import (
 from cuda_ext.runtime.arrays.device_memory import DeviceArray
 from cuda_ext.runtime.arrays.host_arrays import HasArrayInterface, Out
 from cuda_ext.runtime.kernel import Kernel
-from cuda_ext.runtime.launch.configuration import Dim
+from cuda_ext.runtime.launch.configuration import Dim, GridFunction
 from cuda_ext.runtime.launch.streams import Stream
 from cuda_ext.runtime.lookup import KernelTemplate, Namespace, TemplateArguments
 from cuda_ext.runtime.module import KernelModule
@@ -77,7 +77,7 @@ class _Options(TypedDict, total=False):
 
 
 class _Grid(TypedDict):
-    grid: Dim
+    grid: Dim | GridFunction
     block: Dim
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,95 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
     assert len(done.launches) == 12
 
 
+CONFIG = {"kwargs": {"BLOCK": 64}, "num_warps": 2, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
+TUNED = {
+    "key": ["n"],
+    "tuned": [
+        # As triton.autotune caches them, for dtypes too.
+        {
+            "device": "sm_90",
+            "key": [60, "torch.float32", "torch.float32"],
+            "configs_timings": [[{**CONFIG, "num_warps": 8}, [0.3, 0.2, 0.4]], [CONFIG, [0.1, 0.1, 0.1]]],
+        },
+        {"device": "sm_90", "key": [120, "torch.float32", "torch.float32"], "config": CONFIG},
+        {"device": "sm_90", "key": [60, "torch.float16", "torch.float16"], "config": {"num_warps": 1}},
+        {"device": "sm_90", "when": "n >= 4096", "config": {"kwargs": {"BLOCK": 256}, "num_warps": 4}},
+        {"device": "sm_75", "when": "n >= 16", "config": {"kwargs": {"BLOCK": 16}}},
+    ],
+    "default": {"kwargs": {"BLOCK": 32}, "num_warps": 1},
+}
+
+
+def write_tuned(root: Path, **changes: object) -> Path:
+    table = (
+        TABLE.partition("[[tool")[0]
+        + """
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/scale.py"]
+instantiate = ["scale(out: *fp32, x: *kfp32:16, n: i32, factor: fp32)"]
+tuning = "tuning/scale.json"
+"""
+    )
+    return write_project(root, table, {**FILES, "tuning/scale.json": json.dumps({**TUNED, **changes})})
+
+
+@pytest.mark.host_compiler
+def test_a_measured_table_chooses_the_configuration(tmp_path: Path, fake_driver: Path) -> None:
+    root = write_tuned(tmp_path / "project")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/__init__.py").touch()
+    package = build(root)["p.kernels"]
+    package.write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    print(kernels.scale.__kernels__[0].signature, dict(kernels.scale.__kernels__[0].constants))
+    grid = lambda given: (-(-given["n"] // given["BLOCK"]), 1)
+    for n, x in ((60, 4096), (120, 4100), (61, 4096), (5000, 4096), (60, 4096)):
+        kernels.scale(8192, x, n, 2.0, grid=grid)
+    caught(kernels.scale, 8192, 4096, 60, 2.0, grid=grid, BLOCK=64)
+    kernels.scale.__kernels__[0].explain(8192, 4100, 5000, 2.0)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    assert done.output[0] == "scale<fp32>(float* out, const float* x, int n, float factor) {}"
+    launched = [launch.partition(" shared")[0].partition("scale ")[2] for launch in done.launches]
+    assert launched == [
+        "grid=1,1,1 block=64,1,1",
+        "grid=2,1,1 block=64,1,1",
+        "grid=2,1,1 block=32,1,1",
+        "grid=20,1,1 block=128,1,1",
+        "grid=1,1,1 block=64,1,1",
+    ]
+    assert "no parameter 'BLOCK' is left to be given by name" in done.output[1]
+    assert [line.rpartition("  ")[2] for line in done.output[3:]] == [
+        *["not taken: n is 5000", "not taken: n is 5000"],
+        *["not taken: x % 16 is 4", "taken: this GPU is sm_90, n is 5000", "not asked", "not asked"],
+    ]
+    log: list[str] = []
+    write_tuned(tmp_path / "project")
+    assert build(root, log)["p.kernels"].files == package.files
+    assert "nothing has changed" in "".join(log)
+
+
+REFUSED_TABLES = {
+    "key": (["m"], "tuning/scale.json: table.key: scale has no parameter 'm'"),
+    "default": (
+        {"kwargs": {"BLOK": 1}},
+        "table.default: scale has no parameter 'BLOK'; did you mean 'BLOCK'?",
+    ),
+    "tuned": (
+        [{"device": "sm_90", "key": ["60"], "config": CONFIG}],
+        'table.tuned[0].key[0]: expected an integer, found "60"',
+    ),
+}
+
+
+@pytest.mark.parametrize("key", REFUSED_TABLES)
+def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, key: str) -> None:
+    value, answer = REFUSED_TABLES[key]
+    assert answer in refusal(write_tuned(tmp_path, **{key: value}))
+
+
 REFUSED = {
     # What is written instead of the instantiation, and the answer.
     "scale": "expected a function with the types of its parameters, such as scale(x: *fp32, n: i32",
@@ -180,7 +270,14 @@ REFUSED = {
     "scale(out: *fp32, z: i32)": "scale has no parameter 'z'",
     "scale(out: *fp32)": "the parameter 'x' of scale has neither a type nor a value",
     "scale(out: (*fp32:3, i32))": "out: *fp32:3: expected a power of two up to 256 behind the type",
-    "scale(out: (*fp32, i32)": "expected types in parentheses, such as (*fp32, i32)",
+    "scale(out: (*fp32, i32)": "expected a function with the types of its parameters",
+    "scale(out: ()": "expected a function with the types of its parameters",
+    "scale(out: ())": "out: (): expected types in parentheses, such as (*fp32, i32)",
+    "scale(out: *fp32)(out=1)": "the parameter 'out' is given twice",
+    "scale(out: *fp32) if n >": "invalid syntax at the end",
+    "scale(out: *fp32) iff n > 1": "expected a condition such as 'if n >= 1024' behind the function",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if factor > 1": "'factor' is float",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if N > 1": "has no parameter 'N'",
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
     "scale(out: *fp32:3)": "expected a power of two up to 256 behind the type",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",

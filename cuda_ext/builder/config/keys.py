@@ -223,4 +223,8 @@ OVERRIDE_KEYS = {
         'others. As in `kernels = [{ name = "gemm", symbol = "gemm_0", signature = "(float* a, float* b, '
         'int n)", block = [128, 1, 1], shared = 49152 }]`.',
     ),
+    "tuning": TEXT.described(
+        "A JSON file with measured configurations of the functions that `instantiate` names, as in "
+        '`tuning = "tuning/softmax.json"`. A launch takes the one for its GPU and its sizes.',
+    ),
 }

@@ -55,13 +55,14 @@ class Override:
     """Settings of single sources. ``where`` is the key path; ``settings`` holds only what was written.
 
     ``instantiate`` adds to what a source has already; all other settings replace. ``kernels`` describe those
-    of the sources.
+    of the sources. ``tuning`` is a file with configurations of what is instantiated here.
     """
 
     where: str
     sources: tuple[str, ...]
     settings: Mapping[str, Any]
     kernels: tuple[KernelDescription, ...] = ()
+    tuning: str | None = None
 
     def applies_to(self, source: str) -> bool:
         return any(_matches(source, pattern) for pattern in self.sources)
@@ -231,7 +232,14 @@ def _check_overrides(value: object, where: str) -> tuple[Override, ...]:
 
 def _check_override(value: object, where: str) -> Override:
     settings = _by_attribute(_OVERRIDE.check(value, where))
-    return Override(where, settings.pop("sources"), settings, settings.pop("kernels", ()))
+    kernels, tuning = settings.pop("kernels", ()), settings.pop("tuning", None)
+    if tuning and not settings.get("instantiate"):
+        raise ConfigError(
+            "has configurations of what the same override instantiates, which is nothing",
+            where=f"{where}.tuning",
+            remedy="add instantiate",
+        )
+    return Override(where, settings.pop("sources"), settings, kernels, tuning)
 
 
 # Schemas that others refer to by name.

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
-from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.compiler.headers import NOT_PLAIN, is_plain
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.compiler.translation_unit import SourceKind
@@ -27,6 +27,7 @@ __all__ = [
     "find_sources",
     "fixed_directory",
     "find_include_directories",
+    "find_tuning",
     "kind_of",
 ]
 
@@ -95,6 +96,12 @@ def find_sources(module: ModuleConfig, root: Path) -> list[str]:
 def find_headers(module: ModuleConfig, root: Path) -> list[str]:
     """Find the headers of the key ``headers``; return their sorted names within the project."""
     return _Key(module.key_path("headers"), root).find(module.settings.headers)
+
+
+def find_tuning(override: Override, root: Path) -> str:
+    """Find the file of the key ``tuning``, which `override` has; return its name within the project."""
+    (name,) = _Key(f"{override.where}.tuning", root).find([glob.escape(override.tuning or "")])
+    return name
 
 
 def find_include_directories(module: ModuleConfig, root: Path) -> list[Path]:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import cache, cached_property
 
 from cuda_ext.builder.config.keys import Settings
-from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.builder.sources.python_kernels import check_instantiations
+from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.spelled_settings import spell_override
@@ -21,16 +22,22 @@ __all__ = ["assign_instantiations"]
 
 
 def assign_instantiations(
-    module: ModuleConfig, units: Sequence[TranslationUnit], settings: Callable[[str], Settings]
+    module: ModuleConfig,
+    units: Sequence[TranslationUnit],
+    settings: Callable[[str], Settings],
+    tuning: Callable[[Override], TuningTable | None],
 ) -> dict[str, list[str]]:
-    """Give each instantiation of the module to the unit that defines its kernel."""
+    """Give each instantiation of the module to the unit that defines its kernel.
+
+    `settings` are those of a source, and `tuning` has the measured configurations of an override.
+    """
     assigned: dict[str, list[str]] = {u.name: [] for u in units}
     for unit in units:
         for override in module.overrides:
             if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
                 if unit.kind in PYTHON:
                     where = f"{override.where}.instantiate"
-                    wanted = check_instantiations(unit, wanted, where)
+                    wanted = check_instantiations(unit, wanted, where, tuning(override))
                 elif unit.kind != "cu":
                     raise ConfigError(
                         f"{unit.name} has no templates",

@@ -11,16 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from cuda_ext.builder.config.keys import Settings
-from cuda_ext.builder.config.modules import ModuleConfig
+from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.builder.sources.duplicate_kernels import check_duplicates
 from cuda_ext.builder.sources.globs import (
     find_headers,
     find_include_directories,
     find_sources,
+    find_tuning,
     kind_of,
 )
 from cuda_ext.builder.sources.instantiation_owners import assign_instantiations
 from cuda_ext.builder.sources.python_imports import gather_imports
+from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
+from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of_tiles, targets_of_triton
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.front_ends.tile_code import divide, enable_tile
@@ -77,8 +80,9 @@ class Sources:
 
     def files(self) -> set[str]:
         """Return the names of all sources, and of all headers of the project that they can include."""
+        tables = {find_tuning(each, self._root) for each in self._module.overrides if each.tuning}
         units = self.units()
-        return {name for unit in units for name in (unit.name, *unit.headers)} | self.headers().keys()
+        return {n for unit in units for n in (unit.name, *unit.headers)} | self.headers().keys() | tables
 
     def settings(self, name: str) -> Settings:
         """Return the settings of a source; the same object for all sources with the same overrides."""
@@ -87,6 +91,13 @@ class Sources:
         if applying not in self._settings:
             self._settings[applying] = self._module.for_source(name)
         return self._settings[applying]
+
+    def tuning(self, override: Override) -> TuningTable | None:
+        """Return the table of configurations of `override`. Raises :class:`BuildError`."""
+        if not override.tuning:
+            return None
+        name = find_tuning(override, self._root)
+        return TuningTable.parse(name, read_source(self._root / name, name))
 
     def _unit(self, name: str) -> TranslationUnit:
         kind = kind_of(name)
@@ -141,7 +152,7 @@ def plan_module(
     """
     units = sources.units()
     check_duplicates(module.name, units)
-    assigned = assign_instantiations(module, units, sources.settings)
+    assigned = assign_instantiations(module, units, sources.settings, sources.tuning)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
     divided = [(u, n) for unit in units for n, u in enumerate(divide(unit, assigned[unit.name]))]
@@ -161,13 +172,13 @@ def plan_module(
                 where=module.key_path("architectures", unit.name),
                 remedy="take the key out of the override",
             )
-        parts = _parts(unit, settings)
-        for index, part in enumerate(parts):
+        parts = _parts(unit, settings, targets[key])
+        for index, (part, architectures) in enumerate(parts):
             libraries.append(
                 LibraryPlan(
                     module=module.name,
                     units=(part,),
-                    architectures=targets[key],
+                    architectures=architectures,
                     compress=module.settings.compress,
                     emit=module.settings.emit,
                     link=module.settings.link,
@@ -224,26 +235,22 @@ def _check_tile(module: ModuleConfig, unit: TranslationUnit) -> None:
             )
 
 
-def _parts(unit: TranslationUnit, settings: Settings) -> list[TranslationUnit]:
-    """`unit`, or one unit for each of its instantiations.
+def _parts(
+    unit: TranslationUnit, settings: Settings, architectures: tuple[Architecture, ...]
+) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
+    """`unit`, or one unit for each of its instantiations, and what each is compiled for.
 
     The first part has the kernels that are no templates.
     """
     instantiate = unit.instantiate
     if unit.kind in PYTHON:
-        if not instantiate:
-            raise ConfigError(
-                "nothing instantiates a function of this source",
-                where=unit.name,
-                remedy="name the types of its parameters under instantiate, in an override for it",
-            )
-        return [unit.replace(instantiate=(each,)) for each in instantiate]
+        return one_for_each_instantiation(unit, architectures)
     if not settings.split_instantiations or settings.link:
-        return [unit]
+        return [(unit, architectures)]
     plain = tuple(written for written in instantiate if not normalise(written).endswith(">"))
     templates = [written for written in instantiate if written not in plain]
     parts = [(*plain, *templates[:1]), *((each,) for each in templates[1:])]
-    return [unit.replace(instantiate=part) for part in parts]
+    return [(unit.replace(instantiate=part), architectures) for part in parts]
 
 
 def compiler_choice(settings: Settings, root: Path) -> CompilerChoice:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.instantiation import (
     Instantiation,
     PythonFunction,
@@ -12,14 +13,22 @@ from cuda_ext.compiler.front_ends.instantiation import (
 )
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.variant_conditions import may_hold, parse
 
-__all__ = ["check_instantiations"]
+__all__ = ["check_instantiations", "one_for_each_instantiation"]
+
+# The compute capability up to which conditions are tried for what runs on all later GPUs.
+_LAST = 199
 
 
-def check_instantiations(unit: TranslationUnit, texts: Iterable[str], where: str) -> list[str]:
+def check_instantiations(
+    unit: TranslationUnit, texts: Iterable[str], where: str, tuning: TuningTable | None = None
+) -> list[str]:
     """Return the instantiations of `unit` that `texts`, at the key path `where`, ask for, in one spelling.
 
-    One with a condition is followed by the same without it. Raises :class:`ConfigError`.
+    Each is there in all configurations of `tuning`, and one with hints is followed by the same without them.
+    Raises :class:`ConfigError`.
     """
     functions = {function.name: function for function in find_functions(unit.source)}
     checked: dict[str, None] = {}
@@ -35,15 +44,51 @@ def check_instantiations(unit: TranslationUnit, texts: Iterable[str], where: str
             raise ConfigError(
                 f"{unit.name} has no function {shorten(each.function)!r}", where=here, remedy=remedy
             )
-        _check_parameters(each, functions[each.function], here)
-        checked[str(each)] = None
-        checked[str(each.without_condition())] = None
+        function = functions[each.function]
+        for configured in tuning.configure(each, function) if tuning else [each]:
+            _check_parameters(configured, function, here)
+            checked[str(configured)] = None
+            checked[str(configured.without_hints())] = None
     return [*checked]
+
+
+def one_for_each_instantiation(
+    unit: TranslationUnit, architectures: Sequence[Architecture]
+) -> list[tuple[TranslationUnit, tuple[Architecture, ...]]]:
+    """Divide `unit` by its instantiations, each with those of `architectures` that serve its condition.
+
+    Raises :class:`ConfigError` if there is no instantiation.
+    """
+    if not unit.instantiate:
+        raise ConfigError(
+            "nothing instantiates a function of this source",
+            where=unit.name,
+            remedy="name the types of its parameters under instantiate, in an override for it",
+        )
+    parts = ((unit.replace(instantiate=(each,)), _useful(each, architectures)) for each in unit.instantiate)
+    return [(part, useful) for part, useful in parts if useful]
+
+
+def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
+    """Those of `architectures` on whose GPUs the condition of an instantiation may hold."""
+    when = parse_instantiation(text).when
+    if not when:
+        return tuple(architectures)
+    condition = parse(when)
+    own = {a: a.number for a in architectures if a.kind == "cubin"}
+    useful = []
+    for each in architectures:
+        others = {number for architecture, number in own.items() if architecture != each}
+        last = _LAST if each.kind != "cubin" else each.number if each.suffix else 10 * each.major + 9
+        served = (number for number in range(each.number, last + 1) if number not in others)
+        if any(may_hold(condition, number) for number in served):
+            useful.append(each)
+    return tuple(useful)
 
 
 def _check_parameters(each: Instantiation, function: PythonFunction, where: str) -> None:
     names = function.parameters
-    given = [*(parameter.name for parameter in each.parameters), *each.constants]
+    given = [*(parameter.name for parameter in each.parameters), *each.constants, *each.configuration]
     for parameter in each.parameters:
         if parameter.name not in names:
             remedy = did_you_mean(parameter.name, names) or f"its parameters: {', '.join(names)}"

@@ -11,6 +11,7 @@ from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.spelling import normalise
+from cuda_ext.formats.variant_conditions import list_comparisons, parse
 from cuda_ext.manifest import Kernel, Parameter, ParameterKind
 from cuda_ext.records import FixedLaunch, HiddenParameter
 
@@ -32,6 +33,7 @@ class KernelDescription(NamedTuple):
     launch: FixedLaunch | None = None
     when: str | None = None
     constants: Mapping[str, str] = {}
+    configuration: Mapping[str, str] = {}
 
     @property
     def expression(self) -> str:
@@ -162,6 +164,7 @@ def describe_images(
                 remedy="describe each kernel once, under a name of its own or with another condition",
             )
         described[each.lowered] = _described(each, signatures.kernels[each.lowered].parameters, where)
+        _check_condition(each, where)
     launches = {each.lowered: each.launch for each in descriptions if each.launch}
     reduced = []
     for image in images:
@@ -198,7 +201,25 @@ def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) 
         for p, slot in zip(each.parameters, own, strict=True)
     )
     hidden = tuple(h._replace(size=h.size or slots[h.position].size) for h in each.hidden)
-    return Kernel(each.expression, each.lowered, 0, parameters, hidden, each.constants)
+    return Kernel(each.expression, each.lowered, 0, parameters, hidden, each.constants, each.configuration)
+
+
+def _check_condition(each: KernelDescription, where: str) -> None:
+    """Check that a launch can compare what the condition of `each` does."""
+    parameters = {parameter.name: parameter for parameter in each.parameters}
+    for comparison in list_comparisons(parse(each.when)) if each.when else ():
+        parameter = parameters.get(comparison.name)
+        if parameter is None or not comparison.fits(parameter):
+            of = (
+                f"{comparison.name!r} is {parameter.type}"
+                if parameter
+                else f"has no parameter {comparison.name!r}"
+            )
+            raise BuildError(
+                f"{each.expression}: {of}",
+                where=where,
+                remedy="conditions compare integers, and whether a power of two divides addresses",
+            )
 
 
 def _list(sizes: Iterable[int]) -> str:

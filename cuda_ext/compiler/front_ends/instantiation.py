@@ -1,4 +1,8 @@
-"""Instantiations of Python functions: ``softmax(out: *fp16:16, n: i32, BLOCK=1024, num_warps=4)``."""
+"""Instantiations of Python functions: ``softmax(out: *fp16:16, n: i32, BLOCK=1024, num_warps=4)``.
+
+Behind the parameters is one of several configurations of a kernel. A launch takes the first whose condition
+holds: ``softmax(out: *fp16:16, n: i32)(BLOCK=1024, num_warps=8) if sm_90 and n >= 512``.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from cuda_ext.compiler.name_expressions import split_arguments
+from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
+from cuda_ext.formats.variant_conditions import parse
 
 __all__ = ["Instantiation", "TypedParameter", "parse_instantiation"]
 
@@ -39,38 +44,50 @@ class TypedParameter(NamedTuple):
 class Instantiation:
     """A Python function, with the types of its parameters.
 
-    ``constants`` have the values of other parameters, and of the front-end's options, as Python spells them.
+    ``constants`` have the values of other parameters, and of the front-end's options, as Python spells them,
+    and ``configuration`` those that are no part of the kernel's name. ``when`` is what the arguments and the
+    GPU of a launch must satisfy besides the hints at the types, in the language of variants; or empty.
     """
 
     function: str
     parameters: tuple[TypedParameter, ...]
     constants: Mapping[str, str]
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    when: str = ""
 
     @property
     def condition(self) -> str:
-        """What the arguments of a launch must satisfy, in the language of variants; or empty."""
-        return " and ".join(f"{p.argument} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1)
+        """All that a launch must satisfy; or empty."""
+        hints = [f"{p.argument} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1]
+        when = f"({self.when})" if re.search(r"\bor\b", self.when) and hints else self.when
+        return " and ".join([*filter(None, [when]), *hints])
 
-    def without_condition(self) -> Instantiation:
-        """The same for all arguments."""
+    def without_hints(self) -> Instantiation:
+        """The same for arguments that no hint holds for."""
         return replace(self, parameters=tuple(p._replace(divisor=1) for p in self.parameters))
 
     def __str__(self) -> str:
         types: dict[str, list[TypedParameter]] = {}
         for parameter in self.parameters:
             types.setdefault(parameter.name, []).append(parameter)
-        typed = (f"{name}: {_spell_types(items)}" for name, items in types.items())
-        constants = (f"{name}={value}" for name, value in self.constants.items())
-        return f"{self.function}({', '.join([*typed, *constants])})"
+        typed = [f"{name}: {_spell_types(items)}" for name, items in types.items()]
+        configuration = f"({_spell_constants(self.configuration)})" if self.configuration else ""
+        when = f" if {self.when}" if self.when else ""
+        arguments = ", ".join(filter(None, [*typed, _spell_constants(self.constants)]))
+        return f"{self.function}({arguments}){configuration}{when}"
+
+
+def _spell_constants(constants: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in constants.items())
 
 
 def _spell_types(items: Sequence[TypedParameter]) -> str:
     if items[0].item is None:
         return items[0].spelled_type
-    return "(" + "".join(f"{item.spelled_type}, " for item in items).rstrip(" ") + ")"
+    return f"({', '.join(item.spelled_type for item in items)})"
 
 
-_CALL = re.compile(r"\s*([^\W\d]\w*)\s*\((.*)\)\s*", re.DOTALL)
+_FUNCTION = re.compile(r"\s*([^\W\d]\w*)\s*(.*)", re.DOTALL)
 _TYPED = re.compile(r"([^\W\d]\w*)\s*:(.+)", re.DOTALL)
 _TYPE = re.compile(r"\s*([^:]+?)\s*(?::\s*(\d{1,3}))?\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
@@ -79,28 +96,49 @@ _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 def parse_instantiation(text: str) -> Instantiation:
     """Parse an instantiation. Raises :class:`ValueError` that says what is wrong."""
-    call = _CALL.fullmatch(text)
-    if not call:
+    function = _FUNCTION.fullmatch(text)
+    call = function and take_parentheses(function[2])
+    if not function or not call:
         raise ValueError(
             "expected a function with the types of its parameters, such as scale(x: *fp32, n: i32, "
             "BLOCK=1024)"
         )
+    inner, rest = call
+    configured, rest = take_parentheses(rest) or ("", rest)
+    parameters, constants = _parse_arguments(inner)
+    others, configuration = _parse_arguments(configured)
+    if others:
+        raise ValueError(f"a configuration has values, as in ({others[0].name}=1), and no types")
+    given = {parameter.name for parameter in parameters} | constants.keys()
+    if repeated := given & configuration.keys():
+        raise ValueError(f"the parameter {min(repeated)!r} is given twice")
+    word, _, when = rest.partition(" ")
+    if rest and (word != "if" or not when.strip()):
+        raise ValueError(f"expected a condition such as 'if n >= 1024' behind the function, found {rest!r}")
+    if when:
+        parse(when)
+    return Instantiation(function[1], parameters, constants, configuration, " ".join(when.split()))
+
+
+def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, str]]:
+    """The types and the constants among the arguments `text`."""
     parameters: list[TypedParameter] = []
     constants: dict[str, str] = {}
-    for item in split_arguments(call[2]):
+    for item in split_arguments(text):
         if typed := _TYPED.fullmatch(item):
             name = typed[1]
-            is_repeated = name in [p.name for p in parameters]
-            parameters += _parse_types(name, typed[2].strip())
-        elif constant := _CONSTANT.fullmatch(item):
-            name = constant[1]
-            is_repeated = name in constants
-            constants[name] = _parse_constant(name, constant[2].strip())
+            added, constant = [*_parse_types(name, typed[2].strip())], None
+        elif given := _CONSTANT.fullmatch(item):
+            name = given[1]
+            added, constant = [], _parse_constant(name, given[2].strip())
         else:
             raise ValueError(f"{item!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024")
-        if is_repeated or (name in constants and name in [p.name for p in parameters]):
+        if name in constants or name in [p.name for p in parameters]:
             raise ValueError(f"the parameter {name!r} is given twice")
-    return Instantiation(call[1], tuple(parameters), constants)
+        parameters += added
+        if constant is not None:
+            constants[name] = constant
+    return tuple(parameters), constants
 
 
 def _parse_types(name: str, text: str) -> Iterator[TypedParameter]:

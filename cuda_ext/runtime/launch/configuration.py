@@ -12,6 +12,8 @@ from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.loaded_kernel import PORTABLE_CLUSTER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from cuda_ext.records import FixedLaunch
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
@@ -19,6 +21,7 @@ __all__ = [
     "OPTIONS",
     "Dim",
     "Extents",
+    "GridFunction",
     "LaunchConfiguration",
     "LaunchOptions",
     "check_count",
@@ -31,6 +34,7 @@ Dim: TypeAlias = (
     | tuple[SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, SupportsIndex, SupportsIndex]
 )
+GridFunction: TypeAlias = "Callable[[Mapping[str, Any]], Dim]"
 Extents: TypeAlias = tuple[int, int, int]
 
 

@@ -20,7 +20,13 @@ from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.launch import debugging, is_debugging
 from cuda_ext.runtime.launch.arguments import make_fields, order_arguments, pack_layout
-from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchConfiguration, LaunchOptions
+from cuda_ext.runtime.launch.configuration import (
+    OPTIONS,
+    Dim,
+    GridFunction,
+    LaunchConfiguration,
+    LaunchOptions,
+)
 from cuda_ext.runtime.launch.hidden import derive_values
 from cuda_ext.runtime.launch.streams import stream_handle
 
@@ -104,6 +110,17 @@ class Launcher:
     def choose(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is only one
         """The candidate that a launch on `device` with `values` takes."""
         return self
+
+    def evaluate_grid(
+        self, grid: GridFunction, arguments: Sequence[object], named: Mapping[str, object], stream: object
+    ) -> Dim:
+        """What `grid` returns for the arguments of a launch and the constants of the kernel that it takes."""
+        from cuda_ext.runtime.launch.python_arguments import constant_values  # rarely used
+
+        resolved = self.resolve(arguments, named, stream)
+        kernel = self.choose(resolved.device, resolved.values).kernel
+        given = {p.name: value for p, value in zip(kernel.parameters, resolved.ordered, strict=True)}
+        return grid(given | constant_values(kernel.constants) | constant_values(kernel.configuration))
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
         """For launches in C: the number of the candidate `chosen`, and how it is chosen on `device`.

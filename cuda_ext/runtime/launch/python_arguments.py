@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cuda_ext.manifest import Parameter
 
-__all__ = ["flatten_tuples", "is_constant"]
+__all__ = ["constant_values", "flatten_tuples", "is_constant"]
 
 
 def flatten_tuples(
@@ -41,3 +43,14 @@ def is_constant(value: object, text: str) -> bool:
         value = int(value)
     is_plain = value is None or isinstance(value, bool | int | float | str | tuple)
     return is_plain and text in (repr(value), value)
+
+
+def constant_values(constants: Mapping[str, str]) -> dict[str, Any]:
+    """The values of `constants`, which Python spells so; those of dtypes and functions are their names."""
+
+    def evaluate(text: str) -> Any:
+        with suppress(ValueError):
+            return ast.literal_eval(text)
+        return text
+
+    return {name: evaluate(text) for name, text in constants.items()}

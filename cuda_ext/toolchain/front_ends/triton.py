@@ -165,7 +165,7 @@ def _constants(
     """The values of the constants of `instantiation`, and of parameters that it leaves to their defaults."""
     given = {
         name: _value(triton, module, name, ast.parse(text, mode="eval").body, where)
-        for name, text in instantiation.constants.items()
+        for name, text in {**instantiation.constants, **instantiation.configuration}.items()
     }
     types = {parameter.name for parameter in instantiation.parameters}
     defaults = {}
@@ -273,7 +273,8 @@ def _describe(
     order = {name: number for number, name in enumerate(names)}
     typed = sorted(instantiation.parameters, key=lambda parameter: order[parameter.name])
     parameters = tuple(map(_parameter, typed))
-    constants = {name: text for name, text in texts.items() if name in order}
+    configuration = {name: texts[name] for name in instantiation.configuration}
+    constants = {n: text for n, text in texts.items() if n in order and n not in configuration}
     types = dict.fromkeys(_element(p.type) for p in typed if p.type.startswith("*"))
     arguments = ", ".join([*types, *(f"{name}={value}" for name, value in constants.items())])
     count = len(parameters)
@@ -296,6 +297,7 @@ def _describe(
         ),
         instantiation.condition or None,
         constants,
+        configuration,
     )
 
 

@@ -1,0 +1,270 @@
+"""Tables of measured configurations: each becomes an instantiation for the case that it was measured in.
+
+They are JSON. The entries under ``tuned`` are what ``triton.autotune`` caches, with the GPU that it measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
+from cuda_ext.builder.config.variant_table import WHEN
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, PythonFunction
+from cuda_ext.errors import ConfigError, did_you_mean, shorten
+from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
+
+__all__ = ["TuningTable"]
+
+# Values of parameters and options, as Python spells them.
+_Configuration = Mapping[str, str]
+# The dtypes of PyTorch whose names are not those in instantiations.
+_DTYPES = {
+    "bool": "i1",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    **{f"{kind}int{bits}": f"{kind or 'i'}{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+class _Entry(NamedTuple):
+    """The best configuration on a device: for the values ``key`` of parameters, or where ``when`` holds."""
+
+    where: str
+    device: str
+    configuration: _Configuration
+    key: tuple[object, ...] | None
+    when: str
+
+
+class _Group(NamedTuple):
+    """Conditions on which a configuration is the best; ``is_keyed`` if they are values of the key."""
+
+    device: str
+    configuration: _Configuration
+    is_keyed: bool
+    conditions: list[str]
+
+    @property
+    def when(self) -> str:
+        either = "" if "" in self.conditions else " or ".join(self.conditions)
+        either = f"({either})" if re.search(r"\bor\b", either) else either
+        return " and ".join(filter(None, [self.device, either]))
+
+
+@dataclass(frozen=True)
+class TuningTable:
+    """The parameters in keys, the configurations in their order, and the one for all other cases."""
+
+    name: str
+    key: tuple[str, ...]
+    tuned: tuple[_Entry, ...]
+    default: _Configuration
+
+    @classmethod
+    def parse(cls, name: str, content: bytes) -> TuningTable:
+        """Read the file `name`. Raises :class:`ConfigError` with the path within it."""
+        try:
+            data = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"is no JSON: {error}", where=name, remedy="correct it") from None
+        values = _TABLE.check(data, f"{name}: table")
+        return cls(name, values.get("key", ()), values.get("tuned", ()), values["default"])
+
+    def configure(self, each: Instantiation, function: PythonFunction) -> list[Instantiation]:
+        """`each` in every configuration that is the best for its types somewhere; the default is the last.
+
+        Raises :class:`ConfigError` for what does not fit the function.
+        """
+        for name in self.key:
+            if name not in function.parameters:
+                raise ConfigError(
+                    f"{each.function} has no parameter {shorten(name)!r}",
+                    where=f"{self.name}: table.key",
+                    remedy=did_you_mean(name, function.parameters)
+                    or f"its parameters: {', '.join(function.parameters)}",
+                )
+        groups: list[_Group] = []
+        for entry in self.tuned:
+            _check_configuration(entry.configuration, each, function, entry.where)
+            condition = self._condition(entry, each, function)
+            if condition is None:
+                continue
+            new = _Group(entry.device, entry.configuration, entry.key is not None, [condition])
+            # Values of one key exclude each other, so that their order does not matter.
+            last = takewhile(lambda group: group.is_keyed, reversed(groups)) if new.is_keyed else ()
+            same = next((group for group in last if group[:2] == new[:2]), new)
+            if same is new:
+                groups.append(new)
+            else:
+                same.conditions.append(condition)
+        _check_configuration(self.default, each, function, f"{self.name}: table.default")
+        tuned = (replace(each, configuration=group.configuration, when=group.when) for group in groups)
+        return [*tuned, replace(each, configuration=self.default)]
+
+    def _condition(self, entry: _Entry, each: Instantiation, function: PythonFunction) -> str | None:
+        """When `entry` is the best for `each`; ``None`` if it was measured for other types or constants."""
+        types = {parameter.argument: parameter.type for parameter in each.parameters}
+        if entry.key is None:
+            for comparison in list_comparisons(parse(entry.when)):
+                _check_comparable(comparison.name, types, f"{entry.where}.when")
+            return entry.when
+        values, dtypes = entry.key[: len(self.key)], entry.key[len(self.key) :]
+        if len(values) < len(self.key):
+            raise ConfigError(
+                f"has {len(values)} values, and the key of the table has {len(self.key)}",
+                where=f"{entry.where}.key",
+                remedy=f"give values of {', '.join(self.key)}",
+            )
+        pointers = [types[name] for name in function.parameters if types.get(name, "").startswith("*")]
+        elements = [pointer.removeprefix("*k" if pointer.startswith("*k") else "*") for pointer in pointers]
+        if dtypes and elements != [_DTYPES.get(str(dtype).removeprefix("torch."), "") for dtype in dtypes]:
+            return None
+        comparisons = []
+        for number, (name, value) in enumerate(zip(self.key, values, strict=True)):
+            if name in each.constants:
+                if each.constants[name] != repr(value):
+                    return None
+                continue
+            _check_comparable(name, types, f"{entry.where}.key[{number}]")
+            expect(value, int, f"{entry.where}.key[{number}]", "an integer")
+            comparisons.append(f"{name} == {value}")
+        return " and ".join(comparisons)
+
+
+def _check_comparable(name: str, types: Mapping[str, str], where: str) -> None:
+    """Check that a launch can compare the values of a parameter."""
+    if name == SM or re.fullmatch(r"[iu](?:8|16|32|64)|\*.*", types.get(name, "")):
+        return
+    integers = [each for each, type_ in types.items() if re.fullmatch(r"[iu]\d+", type_)]
+    problem = (
+        f"{shorten(name)!r} is {types[name]}"
+        if name in types
+        else f"no parameter {shorten(name)!r} is given a type"
+    )
+    raise ConfigError(
+        problem, where=where, remedy=f"conditions compare integers: {', '.join([*integers, SM])}"
+    )
+
+
+def _check_configuration(
+    configuration: _Configuration, each: Instantiation, function: PythonFunction, where: str
+) -> None:
+    given = {parameter.name for parameter in each.parameters} | each.constants.keys()
+    for name in configuration:
+        if name in given:
+            raise ConfigError(
+                f"{shorten(name)!r} is given by the instantiation, too: {each}",
+                where=where,
+                remedy="take it out of one of them",
+            )
+        if name not in function.parameters and name not in _OPTIONS:
+            raise ConfigError(
+                f"{each.function} has no parameter {shorten(name)!r}",
+                where=where,
+                remedy=did_you_mean(name, function.parameters)
+                or f"its parameters: {', '.join(function.parameters)}",
+            )
+
+
+def _check_constant(value: object, where: str) -> str:
+    if isinstance(value, list):
+        items = [_check_constant(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return f"({', '.join(items)}{',' * (len(items) == 1)})"
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    raise ConfigError("expected a number, a string, true, false, null or an array", where=where)
+
+
+def _check_unset(value: object, where: str) -> None:
+    if value is not None:
+        raise ConfigError(
+            f"is {show(value)}, which a build has no use for", where=where, remedy="take it out"
+        )
+
+
+def _check_count(value: object, where: str) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"expected an integer from 1 on, found {show(value)}", where=where)
+    return value
+
+
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_COUNT = Kind(_check_count, {})
+_UNSET = Kind(_check_unset, {})
+# What triton.Config has, and its defaults.
+_CONFIG = table(
+    {
+        "kwargs": mapping("", lambda _, __: None, Kind(_check_constant, {}), "a table of values"),
+        **dict.fromkeys(_OPTIONS, _COUNT),
+        "pre_hook": _UNSET,
+        "ir_override": _UNSET,
+    },
+    'a configuration such as {"kwargs": {"BLOCK": 1024}, "num_warps": 8}',
+).then(
+    lambda keys, _: {
+        **keys.get("kwargs", {}),
+        **{name: str(keys[name]) for name in _OPTIONS if keys.get(name) is not None},
+    }
+)
+
+
+def _check_timing(value: object, where: str) -> tuple[_Configuration, Sequence[float]]:
+    what = "a configuration and its times, as triton.autotune caches them"
+    pair = expect(value, list, where, what)
+    if (
+        len(pair) != 2
+        or not isinstance(pair[1], list)
+        or not all(isinstance(t, int | float) for t in pair[1])
+    ):
+        raise ConfigError(f"expected {what}", where=where)
+    return _CONFIG.check(pair[0], f"{where}[0]"), pair[1]
+
+
+def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
+    for one, other in (("key", "when"), ("config", "configs_timings")):
+        if (one in keys) == (other in keys):
+            raise ConfigError(f"expected either {one!r} or {other!r}", where=where)
+    timings = keys.get("configs_timings", ())
+    best = min(timings, key=lambda pair: pair[1])[0] if timings else keys["config"]
+    return _Entry(where, keys["device"], best, keys.get("key"), keys.get("when", ""))
+
+
+def _check_device(name: str, where: str) -> str:
+    if not re.fullmatch(r"sm_[1-9]\d{1,2}", name):
+        raise ConfigError(f"{shorten(name)!r} is no compute capability such as sm_90", where=where)
+    return name
+
+
+_TABLE = table(
+    {
+        "key": array(string("the name of a parameter"), "an array of names"),
+        "default": _CONFIG,
+        "tuned": array(
+            table(
+                {
+                    "device": string("a compute capability such as sm_90").then(_check_device),
+                    "key": Kind(lambda value, where: tuple(expect(value, list, where, "an array")), {}),
+                    "when": WHEN,
+                    "config": _CONFIG,
+                    "configs_timings": array(
+                        Kind(_check_timing, {}), "an array of configurations and times", "measure some"
+                    ),
+                },
+                "a table with a device and a configuration",
+                {"device": "name the GPU that it was measured on, such as sm_90"},
+            ).then(_check_entry),
+            "an array of tables",
+        ),
+    },
+    "an object with key, tuned and default",
+    {"default": "give the configuration for other sizes and GPUs"},
+)
