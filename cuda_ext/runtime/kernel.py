@@ -46,10 +46,10 @@ class Kernel(FastLaunch):
     """A kernel, or one instantiation of a kernel template. Calling it launches it.
 
     Arguments are given by position or by the parameters' names. Keywords configure the launch: `grid` is the
-    number of blocks, or a function that returns it for a mapping with the arguments and constants by name,
-    and `block` the number of threads in a block, each in up to three dimensions. `threads` is the total
-    number of threads instead: it is divided into blocks of the size with the highest occupancy, or of the
-    size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
+    number of blocks and `block` the number of threads in a block, each in up to three dimensions. `grid` may
+    be a function that returns it for a mapping with the arguments and constants by name. `threads` is the
+    total number of threads instead: it is divided into blocks of the size with the highest occupancy, or of
+    the size `block`. `shared` is the dynamic shared memory of a block in bytes, `cluster` the number of
     blocks in a cluster. The blocks of a `cooperative` launch can synchronize. A `dependent` kernel may start
     before the kernel ahead of it in the stream has ended (programmatic dependent launch).
 
