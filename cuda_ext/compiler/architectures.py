@@ -10,11 +10,11 @@ import re
 import reprlib
 from collections.abc import Iterable, Sequence
 
-from cuda_ext.compiler.translation_unit import CompilerInfo
+from cuda_ext.compiler.translation_unit import CompilerInfo, SourceKind
 from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.formats.architecture import TILE_IR, Architecture
 
-__all__ = ["GROUPS", "expand", "from_cmake", "targets_of_tiles", "targets_of_triton"]
+__all__ = ["GROUPS", "expand", "from_cmake", "targets_of"]
 
 GROUPS = ("all", "all-major", "native")
 
@@ -74,12 +74,23 @@ def from_cmake(text: str) -> list[str]:
 _SPECIFIC = 90
 
 
-def targets_of_tiles(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
+def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
+    """What the compiler of sources of that `kind` makes for `architectures`."""
+    match kind:
+        case "tile":
+            return _targets_of_tiles(architectures)
+        case "triton":
+            return _targets_of_triton(architectures)
+        case _:
+            return tuple(architectures)
+
+
+def _targets_of_tiles(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
     """What tileiras makes for `architectures`: for newer GPUs specific code, and Tile IR in place of PTX."""
     return tuple(sorted({_specific(a) if a.kind == "cubin" else TILE_IR for a in architectures}))
 
 
-def targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
+def _targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
     """What Triton makes for `architectures`: for newer GPUs specific code, and the newest PTX that is not."""
     found = list(architectures)
     cubins = {_specific(a) for a in found if a.kind == "cubin"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from cuda_ext import manifest as manifest_file
-from cuda_ext.compiler.compile_options import nvrtc_options, option_with_path
+from cuda_ext.compiler.compile_options import enables_tile, nvrtc_options, option_with_path
 from cuda_ext.compiler.headers import Headers, names_its_includes
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+    from cuda_ext.compiler.translation_unit import Compiler, SourceKind
     from cuda_ext.runtime.jit.preparation import Preparation
 
 __all__ = ["compile", "prepare"]
 
 _FORMAT = "cuda-ext compiled 2"
+_STANDARD = "c++17"
 
 
 def compile(  # noqa: A001 - reads as cuda_ext.compile
@@ -49,7 +51,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     instantiate: Sequence[str] = (),
     name: str = "kernels",
     compiler: Literal["nvrtc", "nvcc"] = "nvrtc",
-    std: str = "c++17",
+    std: str = _STANDARD,
     define: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
     include_dirs: Sequence[str | os.PathLike[str]] = (),
@@ -109,6 +111,8 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     )
     expressions = read_texts("instantiate", instantiate)
     unit = TranslationUnit(file, text, "cu", {**included, **given}, unit_options, expressions)
+    if any(b"__tile_global__" in each for each in (text, *unit.headers.values())):
+        unit = _with_tiles(unit, compiler)
     native = gpu_capabilities() if targets is None or "native" in targets else []
     names = targets or (["native"] if native else ["all-major"])
     wanted = _Wanted(unit, name, names, native, compress)
@@ -181,25 +185,58 @@ class _Wanted(NamedTuple):
             return None
         try:
             identity = installed_nvrtc().identity
+            own = [_tileiras_identity()] if enables_tile(unit.options) else []
         except ToolchainError:
             return None  # opening the compiler reports it
         options = nvrtc_options(unit.name, unit.options)
-        lists = (options, unit.instantiate, self.architectures, list(map(str, self.native)))
+        lists = (options, unit.instantiate, self.architectures, list(map(str, self.native)), own)
         counted = (field for each in lists for field in (str(len(each)), *each))
         return codec.key_of(_FORMAT, identity, self.name, unit.name, unit.sha256, self.compress, *counted)
 
     def compile(self, compiler: str) -> _Entry:
         # Imported here, since a cached module needs no compiler.
-        from cuda_ext.compiler.architectures import expand
+        from dataclasses import replace
+
+        from cuda_ext.compiler.architectures import expand, targets_of
+        from cuda_ext.compiler.front_ends.tile_code import divide
         from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan
         from cuda_ext.toolchain.compile_library import compile_module
-        from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+        from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
 
-        tool = open_compiler(CompilerChoice(compiler), os.environ)
-        targets = expand(self.architectures, tool, "architectures", self.native)
-        library = LibraryPlan(self.name, (self.unit,), targets, self.compress)
-        manifest, files, log = compile_module(ModulePlan(self.name, (library,), self.compress), tool)
+        @cache
+        def compiler_of(kind: SourceKind) -> Compiler:
+            return open_front_end(kind) if kind == "tile" else open_compiler(choice, os.environ)
+
+        choice = CompilerChoice(compiler)
+        units = divide(self.unit, self.unit.instantiate)
+        libraries = []
+        for number, unit in enumerate(units):
+            found = expand(self.architectures, compiler_of(unit.kind), "architectures", self.native)
+            plan = LibraryPlan(self.name, (unit,), targets_of(unit.kind, found), self.compress)
+            libraries.append(replace(plan, file_stem=f"{plan.stem}-tile") if number else plan)
+        module = ModulePlan(self.name, tuple(libraries), self.compress)
+        manifest, files, log = compile_module(module, compiler_of)
         return _Entry(_FORMAT, manifest_file.dumps(manifest), log, files)
+
+
+def _with_tiles(unit: TranslationUnit, compiler: str) -> TranslationUnit:
+    """Return `unit` with the options that its tile kernels need, if it has some."""
+    from cuda_ext.compiler.front_ends.tile_code import enable_tile  # most sources have none
+
+    enabled = enable_tile(unit, keep_standard=unit.options.std != _STANDARD)
+    if enables_tile(enabled.options) and compiler != "nvrtc":
+        raise BuildError(
+            "kernels of CUDA Tile are compiled by NVRTC", where="compiler", remedy='pass "nvrtc", or nothing'
+        )
+    return enabled
+
+
+def _tileiras_identity() -> str:
+    from cuda_ext.toolchain.identity import identity_of
+    from cuda_ext.toolchain.tileiras import Tileiras
+
+    # As NVRTC, it is known by the ends of its files: to read them whole takes longer than to use the cache.
+    return identity_of("tileiras", Tileiras().files(), digest=lambda _: None)
 
 
 def _find_entry(key: str) -> _Entry | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cuda_ext.compiler.fatbin_packing import pack
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, Product, SignatureJob
@@ -10,7 +10,7 @@ from cuda_ext.compiler.library import compile_log, library_images, missing_jobs
 from cuda_ext.compiler.module_plan import CompiledModule, LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import CompiledImage, Library
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.compiler.translation_unit import Compiler
+from cuda_ext.compiler.translation_unit import Compiler, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
@@ -74,8 +74,8 @@ def compile_library(plan: LibraryPlan, compiler: Compiler) -> Library:
     return pack_library(plan, compile_products(plan, compiler))
 
 
-def compile_module(plan: ModulePlan, compiler: Compiler) -> CompiledModule:
-    """Compile every library of `plan`, in this process.
+def compile_module(plan: ModulePlan, compiler_of: Callable[[SourceKind], Compiler]) -> CompiledModule:
+    """Compile every library of `plan`, in this process; `compiler_of` is asked for the compilers.
 
     Raises :class:`~cuda_ext.errors.BuildError` with one message for all units that fail.
     """
@@ -83,13 +83,14 @@ def compile_module(plan: ModulePlan, compiler: Compiler) -> CompiledModule:
     failures: list[str] = []
     for library_plan in plan.libraries:
         try:
-            libraries.append(compile_library(library_plan, compiler))
+            libraries.append(compile_library(library_plan, compiler_of(library_plan.units[0].kind)))
         except ToolchainError:
             raise
         except BuildError as error:
             failures.append(str(error))
     if failures:
         raise CompilationError("\n\n".join(dict.fromkeys(failures)))
+    compiler = compiler_of("cu")
     return assemble(plan, libraries, compiler.name, compiler.version)
 
 

@@ -24,7 +24,7 @@ from cuda_ext.builder.sources.instantiation_owners import assign_instantiations
 from cuda_ext.builder.sources.python_imports import gather_imports
 from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 from cuda_ext.builder.sources.tuning_table import TuningTable
-from cuda_ext.compiler.architectures import expand, from_cmake, targets_of_tiles, targets_of_triton
+from cuda_ext.compiler.architectures import expand, from_cmake, targets_of
 from cuda_ext.compiler.compile_options import on_demand_obstacle
 from cuda_ext.compiler.front_ends.tile_code import divide, enable_tile
 from cuda_ext.compiler.headers import Headers
@@ -132,13 +132,6 @@ class Sources:
                 )
 
 
-# What front-ends make for the architectures of a source.
-_TARGETS: Mapping[SourceKind, Callable[[Sequence[Architecture]], tuple[Architecture, ...]]] = {
-    "tile": targets_of_tiles,
-    "triton": targets_of_triton,
-}
-
-
 def plan_module(
     module: ModuleConfig,
     sources: Sources,
@@ -163,9 +156,8 @@ def plan_module(
         compiler = compiler_of(unit.kind)
         key = settings, compiler.name
         if key not in targets:
-            targets[key] = _architectures(module, unit.name, compiler, native, environ)
-            if unit.kind in _TARGETS:
-                targets[key] = _TARGETS[unit.kind](targets[key])
+            found = _architectures(module, unit.name, compiler, native, environ)
+            targets[key] = targets_of(unit.kind, found)
         if module.settings.link and targets[key] != next(iter(targets.values())):
             raise ConfigError(
                 f"a module with {spell_setting('link', True)} is linked as a whole",
