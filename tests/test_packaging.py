@@ -16,6 +16,8 @@ import cuda_ext
 from cuda_ext.errors import _ONLY_TO_BUILD
 from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
+pytestmark = pytest.mark.xdist_group("environments")
+
 PACKAGE = CHECKOUT / "cuda_ext"
 CMAKE = CHECKOUT / "cmake" / "CudaExt"
 
@@ -68,39 +70,66 @@ def test_a_wheel_has_every_file(cuda_ext_wheel: Path) -> None:
     assert {n for n in names if ".dist-info/" not in n and not n.endswith((".so", ".pyd"))} == shipped()
 
 
-def test_a_source_distribution_gives_the_same_wheel(cuda_ext_wheel: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "*.egg-info")
+@pytest.fixture(scope="module")
+def source_distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist of this checkout."""
+    out = tmp_path_factory.mktemp("sdist")
+    copy = out / "checkout"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "*.so")
     shutil.copytree(CHECKOUT, copy, ignore=ignored)
-    uv("build", "--sdist", "--out-dir", tmp_path, copy)
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
-    uv("build", "--wheel", "--out-dir", tmp_path, tmp_path / sdist.name.removesuffix(".tar.gz"))
-    (wheel,) = tmp_path.glob("*.whl")
-    assert sorted(ZipFile(wheel).namelist()) == sorted(ZipFile(cuda_ext_wheel).namelist())
+    uv("build", "--sdist", "--out-dir", out, copy)
+    (sdist,) = out.glob("*.tar.gz")
+    return sdist
 
 
-def test_a_pure_wheel_lacks_the_modules_in_c_alone(
-    cuda_ext_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_source_distribution_has_what_a_build_needs(source_distribution: Path) -> None:
+    with tarfile.open(source_distribution) as archive:
+        names = {each.name.partition("/")[2] for each in archive if each.isfile()}
+    native = {path.relative_to(CHECKOUT).as_posix() for path in PACKAGE.glob("runtime/*/native/*")}
+    sources = {name.replace("cuda_ext/cmake/", "cmake/CudaExt/") for name in shipped()} | native
+    top = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"}
+    written = {"PKG-INFO", "setup.cfg"}  # by setuptools
+    assert {name for name in names if "egg-info" not in name} == sources | top | written
+
+
+def test_a_source_distribution_gives_the_same_wheel(
+    source_distribution: Path, cuda_ext_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "*.egg-info", "*.so")
-    shutil.copytree(CHECKOUT, copy, ignore=ignored)
+    """The same but for the modules in C, which a pure wheel lacks."""
+    with tarfile.open(source_distribution) as archive:
+        archive.extractall(tmp_path, filter="data")
     monkeypatch.setenv("PURE_PYTHON", "1")
-    uv("build", "--wheel", "--out-dir", tmp_path, copy)
+    (tree,) = tmp_path.iterdir()
+    uv("build", "--wheel", "--out-dir", tmp_path, tree)
     (wheel,) = tmp_path.glob("*-py3-none-any.whl")
-    lacking = set(ZipFile(cuda_ext_wheel).namelist()) - set(ZipFile(wheel).namelist())
-    assert {name.partition(".")[0] for name in lacking} <= {
+    pure, compiled = ({n: z.read(n) for n in z.namelist()} for z in map(ZipFile, (wheel, cuda_ext_wheel)))
+    assert {name.partition(".")[0] for name in compiled.keys() - pure.keys()} <= {
         "cuda_ext/runtime/driver/_calls",
         "cuda_ext/runtime/launch/_launch",
     }
+    assert {n for n in pure if pure[n] != compiled[n]} == {
+        n for n in pure if n.endswith(("/RECORD", "/WHEEL"))
+    }
 
 
-def test_an_editable_install_finds_the_files_of_cmake(tmp_path: Path) -> None:
+def test_the_registry_accepts_what_is_uploaded(source_distribution: Path, cuda_ext_wheel: Path) -> None:
+    run(sys.executable, "-m", "twine", "check", "--strict", source_distribution, cuda_ext_wheel)
+    with ZipFile(cuda_ext_wheel) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        _, _, page = wheel.read(name).decode().partition("\n\n")
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    targets, absolute = (re.findall(r"(?<!\w)\[[^]\[]*\]\(([^)\s]+)\)", text) for text in (readme, page))
+    assert [link for link in absolute if not link.startswith(("https://", "#"))] == []
+    assert all(map(str.endswith, absolute, targets))
+
+
+def test_an_editable_install_finds_the_files_of_cmake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tmp_path / "checkout"
     ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "docs", "*.egg-info")
     shutil.copytree(CHECKOUT, copy, ignore=ignored)
+    monkeypatch.setenv("PURE_PYTHON", "1")
     environment = Environment.make(tmp_path / "environment", "--no-deps", "--editable", str(copy))
     assert (
         environment.run("-m", "cuda_ext", "cmake-dir", cwd=tmp_path).strip()
