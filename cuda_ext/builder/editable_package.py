@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from cuda_ext.builder.editable_record import FILE, SCHEMA, describe_file, has_changed
 from cuda_ext.builder.package.generate import Package, render_init
-from cuda_ext.builder.package.in_place import add_gitignore
+from cuda_ext.builder.package.in_place import write_in_place
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.scheduler.progress import Ending, Progress, progress_for
 from cuda_ext.builder.session import build
@@ -43,12 +43,12 @@ def build_editable(
     project: Project,
     directory_of: Callable[[str], Path],
     build: Callable[[], list[Package]],
-    cudaarchs: str | None = None,
+    cudaarchs: str,
 ) -> list[Package]:
     """Return the packages that `build` builds, with records of the state that they are compiled from.
 
     `directory_of` returns the directory in the source tree for an import name. `cudaarchs` is ``CUDAARCHS``
-    at the installation, if this is a rebuild. The packages have no records without ``editable-rebuild =
+    at the installation. The packages have no records without ``editable-rebuild =
     true``. Raises :class:`BuildError`.
     """
     if not project.settings.editable_rebuild:
@@ -59,7 +59,7 @@ def build_editable(
         "schema": SCHEMA,
         "root": str(project.root),
         "directories": {p.name: _relative_path(project.root, directory_of(p.name)) for p in packages},
-        "cudaarchs": os.environ.get("CUDAARCHS", "") if cudaarchs is None else cudaarchs,
+        "cudaarchs": cudaarchs,
         **state,
     }
     added = {FILE: _encode(record)}
@@ -130,8 +130,7 @@ def _build_in_place(project: Project, record: Mapping[str, Any], reason: str) ->
     environ = {**({"CUDAARCHS": cudaarchs} if cudaarchs else {}), **os.environ}
     with closing(_DeferredProgress(reason)) as progress:
         packages = build_editable(project, directory_of, lambda: build(project, environ, progress), cudaarchs)
-    for package in packages:
-        add_gitignore(package).write(directory_of(package.name))
+    write_in_place(project, packages, {package.name: directory_of(package.name) for package in packages})
 
 
 def _read_state(project: Project) -> dict[str, Any]:

@@ -93,7 +93,8 @@ def build(
     The outputs in the depfile are then the directories of the top-level packages.
     """
     from cuda_ext.builder.package.depfile import is_depfile
-    from cuda_ext.builder.package.in_place import check_outside
+    from cuda_ext.builder.package.in_place import check_outside, write_in_place
+    from cuda_ext.cli.doctor.build_system import BuildSystem
     from cuda_ext.filesystem.atomic_directory import replace_file
     from cuda_ext.filesystem.ownership import check_replaceable
     from cuda_ext.toolchain.process import ending_in_order
@@ -137,8 +138,11 @@ def build(
         if shared:
             with naming_errors(shared.directory):
                 shared.remove_renamed(places)
-        for package in packages:
-            package.write(places[package.name])
+        if output:
+            for package in packages:
+                package.write(places[package.name])
+        else:
+            write_in_place(project, packages, places)
         if shared:
             shared.remember(packages)
         for path in outputs:
@@ -146,6 +150,9 @@ def build(
                 os.utime(path)  # it is up to date, even if nothing had to be written
         if depfile:
             replace_file(depfile, os.fsencode(rule))
+    for flaw in () if output else BuildSystem.read(project.root).flaws():
+        if flaw.level == "problem":
+            click.echo(f"warning: {flaw}", err=True)
     summaries = [_summarize(package, places[package.name]) for package in packages]
     if as_json:
         echo_json({"modules": summaries, "seconds": round(time.perf_counter() - began, 3)})
@@ -191,23 +198,19 @@ def _build(
     environ: Mapping[str, str],
     verbose: bool,
 ) -> list[Package]:
-    """The packages in the form in which they are written to `places`."""
+    """Build the packages; those of an editable install, in `places`, stay that."""
     from cuda_ext.builder.editable_package import build_editable
     from cuda_ext.builder.editable_record import is_editable, read_record
-    from cuda_ext.builder.package.in_place import add_gitignore
     from cuda_ext.builder.session import build_project
 
     compile_for = partial(build_project, project, partial(click.echo, err=True), verbose=verbose)
-    if output:
+    if output or not any(map(is_editable, places.values())):
         return compile_for(environ)
-    if not any(map(is_editable, places.values())):
-        return list(map(add_gitignore, compile_for(environ)))
     # An editable install stays one, with its architectures.
     records = list(filter(None, map(read_record, places.values())))
     cudaarchs = records[0]["cudaarchs"] if records else ""
     variables = {"CUDAARCHS": cudaarchs, **environ} if cudaarchs else environ
-    packages = build_editable(project, places.__getitem__, partial(compile_for, variables), cudaarchs)
-    return list(map(add_gitignore, packages))
+    return build_editable(project, places.__getitem__, partial(compile_for, variables), cudaarchs)
 
 
 def _find_output(project: Project, tops: Iterable[str], output: Path | None) -> Output | None:

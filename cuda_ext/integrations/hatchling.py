@@ -21,7 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations import exit_with_error
+from cuda_ext.integrations import build_environment, exit_with_error
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder
@@ -46,6 +46,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
 
     PLUGIN_NAME = "cuda-ext"
 
+    _environ: Mapping[str, str]
     _scratch: TemporaryDirectory[str] | None = None  # removed with this object, even if the build fails
 
     @exit_with_error()
@@ -53,6 +54,7 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         """Set the files that hatchling adds, and those that it leaves out."""
         if self.target_name not in ("sdist", "wheel"):
             return
+        self._environ = build_environment()
         project = self._project()
         self._exclude_generated()
         added = build_data["force_include"]
@@ -136,16 +138,18 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
         return self._source_directory(parent) / name
 
     def _exclude_generated(self) -> None:
-        # Reserved paths exclude files whatever the configuration selects.
-        for directory in self._generated:
-            for file in directory.rglob("*"):
-                path = self.build_config.get_distribution_path(str(file.relative_to(self.root)))
-                self.build_config.build_reserved_paths.add(path)
+        from cuda_ext.builder.package.build_outputs import build_output_filter
+
+        is_build_output = build_output_filter()
+        for file in self.build_config.builder.recurse_selected_project_files():
+            if is_build_output(Path(file.path)):
+                # Reserved paths exclude files whatever the configuration selects.
+                self.build_config.build_reserved_paths.add(file.distribution_path)
 
     def _build(self, project: Project) -> list[Package]:
         from cuda_ext.builder.session import build_project
 
-        return build_project(project, self.app.display_info)
+        return build_project(project, self.app.display_info, self._environ)
 
     def _build_apart(self, project: Project) -> dict[str, str]:
         """Write the packages to a temporary directory; return their files by their paths in the tree."""
@@ -162,8 +166,8 @@ class CudaExtBuildHook(BuildHookInterface[BuilderConfig]):  # type: ignore[misc]
     def _build_in_place(self, project: Project) -> None:
         """Write the packages to the source tree, for an editable install."""
         from cuda_ext.builder.editable_package import build_editable
-        from cuda_ext.builder.package.in_place import add_gitignore
+        from cuda_ext.builder.package.in_place import write_in_place
 
         build = partial(self._build, project)
-        for package in build_editable(project, self._source_directory, build):
-            add_gitignore(package).write(self._source_directory(package.name))
+        packages = build_editable(project, self._source_directory, build, self._environ.get("CUDAARCHS", ""))
+        write_in_place(project, packages, {p.name: self._source_directory(p.name) for p in packages})

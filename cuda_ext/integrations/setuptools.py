@@ -26,7 +26,7 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError
-from cuda_ext.integrations import exit_with_error
+from cuda_ext.integrations import build_environment, exit_with_error
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
@@ -46,6 +46,7 @@ def before_configuration(distribution: Distribution) -> None:
     table = _table(distribution)
     if table is None:
         return
+    build_environment()  # settings that are none end the build before anything is built
     if int(setuptools.__version__.partition(".")[0]) < _OLDEST:
         raise BuildError(
             f"setuptools {setuptools.__version__} is too old",
@@ -91,6 +92,18 @@ def after_configuration(command: Command, _basename: str, _file: str) -> None:
     distribution.exclude(packages=[n for n in names if is_generated(_source_directory(distribution, n))])
     # In the build of a wheel, build_py has already copied the list.
     distribution.get_command_obj("build_py").packages = distribution.packages
+    # Package data and MANIFEST.in may name anything in the source tree; what they name is found after this.
+    find_sources = command.find_sources
+
+    def find_sources_alone() -> None:
+        from cuda_ext.builder.package.build_outputs import build_output_filter
+
+        find_sources()
+        is_build_output = build_output_filter()
+        files, root = command.filelist.files, _root(distribution)
+        files[:] = [name for name in files if not is_build_output(root / name)]
+
+    command.find_sources = find_sources_alone
 
 
 class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are spelled as they are called
@@ -140,24 +153,28 @@ class build_cuda(Command):  # type: ignore[misc]  # noqa: N801 - commands are sp
     def run(self) -> None:
         self._remove_generated()
         from cuda_ext.builder.editable_package import build_editable
-        from cuda_ext.builder.package.in_place import add_gitignore
+        from cuda_ext.builder.package.in_place import write_in_place
         from cuda_ext.builder.session import build_project
 
         options = {"MAX_JOBS": self.jobs, "CUDA_EXT_REPORT": self.report, "CUDA_EXT_TRACE": self.trace}
-        environ = os.environ | {name: value for name, value in options.items() if value}
+        environ = build_environment() | {name: value for name, value in options.items() if value}
 
         def build() -> list[Package]:
             return build_project(self.project, lambda line: self.announce(line, logging.INFO), environ)
 
         is_editable = self.editable_mode
-        packages = build_editable(self.project, self._source_directory, build) if is_editable else build()
+        if is_editable:
+            cudaarchs = environ.get("CUDAARCHS", "")
+            packages = build_editable(self.project, self._source_directory, build, cudaarchs)
+        else:
+            packages = build()
         for package in packages:
             built = Path(self.build_lib, *package.name.split("."))
             source = self._source_directory(package.name)
             package.write(built)
-            if self.inplace:
-                add_gitignore(package).write(source)
             self._outputs.update({str(built / name): str(source / name) for name in package.files})
+        if self.inplace:
+            write_in_place(self.project, packages, {p.name: self._source_directory(p.name) for p in packages})
 
     def _source_directory(self, package: str) -> Path:
         return _source_directory(self.distribution, package)

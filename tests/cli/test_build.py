@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from cuda_ext.builder.package.depfile import is_depfile, render_depfile
 from cuda_ext.builder.session import build_project
 from cuda_ext.builder.sources.inputs import searched_directories
+from cuda_ext.cli.doctor.this_project import examine_project
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.ownership import check_replaceable
 from tests.fixtures.command_line import MODULE, run
@@ -79,6 +81,27 @@ def test_a_build_prints_a_summary_and_git_ignores_its_output(tmp_path: Path) -> 
     run_program("git", "init", "--quiet", cwd=tmp_path)
     seen = run_program("git", "status", "--porcelain", "--untracked-files=all", "p", cwd=tmp_path)
     assert seen == "?? p/__init__.py\n"
+
+
+def test_a_renamed_module_leaves_no_package_in_the_source_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = built_in_place(tmp_path)
+    other = former.with_name("of_others")
+    shutil.copytree(former, other)
+    (other / ".gitignore").unlink()  # as cuda_ext.save writes it
+    table = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    (tmp_path / "pyproject.toml").write_text(
+        table + PROJECT + SM_90 + '[tool.cuda_ext.modules."p.renamed"]\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    stale = [finding for finding in examine_project() if finding.subject == str(Path("p", "kernels"))]
+    assert [(finding.level, finding.command) for finding in stale] == [("warning", "cuda-ext build")]
+    code, _, errors = run("build", tmp_path)
+    assert code == 0
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["__init__.py", "of_others", "renamed"]
+    # Nor does a backend that would build none of it go unnoticed.
+    assert "warning: [build-system]: hatchling does not build the kernels: wheels lack them; " in errors
 
 
 def test_it_imports_as_the_installed_package_would(tmp_path: Path) -> None:

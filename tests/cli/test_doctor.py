@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import pytest
 
 from cuda_ext.cli.doctor import examine, gpus, installation
+from cuda_ext.cli.doctor.build_system import BuildSystem
 from cuda_ext.cli.doctor.findings import LEVELS, show
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
@@ -598,6 +599,40 @@ def test_the_project_in_the_current_directory(
     assert (finding.level, finding.subject) == (level, subject)
     assert finding.text.startswith(text)
     assert level == "ok" or says_what_to_do(dataclasses.asdict(finding))
+
+
+HOOK = "[tool.hatch.build.hooks.cuda-ext]\n"
+
+
+@pytest.mark.parametrize(
+    ("backend", "requires", "more", "expected"),
+    [
+        ("setuptools.build_meta", '"setuptools>=77", "Cuda_Ext[cu13]", "nvidia-curand"', "", []),
+        ("setuptools.build_meta", '"setuptools", "nvidia-curand-cu12"', "", ["problem: lacks cuda-ext"]),
+        (
+            "setuptools.build_meta",
+            '"setuptools<70", "cuda-ext", "nvidia-curand"',
+            "",
+            ["warning: 'setuptools<70'"],
+        ),
+        ("hatchling.build", '"hatchling", "cuda-ext"', HOOK, ["warning: lacks nvidia-curand"]),
+        ("hatchling.build", '"cuda-ext", "nvidia-curand"', "", ["problem: hatchling does not build"]),
+        ("flit_core.buildapi", '"flit_core", "nvidia-curand"', "", ["warning: flit_core builds no kernels"]),
+        ("mesonpy", '"cuda-ext", "nvidia-curand"', "", ["problem: does not build"]),
+        ("scikit_build_core.build", '"cuda-ext", "nvidia-curand"', "", ["problem: does not build"]),
+    ],
+)
+def test_the_build_backend_is_examined(
+    tmp_path: Path, backend: str, requires: str, more: str, expected: list[str]
+) -> None:
+    head = f'[build-system]\nbuild-backend = "{backend}"\nrequires = [{requires}]\n[project]\nname = "p"\n'
+    source = "#include <curand_kernel.h>\n__global__ void k() {}"
+    write_project(tmp_path, f"{head}{more}[tool.cuda_ext]\n", {"device/k.cu": source})
+    flaws = list(BuildSystem.read(tmp_path).flaws([Path("device/k.cu")]))
+    shown = [f"{flaw.level}: {flaw.text}" for flaw in flaws if flaw.level != "note"]
+    assert len(shown) == len(expected)
+    assert all(text.startswith(beginning) for text, beginning in zip(shown, expected, strict=True))
+    assert all(flaw.remedy for flaw in flaws)
 
 
 # The cache and the environment.

@@ -17,7 +17,7 @@ from tests.fixtures.environments import CHECKOUT, Environment, run, uv
 
 pytestmark = pytest.mark.xdist_group("environments")
 
-NAMES = ("setuptools", "scikit-build-core", "hatchling")
+NAMES = ("setuptools", "scikit-build-core", "hatchling", "meson-python")
 # One that is installed as the workflow says is not among them.
 BACKENDS = (
     "setuptools",
@@ -28,6 +28,7 @@ BACKENDS = (
             pytest.mark.skipif(shutil.which("g++") is None, reason="takes g++"),
         ],
     ),
+    pytest.param("meson-python", marks=pytest.mark.slow),
 )
 # Less is compiled, and faster.
 QUICKLY = {

@@ -16,7 +16,7 @@ import pytest
 
 from cuda_ext.builder.editable_package import build_editable
 from cuda_ext.builder.editable_record import is_editable, read_record
-from cuda_ext.builder.package.in_place import add_gitignore
+from cuda_ext.builder.package.in_place import write_in_place
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.session import build_project
 from cuda_ext.builder.sources.inputs import input_digests
@@ -57,12 +57,11 @@ ARCHITECTURES = (
 def install(root: Path, **environ: str) -> Path:
     """Build the packages of the project in `root` like an editable install; return the last one."""
     project = load(root)
-    place = root
     build = partial(build_project, project, environ=os.environ | environ)
-    for package in build_editable(project, project.source_directory, build, environ.get("CUDAARCHS", "")):
-        place = project.source_directory(package.name)
-        add_gitignore(package).write(place)
-    return place
+    packages = build_editable(project, project.source_directory, build, environ.get("CUDAARCHS", ""))
+    places = {package.name: project.source_directory(package.name) for package in packages}
+    write_in_place(project, packages, places)
+    return list(places.values())[-1]
 
 
 def python(root: Path, script: str = NAMES, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -116,6 +116,7 @@ def test_files_of_an_editable_install_do_not_ship(hatchling: Environment, packag
     (left / "__init__.py").write_text("raise SystemError('stale')", encoding="utf-8")
     # Nor does it under another name, nor where everything is asked for.
     shutil.copytree(left, left.with_name("formerly"))
+    (package_src_layout / "device/compile_commands.json").write_text("[]", encoding="utf-8")
     for kind, files in expected.items():
         assert contents(hatchling.build(package_src_layout, kind)) == files
     with (package_src_layout / "pyproject.toml").open("a", encoding="utf-8") as file:

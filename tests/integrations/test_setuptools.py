@@ -226,9 +226,14 @@ def test_files_of_an_inplace_build_do_not_ship(
 def test_an_sdist_holds_no_generated_files(
     environment: Environment, package_src_layout: Path, sdist_src_layout: Path
 ) -> None:
-    environment.run("-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout)
+    environment.run(
+        "-c", SETUP, "build_ext", "--inplace", cwd=package_src_layout, CUDA_EXT_REPORT="device/r.html"
+    )
+    (package_src_layout / "device/compile_commands.json").write_text("[]", encoding="utf-8")
+    (package_src_layout / "MANIFEST.in").write_text("graft src\ngraft device\n", encoding="utf-8")
     sdist = environment.build(package_src_layout, "sdist")
-    assert contents(sdist).keys() == contents(sdist_src_layout).keys()
+    listed = {name.partition("/")[2] for name in contents(sdist)} - {"MANIFEST.in"}
+    assert listed == {name.partition("/")[2] for name in contents(sdist_src_layout)}
 
 
 @current

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuda_ext.builder.config.modules import ModuleConfig
 from cuda_ext.cache.open_store import open_local_store
 from cuda_ext.errors import ConfigError, StoreError
-from cuda_ext.filesystem.ownership import find_package, foreign
+from cuda_ext.filesystem.ownership import find_package, foreign, is_generated
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats import codec
 from cuda_ext.formats.sha256 import sha256
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package
     from cuda_ext.builder.project import Project
 
-__all__ = ["Output", "add_gitignore", "check_outside", "check_place", "check_places"]
+__all__ = ["Output", "check_outside", "check_place", "check_places", "stale_packages", "write_in_place"]
 
 
 def check_place(module: ModuleConfig, place: Path, renamed: Collection[Path] = ()) -> None:
@@ -127,6 +127,40 @@ class Output:
             self._store.put(self._key, codec.encode(_Written(digests)))
 
 
-def add_gitignore(package: Package) -> Package:
-    """Return `package` as it lies in a source tree: ignored by version control."""
-    return replace(package, files={**package.files, ".gitignore": b"*\n"})
+# What version control ignores in a package of the source tree.
+_GITIGNORE = {".gitignore": b"*\n"}
+
+
+def write_in_place(project: Project, packages: Iterable[Package], places: Mapping[str, Path]) -> None:
+    """Write `packages` to their `places` in the source tree, and remove those that no module describes now.
+
+    Raises :class:`~cuda_ext.errors.BuildError`.
+    """
+    for package in packages:
+        replace(package, files={**package.files, **_GITIGNORE}).write(places[package.name])
+    for place in stale_packages(project, places.values()):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def stale_packages(project: Project, places: Iterable[Path]) -> list[Path]:
+    """Find the packages that builds put into the source tree, except those in `places`.
+
+    What ``cuda_ext.save`` wrote, or a build with other files in it, is none of them.
+    """
+    wanted = {place.resolve() for place in places}
+    tops = {
+        place.resolve()
+        for module in project.modules
+        for place in project.package_places(module.name.partition(".")[0])
+    }
+    found = {file.parent for top in tops for file in top.rglob(FILE_NAME)}
+    return sorted(place for place in found - wanted if _was_built_in_place(place))
+
+
+def _was_built_in_place(place: Path) -> bool:
+    if not is_generated(place) or foreign(place) is not None:
+        return False
+    try:
+        return {name: read_file(f"{place}/{name}") for name in _GITIGNORE} == _GITIGNORE
+    except OSError:
+        return False

@@ -43,13 +43,13 @@ def doctor(context: click.Context, modules: Sequence[str], as_json: bool) -> Non
 
 def examine(names: Sequence[str]) -> list[Section]:
     """Examine this machine, or only its GPUs and the modules and packages in `names`."""
-    from cuda_ext.cli.doctor import gpus, installation, kernel_modules, tool_chain
+    from cuda_ext.cli.doctor import gpus, installation, kernel_modules, this_project, tool_chain
 
     machine = gpus.find_gpus()
     examinations = {
         "Installation": installation.examine_installation(),
         "Tool chain": tool_chain.examine_tool_chain(machine),
-        "This project": tool_chain.examine_project(),
+        "This project": this_project.examine_project(),
         "Driver and GPUs": gpus.examine_gpus(machine),
         "Cache": installation.examine_cache(),
         "Environment": installation.examine_environment(),

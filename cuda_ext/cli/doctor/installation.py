@@ -20,7 +20,7 @@ from cuda_ext.cache.local_store import LocalStore
 from cuda_ext.cache.location import read_rights, shared_cache
 from cuda_ext.cache.open_store import local_store, why_not_used
 from cuda_ext.cli.doctor.findings import Finding, Level
-from cuda_ext.cli.doctor.tool_chain import compiler_choices
+from cuda_ext.cli.doctor.this_project import compiler_choices
 from cuda_ext.cli.doctor.versions import python_version, why_not_in_c
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.compiler.architectures import expand, from_cmake

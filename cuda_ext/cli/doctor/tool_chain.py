@@ -1,11 +1,9 @@
-"""The compilers of this environment and of the project in the current directory, as doctor examines them."""
+"""The compilers of this environment, as doctor examines them."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from cuda_ext.builder.project import Project
-from cuda_ext.builder.sources.plan import compiler_choice
 from cuda_ext.cli.doctor.findings import Finding, Level
 from cuda_ext.cli.doctor.gpus import Gpus
 from cuda_ext.errors import ConfigError, ToolchainError
@@ -25,7 +22,7 @@ from cuda_ext.toolchain.nvcc import Nvcc
 from cuda_ext.toolchain.nvrtc import UNPACK
 from cuda_ext.toolchain.programs.bundled_headers import unpacked_headers
 
-__all__ = ["compiler_choices", "examine_project", "examine_tool_chain"]
+__all__ = ["examine_tool_chain", "first_line"]
 
 _Library = Literal["nvrtc", "nvfatbin", "nvjitlink"]
 _Version = tuple[int, int]
@@ -181,7 +178,7 @@ def _examine_nvcc() -> Iterator[Finding]:
         facts = {"version": nvcc.version, "path": str(nvcc.executable), "passed_over": details}
         yield Finding("ok", "nvcc", text, details=details, facts=facts)
         if host := nvcc.host_compiler:
-            yield Finding("ok", "host compiler", f"{_first_line(host)}, {host}", facts={"path": str(host)})
+            yield Finding("ok", "host compiler", f"{first_line(host)}, {host}", facts={"path": str(host)})
     elif any(isinstance(reason, ToolchainError) for reason in rejected.values()):
         text = 'none works; only compiler = "nvcc" needs one'
         yield Finding("warning", "nvcc", text, "repair one of them", details=details)
@@ -190,7 +187,7 @@ def _examine_nvcc() -> Iterator[Finding]:
         yield Finding("note", "nvcc", text, remedy, 'pip install "cuda-ext[nvcc-cu13]"', details)
 
 
-def _first_line(program: Path) -> str:
+def first_line(program: Path) -> str:
     """The first line of ``program --version``."""
     try:
         output = process.run([str(program), "--version"], environ={**os.environ, "LC_ALL": "C"}).output
@@ -199,53 +196,9 @@ def _first_line(program: Path) -> str:
     return output.strip().partition("\n")[0] or program.name
 
 
-# The project in the current directory.
-
-
 def _has_project() -> bool:
     """Whether the current directory has a project with a ``[tool.cuda_ext]`` table, valid or not."""
     try:
         return Project.load(Path()) is not None
     except ConfigError:
         return True
-
-
-def examine_project() -> Iterator[Finding]:
-    """The compiler that a build of the project in the current directory would use, if there is one.
-
-    Raises :class:`ConfigError`.
-    """
-    project = Project.load(Path())
-    if project is None:
-        return
-    for choice, names in compiler_choices(project).items():
-        yield _examine_choice(choice, ", ".join(names))
-    if project.settings.executor == "dask" and find_spec("distributed") is None:
-        text = 'executor = "dask" needs Dask, which is not installed'
-        yield Finding("problem", project.name, text, command='pip install "cuda-ext[dask]"')
-
-
-def compiler_choices(project: Project) -> dict[CompilerChoice, list[str]]:
-    """The compilers that a build of `project` uses, each with the names of the modules that it compiles."""
-    choices: dict[CompilerChoice, list[str]] = defaultdict(list)
-    for module in project.modules:
-        choices[compiler_choice(module.settings, project.root)].append(module.name)
-    return choices
-
-
-def _examine_choice(choice: CompilerChoice, names: str) -> Finding:
-    """Whether the modules of these names can be compiled."""
-    if choice.launcher and shutil.which(choice.launcher) is None:
-        text = f"launcher: {choice.launcher!r} is not on PATH"
-        return Finding("problem", names, text, "install it, or remove the key")
-    try:
-        compiler = open_compiler(choice, os.environ)
-        version = compiler.version
-    except ToolchainError as error:
-        install = 'pip install "cuda-ext[cu13]"' if choice.name == "nvrtc" else ""
-        return Finding("problem", names, error.statement, error.remedy, install)
-    text = f"a build uses NVRTC {version}"
-    if isinstance(compiler, Nvcc):
-        through = f" through {choice.launcher}" if choice.launcher else ""
-        text = f"a build uses nvcc {version}{through}, {compiler.executable}"
-    return Finding("ok", names, text, facts={"compiler": choice.name})

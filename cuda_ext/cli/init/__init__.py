@@ -17,21 +17,26 @@ from cuda_ext.cli.terminal import DIRECTORY, TEXT, Failure
 
 __all__ = ["init", "normalize_name", "write_files"]
 
-_BACKENDS = ("setuptools", "scikit-build-core", "hatchling")
+_BACKENDS = ("setuptools", "scikit-build-core", "hatchling", "meson-python")
 # Files by their paths in the project, and their templates.
 _FILES = {
     ".github/workflows/test.yml": "workflow.yml",
     ".gitignore": "gitignore",
-    "CMakeLists.txt": "CMakeLists.txt",  # of scikit-build-core alone
+    "CMakeLists.txt": "CMakeLists.txt",
     "README.md": "README.md",
     "device/axpy.cu": "axpy.cu",
+    "meson.build": "meson.build",
     "pyproject.toml": "pyproject.toml",
     "src/{package}/__init__.py": "package.py",
     "src/{package}/py.typed": "py.typed",
     "tests/test_axpy.py": "test_axpy.py",
 }
+# Files that one backend alone reads.
+_ONLY_OF = {"CMakeLists.txt": "scikit-build-core", "meson.build": "meson-python"}
 # Packages that the project imports or that build it.
-_USED = frozenset({"cuda", "cuda_ext", "hatchling", "numpy", "pytest", "scikit_build_core", "setuptools"})
+_USED = frozenset(
+    {"cuda", "cuda_ext", "hatchling", "mesonpy", "numpy", "pytest", "scikit_build_core", "setuptools"}
+)
 
 
 @click.command(
@@ -121,7 +126,7 @@ def _render_files(name: str, backend: str) -> dict[str, str]:
     return {
         path.format(package=_package(name)): files.get_template(f"{template}.j2").render(context)
         for path, template in _FILES.items()
-        if path != "CMakeLists.txt" or backend == "scikit-build-core"
+        if _ONLY_OF.get(path, backend) == backend
     }
 
 

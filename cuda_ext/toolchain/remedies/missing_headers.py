@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cuda_ext.compiler.spelled_settings import spell_setting
 
-__all__ = ["explain_missing_headers"]
+__all__ = ["explain_missing_headers", "package_with"]
 
 # As the CUDA front end writes it, and as host compilers do when they preprocess.
 _MISSING_HEADER = (
@@ -104,6 +104,11 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
             f"{spell_setting('compiler', 'nvcc')} for host code"
         )
     return ""
+
+
+def package_with(header: str) -> str:
+    """The package with a `header` for device code that the extras of this package do not bring; or empty."""
+    return _CUDA_PACKAGES["curand"] if re.match("curand(?!dx)", header) else ""
 
 
 def _about(name: str, by_nvrtc: bool) -> str:

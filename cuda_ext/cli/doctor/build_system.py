@@ -1,0 +1,146 @@
+"""Whether the build backend of a project builds its kernels, as doctor and ``cuda-ext build`` tell."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from cuda_ext.cli.doctor.findings import Level
+from cuda_ext.toolchain.remedies.missing_headers import package_with
+
+__all__ = ["OLDEST_SETUPTOOLS", "BuildSystem", "Flaw"]
+
+OLDEST_SETUPTOOLS = 77
+_HOOK = "tool.hatch.build.hooks.cuda-ext"
+# Backends that run a build program: the file which tells that what to do, and how it calls this package.
+_BY_PROGRAM = {
+    "scikit_build_core": ("CMakeLists.txt", "cuda_ext_add_module"),
+    "mesonpy": ("meson.build", "cuda_ext build"),
+}
+_NOT_BUILT = "does not build the kernels: wheels lack them"
+_REQUIRES = "[build-system] requires"
+_INCLUDE = r"(?m)^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>"
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with the build of a project, and what to do. With a problem, wheels lack the kernels."""
+
+    level: Level
+    subject: str
+    text: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.text}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class BuildSystem:
+    """The build backend of the project in `root`, as pyproject.toml names it."""
+
+    root: Path
+    document: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, root: Path) -> BuildSystem:
+        """Read ``pyproject.toml`` in `root`; what is no table there, the backend refuses."""
+        with suppress(OSError, ValueError):
+            return cls(root, tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")))
+        return cls(root, {})
+
+    @cached_property
+    def backend(self) -> str:
+        """The top-level module of the backend; empty if the project is no package, or has one of its own."""
+        table = self._table("build-system")
+        if "backend-path" in table or not (self._table("project") or (self.root / "setup.py").is_file()):
+            return ""
+        return re.split(r"[.:]", str(table.get("build-backend", "setuptools.build_meta")))[0]
+
+    @cached_property
+    def requires(self) -> Mapping[str, str]:
+        """The requirements by the normalised names of their packages."""
+        listed = self._table("build-system").get("requires", ["setuptools"])
+        texts = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
+        names = (re.match(r"\s*([\w.-]*)", text) for text in texts)
+        return {_normalise(name[1]): text for name, text in zip(names, texts, strict=True) if name}
+
+    def _table(self, *path: str) -> Mapping[str, Any]:
+        """The table at `path`; empty if there is none."""
+        table: Any = self.document
+        for key in path:
+            table = table.get(key) if isinstance(table, dict) else None
+        return table if isinstance(table, dict) else {}
+
+    def flaws(self, sources: Sequence[Path] = ()) -> Iterator[Flaw]:
+        """What is wrong; `sources` are those of the project, relative to its root."""
+        if not self.backend:
+            return
+        yield from self._unserved()
+        yield from self._unsuitable_setuptools()
+        yield from self._unrequired(sources)
+
+    def _unserved(self) -> Iterator[Flaw]:
+        """Find out whether the backend builds the table ``[tool.cuda_ext]``, which none refuses."""
+        if self.backend in _BY_PROGRAM:
+            file, call = _BY_PROGRAM[self.backend]
+            scripts = [self.root / file, *self.root.glob(f"*/{file}"), *self.root.glob("cmake/*.cmake")]
+            pattern = r"\W+".join(call.split())
+            if not any(re.search(pattern, _read(script)) for script in scripts):
+                yield Flaw("problem", file, _NOT_BUILT, f"call {call} there, as cuda-ext init does")
+        elif self.backend == "hatchling":
+            hooks = (self._table("tool", "hatch", "build", *of, "hooks") for of in ((), ("targets", "wheel")))
+            if not any("cuda-ext" in table for table in hooks) and not self._is_in_hatch_toml():
+                yield Flaw("problem", "[build-system]", f"hatchling {_NOT_BUILT}", f"add the table [{_HOOK}]")
+        elif self.backend != "setuptools":
+            text = f"{self.backend} builds no kernels: wheels have those that cuda-ext build put there"
+            remedy = "to have them built, use setuptools, hatchling, scikit-build-core or meson-python"
+            yield Flaw("warning", "[build-system]", text, remedy)
+            return
+        if "cuda-ext" not in self.requires:
+            remedy = 'add "cuda-ext[cu13]"'
+            yield Flaw("problem", _REQUIRES, f"lacks cuda-ext, and so the build {_NOT_BUILT}", remedy)
+
+    def _is_in_hatch_toml(self) -> bool:
+        return f"[{_HOOK.removeprefix('tool.hatch.')}]" in _read(self.root / "hatch.toml")
+
+    def _unsuitable_setuptools(self) -> Iterator[Flaw]:
+        if self.backend != "setuptools":
+            return
+        remedy = f'write "setuptools>={OLDEST_SETUPTOOLS}"'
+        bounds = re.findall(r"(===?|<=?|~=)\s*(\d+)", self.requires.get("setuptools", ""))
+        if any(int(number) < OLDEST_SETUPTOOLS + (bound == "<") for bound, number in bounds):
+            yield Flaw("warning", _REQUIRES, f"{self.requires['setuptools']!r} is too old", remedy)
+        with suppress(metadata.PackageNotFoundError, ValueError):
+            version = metadata.version("setuptools")
+            if int(version.partition(".")[0]) < OLDEST_SETUPTOOLS:
+                text = f"{version} is too old for builds with --no-build-isolation"
+                yield Flaw("note", "setuptools", text, f"upgrade it to {OLDEST_SETUPTOOLS} for these")
+
+    def _unrequired(self, sources: Sequence[Path]) -> Iterator[Flaw]:
+        """Find headers in packages that no requirement brings in."""
+        known = {name.removesuffix("-cu12") for name in self.requires}
+        for source in sources:
+            for header in re.findall(_INCLUDE, _read(self.root / source)):
+                if (package := package_with(header)) and package not in known:
+                    known.add(package)
+                    text = f"lacks {package}, which has <{header}> of {source.as_posix()}"
+                    remedy = f'add "{package}" ("{package}-cu12" for CUDA 12), or build with a toolkit'
+                    yield Flaw("warning", _REQUIRES, text, remedy)
+
+
+def _normalise(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _read(file: Path) -> str:
+    with suppress(OSError):
+        return file.read_text(encoding="utf-8", errors="replace")
+    return ""

@@ -1,0 +1,93 @@
+"""The project in the current directory, as doctor examines it: its compilers, its build and its tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from cuda_ext.builder.package.in_place import stale_packages
+from cuda_ext.builder.project import Project
+from cuda_ext.builder.sources.plan import compiler_choice
+from cuda_ext.cli.doctor.build_system import BuildSystem
+from cuda_ext.cli.doctor.findings import Finding
+from cuda_ext.cli.doctor.tool_chain import first_line
+from cuda_ext.errors import ToolchainError
+from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler
+from cuda_ext.toolchain.nvcc import Nvcc
+
+__all__ = ["compiler_choices", "examine_project"]
+
+# What backends run, and the oldest version that CudaExt.cmake works with.
+_PROGRAMS = {"scikit_build_core": ("cmake", "ninja"), "mesonpy": ("meson", "ninja")}
+_OLDEST_CMAKE = (3, 24)
+
+
+def examine_project() -> Iterator[Finding]:
+    """What a build of the project in the current directory would use, and what is wrong with it.
+
+    Raises :class:`~cuda_ext.errors.ConfigError`.
+    """
+    project = Project.load(Path())
+    if project is None:
+        return
+    for choice, names in compiler_choices(project).items():
+        yield _examine_choice(choice, ", ".join(names))
+    if project.settings.executor == "dask" and find_spec("distributed") is None:
+        text = 'executor = "dask" needs Dask, which is not installed'
+        yield Finding("problem", project.name, text, command='pip install "cuda-ext[dask]"')
+    build_system = BuildSystem.read(project.root)
+    for flaw in build_system.flaws(project.source_files() if build_system.backend else ()):
+        yield Finding(flaw.level, flaw.subject, flaw.text, flaw.remedy)
+    for program in _PROGRAMS.get(build_system.backend, ()):
+        yield _examine_program(program)
+    for place in stale_packages(project, project.source_directories()):
+        name = os.path.relpath(place, project.root)
+        text = "was built in place, and is no module of the project any more"
+        yield Finding("warning", name, text, "the next build in place removes it", "cuda-ext build")
+
+
+def _examine_program(program: str) -> Finding:
+    """A program that the backend runs. Where there is none, isolated builds install it."""
+    found = shutil.which(program)
+    if found is None:
+        text = "not on PATH"
+        return Finding("note", program, text, "nothing to do: isolated builds install it for themselves")
+    version = first_line(Path(found))
+    number = re.search(r"(\d+)\.(\d+)", version)
+    if program == "cmake" and number and tuple(map(int, number.groups())) < _OLDEST_CMAKE:
+        text = f"{version}, {found}: CudaExt needs 3.24"
+        return Finding(
+            "warning", program, text, "where builds use it, upgrade it", "pip install --upgrade cmake"
+        )
+    return Finding("ok", program, f"{version}, {found}", facts={"path": found})
+
+
+def compiler_choices(project: Project) -> dict[CompilerChoice, list[str]]:
+    """The compilers that a build of `project` uses, each with the names of the modules that it compiles."""
+    choices: dict[CompilerChoice, list[str]] = defaultdict(list)
+    for module in project.modules:
+        choices[compiler_choice(module.settings, project.root)].append(module.name)
+    return choices
+
+
+def _examine_choice(choice: CompilerChoice, names: str) -> Finding:
+    """Whether the modules of these names can be compiled."""
+    if choice.launcher and shutil.which(choice.launcher) is None:
+        text = f"launcher: {choice.launcher!r} is not on PATH"
+        return Finding("problem", names, text, "install it, or remove the key")
+    try:
+        compiler = open_compiler(choice, os.environ)
+        version = compiler.version
+    except ToolchainError as error:
+        install = 'pip install "cuda-ext[cu13]"' if choice.name == "nvrtc" else ""
+        return Finding("problem", names, error.statement, error.remedy, install)
+    text = f"a build uses NVRTC {version}"
+    if isinstance(compiler, Nvcc):
+        through = f" through {choice.launcher}" if choice.launcher else ""
+        text = f"a build uses nvcc {version}{through}, {compiler.executable}"
+    return Finding("ok", names, text, facts={"compiler": choice.name})
