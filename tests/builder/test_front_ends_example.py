@@ -1,0 +1,32 @@
+"""The example with kernels of several front-ends: one package has them all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.manifest import loads
+from tests.fixtures.projects import build
+
+pytest.importorskip("triton", reason="Triton runs under Linux only")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "front_ends"
+
+
+@pytest.mark.slow
+def test_one_package_has_the_kernels_of_all_front_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = shutil.copytree(EXAMPLE, tmp_path / "example")
+    monkeypatch.setenv("CUDAARCHS", "90-real")
+    files = build(root)["front_ends.kernels"].files
+    manifest = loads(files["manifest.json"], "example")
+    names = {kernel.expression.partition("<")[0] for kernel in manifest.named_kernels}
+    assert names == {"attention", "axpy", "layer_norm", "matmul", "simt::softmax", "softmax"}
+    # Each of Triton's is there for divisible arguments and for all others; matmul has two configurations.
+    conditions = {variants.name: len(variants.candidates) for variants in manifest.variants}
+    assert conditions.pop("matmul<fp16>") == conditions.pop("matmul<fp32>") == 4
+    assert len(conditions) == 12
+    assert set(conditions.values()) == {2}
