@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.manifest import loads
 from tests.fixtures.device_code import image
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, refusal, write_project
@@ -219,6 +220,19 @@ def test_descriptions_do_not_contradict_each_other(tmp_path: Path, descriptions:
     table = f"{TABLE.partition('kernels = ')[0]}kernels = [{descriptions}]"
     files = {"images/scale.cubin": image(EMPTY).data}
     assert CONTRADICTIONS[descriptions] in refusal(write_project(tmp_path, table, files))
+
+
+def test_lto_ir_is_described_by_what_the_build_makes_of_it(tmp_path: Path) -> None:
+    files = {"images/scale.ltoir": image(SIMPLE.format(name="any"), "lto_80").data}
+    description = f"{{ name = 'k', symbol = 'any', signature = '{PARAMETERS}', block = 32, scratch = 8 }}"
+    table = TABLE.partition("kernels = ")[0].replace(".cubin", ".ltoir").replace('emit = "cubin"', "{keys}")
+    table += f"kernels = [{description}]"
+    root = write_project(tmp_path, table.replace("{keys}", 'architectures = ["sm_90", "lto_90"]'), files)
+    manifest = loads(build(root)["p.kernels"].files["manifest.json"], "p.kernels")
+    assert [kernel.signature for kernel in manifest.kernels] == ["k(float* x, int n)"]
+    assert [[*i.launches] for i in manifest.units[0].images] == [["k"], []]
+    write_project(tmp_path, table.replace("{keys}", 'architectures = ["lto_90"]'), files)
+    assert "LTO-IR does not show the kernels that are described; add a cubin or PTX" in refusal(root)
 
 
 def test_kernels_that_are_compiled_are_not_described(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ class Sources:
                 raise ConfigError(
                     f"{name} is compiled, which shows its kernels",
                     where=f"{override.where}.kernels",
-                    remedy="describe those of .cubin, .ptx and .fatbin files alone",
+                    remedy="describe those of .cubin, .ptx, .fatbin and .ltoir files alone",
                 )
 
 

@@ -147,6 +147,12 @@ def describe_images(
 
     Raises :class:`BuildError` for a description that contradicts the images of the source `where`.
     """
+    if all(image.architecture.kind == "ltoir" for image in images):
+        raise BuildError(
+            "LTO-IR does not show the kernels that are described",
+            where=where,
+            remedy='add a cubin or PTX to architectures, such as "sm_90", to which the build links it',
+        )
     described: dict[str, Kernel] = {}
     for each in descriptions:
         if each.lowered not in signatures.kernels:
