@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuda_ext.builder.requirement import read_requirements
 from cuda_ext.errors import ConfigError
 from cuda_ext.filesystem.regular_file import read_file
 
@@ -27,7 +28,7 @@ class Project:
     """The modules that a project's configuration describes.
 
     ``table`` is the configuration as written, and ``package_dir`` setuptools' mapping of packages to
-    directories.
+    directories. ``requirements`` are those of ``[project]``, ``None`` if they are not known.
     """
 
     root: Path
@@ -36,6 +37,7 @@ class Project:
     name: str
     table: Mapping[str, object] = field(default_factory=dict)
     package_dir: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[str, ...] | None = None
 
     @classmethod
     def load(cls, root: Path, packages: Sequence[str] = ()) -> Project | None:
@@ -70,7 +72,8 @@ class Project:
         default = default_module_name(real, name, packages)
         table = tools["cuda_ext"]
         modules, settings = parse_table(table, default)
-        return cls(real, modules, settings, name or real.name, table, _package_dir(tools))
+        package_dir, requirements = _package_dir(tools), read_requirements(project)
+        return cls(real, modules, settings, name or real.name, table, package_dir, requirements)
 
     @classmethod
     def required(cls, root: Path, packages: Sequence[str] = ()) -> Project:

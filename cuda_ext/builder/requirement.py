@@ -1,0 +1,72 @@
+"""What a built package requires of ``cuda-ext`` where it is installed, and whether the project says so.
+
+Build backends must not change ``[project] dependencies``, so the build says what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["FIRST_READER", "describe_requirement", "read_requirements"]
+
+FIRST_READER = "0.1"  # the first release of cuda-ext that reads manifest.SCHEMA
+_FIRST_RELEASE = "0.1"
+
+_REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[[^]]*\])?\s*([^;]*)")
+_LOWER_BOUND = re.compile(r"(?:===?|~=|>=?)\s*v?(\d+(?:\.\d+)*)")
+
+
+def read_requirements(project: object) -> tuple[str, ...] | None:
+    """Read what the table ``[project]`` requires, extras included; ``None`` if other files say that."""
+    match project:
+        case {"dynamic": [*dynamic]} if "dependencies" in dynamic:
+            return None
+        case dict() if "name" in project:
+            return tuple(_strings([project.get("dependencies"), project.get("optional-dependencies")]))
+    return None
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(each)
+
+
+def describe_requirement(requirements: Sequence[str] | None, first_reader: str = FIRST_READER) -> str:
+    """Say what is wrong with `requirements`; empty if nothing is, or if they are not known.
+
+    `first_reader` is the first release that reads what this one builds.
+    """
+    if requirements is None:
+        return ""
+    where, remedy = "project.dependencies", f'write "cuda-ext>={first_reader}"'
+    found = [match for match in map(_REQUIREMENT.match, requirements) if match and _is_own(match[1])]
+    if not found:
+        return f"{where}: the built package imports cuda_ext, which is not required; {remedy}"
+    for requirement in found:
+        oldest = _oldest(requirement[2])
+        if oldest and _release(oldest) < _release(first_reader):
+            problem = f"cuda-ext {oldest} does not read what this version builds"
+            return f"{where}: {requirement[0].strip()!r} admits too old a version: {problem}; {remedy}"
+    return ""
+
+
+def _is_own(name: str) -> bool:
+    return re.sub(r"[-_.]+", "-", name).lower() == "cuda-ext"
+
+
+def _oldest(specifier: str) -> str | None:
+    """The oldest release that `specifier` admits; ``None`` for an address, which is one version."""
+    if specifier.startswith("@"):
+        return None
+    return max(_LOWER_BOUND.findall(specifier), key=_release, default=_FIRST_RELEASE)
+
+
+def _release(version: str) -> list[int]:
+    release = [int(part) for part in version.split(".")]
+    while release and not release[-1]:
+        release.pop()
+    return release
