@@ -22,10 +22,11 @@ static double now(void) {
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-double launch_many(Launch* launch, void* function, void* stream, void** parameters, int times) {
+double launch_many(Launch* launch, void* function, void* stream, void** parameters, int times,
+                   unsigned block, unsigned shared) {
   const double began = now();
   for (int i = 0; i < times; i++) {
-    if (launch(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, 0)) return -1;
+    if (launch(function, 1, 1, 1, block, 1, 1, shared, stream, parameters, 0)) return -1;
   }
   return (now() - began) / times;
 }
@@ -46,11 +47,19 @@ class CLaunch:
         self._many.restype = ctypes.c_double
         self._launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
 
-    def seconds(self, function: int, stream: int, values: Sequence[Any], times: int) -> float:
-        """Launch `times` times; return the seconds per launch."""
+    def seconds(
+        self,
+        function: int,
+        stream: int,
+        values: Sequence[Any],
+        times: int,
+        block: int = 32,
+        shared: int = 0,
+    ) -> float:
+        """Launch one block `times` times; return the seconds per launch."""
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         pointers = ctypes.c_void_p(function), ctypes.c_void_p(stream)
-        taken = float(self._many(self._launch, *pointers, parameters, times))
+        taken = float(self._many(self._launch, *pointers, parameters, times, block, shared))
         if taken < 0:
             raise RuntimeError("cuLaunchKernel failed")
         return taken

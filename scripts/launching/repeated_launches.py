@@ -6,10 +6,10 @@ import ctypes
 import importlib
 import sys
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda_ext.runtime.driver.driver import open_driver
 from launching.c_launch import CLaunch
@@ -17,21 +17,41 @@ from launching.cpp_launch import CppLaunch
 from launching.kernels import NAME, SOURCE
 from launching.tvm_ffi_launch import load_axpy
 
-__all__ = ["measure"]
+__all__ = ["Batch", "Launches", "measure", "measure_groups", "timed"]
 
 Batch = Callable[[int], float]
+Group = Callable[[Any, Path], Iterator[tuple[str, Batch]]]
 N = 32
 
 
 def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str, Any]:
     """Measure the microseconds per launch of each contender; report why others are left out."""
-    import torch
-
     sys.path.insert(0, str(package))
     kernels: Any = importlib.import_module(NAME)
+    samples, left_out = measure_groups(_GROUPS, kernels, directory, rounds, batch)
+    result = {
+        name: {"median": median(taken), "p10": quantiles(taken, n=10)[0], "p90": quantiles(taken, n=10)[-1]}
+        for name, taken in samples.items()
+    }
+    return {"contenders": result, "left_out": left_out, "rounds": rounds, "batch": batch}
+
+
+class Launches(NamedTuple):
+    """The microseconds of launches by contender, and why others are left out."""
+
+    samples: dict[str, list[float]]
+    left_out: dict[str, str]
+
+
+def measure_groups(
+    groups: Iterable[Group], kernels: Any, directory: Path, rounds: int, batch: int
+) -> Launches:
+    """Measure the contenders of `groups`, which take turns."""
+    import torch
+
     contenders: dict[str, Batch] = {}
     left_out: dict[str, str] = {}
-    for group in _GROUPS:
+    for group in groups:
         try:
             for name, launch in group(kernels, directory):
                 contenders[name] = launch
@@ -44,14 +64,10 @@ def measure(package: Path, directory: Path, rounds: int, batch: int) -> dict[str
             torch.cuda.synchronize()
             samples[name].append(1e6 * launch(batch))
     torch.cuda.synchronize()
-    result = {
-        name: {"median": median(taken), "p10": quantiles(taken, n=10)[0], "p90": quantiles(taken, n=10)[-1]}
-        for name, taken in samples.items()
-    }
-    return {"contenders": result, "left_out": left_out, "rounds": rounds, "batch": batch}
+    return Launches(samples, left_out)
 
 
-def _timed(statement: str, **names: object) -> Batch:
+def timed(statement: str, **names: object) -> Batch:
     """Return a function that times `statement` in a loop without further overhead."""
     timer = timeit.Timer(statement, globals={"N": N, **names})
     return lambda times: timer.timeit(times) / times
@@ -108,32 +124,32 @@ def _cuda_ext(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     a, b = x.data_ptr(), y.data_ptr()
     axpy = kernels.axpy["float"]
     stream = torch.cuda.current_stream().cuda_stream
-    yield "cuda_ext, addresses", _timed("axpy(N, 2.0, a, b, grid=1, block=32, stream=stream)", **vars())
-    yield "cuda_ext, torch tensors", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+    yield "cuda_ext, addresses", timed("axpy(N, 2.0, a, b, grid=1, block=32, stream=stream)", **vars())
+    yield "cuda_ext, torch tensors", timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
     yield (
         "cuda_ext, looked up each time",
-        _timed('kernels.axpy["float"](N, 2.0, x, y, grid=1, block=32)', **vars()),
+        timed('kernels.axpy["float"](N, 2.0, x, y, grid=1, block=32)', **vars()),
     )
     yield (
         "cuda_ext, instantiation from dtypes",
-        _timed("kernels.axpy(N, 2.0, x, y, grid=1, block=32)", **vars()),
+        timed("kernels.axpy(N, 2.0, x, y, grid=1, block=32)", **vars()),
     )
-    yield "cuda_ext, threads=", _timed("axpy(N, 2.0, x, y, threads=N)", **vars())
+    yield "cuda_ext, threads=", timed("axpy(N, 2.0, x, y, threads=N)", **vars())
     yield (
         "cuda_ext, parameters by name",
-        _timed("axpy(N, 2.0, x=x, y=y, grid=1, block=32)", **vars()),
+        timed("axpy(N, 2.0, x=x, y=y, grid=1, block=32)", **vars()),
     )
     yield (
         "cuda_ext, grid and block as tuples",
-        _timed("axpy(N, 2.0, x, y, grid=(1, 1), block=(32, 1))", **vars()),
+        timed("axpy(N, 2.0, x, y, grid=(1, 1), block=(32, 1))", **vars()),
     )
     bound = axpy.bind(grid=1, block=32, stream=stream)
-    yield "cuda_ext, bind, addresses", _timed("bound(N, 2.0, a, b)", **vars())
-    yield "cuda_ext, bind, torch tensors", _timed("bound(N, 2.0, x, y)", **vars())
+    yield "cuda_ext, bind, addresses", timed("bound(N, 2.0, a, b)", **vars())
+    yield "cuda_ext, bind, torch tensors", timed("bound(N, 2.0, x, y)", **vars())
     tensors = _tensors(9)
     yield (
         "cuda_ext, 16 arguments, 9 torch tensors",
-        _timed(
+        timed(
             "many(N, 2.0, p, q, r, s, t, u, v, w, x, 1, 2, 3.0, 4.0, 5, grid=1, block=32)",
             many=kernels.many,
             **dict(zip("pqrstuvwx", tensors, strict=True)),
@@ -146,7 +162,7 @@ def _cuda_ext_with_cupy(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
 
     x, y = cupy.zeros(N, "f4"), cupy.zeros(N, "f4")
     axpy = kernels.axpy["float"]
-    yield "cuda_ext, CuPy arrays", _timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
+    yield "cuda_ext, CuPy arrays", timed("axpy(N, 2.0, x, y, grid=1, block=32)", **vars())
 
 
 def _cuda_core(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
@@ -169,10 +185,10 @@ def _cuda_core(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
         config = LaunchConfig(grid=1, block=32)
         launch(stream, config, kernel, ctypes.c_int(N), ctypes.c_float(2), x.data_ptr(), y.data_ptr())
 
-    yield "cuda.core, as used with torch", _timed("as_used()", **vars())
+    yield "cuda.core, as used with torch", timed("as_used()", **vars())
     stream, config = device.create_stream(Current()), LaunchConfig(grid=1, block=32)
     n, a, p, q = ctypes.c_int(N), ctypes.c_float(2), x.data_ptr(), y.data_ptr()
-    yield "cuda.core, all prepared", _timed("launch(stream, config, kernel, n, a, p, q)", **vars())
+    yield "cuda.core, all prepared", timed("launch(stream, config, kernel, n, a, p, q)", **vars())
 
 
 def _cupy(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
@@ -181,13 +197,13 @@ def _cupy(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     kernel = cupy.RawKernel(SOURCE, "axpy_c")
     x, y = cupy.zeros(N, "f4"), cupy.zeros(N, "f4")
     n, a = cupy.int32(N), cupy.float32(2)
-    yield "CuPy RawKernel, CuPy arrays", _timed("kernel((1,), (32,), (n, a, x, y))", **vars())
+    yield "CuPy RawKernel, CuPy arrays", timed("kernel((1,), (32,), (n, a, x, y))", **vars())
     u, v = _tensors(2)
 
     def from_torch() -> None:
         kernel((1,), (32,), (cupy.int32(N), cupy.float32(2), cupy.asarray(u), cupy.asarray(v)))
 
-    yield "CuPy RawKernel, torch tensors", _timed("from_torch()", **vars())
+    yield "CuPy RawKernel, torch tensors", timed("from_torch()", **vars())
 
 
 def _triton(_kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
@@ -203,7 +219,7 @@ def _triton(_kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
     sys.path.insert(0, str(directory))
     axpy = importlib.import_module("triton_axpy").axpy
     x, y = _tensors(2)
-    yield "Triton, torch tensors", _timed("axpy[(1,)](N, 2.0, x, y, BLOCK=32)", **vars())
+    yield "Triton, torch tensors", timed("axpy[(1,)](N, 2.0, x, y, BLOCK=32)", **vars())
 
 
 def _numba(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
@@ -217,20 +233,20 @@ def _numba(_kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
 
     x, y = cuda.device_array(N, "f4"), cuda.device_array(N, "f4")
     configured = axpy[1, 32]
-    yield "Numba, its own arrays", _timed("configured(N, 2.0, x, y)", **vars())
+    yield "Numba, its own arrays", timed("configured(N, 2.0, x, y)", **vars())
 
 
 def _tvm_ffi(kernels: Any, directory: Path) -> Iterator[tuple[str, Batch]]:
     axpy = load_axpy(Path(kernels.__file__).parents[2], directory)
     x, y = _tensors(2)
-    yield "tvm-ffi, torch tensors", _timed("axpy(N, 2.0, x, y)", **vars())
+    yield "tvm-ffi, torch tensors", timed("axpy(N, 2.0, x, y)", **vars())
 
 
 def _torch(kernels: Any, _: Path) -> Iterator[tuple[str, Batch]]:
     x, y = _tensors(2)
-    yield "torch, y.add_(x)", _timed("y.add_(x)", **vars())
+    yield "torch, y.add_(x)", timed("y.add_(x)", **vars())
     op = kernels.axpy["float"].torch_op("bench::axpy", block=32, threads="n")
-    yield "torch custom op, from cuda_ext", _timed("op(N, 2.0, x, y)", **vars())
+    yield "torch custom op, from cuda_ext", timed("op(N, 2.0, x, y)", **vars())
 
 
 _GROUPS = (_c, _cpp, _cuda_ext, _cuda_ext_with_cupy, _cuda_core, _cupy, _triton, _tvm_ffi, _numba, _torch)

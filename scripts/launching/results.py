@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bench.tables import format_table
 
-__all__ = ["format_bounds", "format_launches"]
+__all__ = ["format_bounds", "format_figures", "format_launches"]
 
 
 def format_launches(results: Any) -> str:
@@ -54,6 +54,11 @@ def format_bounds(results: Mapping[str, Any]) -> str:
         figures.append((title, "<=", limit, time))
     ratio = float(results["numpy"]["ratio"]) if "numpy" in results else None
     figures.append(("numpy call / pinned copies by hand", ">=", 0.9, ratio))
+    return format_figures(figures)
+
+
+def format_figures(figures: Iterable[tuple[str, str, float, float | None]]) -> str:
+    """Format bounds: each has a title, ``<=`` or ``>=``, the limit, and the figure if it was measured."""
     rows = [
         (
             title,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuda_ext.builder.package.generate import Package
+from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, refusal, write_project
 
@@ -119,11 +120,18 @@ def test_a_function_is_launched_as_in_triton(
     assert done.calls.count("cuLibraryLoadData") == 4
 
 
-def test_what_is_unchanged_is_not_compiled_again(project: tuple[Path, Package]) -> None:
+def test_what_is_unchanged_is_not_compiled_again(
+    project: tuple[Path, Package], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, package = project
     log: list[str] = []
     assert build(root, log)["p.kernels"].files == package.files
     assert "nothing has changed" in "".join(log)
+    # What is known of Triton is remembered, too.
+    monkeypatch.setattr(Triton, "capabilities", None)
+    monkeypatch.setattr(Triton, "version", None)
+    assert build(root)["p.kernels"].files == package.files
+    monkeypatch.undo()
     (root / "device/common.py").write_text(COMMON.format(factor=3))
     assert build(root)["p.kernels"].files != package.files
 

@@ -17,7 +17,7 @@ from cuda_ext.cache.store import Store
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler, TranslationUnit
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
-from cuda_ext.records import Version
+from cuda_ext.records import Text
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
 from cuda_ext.toolchain.identity import identity_of
 
@@ -35,7 +35,7 @@ class CompilerSpec(NamedTuple):
 class _Answers(NamedTuple):
     """What a compiler said of itself; ``supports`` has the architectures that were asked for, as text."""
 
-    version: Version
+    version: Text
     capabilities: tuple[Annotated[int, range(10, 1000)], ...]
     supports: Mapping[str, bool] = {}
 
