@@ -77,7 +77,7 @@ _SPECIFIC = 90
 def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
     """What the compiler of sources of that `kind` makes for `architectures`."""
     match kind:
-        case "tile":
+        case "tile" | "cutile":
             return _targets_of_tiles(architectures)
         case "triton":
             return _targets_of_triton(architectures)

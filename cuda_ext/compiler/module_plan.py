@@ -253,7 +253,7 @@ def _specialised(module: str, libraries: Iterable[Library]) -> Iterator[Variants
         if any(candidate.when for candidate in candidates):
             first, *others = (kernels[candidate.kernel] for candidate in candidates)
             for other in others:
-                if [p._replace(offset=0) for p in other.parameters] != [
+                if other.hidden != first.hidden or [p._replace(offset=0) for p in other.parameters] != [
                     p._replace(offset=0) for p in first.parameters
                 ]:
                     raise BuildError(

@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 # Kernels of CUDA Tile in a source of CUDA C++ are of a kind of their own.
-SourceKind = Literal["cu", "tile", "ptx", "cubin", "fatbin", "ltoir", "triton"]
+SourceKind = Literal["cu", "tile", "ptx", "cubin", "fatbin", "ltoir", "cutile", "triton"]
 # Kinds that a front-end of the same name compiles, and those of them whose sources are in Python.
-FRONT_ENDS = ("tile", "triton")
-PYTHON = ("triton",)
+FRONT_ENDS = ("tile", "cutile", "triton")
+PYTHON = ("cutile", "triton")
 # The instantiations of one module: compilers take seconds for a hundred.
 MOST_INSTANTIATIONS = 20_000
 

@@ -2,8 +2,9 @@
 
 A condition is a subset of Python's expressions: Python's parser reads it, and nothing evaluates it as Python.
 It compares ``sm``, the compute capability of the GPU (90 for 9.0), and integer arguments of a kernel with
-numbers. Targets stand alone: ``sm_90`` holds on a GPU of exactly that capability, ``sm_90a`` and ``sm_100f``
-where the GPU loads an image for that target.
+numbers, and so ``x.shape[0]`` and ``x.stride[0]`` where these are hidden parameters. Targets stand alone:
+``sm_90`` holds on a GPU of exactly that capability, ``sm_90a`` and ``sm_100f`` where the GPU loads an image
+for that target.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ast
 import contextlib
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
@@ -20,6 +21,7 @@ from typing import Literal, TypeAlias, TypeVar
 from cuda_ext.errors import ManifestError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Kernel, Parameter, Variants
+from cuda_ext.records import HiddenParameter
 
 __all__ = [
     "SM",
@@ -31,6 +33,7 @@ __all__ = [
     "branch",
     "list_comparisons",
     "decide",
+    "fits",
     "may_hold",
     "parse",
     "parse_conditions",
@@ -46,7 +49,7 @@ class ConditionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``n % 4 == 0``: an argument, or its remainder, compared with a number."""
+    """``n % 4 == 0``: an argument or a hidden parameter, or its remainder, compared with a number."""
 
     name: str
     modulus: int | None
@@ -98,8 +101,8 @@ _ALIGNMENTS = [1 << power for power in range(9)]  # of all memory that the drive
 _SYMBOLS: dict[type[ast.cmpop], str] = dict(
     zip((ast.Lt, ast.LtE, ast.Eq, ast.NotEq, ast.GtE, ast.Gt), _OPERATORS, strict=True)
 )
-_TOKEN = re.compile(r"[^\W\d]\w*|\d\w*|[()-]|[^\w\s()-]+")
-_PUNCTUATION = {*_OPERATORS, "%", "-", "(", ")"}
+_TOKEN = re.compile(r"[^\W\d]\w*|\d\w*|[][().-]|[^\w\s][^\w\s().[\]-]*")
+_PUNCTUATION = {*_OPERATORS, *"%-().[]"}
 _INTENDED = {"=": "==", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "=>": ">=", "=<": "<="}
 _DEEPEST = 32
 _LEAF = "a target such as sm_90a, or a comparison such as sm >= 80 or n >= 65536"
@@ -188,11 +191,15 @@ class _Parser:
             if modulus < 1:
                 raise ConditionError(f"expected a number from 1 on after '%', found {modulus}")
         # Not name.id, since Python normalises some letters of names.
-        if not isinstance(name, ast.Name) or _is_target(self._text(name)):
+        text = self._text(name)
+        is_extent = isinstance(name, ast.Subscript) and re.fullmatch(
+            r"\w+\.(?:shape|stride)\[\d{1,2}\]", text
+        )
+        if not (is_extent or isinstance(name, ast.Name)) or _is_target(text):
             raise self._unexpected(
                 "expected the name of an argument or its remainder, such as n or n % 4", left
             )
-        return Comparison(self._text(name), modulus, symbol, self._integer(right, symbol))
+        return Comparison(text, modulus, symbol, self._integer(right, symbol))
 
     def _integer(self, node: ast.expr, after: str) -> int:
         match node:
@@ -225,8 +232,8 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
     """Parse the condition of each candidate; the default has none. `kernels` are the kernels by expression.
 
     Raises :class:`~cuda_ext.errors.ManifestError`, with `where`, for a condition that is invalid, or that
-    compares anything but integer parameters of its kernel and the alignment of pointers. A launch takes their
-    values by the parameters of the default, so that must have them, too.
+    compares anything but integer parameters of its kernel, the alignment of pointers, and hidden parameters.
+    A launch takes their values by the parameters of the default, so that must have them, too.
     """
     default = kernels[variants.candidates[-1].kernel]
     conditions: list[Condition | None] = []
@@ -236,7 +243,7 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
             with contextlib.suppress(ConditionError):
                 condition = parse(candidate.when)
             if condition is None or not all(
-                _fits(comparison, kernel)
+                fits(comparison, kernel.parameters, kernel.hidden)
                 for comparison in list_comparisons(condition)
                 for kernel in (default, kernels[candidate.kernel])
             ):
@@ -249,8 +256,13 @@ def parse_conditions(variants: Variants, kernels: Mapping[str, Kernel], where: s
     return conditions
 
 
-def _fits(comparison: Comparison, kernel: Kernel) -> bool:
-    return any(p.name == comparison.name and comparison.fits(p) for p in kernel.parameters)
+def fits(
+    comparison: Comparison, parameters: Iterable[Parameter], hidden: Iterable[HiddenParameter] = ()
+) -> bool:
+    """Whether a launch of a kernel with these parameters can compare what `comparison` does."""
+    if any(each.source == comparison.name and each.extent for each in hidden):
+        return True
+    return any(p.name == comparison.name and comparison.fits(p) for p in parameters)
 
 
 def list_comparisons(condition: Condition) -> list[Comparison]:

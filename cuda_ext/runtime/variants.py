@@ -27,7 +27,8 @@ from cuda_ext.runtime.arrays.host_arrays import HostArray
 from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Documentation, Kernel
-from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher
+from cuda_ext.runtime.launch.fast_launch import extent_terms
+from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher, ResolvedArguments
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
@@ -169,10 +170,10 @@ class _VariantsLauncher(Launcher):
         }
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
-    def choose(self, device: Device, values: Sequence[Any]) -> Launcher:
-        numbers = self._numbers(device, values)
+    def choose(self, resolved: ResolvedArguments) -> Launcher:
+        numbers = self._numbers(resolved)
         reasons: list[str] = []
-        candidates = self._on(device)
+        candidates = self._on(resolved.device)
         if all(candidate.obstacle for candidate in candidates):
             return candidates[-1].launcher  # which reports it
         for candidate in candidates:
@@ -191,11 +192,12 @@ class _VariantsLauncher(Launcher):
 
     def _choice_on(self, device: Device) -> Choice | None:
         comparisons: list[CompiledComparison] = []
+        terms = {name: (position, "v", 0) for name, position in self._positions.items()}
+        terms |= extent_terms(self.kernel)
 
         def add(leaf: Comparison, then: int, otherwise: int) -> int:
-            position = self._positions[leaf.name]
             modulus = leaf.modulus or 0
-            comparisons.append((position, "v", 0, modulus, leaf.operator, leaf.number, then, otherwise))
+            comparisons.append((*terms[leaf.name], modulus, leaf.operator, leaf.number, then, otherwise))
             return len(comparisons) - 1
 
         candidates = list(enumerate(self._on(device)))
@@ -209,8 +211,8 @@ class _VariantsLauncher(Launcher):
     def explain(self, arguments: Sequence[object], launch: Mapping[str, object]) -> str:
         """The text that :meth:`Variants.explain` prints."""
         named = {name: value for name, value in launch.items() if name not in LAUNCH_KEYWORDS}
-        _, values, _, device = self.resolve(arguments, named, launch.get("stream"))
-        numbers = self._numbers(device, values)
+        resolved = self.resolve(arguments, named, launch.get("stream"))
+        device, numbers = resolved.device, self._numbers(resolved)
         rows, is_chosen = [], False
         for each, candidate in zip(self._on(device), self.variants.candidates, strict=True):
             is_taken, reasons = each.decide(numbers)
@@ -228,10 +230,10 @@ class _VariantsLauncher(Launcher):
             f"{self.variants.name} stands for several kernels", remedy=f"ask one of them: {names}"
         )
 
-    def _numbers(self, device: Device, values: Sequence[Any]) -> dict[str, int]:
-        """What conditions compare of `values`, by the argument's name, and the capability of `device`."""
-        numbers = {name: _number(values[position]) for name, position in self._positions.items()}
-        return {**numbers, SM: device.capability}
+    def _numbers(self, resolved: ResolvedArguments) -> dict[str, int]:
+        """What conditions compare, by its name: values and extents of arguments, and the GPU's capability."""
+        numbers = {name: _number(resolved.values[position]) for name, position in self._positions.items()}
+        return {**numbers, **resolved.extents, SM: resolved.device.capability}
 
     def _on(self, device: Device) -> list[_CandidateOnGpu]:
         if device.capability not in self._by_capability:

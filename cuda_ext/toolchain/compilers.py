@@ -66,9 +66,11 @@ def open_front_end(name: str, *, scratch: Path | None = None, timed: bool = Fals
         from cuda_ext.toolchain.front_ends.tile_cpp import TileCpp
 
         return TileCpp(scratch, timed)
+    from cuda_ext.toolchain.front_ends.cutile import CuTile
     from cuda_ext.toolchain.front_ends.triton import Triton
 
-    return {"triton": Triton}[name]()
+    front_ends: dict[str, type[Compiler]] = {"cutile": CuTile, "triton": Triton}
+    return front_ends[name]()
 
 
 def find_nvcc(

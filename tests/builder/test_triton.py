@@ -277,7 +277,7 @@ REFUSED = {
     "scales(x: *fp32)": "device/scale.py has no function 'scales'; did you mean 'scale'?",
     "scale(out: *fp32, z: i32)": "scale has no parameter 'z'",
     "scale(out: *fp32)": "the parameter 'x' of scale has neither a type nor a value",
-    "scale(out: (*fp32:3, i32))": "out: *fp32:3: expected a power of two up to 256 behind the type",
+    "scale(out: (*fp32:3, i32))": "out: *fp32:3: expected a power of two up to 256 behind the colon",
     "scale(out: (*fp32, i32)": "expected a function with the types of its parameters",
     "scale(out: ()": "expected a function with the types of its parameters",
     "scale(out: ())": "out: (): expected types in parentheses, such as (*fp32, i32)",
@@ -287,7 +287,7 @@ REFUSED = {
     TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if factor > 1": "'factor' is float",
     TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if N > 1": "has no parameter 'N'",
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
-    "scale(out: *fp32:3)": "expected a power of two up to 256 behind the type",
+    "scale(out: *fp32:3)": "expected a power of two up to 256 behind the colon",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",
     TEXT.replace("{T}", "fp32")
     .replace("{B}", "128")

@@ -42,7 +42,7 @@ _KINDS: dict[str, SourceKind] = {
 
 
 def kind_of(name: str) -> SourceKind:
-    """Return the kind of a source, by its suffix."""
+    """Return the kind of a source, by its suffix; that of a Python file is in its text."""
     return _KINDS[_suffix(name)]
 
 

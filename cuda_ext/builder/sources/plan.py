@@ -22,7 +22,7 @@ from cuda_ext.builder.sources.globs import (
 )
 from cuda_ext.builder.sources.instantiation_owners import assign_instantiations
 from cuda_ext.builder.sources.python_imports import gather_imports
-from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
+from cuda_ext.builder.sources.python_kernels import front_end_of, one_for_each_instantiation
 from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.architectures import expand, from_cmake, targets_of
 from cuda_ext.compiler.compile_options import on_demand_obstacle
@@ -105,7 +105,10 @@ class Sources:
             self._refuse_kernels(name)
         if kind != "cu":
             content = read_source(self._root / name, name)
-            imported = gather_imports(self._root, name, content) if kind in PYTHON else {}
+            imported = {}
+            if kind in PYTHON:
+                imported = gather_imports(self._root, name, content)
+                kind = front_end_of(name, content)
             return TranslationUnit(name, content, kind, imported, kernels=self._module.kernels(name))
         settings = self.settings(name)
         text, headers = self._headers.gather(name, settings.pre_include)

@@ -1,25 +1,41 @@
-"""Instantiations of Python functions, checked against the source without importing it."""
+"""Functions of Python sources: which front-end compiles them, and whether instantiations fit them.
+
+No source is imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from cuda_ext.builder.sources.tuning_table import TuningTable
-from cuda_ext.compiler.front_ends.instantiation import (
-    Instantiation,
-    PythonFunction,
-    find_functions,
-    parse_instantiation,
-)
-from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import ConfigError, did_you_mean, shorten
+from cuda_ext.compiler.front_ends.functions import PythonFunction, find_functions
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
+from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
+from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import may_hold, parse
 
-__all__ = ["check_instantiations", "one_for_each_instantiation"]
+__all__ = ["check_instantiations", "front_end_of", "one_for_each_instantiation"]
+
+# The modules from which the decorators of each front-end come.
+_MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
 
 # The compute capability up to which conditions are tried for what runs on all later GPUs.
 _LAST = 199
+
+
+def front_end_of(name: str, source: bytes) -> SourceKind:
+    """The front-end of the Python file `name`, by the decorators of its functions; Triton if none shows it.
+
+    Raises :class:`BuildError` for functions of several.
+    """
+    decorators = [each for function in find_functions(source) for each in function.decorators]
+    kinds = [k for k, module in _MODULES.items() if any(each.startswith(module) for each in decorators)]
+    if len(kinds) > 1:
+        raise BuildError(
+            f"has functions of {' and '.join(kinds)}", where=name, remedy="move those of one to another file"
+        )
+    return kinds[0] if kinds else "triton"
 
 
 def check_instantiations(

@@ -11,7 +11,7 @@ from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.spelling import normalise
-from cuda_ext.formats.variant_conditions import list_comparisons, parse
+from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
 from cuda_ext.manifest import Kernel, Parameter, ParameterKind
 from cuda_ext.records import FixedLaunch, HiddenParameter
 
@@ -215,7 +215,7 @@ def _check_condition(each: KernelDescription, where: str) -> None:
     parameters = {parameter.name: parameter for parameter in each.parameters}
     for comparison in list_comparisons(parse(each.when)) if each.when else ():
         parameter = parameters.get(comparison.name)
-        if parameter is None or not comparison.fits(parameter):
+        if not fits(comparison, each.parameters, each.hidden):
             of = (
                 f"{comparison.name!r} is {parameter.type}"
                 if parameter

@@ -2,6 +2,8 @@
 
 Behind the parameters is one of several configurations of a kernel. A launch takes the first whose condition
 holds: ``softmax(out: *fp16:16, n: i32)(BLOCK=1024, num_warps=8) if sm_90 and n >= 512``.
+
+Arrays have axes, ``f16[?, 64]:16``, and behind a semicolon their strides, if the last one is not 1.
 """
 
 from __future__ import annotations
@@ -16,19 +18,32 @@ from typing import NamedTuple
 from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
 from cuda_ext.formats.variant_conditions import parse
 
-__all__ = ["Instantiation", "TypedParameter", "parse_instantiation"]
+__all__ = ["Axis", "Instantiation", "TypedParameter", "parse_instantiation"]
+
+
+class Axis(NamedTuple):
+    """An axis of an array: its length and its stride in elements, of which ``None`` is any.
+
+    ``divisor`` must divide the length.
+    """
+
+    length: int | None
+    stride: int | None
+    divisor: int = 1
 
 
 class TypedParameter(NamedTuple):
     """A parameter with the type that the front-end has for it, and the number that must divide its values.
 
-    ``item`` is its position in a tuple, if the parameter of the function is one.
+    ``item`` is its position in a tuple, if the parameter of the function is one. An array has ``axes``; its
+    type is that of the elements, and its divisor that of the address, and of strides in bytes.
     """
 
     name: str
     type: str
     divisor: int = 1
     item: int | None = None
+    axes: tuple[Axis, ...] = ()
 
     @property
     def argument(self) -> str:
@@ -37,7 +52,11 @@ class TypedParameter(NamedTuple):
 
     @property
     def spelled_type(self) -> str:
-        return f"{self.type}:{self.divisor}" if self.divisor > 1 else self.type
+        return f"{self.type}{_spell_axes(self.axes)}{_spell_divisor(self.divisor)}"
+
+    def without_hints(self) -> TypedParameter:
+        """The same for values that nothing need divide."""
+        return self._replace(divisor=1, axes=tuple(axis._replace(divisor=1) for axis in self.axes))
 
 
 @dataclass(frozen=True)
@@ -57,14 +76,17 @@ class Instantiation:
 
     @property
     def condition(self) -> str:
-        """All that a launch must satisfy; or empty."""
-        hints = [f"{p.argument} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1]
-        when = f"({self.when})" if re.search(r"\bor\b", self.when) and hints else self.when
-        return " and ".join([*filter(None, [when]), *hints])
+        """All that a launch must satisfy, if no parameter is an array; or empty."""
+        return self.combine([f"{p.argument} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1])
+
+    def combine(self, terms: Sequence[str]) -> str:
+        """``when`` and all of `terms`; or empty."""
+        when = f"({self.when})" if re.search(r"\bor\b", self.when) and terms else self.when
+        return " and ".join([*filter(None, [when]), *terms])
 
     def without_hints(self) -> Instantiation:
         """The same for arguments that no hint holds for."""
-        return replace(self, parameters=tuple(p._replace(divisor=1) for p in self.parameters))
+        return replace(self, parameters=tuple(p.without_hints() for p in self.parameters))
 
     def __str__(self) -> str:
         types: dict[str, list[TypedParameter]] = {}
@@ -81,6 +103,29 @@ def _spell_constants(constants: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in constants.items())
 
 
+def _spell_axes(axes: Sequence[Axis]) -> str:
+    if not axes:
+        return ""
+    lengths = ", ".join(_spell(axis.length) + _spell_divisor(axis.divisor) for axis in axes)
+    strides = [axis.stride for axis in axes]
+    return (
+        f"[{lengths}]" if strides == _contiguous(axes) else f"[{lengths}; {', '.join(map(_spell, strides))}]"
+    )
+
+
+def _contiguous(axes: Sequence[object]) -> list[int | None]:
+    """The strides that are known of an array whose last axis is contiguous."""
+    return [None] * (len(axes) - 1) + [1]
+
+
+def _spell(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+def _spell_divisor(divisor: int) -> str:
+    return f":{divisor}" if divisor > 1 else ""
+
+
 def _spell_types(items: Sequence[TypedParameter]) -> str:
     if items[0].item is None:
         return items[0].spelled_type
@@ -89,7 +134,9 @@ def _spell_types(items: Sequence[TypedParameter]) -> str:
 
 _FUNCTION = re.compile(r"\s*([^\W\d]\w*)\s*(.*)", re.DOTALL)
 _TYPED = re.compile(r"([^\W\d]\w*)\s*:(.+)", re.DOTALL)
-_TYPE = re.compile(r"\s*([^:]+?)\s*(?::\s*(\d{1,3}))?\s*")
+_TYPE = re.compile(r"\s*([^:\[\]]+?)\s*(?:\[([^\[\]]*)\])?\s*(?::\s*(\d{1,3}))?\s*")
+_LENGTH = re.compile(r"\s*(?:\?\s*(?::\s*(?P<divisor>\d{1,3}))?|(?P<number>\d{1,9}))\s*")
+_STRIDE = re.compile(r"\s*(?:\?|(?P<number>\d{1,9}))\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -157,10 +204,29 @@ def _parse_type(name: str, text: str) -> TypedParameter:
     match = _TYPE.fullmatch(text)
     if not match:
         raise ValueError(f"{name}: {text}: expected a type, such as i32 or *fp32:16")
-    divisor = int(match[2] or 1)
-    if divisor not in _DIVISORS:
-        raise ValueError(f"{name}: {text}: expected a power of two up to 256 behind the type")
-    return TypedParameter(name, " ".join(match[1].split()), divisor)
+    axes = () if match[2] is None else tuple(_parse_axes(match[2]))
+    divisors = [int(match[3] or 1), *(axis.divisor for axis in axes)]
+    if not {*divisors}.issubset(_DIVISORS):
+        raise ValueError(f"{name}: {text}: expected a power of two up to 256 behind the colon")
+    return TypedParameter(name, " ".join(match[1].split()), divisors[0], axes=axes)
+
+
+def _parse_axes(text: str) -> Iterator[Axis]:
+    """The axes that stand in brackets."""
+    lengths, semicolon, strides = text.partition(";")
+    axes = [_LENGTH.fullmatch(each) for each in lengths.split(",")]
+    steps = [_STRIDE.fullmatch(each) for each in strides.split(",")]
+    if not all(axes) or (semicolon and not all(steps)):
+        raise ValueError(f"[{text}]: expected axes such as [?, 64], [?:16], or with strides [?, ?; 1, ?]")
+    if semicolon and len(axes) != len(steps):
+        raise ValueError(f"[{text}] has {len(axes)} axes and {len(steps)} strides")
+    known = [_number(step) for step in steps] if semicolon else _contiguous(axes)
+    for axis, stride in zip(axes, known, strict=True):
+        yield Axis(_number(axis), stride, int((axis and axis["divisor"]) or 1))
+
+
+def _number(match: re.Match[str] | None) -> int | None:
+    return int(match["number"]) if match and match["number"] else None
 
 
 def _parse_constant(name: str, text: str) -> str:
@@ -181,25 +247,3 @@ def _spell_constant(node: ast.expr) -> str:
     if value is None or isinstance(value, int | float | str):
         return repr(value)
     raise ValueError
-
-
-class PythonFunction(NamedTuple):
-    """A function that a source defines, and the names of its parameters; ``defaults`` are those with one."""
-
-    name: str
-    parameters: tuple[str, ...]
-    defaults: frozenset[str]
-
-
-def find_functions(source: bytes) -> Iterator[PythonFunction]:
-    """The decorated functions of a Python source. Raises :class:`SyntaxError` or :class:`ValueError`."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            by_position, by_name = [*node.args.posonlyargs, *node.args.args], node.args.kwonlyargs
-            defaults = by_position[len(by_position) - len(node.args.defaults) :]
-            defaults += (each for each, of in zip(by_name, node.args.kw_defaults, strict=True) if of)
-            yield PythonFunction(
-                node.name,
-                tuple(argument.arg for argument in (*by_position, *by_name)),
-                frozenset(argument.arg for argument in defaults),
-            )

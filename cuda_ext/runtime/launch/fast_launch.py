@@ -34,7 +34,7 @@ else:
 
         compiled = None
 
-__all__ = ["BoundLaunch", "FastLaunch", "Overloads"]
+__all__ = ["BoundLaunch", "FastLaunch", "Overloads", "extent_terms"]
 
 # What parameters of a kind take, as native/arguments.h spells it, and in which sizes.
 _KINDS = {
@@ -224,10 +224,17 @@ def _can_derive(parameter: HiddenParameter) -> bool:
 
 def _describe_hidden(kernel: Kernel) -> Iterator[Hidden]:
     """The descriptions of the hidden parameters of `kernel` for C."""
-    positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
+    terms = extent_terms(kernel)
     for hidden in kernel.hidden:
-        name, what, axis = hidden.extent or ("", hidden.source, 0)
-        yield hidden.position, hidden.size, _SOURCES[what], positions.get(name, 0), axis
+        position, part, axis = terms.get(hidden.source) or (0, _SOURCES[hidden.source], 0)
+        yield hidden.position, hidden.size, part, position, axis
+
+
+def extent_terms(kernel: Kernel) -> dict[str, tuple[int, str, int]]:
+    """The shapes and strides that `kernel` takes, by source: for C, the argument, the part and the axis."""
+    positions = {parameter.name: i for i, parameter in enumerate(kernel.parameters)}
+    extents = {hidden.source: extent for hidden in kernel.hidden if (extent := hidden.extent)}
+    return {source: (positions[name], _SOURCES[what], axis) for source, (name, what, axis) in extents.items()}
 
 
 def _plain_constants(constants: Mapping[str, str]) -> tuple[tuple[str, object], ...]:

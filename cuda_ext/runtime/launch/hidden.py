@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuda_ext.errors import ArgumentError
 from cuda_ext.manifest import Kernel
+from cuda_ext.records import HiddenParameter
 from cuda_ext.runtime.arrays.device_memory import ArrayLayout, array_layout, c_layout
 from cuda_ext.runtime.arrays.host_arrays import Out, is_host_array
 
-__all__ = ["derive_values"]
+__all__ = ["measure_arrays", "pack_values"]
 
 
-def derive_values(kernel: Kernel, arguments: Sequence[object]) -> list[bytes | None]:
-    """The values of the hidden parameters of `kernel` for its `arguments`; ``None`` for scratch memory.
+def measure_arrays(kernel: Kernel, arguments: Sequence[object]) -> dict[str, int]:
+    """The shapes and strides that hidden parameters of `kernel` take of its `arguments`, by their source.
 
-    Raises :class:`ArgumentError` for arrays with too few axes or too large extents.
+    Raises :class:`ArgumentError` for arrays with too few axes, and for what is no array.
     """
     by_name = {p.name: each for p, each in zip(kernel.parameters, arguments, strict=True)}
     layouts: dict[str, ArrayLayout] = {}
-    values: list[bytes | None] = []
+    extents = {}
     for hidden in kernel.hidden:
-        number = 0
         if extent := hidden.extent:
             name, what, axis = extent
             if name not in layouts:
                 layouts[name] = _layout(name, by_name[name])
-            number = _extent(name, layouts[name], what, axis)
+            extents[hidden.source] = _extent(name, layouts[name], what, axis)
+    return extents
+
+
+def pack_values(parameters: Sequence[HiddenParameter], extents: Mapping[str, int]) -> list[bytes | None]:
+    """The values of hidden `parameters`; ``None`` for scratch memory.
+
+    Raises :class:`ArgumentError` for extents that are too large.
+    """
+    values: list[bytes | None] = []
+    for hidden in parameters:
+        number = extents.get(hidden.source, 0)
         try:
             value = number.to_bytes(hidden.size, "little", signed=True)
         except OverflowError:
-            what = hidden.source.partition(".")[2]
+            name, _, what = hidden.source.partition(".")
             raise ArgumentError(
                 f"expected {what} of at most {8 * hidden.size} bits, found {number}",
                 where=f"argument {name!r}",

@@ -27,7 +27,7 @@ from cuda_ext.runtime.launch.configuration import (
     LaunchConfiguration,
     LaunchOptions,
 )
-from cuda_ext.runtime.launch.hidden import derive_values
+from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.streams import stream_handle
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ LAUNCH_KEYWORDS = OPTIONS | {"stream"}
 class ResolvedArguments(NamedTuple):
     """The arguments of a launch in the order of the parameters, and the ``values`` that are passed for them.
 
-    The launch runs on ``device``. ``stream`` is the handle of the stream that was given, if any.
+    The launch runs on ``device``. ``stream`` is the handle of the stream that was given, if any. ``extents``
+    are the shapes and strides that the kernel takes, by their source.
     """
 
     ordered: list[object]
     values: list[Any]
     stream: int | None
     device: Device
+    extents: Mapping[str, int]
 
 
 class Launched(NamedTuple):
@@ -83,7 +85,7 @@ class Launcher:
             handle = resolved.stream
             if handle is None:
                 handle = _current_stream(resolved.values, device.ordinal)
-            chosen = self.choose(device, resolved.values)
+            chosen = self.choose(resolved)
             loaded = chosen.load(device)
             configuration = LaunchConfiguration.check(options, loaded)
             pending = chosen._launch_checked(loaded, configuration, resolved, handle, stream, options.wait)
@@ -105,10 +107,12 @@ class Launcher:
             for field, argument in zip(self.fields, ordered, strict=True)
         ]
         handle = None if stream is None else stream_handle(stream)
-        return ResolvedArguments(ordered, values, handle, self._find_device(open_driver(), values, handle))
+        device = self._find_device(open_driver(), values, handle)
+        extents = measure_arrays(self.kernel, ordered) if self.kernel.hidden else {}
+        return ResolvedArguments(ordered, values, handle, device, extents)
 
-    def choose(self, device: Device, values: Sequence[Any]) -> Launcher:  # noqa: ARG002 - there is only one
-        """The candidate that a launch on `device` with `values` takes."""
+    def choose(self, resolved: ResolvedArguments) -> Launcher:  # noqa: ARG002 - there is only one
+        """The candidate that a launch with `resolved` arguments takes."""
         return self
 
     def evaluate_grid(
@@ -118,7 +122,7 @@ class Launcher:
         from cuda_ext.runtime.launch.python_arguments import constant_values  # rarely used
 
         resolved = self.resolve(arguments, named, stream)
-        kernel = self.choose(resolved.device, resolved.values).kernel
+        kernel = self.choose(resolved).kernel
         given = {p.name: value for p, value in zip(kernel.parameters, resolved.ordered, strict=True)}
         return grid(given | constant_values(kernel.constants) | constant_values(kernel.configuration))
 
@@ -170,8 +174,8 @@ class Launcher:
         wait: bool,
     ) -> Any:
         """Launch in the stream `handle`, which `stream` keeps alive, after all checks but debug mode's."""
-        ordered, values, _, device = resolved
-        hidden = derive_values(self.kernel, ordered) if self.kernel.hidden else []
+        ordered, values, _, device, extents = resolved
+        hidden = pack_values(self.kernel.hidden, extents)
         details = ""
         try:
             if is_debugging():

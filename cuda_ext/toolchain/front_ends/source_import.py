@@ -1,23 +1,30 @@
 """Import the Python source of a translation unit, with those files of the project that it can import.
 
-They are written to a directory of their own first, so that a product depends on nothing else of the project,
-and its bytes do not depend on where the project lies.
+They are written to a directory of their own first, so that a product depends on nothing else of the project.
+Their code has the names of files within the project, so that its bytes do not depend on where that lies.
 """
 
 from __future__ import annotations
 
 import atexit
 import importlib
+import linecache
 import posixpath
 import shutil
 import sys
 import tempfile
 import traceback
+from importlib.machinery import FileFinder, SourceFileLoader
+from importlib.util import decode_source
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = ["import_source", "scratch_directory"]
 
@@ -37,14 +44,16 @@ def import_source(unit: TranslationUnit) -> ModuleType:
             file.write_bytes(content)
         path = [f"{directory}/src", directory]
         sys.path[:0] = path
+        sys.path_hooks.insert(0, _find)
         importlib.invalidate_caches()
         try:
             name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
             _imported[unit.sha256] = importlib.import_module(name)
         except (Exception, SystemExit) as error:
-            raise CompilationError(_describe(error, directory), where=unit.name) from None
+            raise CompilationError(_describe(error, unit), where=unit.name) from None
         finally:
             sys.path[:] = [each for each in sys.path if each not in path]
+            sys.path_hooks.remove(_find)
     return _imported[unit.sha256]
 
 
@@ -63,11 +72,31 @@ def _forget() -> None:
     _imported.clear()
 
 
-def _describe(error: BaseException, directory: str) -> str:
+class _Loader(SourceFileLoader):
+    """Compiles a file under its name in the project, under which messages show its lines, too."""
+
+    def source_to_code(self, data: bytes, path: str, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        name = next(path.removeprefix(each) for each in _directories if path.startswith(each))
+        code = super().source_to_code(data, name, _optimize=_optimize)
+        linecache.cache[name] = len(data), None, decode_source(data).splitlines(keepends=True), name
+        return code
+
+    def set_data(self, path: str, data: ReadableBuffer, *, _mode: int = 0o666) -> None:
+        """Write no bytecode: code that is read from it has the name of the file itself."""
+
+
+def _find(path: str) -> FileFinder:
+    """Find modules in the directories of sources, as an entry of ``sys.path_hooks``."""
+    if not f"{path}/".startswith(tuple(_directories)):
+        raise ImportError(path)
+    return FileFinder(path, (_Loader, [".py"]))
+
+
+def _describe(error: BaseException, unit: TranslationUnit) -> str:
     """What happened, and where in the project."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename.startswith(directory)]
-    if isinstance(error, SyntaxError) and error.filename and error.filename.startswith(directory):
+    names = unit.name, *unit.headers
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
+    if isinstance(error, SyntaxError) and error.filename in names:
         return f"cannot be imported: {error.msg} (line {error.lineno})"
-    place = f" ({own[-1].filename.removeprefix(directory)[1:]}, line {own[-1].lineno})" if own else ""
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     return f"cannot be imported: {type(error).__name__}: {error}{place}"

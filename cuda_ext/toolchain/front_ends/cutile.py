@@ -1,0 +1,267 @@
+"""cuTile Python: functions with ``@ct.kernel``, compiled to Tile IR, and that by tileiras.
+
+An array is a pointer, the length of each axis, and the stride of each axis in elements: the second version of
+its calling convention. The extra ``cutile`` pins a minor version.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, describe_images
+from cuda_ext.compiler.front_ends.functions import find_functions
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
+from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
+from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.records import FixedLaunch, HiddenParameter
+from cuda_ext.toolchain.front_ends.source_import import import_source
+from cuda_ext.toolchain.tileiras import Tileiras
+
+__all__ = ["CuTile"]
+
+_SUPPORTED = "1.7"
+_INSTALL = 'install "cuda-ext[cutile]"'
+# The first version of Tile IR that is for all GPUs, and so the one that most drivers read.
+_PORTABLE = "13.3"
+
+
+class _Type(NamedTuple):
+    """A type by its names in cuTile and in C++, and how the manifest sorts it."""
+
+    name: str
+    spelling: str
+    kind: ParameterKind
+    size: int
+
+
+_TYPES = {
+    "bool": _Type("bool_", "bool", "bool", 1),
+    "i8": _Type("int8", "signed char", "integer", 1),
+    "i16": _Type("int16", "short", "integer", 2),
+    "i32": _Type("int32", "int", "integer", 4),
+    "i64": _Type("int64", "long long", "integer", 8),
+    "u8": _Type("uint8", "unsigned char", "unsigned", 1),
+    "u16": _Type("uint16", "unsigned short", "unsigned", 2),
+    "u32": _Type("uint32", "unsigned int", "unsigned", 4),
+    "u64": _Type("uint64", "unsigned long long", "unsigned", 8),
+    "f16": _Type("float16", "__half", "struct", 2),
+    "bf16": _Type("bfloat16", "__nv_bfloat16", "struct", 2),
+    "f32": _Type("float32", "float", "float", 4),
+    "f64": _Type("float64", "double", "float", 8),
+    "f8e4m3": _Type("float8_e4m3fn", "__nv_fp8_e4m3", "struct", 1),
+    "f8e5m2": _Type("float8_e5m2", "__nv_fp8_e5m2", "struct", 1),
+}
+_ADDRESS, _EXTENT = 8, 4  # bytes
+_OPTIONS = ("num_ctas", "num_worker_warps", "occupancy", "opt_level")
+
+
+class CuTile:
+    """cuTile as a :class:`~cuda_ext.compiler.translation_unit.Compiler`; it is imported to compile only."""
+
+    name = "cutile"
+
+    @cached_property
+    def _tileiras(self) -> Tileiras:
+        return Tileiras()
+
+    @cached_property
+    def version(self) -> str:
+        """Its version, ``1.7``."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            installed = version("cuda-tile")
+        except PackageNotFoundError:
+            raise ToolchainError("cuTile is not installed", remedy=_INSTALL) from None
+        major_minor = ".".join(installed.split(".")[:2])
+        if major_minor != _SUPPORTED:
+            raise ToolchainError(
+                f"cuTile {installed} is installed, and {_SUPPORTED} is supported", remedy=_INSTALL
+            )
+        return major_minor
+
+    def remember(self, version: str) -> None:
+        self.__dict__["version"] = version
+
+    def files(self) -> Sequence[Path]:
+        """The list of its files with their digests, and tileiras."""
+        from importlib.metadata import PackageNotFoundError, distribution
+
+        try:
+            package = distribution("cuda-tile")
+        except PackageNotFoundError:
+            raise ToolchainError("cuTile is not installed", remedy=_INSTALL) from None
+        record = Path(str(package.locate_file(f"cuda_tile-{package.version}.dist-info/RECORD")))
+        return [record, *self._tileiras.files()]
+
+    def capabilities(self) -> tuple[int, ...]:
+        return self._tileiras.capabilities
+
+    def supports(self, architecture: Architecture) -> bool:
+        if architecture.number not in self.capabilities() or architecture.kind == "ltoir":
+            return False
+        return not architecture.suffix or (architecture.suffix == "a" and architecture.number >= 90)
+
+    def search_path(self, unit: TranslationUnit) -> Sequence[Path]:  # noqa: ARG002 - there are no headers
+        return ()
+
+    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
+        raise NotImplementedError  # images come with signatures
+
+    def compile(
+        self, unit: TranslationUnit, architectures: Sequence[Architecture]
+    ) -> tuple[CompiledImage, ...]:
+        (text,) = unit.instantiate
+        instantiation = parse_instantiation(text)
+        tile = _import()
+        kernel = getattr(import_source(unit), instantiation.function, None)
+        if not isinstance(kernel, tile.kernel):
+            problem = f"{instantiation.function!r} is not a function with @ct.kernel"
+            raise CompilationError(problem, where=unit.name)
+        names = next(f.parameters for f in find_functions(unit.source) if f.name == instantiation.function)
+        try:
+            bytecode = _compile(tile, kernel, instantiation, names)
+        except Exception as error:
+            raise CompilationError(f"{instantiation}: {str(error).strip()}", where=unit.name) from None
+        description = _describe(instantiation, names)
+        images = []
+        for architecture in architectures:
+            data = bytecode
+            if architecture.kind == "cubin":
+                data = self._tileiras.assemble(bytecode, architecture, unit.name)
+            image, signatures = read_image(architecture, data), reflect_image(architecture.kind, data)
+            (image,), signatures = describe_images([image], signatures, [description], unit.name)
+            images.append(replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers))))
+        return tuple(images)
+
+
+def _import() -> Any:
+    for name in [name for name in os.environ if "CUDA_TILE_" in name]:
+        del os.environ[name]  # some of them change the code
+    try:
+        import cuda.tile
+    except ImportError as error:
+        raise ToolchainError(f"cuTile cannot be imported: {error}", remedy=_INSTALL) from None
+    return cuda.tile
+
+
+def _compile(tile: Any, kernel: Any, instantiation: Instantiation, names: Sequence[str]) -> bytes:
+    """Compile `kernel`, whose parameters have these `names`, to Tile IR of the oldest version that can be."""
+    texts = {**instantiation.constants, **instantiation.configuration}
+    constants = {name: ast.literal_eval(text) for name, text in texts.items()}
+    if options := {name: value for name, value in constants.items() if name not in names}:
+        if unknown := options.keys() - {*_OPTIONS}:
+            raise ValueError(
+                f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile no such option; its "
+                f"options are {', '.join(_OPTIONS)}"
+            )
+        kernel = kernel.replace_hints(**options)
+    typed = {name: [p for p in instantiation.parameters if p.name == name] for name in names}
+    signature = tile.compilation.KernelSignature(
+        [constants[name] if name in constants else _constraint(tile, typed[name]) for name in names],
+        tile.compilation.CallingConvention.cutile_python_v2(),
+        instantiation.function,
+    )
+    for version in (_PORTABLE, None):
+        bytecode = io.BytesIO()
+        with suppress(*([tile.TileUnsupportedFeatureError] if version else [])):
+            tile.compilation.export_kernel(
+                kernel, [signature], bytecode, output_format="tileir_bytecode", bytecode_version=version
+            )
+            break
+    return bytecode.getvalue()
+
+
+def _constraint(tile: Any, items: Sequence[TypedParameter]) -> Any:
+    """A parameter for cuTile: a scalar, an array, or a tuple of these."""
+    if not items:
+        raise ValueError("each parameter takes a type or a value, also one that has a default")
+    if items[0].item is not None:
+        return tuple(_constraint(tile, [item._replace(item=None)]) for item in items)
+    (each,) = items
+    if each.type not in _TYPES:
+        raise ValueError(f"{each.type!r} is not a type of a parameter; the types are {', '.join(_TYPES)}")
+    dtype = getattr(tile, _TYPES[each.type].name)
+    if not each.axes:
+        if each.divisor > 1:
+            raise ValueError(f"{each.name}: {each.spelled_type}: cuTile takes divisors of arrays alone")
+        return tile.compilation.ScalarConstraint(dtype)
+    return tile.compilation.ArrayConstraint(
+        dtype,
+        len(each.axes),
+        index_dtype=tile.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=(),  # cuTile itself takes no arrays that overlap
+        may_alias_internally=True,
+        stride_constant=[axis.stride for axis in each.axes],
+        shape_constant=[axis.length for axis in each.axes],
+        stride_divisible_by=[1 if axis.stride is not None else _elements(each) for axis in each.axes],
+        shape_divisible_by=[axis.divisor for axis in each.axes],
+        base_addr_divisible_by=each.divisor,
+    )
+
+
+def _elements(array: TypedParameter) -> int:
+    """The number of elements that divides the strides of `array`."""
+    return max(1, array.divisor // _TYPES[array.type].size)
+
+
+def _terms(array: TypedParameter) -> Iterator[str]:
+    """What was assumed of `array`, in the language of variants."""
+    name = array.argument
+    if array.divisor > 1:
+        yield f"{name} % {array.divisor} == 0"
+    for number, axis in enumerate(array.axes):
+        shape, stride = f"{name}.shape[{number}]", f"{name}.stride[{number}]"
+        if axis.length is not None:
+            yield f"{shape} == {axis.length}"
+        elif axis.divisor > 1:
+            yield f"{shape} % {axis.divisor} == 0"
+        if axis.stride is not None:
+            yield f"{stride} == {axis.stride}"
+            continue
+        yield f"{stride} >= 0"
+        if _elements(array) > 1:
+            yield f"{stride} % {_elements(array)} == 0"
+
+
+def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescription:
+    ordered = sorted(instantiation.parameters, key=lambda parameter: names.index(parameter.name))
+    hidden: list[HiddenParameter] = []
+    for number, each in enumerate(ordered):
+        for part in ("shape", "stride"):
+            for axis in range(len(each.axes)):
+                position = number + len(hidden) + 1
+                hidden.append(HiddenParameter(position, _EXTENT, f"{each.argument}.{part}[{axis}]"))
+    constants = {name: instantiation.constants[name] for name in names if name in instantiation.constants}
+    types = dict.fromkeys(each.type for each in ordered if each.axes)
+    arguments = ", ".join([*types, *(f"{name}={value}" for name, value in constants.items())])
+    return KernelDescription(
+        f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
+        instantiation.function,
+        tuple(map(_parameter, ordered)),
+        tuple(hidden),
+        FixedLaunch(block=(1, 1, 1)),
+        instantiation.combine([term for each in ordered for term in _terms(each)]) or None,
+        constants,
+        instantiation.configuration,
+    )
+
+
+def _parameter(typed: TypedParameter) -> Parameter:
+    _, spelled, kind, size = _TYPES[typed.type]
+    if typed.axes:
+        return Parameter(typed.argument, f"{spelled}*", "pointer", _ADDRESS, 0, spelled)
+    return Parameter(typed.argument, spelled, kind, size, 0)

@@ -1,0 +1,215 @@
+"""Functions of cuTile among the sources: compiled, launched under the fake driver, compiled again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cuda_ext.builder.package.generate import Package
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import CompilationError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.fatbin import read_fatbin
+from cuda_ext.manifest import loads
+from cuda_ext.toolchain.front_ends.cutile import CuTile
+from tests.fixtures.loader import run_script
+from tests.fixtures.projects import build, refusal, write_project
+
+pytest.importorskip("cuda.tile", reason="cuTile runs under Linux and Windows only")
+
+SOURCE = """
+import cuda.tile as ct
+from .common import scaled
+
+@ct.kernel
+def scale(out, x, factor, TILE: ct.Constant[int]):
+    tile = ct.load(x, (ct.bid(0), 0), (1, TILE))
+    ct.store(out, (ct.bid(0), 0), scaled(tile, factor))
+"""
+COMMON = """
+import cuda.tile as ct
+
+def scaled(x, factor):
+    return x * factor * {number}
+"""
+TABLE = """
+[tool.cuda_ext.modules."p.kernels"]
+sources = ["device/scale.py"]
+architectures = ["{architecture}"]
+emit = "{emit}"
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/scale.py"]
+instantiate = [{instantiate}]
+"""
+TEXT = "scale(out: f32[?, ?]:16, x: f32[?, ?:4]:16, factor: f32, TILE=128)"
+FILES = {"device/scale.py": SOURCE, "device/common.py": COMMON.format(number=2), "p/__init__.py": ""}
+
+
+def table(*instantiate: str, architecture: str = "sm_90", emit: str = "cubin") -> str:
+    return TABLE.format(instantiate=json.dumps(instantiate)[1:-1], architecture=architecture, emit=emit)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Package]:
+    """A project that was built: an image for a GPU of arrays as divisible as written, and one for others."""
+    root = write_project(tmp_path_factory.mktemp("cutile"), table(TEXT), FILES)
+    return root, build(root)["p.kernels"]
+
+
+@pytest.mark.host_compiler
+def test_arrays_give_pointers_shapes_and_strides(
+    project: tuple[Path, Package], tmp_path: Path, fake_driver: Path
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/__init__.py").touch()
+    project[1].write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    class Array:
+        dtype = "<f4"
+
+        def __init__(self, address, shape, strides=None):
+            self.__cuda_array_interface__ = {
+                "data": (address, False), "typestr": "<f4", "shape": shape, "strides": strides, "version": 3}
+
+    scale = kernels.scale["f32, TILE=128"]
+    print(scale.signature)
+    x, y = Array(4096, (6, 100)), Array(8192, (6, 100), (512, 4))
+    for _ in range(2):
+        kernels.scale(y, x, 2.0, TILE=128, grid=6)
+    scale(Array(8196, (6, 100)), x, 2.0, grid=6)
+    scale(y, Array(4096, (6, 98), (400, 4)), 2.0, grid=6)
+    scale(Array(8192, (6, 100), (404, 4)), x, 2.0, grid=6)
+    caught(scale, y, Array(4096, (100, 6), (4, 400)), 2.0, grid=6)
+    caught(scale, y, Array(4096, (6, 100), (-400, 4)), 2.0, grid=6)
+    caught(scale, y, Array(4096, (100,)), 2.0, grid=6)
+    caught(scale, y, Array(4096, (1 << 31, 100)), 2.0, grid=6)
+    caught(scale, y, 4096, 2.0, grid=6)
+    caught(scale, y, x, 2.0, grid=6, block=32)
+    scale.explain(y, Array(4096, (6, 98), (400, 4)), 2.0)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    signature = "(float* out, float* x, float factor)"
+    assert done.output[0] == f"scale<f32, TILE=128>{signature}"
+    strided, negative, flat, large, address, block, *explained = done.output[1:]
+    only = "ArgumentError: scale<f32, TILE=128>: was compiled only on conditions that do not hold: "
+    assert strided.startswith(f"{only}x.stride[0] % 4 is 1, x.stride[1] is 100; ")
+    assert negative.startswith(f"{only}x.stride[0] is -100; ")
+    assert "'x': expected an array with at least 2 axes, found the shape (100,)" in flat
+    assert "'x': expected shape[0] of at most 32 bits, found 2147483648" in large
+    assert "'x': expected an array, since the kernel takes its shape" in address
+    assert "block" in block
+    assert explained[1].endswith("not taken: x.shape[1] % 4 is 2")
+    assert "taken: out.stride[0] is 128" in explained[2]
+    assert len(done.launches) == 5
+    for launch in done.launches:
+        assert "scale grid=6,1,1 block=1,1,1 shared=0" in launch
+    numbers = [(8192, 6, 100, 128, 1), (4096, 6, 100, 100, 1)]
+    extents = [
+        f"{a.to_bytes(8, 'little').hex()} " + " ".join(i.to_bytes(4, "little").hex() for i in n)
+        for a, *n in numbers
+    ]
+    assert done.launches[0].endswith(f"{' '.join(extents)} 00000040")
+    # One image for the first two launches, and one for all others.
+    assert done.calls.count("cuLibraryLoadData") == 2
+    loads = [i for i, call in enumerate(done.calls) if call == "cuLibraryLoadData"]
+    launches = [i for i, call in enumerate(done.calls) if call.startswith("cuLaunch")]
+    assert launches[1] < loads[1] < launches[2]
+
+
+def test_bytes_do_not_depend_on_the_directory(
+    project: tuple[Path, Package], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, package = project
+    log: list[str] = []
+    assert build(root, log)["p.kernels"].files == package.files
+    assert "nothing has changed" in "".join(log)
+    other = write_project(tmp_path, table(TEXT), {**FILES, "unrelated.py": ""})
+    monkeypatch.setenv("CUDA_EXT_CACHE", str(tmp_path / "cache"))
+    assert build(other)["p.kernels"].files == package.files
+
+
+def test_tile_ir_takes_the_place_of_ptx(tmp_path: Path) -> None:
+    text = "scale(out: f32[?, ?], x: f32[?, ?], factor: f32, TILE=16)"
+    root = write_project(tmp_path, table(text, architecture="compute_90", emit="fatbin"), FILES)
+    package = build(root)["p.kernels"]
+    (unit,) = loads(package.files["manifest.json"], "").units
+    (image,) = unit.images
+    assert (image.architecture, image.version) == ("tile_80", "13.3")
+    (entry,) = read_fatbin(package.files["scale.fatbin"])
+    assert entry.kind == "tileir"
+    assert str(tmp_path).encode() not in entry.payload()
+    (root / "device/common.py").write_text(COMMON.format(number=3))
+    assert build(root)["p.kernels"].files != package.files
+
+
+REFUSED = {
+    TEXT.replace("f32[?, ?:4]", "f32[?, ?"): "expected a type",
+    TEXT.replace("?:4", "?:3"): "expected a power of two up to 256 behind the colon",
+    TEXT.replace("?:4", "x"): "[?, x]: expected axes such as [?, 64], [?:16], or with strides [?, ?; 1, ?]",
+    TEXT.replace("[?, ?]", "[?; 1, 2]"): "[?; 1, 2] has 1 axes and 2 strides",
+    TEXT.replace("scale(", "scales("): "device/scale.py has no function 'scales'; did you mean 'scale'?",
+    TEXT.replace("TILE", "TIL"): "the parameter 'TILE' of scale has neither a type nor a value",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
+    answer = refusal(write_project(tmp_path, table(text), FILES))
+    assert REFUSED[text] in answer
+    assert "overrides[0].instantiate[0]" in answer
+
+
+def refusal_of_cutile(text: str, common: str = FILES["device/common.py"]) -> str:
+    """The message of the error that the front-end raises for an instantiation."""
+    headers = {"device/common.py": common.encode()}
+    unit = TranslationUnit("device/scale.py", SOURCE.encode(), "cutile", headers, instantiate=(text,))
+    with pytest.raises(CompilationError) as caught:
+        CuTile().compile(unit, (Architecture.parse("sm_90a"),))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        ("x: f32[?, ?:4]", "x: fp32[?]", "'fp32' is not a type of a parameter; the types are bool, i8"),
+        ("factor: f32", "factor: f32:16", "factor: f32:16: cuTile takes divisors of arrays alone"),
+        ("TILE=128", "TILE: i32", "Invalid kernel parameter 'TILE': Expected a scalar"),
+        ("TILE=128", "TILE=100", "Dimension #1 of shape (1, 100) is not a power of two"),
+        (
+            ")",
+            ", warps=4)",
+            "scale has no parameter 'warps', and cuTile no such option; its options are num_ctas",
+        ),
+        (")", ", num_ctas=3)", "num_ctas should be power of 2, got 3"),
+    ],
+)
+def test_what_cutile_refuses_is_answered(old: str, new: str, answer: str) -> None:
+    text = TEXT.replace(old, new)
+    assert (message := refusal_of_cutile(text)).startswith(f"device/scale.py: {text}: ")
+    assert answer in message
+
+
+def test_lines_of_the_project_are_shown() -> None:
+    message = refusal_of_cutile(TEXT, COMMON.format(number="unknown"))
+    assert '"device/common.py", line 5' in message
+    assert "return x * factor * unknown" in message
+
+
+def test_a_file_is_for_one_front_end(tmp_path: Path) -> None:
+    both = SOURCE + "import triton\n@triton.jit\ndef other(x): pass\n"
+    answer = refusal(write_project(tmp_path, table(TEXT), {**FILES, "device/scale.py": both}))
+    assert "device/scale.py: has functions of cutile and triton; move those of one to another file" in answer
+
+
+def test_an_architecture_that_tileiras_lacks_is_refused(tmp_path: Path) -> None:
+    answer = refusal(write_project(tmp_path, table(TEXT, architecture="sm_75"), FILES))
+    assert "cutile 1.7 cannot compile for 'sm_75'" in answer
+    answer = refusal(write_project(tmp_path / "x", table(TEXT, architecture="tile_80"), FILES))
+    assert (
+        "Tile IR is the image of tile kernels for later GPUs; ask for it as for PTX, with compute_80"
+        in answer
+    )
