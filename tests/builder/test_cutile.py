@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.builder.cpp.launched_kernels import launched_kernels
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
@@ -120,6 +121,15 @@ def test_arrays_give_pointers_shapes_and_strides(
     assert launches[1] < loads[1] < launches[2]
 
 
+def test_a_launch_in_cpp_compares_the_extents_that_it_passes(project: tuple[Path, Package]) -> None:
+    (kernel,) = launched_kernels(loads(project[1].files["manifest.json"], ""))
+    names = [parameter.name for parameter in kernel.kernel.parameters]
+    assert names[:5] == ["out", "out_shape_0", "out_shape_1", "out_stride_0", "out_stride_1"]
+    compared = [[names[each.argument] for each in candidate.comparisons] for candidate in kernel.candidates]
+    assert {*compared[1]} == {"out_stride_0", "out_stride_1", "x_stride_0", "x_stride_1"}
+    assert {*compared[0]} == {*compared[1], "out", "x", "x_shape_1"}
+
+
 def test_bytes_do_not_depend_on_the_directory(
     project: tuple[Path, Package], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +157,7 @@ def test_tile_ir_takes_the_place_of_ptx(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    TEXT.replace("f32[?, ?:4]", "f32[?, ?"): "expected a type",
+    TEXT.replace("f32[?, ?:4]", "f32[?]x"): "expected a type, such as i32 or *fp32:16",
     TEXT.replace("?:4", "?:3"): "expected a power of two up to 256 behind the colon",
     TEXT.replace("?:4", "x"): "[?, x]: expected axes such as [?, 64], [?:16], or with strides [?, ?; 1, ?]",
     TEXT.replace("[?, ?]", "[?; 1, 2]"): "[?; 1, 2] has 1 axes and 2 strides",

@@ -164,8 +164,9 @@ class _Call:
         if isinstance(leaf, Architecture):
             target = leaf.target if leaf.suffix else None
             return Comparison(-1, False, 0, _OUTCOMES["=="], leaf.number, target, then, otherwise)
-        name = leaf.name
-        argument = next((i for i, p in enumerate(self.parameters) if p.name == name and name != SM), -1)
+        positions = {parameter.name: i for i, parameter in enumerate(self.parameters)}
+        positions |= {source: position for (source, _), position in self._extents.items()}
+        argument = -1 if leaf.name == SM else positions[leaf.name]
         is_signed = argument >= 0 and self.parameters[argument].kind == "integer"
         outcomes, modulus = _OUTCOMES[leaf.operator], leaf.modulus or 0
         return Comparison(argument, is_signed, modulus, outcomes, leaf.number, None, then, otherwise)
