@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cuda_ext.builder.sources.tuning_table import TuningTable
-from cuda_ext.compiler.front_ends.functions import PythonFunction, find_functions
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
+from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.formats.architecture import Architecture

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN
-from cuda_ext.compiler.front_ends.functions import PythonFunction
 from cuda_ext.compiler.front_ends.instantiation import Instantiation
+from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, describe_images
-from cuda_ext.compiler.front_ends.functions import find_functions
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
+from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
