@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -22,7 +23,7 @@ from cuda_ext.builder.config.kinds import KEY_OF_OPTION
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.schema import schema, tool_schema
 from cuda_ext.errors import ConfigError
-from docs.make_configuration import reference
+from docs.make_configuration import EXAMPLES, reference
 from tests.builder.config import test_config, test_variants
 from tests.formats import test_variant_conditions
 from tests.test_house import loaded_by
@@ -52,6 +53,18 @@ def test_every_key_is_documented_once() -> None:
     assert sorted(re.findall("^### `(.+)`$", page, re.MULTILINE)) == sorted(
         [*ALL_KEYS, *OVERRIDE_KEYS, *TABLES]
     )
+
+
+def test_examples_of_the_reference_are_valid() -> None:
+    validates = fastjsonschema.compile(schema())
+    for key, example in EXAMPLES.items():
+        header = "[tool.cuda_ext]\n" if key in BUILD_KEYS else MODULE
+        needed = 'compiler = "nvcc"\n' if key in ("nvcc", "launcher") else ""
+        text = example if example.startswith("[") else f"{header}{needed}{example}"
+        table = tomllib.loads(text)["tool"]["cuda_ext"]
+        assert key in json.dumps(table)
+        validates(table)
+        parse_table(table, "my_package.kernels")
 
 
 # As validate-pyproject sees it.
