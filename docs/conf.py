@@ -56,6 +56,7 @@ html_theme = "furo"
 html_title = f"cuda_ext {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["pyproject.json", "../cuda_ext/schema.json"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -1,4 +1,6 @@
-"""Generate ``reference/configuration.md`` from the keys' schema: ``python docs/make_configuration.py``.
+"""Generate ``reference/configuration.md`` and ``cuda_ext/schema.json`` from the keys.
+
+``python docs/make_configuration.py``; the site and the package have the schema.
 
 Requires Python 3.11 only.
 """
@@ -15,6 +17,8 @@ sys.path.insert(0, str(HERE.parent))
 
 from cuda_ext.builder.config.keys import BUILD_KEYS, KEYS, OVERRIDABLE, OVERRIDE_KEYS, TABLE  # noqa: E402
 from cuda_ext.builder.config.schema import Schema, schema  # noqa: E402
+
+SCHEMA_FILE = HERE.parent / "cuda_ext" / "schema.json"
 
 _INTRODUCTION = f"""\
 # Configuration
@@ -130,6 +134,11 @@ def reference() -> str:
     return "\n".join(sections)
 
 
+def schema_file() -> str:
+    """Return the JSON schema of the table."""
+    return json.dumps(schema(), indent=1) + "\n"
+
+
 def _section(key: str, value: Schema) -> str:
     facts = [_describe(value).capitalize()]
     if "default" in value:
@@ -163,4 +172,6 @@ def _join(words: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    (HERE / "reference" / "configuration.md").write_text(reference(), encoding="utf-8", newline="\n")
+    files = {HERE / "reference" / "configuration.md": reference(), SCHEMA_FILE: schema_file()}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8", newline="\n")

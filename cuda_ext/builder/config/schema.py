@@ -20,8 +20,7 @@ from cuda_ext.builder.config.modules import DEFINITIONS, PROJECT_TABLE
 
 __all__ = ["schema", "tool_schema"]
 
-# A name by which validators tell schemas apart; there is nothing at that address.
-_ID = "https://cuda-ext.invalid/schema.json"
+_ID = "https://cuda-ext.github.io/cuda_ext/schema.json"  # on the documentation site
 
 
 def tool_schema(_: str) -> Schema:

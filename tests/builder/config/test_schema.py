@@ -23,7 +23,7 @@ from cuda_ext.builder.config.kinds import KEY_OF_OPTION
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.config.schema import schema, tool_schema
 from cuda_ext.errors import ConfigError
-from docs.make_configuration import EXAMPLES, reference
+from docs.make_configuration import EXAMPLES, SCHEMA_FILE, reference, schema_file
 from tests.builder.config import test_config, test_variants
 from tests.formats import test_variant_conditions
 from tests.test_house import loaded_by
@@ -42,6 +42,13 @@ OVERRIDE = '[[tool.cuda_ext.modules."p.kernels".overrides]]\n'
 def test_the_reference_page_is_current() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
     assert page == reference(), "run python docs/make_configuration.py"
+
+
+def test_the_schema_in_the_package_and_on_the_site_is_current() -> None:
+    assert SCHEMA_FILE.read_text("utf-8") == schema_file(), "run python docs/make_configuration.py"
+    site = json.loads((ROOT / "docs" / "pyproject.json").read_text("utf-8"))
+    _, own = site["allOf"]
+    assert own["properties"]["tool"]["properties"]["cuda_ext"] == {"$ref": schema()["$id"]}
 
 
 def test_every_key_is_documented_once() -> None:
