@@ -14,6 +14,8 @@ except for spellings of architectures that the compiler refuses later. It cannot
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from cuda_ext.builder.config.keys import TABLE
 from cuda_ext.builder.config.kinds import Schema
 from cuda_ext.builder.config.modules import DEFINITIONS, PROJECT_TABLE
@@ -30,7 +32,7 @@ def tool_schema(_: str) -> Schema:
 
 def schema() -> Schema:
     """Return the schema, in draft 7 of the standard. It is the same on every machine."""
-    return {
+    document = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": _ID,
         "title": f"[{TABLE}]",
@@ -38,3 +40,4 @@ def schema() -> Schema:
         **PROJECT_TABLE.schema,
         "definitions": DEFINITIONS,
     }
+    return deepcopy(document)  # validators write into what they get
