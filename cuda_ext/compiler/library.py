@@ -16,7 +16,7 @@ from typing import cast
 from cuda_ext.compiler import ready_made
 from cuda_ext.compiler.front_ends.described_kernels import describe_images
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
-from cuda_ext.compiler.module_plan import LibraryPlan
+from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures
 from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
@@ -64,14 +64,9 @@ def library_images(plan: LibraryPlan, products: Products) -> tuple[Sequence[Comp
     unit = plan.units[0]
     contents = [_unlinked(plan, each, products) for each in plan.units]
     images, signatures = contents[0] if len(contents) == 1 else _united(plan, contents)
-    if not any(i.entries or i.architecture.kind == "ltoir" for i in images):
-        raise CompilationError(
-            "defines no kernel",
-            where=unit.name,
-            remedy="a source needs at least one __global__ or __tile_global__ function (templates only count "
-            f"when instantiated: list them under {spell_setting('instantiate')}), or set "
-            f"{spell_setting('link', True)} if other sources call it",
-        )
+    has_kernels = any(i.entries or i.architecture.kind == "ltoir" for i in images)
+    if not (has_kernels or plan.may_be_empty):
+        raise defines_no_kernel(unit.name)
     if plan.part is None or unit.kind in PYTHON:
         return images, signatures
     return _part(plan.part, unit, images, signatures)

@@ -16,15 +16,25 @@ from typing import Literal, NamedTuple
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
+from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
-from cuda_ext.errors import BuildError
+from cuda_ext.errors import BuildError, CompilationError
 from cuda_ext.formats import codec
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.formats.spelling import base_name, plain_name
 from cuda_ext.manifest import SCHEMA, Candidate, Compression, Kernel, Manifest, Variants
 
-__all__ = ["CompiledModule", "Emit", "LibraryPlan", "ModulePlan", "assemble", "defined_twice", "file_stems"]
+__all__ = [
+    "CompiledModule",
+    "Emit",
+    "LibraryPlan",
+    "ModulePlan",
+    "assemble",
+    "defined_twice",
+    "defines_no_kernel",
+    "file_stems",
+]
 
 Emit = Literal["fatbin", "cubin", "ptx", "ltoir"]
 
@@ -37,7 +47,7 @@ class LibraryPlan:
     as files. ``part`` is the number of the instantiation, where each instantiation has its own library.
     ``only`` limits a linked library to the compilation of one of its units, without a link. ``file_stem`` is
     the name of the source's files where its basename is not. A ``trial`` may fail, and no package holds what
-    it makes.
+    it makes. One that ``may_be_empty`` is left out if it has no kernel, and another part of its source has.
     """
 
     module: str
@@ -50,6 +60,7 @@ class LibraryPlan:
     only: TranslationUnit | None = None
     file_stem: str = ""
     trial: bool = False
+    may_be_empty: bool = False
 
     @property
     def compiled_units(self) -> tuple[TranslationUnit, ...]:
@@ -180,6 +191,7 @@ class CompiledModule(NamedTuple):
 
 def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, version: str) -> CompiledModule:
     """Assemble the module of `libraries`, which that compiler made. Raises :class:`BuildError`."""
+    plan, libraries = _without_empty(plan, libraries)
     embedded = _embedded(plan)
     manifest = Manifest(
         schema=SCHEMA,
@@ -205,6 +217,28 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
     files |= {f"sources/{name}": content for name, content in embedded.items()}
     log = dict.fromkeys(text for library in libraries for text in library.log)
     return CompiledModule(manifest, files, tuple(log))
+
+
+def defines_no_kernel(source: str) -> CompilationError:
+    """The error for a source without a kernel."""
+    return CompilationError(
+        "defines no kernel",
+        where=source,
+        remedy="a source needs at least one __global__ or __tile_global__ function (templates only count "
+        f"when instantiated: list them under {spell_setting('instantiate')}), or set "
+        f"{spell_setting('link', True)} if other sources call it",
+    )
+
+
+def _without_empty(plan: ModulePlan, libraries: Sequence[Library]) -> tuple[ModulePlan, Sequence[Library]]:
+    """Leave out what may be empty and is. Raises :class:`BuildError` if nothing is left of a source."""
+    both = list(zip(plan.libraries, libraries, strict=True))
+    kept = [(own, library) for own, library in both if library.kernels or not own.may_be_empty]
+    names = {own.units[0].name for own, _ in kept}
+    for own, _ in both:
+        if own.units[0].name not in names:
+            raise defines_no_kernel(own.units[0].name)
+    return replace(plan, libraries=tuple(own for own, _ in kept)), [library for _, library in kept]
 
 
 def defined_twice(expression: str, one: str, other: str) -> BuildError:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.elf import Elf, ElfSymbol, Section, read_elf
+from cuda_ext.formats.tile_ir import STAND_IN
 from cuda_ext.manifest import Parameter, Symbol
 
 __all__ = ["Cubin", "Resources", "read_code", "read_cubin", "read_resources", "read_sizes"]
@@ -191,7 +192,7 @@ def _read_contents(elf: Elf) -> Cubin:
 def _kernel_names(elf: Elf) -> list[str]:
     """The kernels, each of which has a bank of parameters."""
     banks = [section.name for section in elf.sections if section.name.startswith(_PARAMETER_BANK)]
-    return sorted(bank.removeprefix(_PARAMETER_BANK) for bank in banks)
+    return sorted({bank.removeprefix(_PARAMETER_BANK) for bank in banks} - {STAND_IN})
 
 
 def _space(section: str) -> Literal["constant", "device"] | None:

@@ -208,12 +208,17 @@ class _Wanted(NamedTuple):
             return open_front_end(kind) if kind == "tile" else open_compiler(choice, os.environ)
 
         choice = CompilerChoice(compiler)
-        units = divide(self.unit, self.unit.instantiate)
         libraries = []
-        for number, unit in enumerate(units):
+        for unit, suffix, may_be_empty in divide(self.unit, self.unit.instantiate):
             found = expand(self.architectures, compiler_of(unit.kind), "architectures", self.native)
-            plan = LibraryPlan(self.name, (unit,), targets_of(unit.kind, found), self.compress)
-            libraries.append(replace(plan, file_stem=f"{plan.stem}-tile") if number else plan)
+            plan = LibraryPlan(
+                self.name,
+                (unit,),
+                targets_of(unit.kind, found),
+                self.compress,
+                may_be_empty=may_be_empty,
+            )
+            libraries.append(replace(plan, file_stem=f"{plan.stem}{suffix}"))
         module = ModulePlan(self.name, tuple(libraries), self.compress)
         manifest, files, log = compile_module(module, compiler_of)
         return _Entry(_FORMAT, manifest_file.dumps(manifest), log, files)

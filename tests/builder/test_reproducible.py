@@ -49,6 +49,16 @@ def test_two_directories_give_the_same_bytes(
     assert one == other
 
 
+def test_tile_kernels_give_the_same_bytes_in_two_directories(tmp_path: Path) -> None:
+    table = TABLE + 'options = ["-lineinfo"]'
+    source = "namespace { __tile_global__ void hidden(int* x) { *x = 1; } }\n"
+    one, other = (
+        build(write_project(tmp_path / place, table, {"device/tile.cu": source}))["p.kernels"].files
+        for place in ("one", "another place ü")
+    )
+    assert one == other
+
+
 @pytest.mark.parametrize("elsewhere", ["/", "project", "project/device", "größe"])
 def test_two_working_directories_give_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str

@@ -151,7 +151,7 @@ def test_tile_ir_alone_has_the_signatures(tmp_path: Path) -> None:
         ('compiler = "nvcc"', PLAIN, "modules.\"p.kernels\".compiler: device/a.cu has kernels of CUDA Tile"),
         ("link = true", PLAIN, '.link: device/a.cu has kernels of CUDA Tile, which cannot be device-linked'),
         ('architectures = ["sm_75"]', PLAIN, "CUDA Tile of CUDA 13"),
-        ("", "template <class T>" + PLAIN, "defines no tile kernel; list instantiations of its templates"),
+        ("", "template <class T>" + PLAIN, "templates only count when instantiated"),
         ("", PLAIN + "__global__ void one(float*) {}", "'one' is defined twice, with threads and with tiles"),
         ("", PLAIN.replace("int*", "float4"), 'unsupported type "float4"'),
         ('std = "c++17"', "#include <cuda_tile.h>\n" + PLAIN, "This file needs C++20 features"),
@@ -163,6 +163,24 @@ def test_bad_input_is_one_error(tmp_path: Path, keys: str, source: str, message:
     if "architectures" not in keys:
         table += 'architectures = ["sm_90"]\n'
     assert message in refusal(write_project(tmp_path, table, {"device/a.cu": source}))
+
+
+CONDITIONAL = """
+#ifdef TILES
+__tile_global__ void one(int* x) { *x = 1; }
+#else
+__global__ void one(int* x) { *x = 1; }
+#endif
+"""
+
+
+@pytest.mark.parametrize(("macros", "architecture"), [("", "sm_90"), ('define = { TILES = "1" }', "sm_90a")])
+def test_a_condition_decides_which_kernels_there_are(tmp_path: Path, macros: str, architecture: str) -> None:
+    table = f'[tool.cuda_ext.modules."p.kernels"]\narchitectures = ["sm_90"]\n{macros}\n'
+    package = build(write_project(tmp_path, table, {"device/a.cu": CONDITIONAL}))["p.kernels"]
+    manifest = manifest_of(package)
+    assert [image.architecture for unit in manifest.units for image in unit.images] == [architecture]
+    assert [kernel.signature for kernel in manifest.kernels] == ["one(int* x)"]
 
 
 def test_a_string_is_compiled() -> None:

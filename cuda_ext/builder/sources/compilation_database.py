@@ -67,7 +67,7 @@ def list_commands(project: Project, environ: Mapping[str, str] = os.environ) -> 
             compiler = compiler_for(compiler_choice(settings, project.root))
             arguments = [
                 *("clang++", "-xcuda", _OURS, f"--cuda-gpu-arch={_architecture(settings.architectures)}"),
-                f"-std={settings.std}",
+                f"-std={options.std}",
                 *_view(compiler, options),
                 *_macros(options),
                 *include,

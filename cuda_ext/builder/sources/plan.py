@@ -151,8 +151,8 @@ def plan_module(
     assigned = assign_instantiations(module, units, sources.settings, sources.tuning)
     targets: dict[object, tuple[Architecture, ...]] = {}
     libraries: list[LibraryPlan] = []
-    divided = [(u, n) for unit in units for n, u in enumerate(divide(unit, assigned[unit.name]))]
-    for unit, number in divided:
+    divided = [part for source in units for part in divide(source, assigned[source.name])]
+    for unit, suffix, may_be_empty in divided:
         settings = sources.settings(unit.name)
         if unit.kind == "tile":
             _check_tile(module, unit)
@@ -178,7 +178,8 @@ def plan_module(
                     emit=module.settings.emit,
                     link=module.settings.link,
                     part=index if len(parts) > 1 else None,
-                    file_stem=sources.file_stems[unit.name] + ("-tile" if number else ""),
+                    file_stem=sources.file_stems[unit.name] + suffix,
+                    may_be_empty=may_be_empty,
                 )
             )
     if module.settings.link:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import ToolchainError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.records import FixedLaunch
 from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.diagnostics import attach_log
@@ -77,12 +75,6 @@ class TileCpp:
     ) -> tuple[CompiledImage, ...]:
         program, trace = self._nvrtc.compile_tiles(unit, architectures[0])
         bytecode = program.image("tileir")
-        if not read_tile_ir(bytecode).kernels:
-            raise CompilationError(
-                "defines no tile kernel",
-                where=unit.name,
-                remedy=f"list instantiations of its templates under {spell_setting('instantiate')}",
-            )
         images = []
         for architecture in architectures:
             data = bytecode
