@@ -52,8 +52,9 @@ def test_two_directories_give_the_same_bytes(
 def test_tile_kernels_give_the_same_bytes_in_two_directories(tmp_path: Path) -> None:
     table = TABLE + 'options = ["-lineinfo"]'
     source = "namespace { __tile_global__ void hidden(int* x) { *x = 1; } }\n"
+    files = {"device/tile.cu": source, "include/deep/check.cuh": CHECK}
     one, other = (
-        build(write_project(tmp_path / place, table, {"device/tile.cu": source}))["p.kernels"].files
+        build(write_project(tmp_path / place, table, files))["p.kernels"].files
         for place in ("one", "another place ü")
     )
     assert one == other
