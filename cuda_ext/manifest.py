@@ -64,9 +64,9 @@ class Parameter(NamedTuple):
 
     ``type`` is the C++ type without typedefs. ``size`` and ``offset`` are in bytes. The offset is that of the
     newest cubin; others may place parameters elsewhere that are aligned to more than 16 bytes. A launch needs
-    none. ``element`` is the type that a pointer points to, and ``const`` its qualifier. ``alignment`` is
-    that of a structure, 0 if it is not known. ``opaque`` parameters come from images without type
-    information: they accept any value of that size.
+    none. ``element`` is the type that a pointer or a tensor map leads to, and ``const`` its qualifier.
+    ``alignment`` is that of a structure, 0 if it is not known. ``opaque`` parameters come from images
+    without type information: they accept any value of that size.
     """
 
     name: str
@@ -358,12 +358,12 @@ def _check_references(manifest: Manifest) -> None:
         if manifest.schema == SCHEMA:  # earlier ones did not number the parameters of a pack
             check_distinct([parameter.name for parameter in kernel.parameters], f".kernels[{i}].parameters")
         check(sum(kernel.sizes) <= LARGEST_PARAMETERS, f".kernels[{i}].hidden", kernel.sizes)
-        pointers = {parameter.name for parameter in kernel.parameters if parameter.kind == "pointer"}
+        arrays = {parameter.name for parameter in kernel.parameters if parameter.element}
         last = -1
         for j, hidden in enumerate(kernel.hidden):
             path = f".kernels[{i}].hidden[{j}]"
             check(last < hidden.position < len(kernel.sizes), f"{path}.position", hidden.position)
-            check(hidden.is_derivable(pointers), f"{path}.source", hidden.source)
+            check(hidden.is_derivable(arrays), f"{path}.source", hidden.source)
             last = hidden.position
     scratch = {k.expression for k in manifest.kernels if any(h.source == "scratch" for h in k.hidden)}
     for i, unit in enumerate(manifest.units):

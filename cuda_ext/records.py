@@ -27,6 +27,7 @@ __all__ = [
     "InnerPath",
     "Lines",
     "Size",
+    "TensorMap",
     "Text",
     "Version",
     "array_size",
@@ -257,11 +258,11 @@ class HiddenParameter(NamedTuple):
     size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
     source: Text
 
-    def is_derivable(self, pointers: Set[str]) -> bool:
-        """Whether a launch can derive the value, from arguments with the names `pointers`."""
+    def is_derivable(self, arrays: Set[str]) -> bool:
+        """Whether a launch can derive the value, from arguments with the names `arrays`."""
         if self.source in ("zero", "scratch"):
             return self.source == "zero" or self.size == _ADDRESS
-        return self.extent is not None and self.extent[0] in pointers
+        return self.extent is not None and self.extent[0] in arrays
 
     @property
     def extent(self) -> tuple[str, str, int] | None:
@@ -273,11 +274,25 @@ class HiddenParameter(NamedTuple):
         return (name, what, int(digits)) if what in ("shape", "stride") and is_axis else None
 
 
+class TensorMap(NamedTuple):
+    """What an image fixes of a ``CUtensorMap``, which a launch makes of an array.
+
+    ``data_type`` and ``swizzle`` have the values of cuda.h, ``item`` is the size of an element in bytes, and
+    ``box`` are the elements on each axis that are copied at once.
+    """
+
+    data_type: Annotated[int, range(16)]
+    item: Annotated[int, (1, 2, 4, 8)]
+    box: Annotated[tuple[Extent, ...], lambda box: 1 <= len(box) <= 5]
+    swizzle: Annotated[int, range(8)] = 0
+
+
 class FixedLaunch(NamedTuple):
     """The launch configuration that a kernel was compiled for, which leaves only the grid to a call.
 
     ``shared`` is the dynamic shared memory of a block, and ``scratch`` the global memory that a launch
     allocates for each block, in bytes. The grid of a call counts clusters if ``cluster`` is not empty.
+    ``tensor_maps`` are those that it makes, by parameter.
     """
 
     block: Annotated[tuple[Extent, ...], lambda extents: 1 <= len(extents) <= 3]
@@ -286,3 +301,4 @@ class FixedLaunch(NamedTuple):
     cooperative: bool = False
     dependent: bool = False
     scratch: Size = 0
+    tensor_maps: Mapping[Text, TensorMap] = {}

@@ -111,6 +111,8 @@ def _fit_of(parameter: Parameter, argument: Any) -> int | None:
             if not isinstance(argument, numbers.Real):
                 return None
             return _fit_of_number(parameter, argument, not isinstance(argument, numbers.Integral))
+    if parameter.element and (fit := _fit_of_pointer(parameter, argument)) is not None:
+        return fit  # of a tensor map
     if isinstance(argument, numbers.Real):
         # The compiler describes half types as structures.
         return _CONVERTED if parameter.type in ("__half", "__nv_bfloat16") else None

@@ -182,6 +182,86 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
     assert len(done.launches) == 12
 
 
+DESCRIPTORS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def on_host(out, x, n, BM: tl.constexpr, BN: tl.constexpr):
+    i, j = tl.program_id(0) * BM, tl.program_id(1) * BN
+    tl.store(out + (i + tl.arange(0, BM))[:, None] * n + j + tl.arange(0, BN)[None, :], x.load([i, j]))
+
+@triton.jit
+def on_device(out, x, m, n, BM: tl.constexpr, BN: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [m, n], [n, 1], [BM, BN])
+    target = tl.make_tensor_descriptor(out, [m, n], [n, 1], [BM, BN])
+    at = tl.program_id(0) * BM, tl.program_id(1) * BN
+    target.store([at[0], at[1]], source.load([at[0], at[1]]))
+"""
+DESCRIBED = """
+[[tool.cuda_ext.modules."p.kernels".overrides]]
+sources = ["device/descriptors.py"]
+instantiate = [
+  "on_host(out: *fp16, x: tensordesc<fp16[64, 32]>, n: i32, BM=64, BN=32)",
+  "on_device(out: *fp16:16, x: *fp16:16, m: i32, n: i32:16, BM=64, BN=32)",
+]
+"""
+
+
+@pytest.mark.host_compiler
+def test_tensor_maps_are_made_of_arrays(tmp_path: Path, fake_driver: Path) -> None:
+    table = TABLE.partition("[[tool")[0].replace("scale", "descriptors") + DESCRIBED
+    files = {"device/descriptors.py": DESCRIPTORS, "p/__init__.py": ""}
+    root = write_project(tmp_path / "project", table, files)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/__init__.py").touch()
+    build(root)["p.kernels"].write(tmp_path / "p/kernels")
+    script = """
+    from p import kernels
+
+    class Array:
+        def __init__(self, address, shape, strides, dtype="<f2"):
+            self.dtype = dtype
+            self.__cuda_array_interface__ = {
+                "data": (address, False), "typestr": dtype, "shape": shape, "strides": strides, "version": 3}
+
+    print(kernels.on_host["fp16, BM=64, BN=32"].signature)
+    out, x = Array(4096, (128, 72), None), Array(8192, (128, 72), (160, 2))
+    for _ in range(2):
+        kernels.on_host(out, x, 72, BM=64, BN=32, grid=(2, 3))
+    kernels.on_device(out, x, 128, 80, grid=(2, 3))
+    shape = 128, 72
+    for wrong in (Array(8192, shape, (146, 2)), Array(8200, shape, None), Array(8192, (72,), None), 8192,
+                  Array(8192, shape, None, "<f4"), bytes(128)):
+        caught(kernels.on_host["fp16, BM=64, BN=32"], out, wrong, 72, grid=1)
+    """
+    done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
+    assert done.output[0] == "on_host<fp16, BM=64, BN=32>(__half* out, CUtensorMap x, int n)"
+    first, second, third = done.launches
+    assert first == second
+    # The address; two axes of halves with a swizzle of 64 bytes; extents, stride and box from the last axis.
+    kinds = 6 + 256 * 2 + 65536 * 2 + (2 << 24)
+    words = 8192, kinds, *(72, 128, 0, 0, 0), *(160, 0, 0, 0, 0), 32 + (64 << 12), *(0, 0, 0)
+    tensor_map = "".join(word.to_bytes(8, "little").hex() for word in words)
+    numbers = [(128, 4), (72, 4), (80, 8), (1, 8), (72, 4), (0, 8), (0, 8)]
+    values = [tensor_map, *(number.to_bytes(size, "little").hex() for number, size in numbers)]
+    assert first.endswith(f" {' '.join(values)}")
+    # Descriptors on the device lie in scratch memory.
+    assert "on_device grid=2,3,1" in third
+    assert done.calls.count("cuMemFreeAsync stream=0") == 1
+    unaligned = "expected contiguous elements on the last axis, and an address and other strides that are"
+    for line, text in zip(
+        done.output[1:],
+        (
+            *(unaligned, unaligned, "expected an array with at least 2 axes, found the shape (72,)"),
+            *("expected the 128 bytes of CUtensorMap", "expected an array of __half"),
+            "expected an array, since the kernel takes its shape",
+        ),
+        strict=True,
+    ):
+        assert f"argument 'x': {text}" in line
+
+
 CONFIG = {"kwargs": {"BLOCK": 64}, "num_warps": 2, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
 TUNED = {
     "key": ["n"],

@@ -925,6 +925,24 @@ static CUresult cuPointerGetAttribute(void* value, int attribute, uint64_t addre
   return INVALID_VALUE;
 }
 
+// The map has the arguments, so that tests see them.
+CUresult cuTensorMapEncodeTiled(uint64_t* map, int type, uint32_t rank, void* address, const uint64_t* extents,
+                                const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
+                                int swizzle, int promotion, int fill) {
+  BEGIN(cuTensorMapEncodeTiled);
+  if ((uintptr_t)map % 64 || rank > 5 || (uintptr_t)address % 16) return INVALID_VALUE;
+  memset(map, 0, 128);
+  map[0] = (uintptr_t)address;
+  map[1] = type + 256 * rank + 65536 * swizzle + (1 << 24) * (interleave + promotion + fill);
+  for (uint32_t i = 0; i < rank; i++) {
+    if (!extents[i] || steps[i] != 1) return INVALID_VALUE;
+    map[2 + i] = extents[i];
+    map[7 + i] = i + 1 < rank ? strides[i] : 0;
+    map[12] |= (uint64_t)box[i] << 12 * i;
+  }
+  return SUCCESS;
+}
+
 // The loader and cuda-bindings ask for every function by its name; what is not in the table does not exist. The library
 // exports no other function: NVRTC, which opens it too, would call those that it finds.
 CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uint64_t flags, int* status) {
@@ -952,7 +970,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uin
       FUNCTION(cuMemHostAlloc), FUNCTION(cuMemPoolCreate), FUNCTION(cuMemPoolSetAttribute),
       FUNCTION(cuMemAllocFromPoolAsync), FUNCTION(cuMemAllocAsync), FUNCTION(cuMemFreeAsync), FUNCTION(cuStreamCreate), FUNCTION(cuStreamWaitEvent),
       FUNCTION(cuEventCreate), FUNCTION(cuEventDestroy), FUNCTION(cuEventRecord), FUNCTION(cuEventSynchronize),
-      FUNCTION(cuEventQuery),
+      FUNCTION(cuEventQuery), FUNCTION(cuTensorMapEncodeTiled),
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (strcmp(table[i].name, name) || (lacks && !strcmp(name, lacks))) continue;

@@ -349,6 +349,8 @@ class _Writer:
                 return self._name("SupportsIndex")
             case "float":
                 return self._name("SupportsFloat")
+            case "struct" if parameter.element:
+                return self._name("Pointer")  # a tensor map is made of an array
             case "struct":
                 return self._name(_STRUCTURES.get(parameter.type.rpartition("::")[2], "Structure"))
             case "bool":

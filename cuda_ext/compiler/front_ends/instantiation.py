@@ -134,7 +134,7 @@ def _spell_types(items: Sequence[TypedParameter]) -> str:
 
 _FUNCTION = re.compile(r"\s*([^\W\d]\w*)\s*(.*)", re.DOTALL)
 _TYPED = re.compile(r"([^\W\d]\w*)\s*:(.+)", re.DOTALL)
-_TYPE = re.compile(r"\s*([^:\[\]]+?)\s*(?:\[([^\[\]]*)\])?\s*(?::\s*(\d{1,3}))?\s*")
+_TYPE = re.compile(r"\s*([^:\[\]<>]+?(?:<[^<>]*>)?)\s*(?:\[([^\[\]]*)\])?\s*(?::\s*(\d{1,3}))?\s*")
 _LENGTH = re.compile(r"\s*(?:\?\s*(?::\s*(?P<divisor>\d{1,3}))?|(?P<number>\d{1,9}))\s*")
 _STRIDE = re.compile(r"\s*(?:\?|(?P<number>\d{1,9}))\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)

@@ -1,16 +1,32 @@
-"""``CUtensorMap``, a tensor map of the tensor memory accelerator that a kernel takes by value."""
+"""``CUtensorMap``, a tensor map of the tensor memory accelerator that a kernel takes by value.
+
+It is given as such, or made of an array for a kernel that fixes its format.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["TENSOR_MAPS", "read_tensor_map"]
+from cuda_ext.errors import ArgumentError, DriverCallError
+from cuda_ext.runtime.arrays.device_memory import array_layout
+from cuda_ext.runtime.driver import cuda_h
+
+if TYPE_CHECKING:
+    from cuda_ext.records import TensorMap
+    from cuda_ext.runtime.driver.driver import Driver
+
+__all__ = ["TENSOR_MAPS", "encode_tensor_map", "read_tensor_map"]
 
 # The structure in cuda.h, and its tag.
 TENSOR_MAPS = ("CUtensorMap", "CUtensorMap_st")
 
 _SIZE = 128
+_ALIGNMENT = 64
+# What the accelerator requires of addresses and strides, in bytes.
+_DIVISOR = 16
 
 
 def read_tensor_map(value: object) -> bytes | None:
@@ -28,3 +44,48 @@ def read_tensor_map(value: object) -> bytes | None:
         address = ctypes.c_void_p.from_address(int(holder.ptr)).value
         return ctypes.string_at(address, _SIZE) if address else None
     return None
+
+
+def encode_tensor_map(driver: Driver, format_: TensorMap, array: object, address: int, where: str) -> bytes:
+    """Make the tensor map of `array`, an argument whose elements begin at `address`.
+
+    Raises :class:`ArgumentError` with `where` for an array that no tensor map can describe.
+    """
+    layout = array_layout(array)
+    rank = len(format_.box)
+    if layout is None or len(layout.shape) != rank:
+        found = "an address" if layout is None else f"the shape {layout.shape}"
+        raise ArgumentError(f"expected an array with {rank} axes, found {found}", where=where)
+    *strides, last = layout.strides
+    if last != layout.item or any(number % _DIVISOR for number in (address, *strides)):
+        raise ArgumentError(
+            f"expected contiguous elements on the last axis, and an address and other strides that are "
+            f"multiples of {_DIVISOR} bytes, found {address:#x} and strides of {layout.strides} bytes",
+            where=where,
+            remedy="pass a contiguous copy, or pad its rows",
+        )
+    memory = ctypes.create_string_buffer(_SIZE + _ALIGNMENT)
+    place = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
+    try:
+        driver.call(
+            "cuTensorMapEncodeTiled",
+            place,
+            format_.data_type,
+            rank,
+            address,
+            struct.pack(f"<{rank}Q", *reversed(layout.shape)),
+            struct.pack(f"<{rank}Q", *reversed(strides), 0),
+            struct.pack(f"<{rank}I", *reversed(format_.box)),
+            struct.pack(f"<{rank}I", *[1] * rank),
+            cuda_h.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            format_.swizzle,
+            cuda_h.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            cuda_h.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    except DriverCallError as error:
+        raise ArgumentError(
+            f"the driver makes no tensor map of the shape {layout.shape} with strides of {layout.strides} "
+            f"bytes: {error}",
+            where=where,
+        ) from None
+    return ctypes.string_at(place, _SIZE)

@@ -218,8 +218,11 @@ def _struct(parameter: Parameter) -> _Conversion:
     elif parameter.type in TENSOR_MAPS:
         special = read_tensor_map
 
-    def convert(value: object) -> bytes:
+    def convert(value: object) -> bytes | DeviceMemory:
         content = special(value)
+        if content is None and parameter.element and (memory := device_memory(value)):
+            check_dtype(memory.dtype, parameter.element)
+            return memory
         if content is None:
             content = _content(value)
         if content is None:

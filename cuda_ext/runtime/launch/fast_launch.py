@@ -205,10 +205,12 @@ class BoundLaunch(FastLaunch):
 
 
 def _describe(parameters: Sequence[Parameter]) -> tuple[Description, ...] | None:
-    """The description of `parameters` for C; ``None`` if one is of a size that C does not take."""
+    """The description of `parameters` for C; ``None`` if there is one that C does not take."""
     described = []
     for parameter in parameters:
         kind = _kind(parameter)
+        if kind == "s" and parameter.element:
+            return None  # C makes no tensor maps
         if parameter.size not in _SIZES.get(kind, (parameter.size,)):
             return None
         dtypes = accepted_dtypes(parameter.element) if parameter.element else ()

@@ -15,6 +15,7 @@ from cuda_ext import manifest
 from cuda_ext.errors import ArgumentError, DriverCallError, LaunchError
 from cuda_ext.runtime.arrays.device_memory import DeviceMemory
 from cuda_ext.runtime.arrays.host_arrays import HostArray, host_array
+from cuda_ext.runtime.arrays.tensor_map import encode_tensor_map
 from cuda_ext.runtime.driver import cuda_h
 from cuda_ext.runtime.driver.driver import Device, Driver, open_driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
@@ -31,6 +32,7 @@ from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.streams import stream_handle
 
 if TYPE_CHECKING:
+    from cuda_ext.records import TensorMap
     from cuda_ext.runtime.launch._launch import Choice
 
 __all__ = ["LAUNCH_KEYWORDS", "Launched", "Launcher", "ResolvedArguments"]
@@ -175,6 +177,8 @@ class Launcher:
     ) -> Any:
         """Launch in the stream `handle`, which `stream` keeps alive, after all checks but debug mode's."""
         ordered, values, _, device, extents = resolved
+        if loaded.fixed and loaded.fixed.tensor_maps:
+            values = self._with_tensor_maps(loaded.fixed.tensor_maps, ordered, values, device.driver)
         hidden = pack_values(self.kernel.hidden, extents)
         details = ""
         try:
@@ -197,6 +201,21 @@ class Launcher:
         except DriverCallError as error:
             self.raise_launch_error(error, device.driver, configuration, details)
         return pending
+
+    def _with_tensor_maps(
+        self,
+        formats: Mapping[str, TensorMap],
+        ordered: Sequence[object],
+        values: Sequence[Any],
+        driver: Driver,
+    ) -> list[Any]:
+        """`values` with tensor maps for the arrays that the kernel takes as such."""
+        return [
+            encode_tensor_map(driver, formats[p.name], argument, value.address, f"argument {p.name!r}")
+            if p.name in formats and isinstance(value, DeviceMemory)
+            else value
+            for p, argument, value in zip(self.kernel.parameters, ordered, values, strict=True)
+        ]
 
     def _submit(
         self,

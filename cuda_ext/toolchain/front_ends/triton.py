@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter, ParameterKind
-from cuda_ext.records import FixedLaunch, HiddenParameter
+from cuda_ext.records import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
 
@@ -51,6 +51,9 @@ _TYPES: dict[str, tuple[str, ParameterKind, int]] = {
     "fp8e4nv": ("__nv_fp8_e4m3", "struct", 1),
     "fp8e5": ("__nv_fp8_e5m2", "struct", 1),
 }
+_DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
+# The capabilities below pass the parts of tensor descriptors one by one.
+_FIRST_WITH_TENSOR_MAPS = 90
 # Of the parameters that Triton adds: scratch memory, global and for profiling.
 _ADDRESS = 8
 
@@ -213,6 +216,12 @@ def _compile(
         else:
             path = *path, each.item
             signature[each.name] = (*signature[each.name], each.type) if each.item else (each.type,)
+        if _DESCRIPTOR.fullmatch(each.type) and number < _FIRST_WITH_TENSOR_MAPS:
+            raise CompilationError(
+                f"{instantiation}: kernels for sm_{number} take no tensor maps",
+                where=where,
+                remedy=f"name architectures from sm_{_FIRST_WITH_TENSOR_MAPS} on in an override for it",
+            )
         if each.divisor > 1:
             hints[path] = [["tt.divisibility", each.divisor]]
     if unknown := constants.keys() - {each.name for each in fields(CUDAOptions)} - {*names}:
@@ -263,7 +272,9 @@ def _spell(triton: Any, value: Any) -> str:
 
 
 def _element(type_: str) -> str:
-    """What a pointer points to; the type itself if it is none."""
+    """What a pointer or a tensor descriptor leads to; the type itself if it is neither."""
+    if descriptor := _DESCRIPTOR.fullmatch(type_):
+        return descriptor[1]
     return type_.removeprefix("*k" if type_.startswith("*k") else "*")
 
 
@@ -275,14 +286,18 @@ def _describe(
     parameters = tuple(map(_parameter, typed))
     configuration = {name: texts[name] for name in instantiation.configuration}
     constants = {n: text for n, text in texts.items() if n in order and n not in configuration}
-    types = dict.fromkeys(_element(p.type) for p in typed if p.type.startswith("*"))
-    arguments = ", ".join([*types, *(f"{name}={value}" for name, value in constants.items())])
-    count = len(parameters)
+    arrays = (p.type for p in typed if p.type.startswith("*") or _DESCRIPTOR.fullmatch(p.type))
+    arguments = ", ".join(
+        [*dict.fromkeys(map(_element, arrays)), *(f"{n}={constants[n]}" for n in constants)]
+    )
+    hidden = list(_hidden(typed))
+    count = len(parameters) + len(hidden)
     return KernelDescription(
         f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
         metadata.name,
         parameters,
         (
+            *hidden,
             # Also where this image needs none: that of another architecture may.
             HiddenParameter(count, _ADDRESS, "scratch"),
             HiddenParameter(count + 1, _ADDRESS, "zero"),
@@ -294,6 +309,7 @@ def _describe(
             cooperative=metadata.launch_cooperative_grid,
             dependent=metadata.launch_pdl,
             scratch=metadata.global_scratch_size,
+            tensor_maps=_tensor_maps(typed, metadata),
         ),
         instantiation.condition or None,
         constants,
@@ -301,8 +317,41 @@ def _describe(
     )
 
 
+def _hidden(typed: Sequence[TypedParameter]) -> Iterator[HiddenParameter]:
+    """The shapes and strides behind each tensor descriptor, of 32 and 64 bits."""
+    position = 0
+    for parameter in typed:
+        position += 1
+        if descriptor := _DESCRIPTOR.fullmatch(parameter.type):
+            axes = range(descriptor[2].count(",") + 1)
+            for size, what in ((4, "shape"), (8, "stride")):
+                for axis in axes:
+                    yield HiddenParameter(position, size, f"{parameter.argument}.{what}[{axis}]")
+                    position += 1
+
+
+def _tensor_maps(typed: Sequence[TypedParameter], metadata: Any) -> dict[str, TensorMap]:
+    """The formats of the tensor maps that the host makes, by parameter."""
+    names = [parameter.argument for parameter in typed if _DESCRIPTOR.fullmatch(parameter.type)]
+    formats = getattr(metadata, "tensordesc_meta", None) or ()
+    # Some types have another number on the device.
+    types = {8: 10, 9: 8, 10: 9}
+    return {
+        name: TensorMap(
+            types.get(each["elem_type"], each["elem_type"]),
+            each["elem_size"],
+            tuple(each["block_size"]),
+            each["swizzle"],
+        )
+        for name, each in zip(names, formats, strict=True)
+    }
+
+
 def _parameter(typed: TypedParameter) -> Parameter:
     name, type_ = typed.argument, typed.type
+    if _DESCRIPTOR.fullmatch(type_):
+        element = _TYPES[_element(type_)][0]
+        return Parameter(name, "CUtensorMap", "struct", 128, 0, element, alignment=64)
     if not type_.startswith("*"):
         spelled, kind, size = _TYPES[type_]
         return Parameter(name, spelled, kind, size, 0)
