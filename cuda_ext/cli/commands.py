@@ -20,6 +20,7 @@ __all__ = ["commands"]
 _COMMANDS = (
     "init",
     "build",
+    "report",
     "compile-commands",
     "inspect",
     "doctor",

@@ -428,6 +428,21 @@ def test_an_interrupted_build_leaves_no_files(signum: int, tmp_path: Path) -> No
     assert list(scratch.iterdir()) == []
 
 
+def test_a_report_leaves_the_source_tree_alone(tmp_path: Path) -> None:
+    write_project(tmp_path, PROJECT + SM_90, {**FILES, "p/__init__.py": ""})
+    page = tmp_path / "build/kernels.html"
+    code, output, errors = run("report", tmp_path, "--fresh", "--arch", "sm_80")
+    assert (code, output) == (0, f"{page}: 1 module\n")
+    assert "1 compilation: 1 compiled" in errors
+    assert "sm_80" in page.read_text()
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["__init__.py"]
+    mine = tmp_path / "mine.html"
+    mine.write_text("mine")
+    status, _, errors = run("report", tmp_path, "-o", mine)
+    assert (status, mine.read_text()) == (1, "mine")
+    assert f"{mine}: is not the report of a build, and stays; name another file" in errors
+
+
 def test_commands_of_the_compilers_are_shown_on_demand(tmp_path: Path) -> None:
     failing = "__global__ void k() { undeclared(); }"
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "device/bad.cu": failing, "p/__init__.py": ""})

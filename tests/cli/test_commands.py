@@ -24,7 +24,7 @@ def test_the_help_names_all_commands(door: tuple[str, ...]) -> None:
     assert output.startswith(f"Usage: {name} [OPTIONS] COMMAND [ARGS]...\n")
     listed = output.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     # As one meets them.
-    work = ["init", "build", "compile-commands", "inspect", "doctor", "prepare", "cache"]
+    work = ["init", "build", "report", "compile-commands", "inspect", "doctor", "prepare", "cache"]
     assert [line.split()[0] for line in listed] == [*work, "completion", "cmake-dir"]
     assert not any(line.endswith("...") for line in listed)
 
@@ -57,6 +57,7 @@ def test_the_versions_of_all_that_matters_are_told() -> None:
         ["build", "--arch", ""],
         ["build", "-o", ""],
         ["compile-commands", "--output", ""],
+        ["report", "-o", ""],
         ["doctor", ""],
         ["init", ""],
         ["inspect", ""],

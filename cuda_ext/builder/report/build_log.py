@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -15,6 +15,7 @@ from cuda_ext.builder.report.build_record import Action, BuildRecord, JobRecord
 from cuda_ext.builder.report.chrome_trace import chrome_trace, is_trace
 from cuda_ext.builder.report.difference import Place
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
+from cuda_ext.builder.report.image_contents import ImageContents, read_contents_of, sum_contents
 from cuda_ext.errors import BuildError
 from cuda_ext.filesystem.atomic_directory import replace_file
 from cuda_ext.filesystem.ownership import check_replaceable
@@ -90,11 +91,17 @@ class BuildLog:
 
     def _record(self, packages: list[tuple[Package, Iterable[Library]]]) -> BuildRecord:
         images: Counter[Place] = Counter()
+        contents: dict[Place, list[ImageContents]] = defaultdict(list)
+        kernel_count = image_count = 0
         kernels: dict[Place, Resources] = {}
         for package, libraries in packages:
             for library in libraries:
                 sources = library.unit.sources
                 place = package.name, sources[0].name if len(sources) == 1 else package.name
+                kernel_count += len(library.kernels)
+                image_count += len(library.unit.images)
+                for image, own in zip(library.unit.images, read_contents_of(library), strict=True):
+                    contents[*place, image.architecture].append(own)
                 for image, usage_of in zip(library.unit.images, library.usage, strict=True):
                     # A source is compiled several times if its instantiations are split.
                     images[*place, image.architecture] += image.size
@@ -114,6 +121,9 @@ class BuildLog:
                 for name, content in package.files.items()
                 if name.endswith(".fatbin")
             },
+            contents={place: sum_contents(each) for place, each in contents.items()},
+            kernel_count=kernel_count,
+            image_count=image_count,
         )
 
 

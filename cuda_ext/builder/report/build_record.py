@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cuda_ext.builder.report.difference import Build, Place
+from cuda_ext.builder.report.image_contents import ImageContents
 from cuda_ext.builder.scheduler.progress import Ending
 from cuda_ext.compiler.products import Span
 from cuda_ext.formats.codec import decode, encode
@@ -52,6 +53,8 @@ class BuildRecord:
     ``started`` is ISO 8601, local time with its offset; ``compilers`` are names with versions
     (``nvrtc 13.5``). ``images`` are bytes before compression by module, unit and architecture; ``kernels``
     are those of cubins, by module, unit, name and architecture; ``fatbins`` are bytes as shipped, by path.
+    ``contents`` are what the bytes of ``images`` are for. A unit may have several images for an architecture,
+    and there are kernels without a cubin, so that ``kernel_count`` and ``image_count`` may be larger.
     """
 
     project: str
@@ -63,6 +66,9 @@ class BuildRecord:
     images: Mapping[Place, int]
     kernels: Mapping[Place, Resources]
     fatbins: Mapping[Place, int]
+    contents: Mapping[Place, ImageContents] = field(default_factory=dict)
+    kernel_count: int = 0
+    image_count: int = 0
 
     @property
     def build(self) -> Build:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,10 @@ from cuda_ext.builder.report.build_record import JobRecord
 from cuda_ext.compiler.products import HEADER, Span
 
 __all__ = ["CompileTime", "header_of", "nest_spans", "phase_of", "sum_times"]
+
+
+# The directories of a machine, or of a build environment that is gone afterwards, around a header.
+_SURROUNDINGS = re.compile(r".*[/\\](?:(?:site|dist)-packages[/\\]|cuda_ext-\w+[/\\]|(?=nvrtc-headers-))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,8 @@ def phase_of(span: Span) -> str:
 
 
 def header_of(span: Span) -> str | None:
-    """Return the header that was read in `span`, if any."""
-    return span.detail if span.name == HEADER else None
+    """Return the header that was read in `span`, if any, by its place in an environment or in NVRTC."""
+    return _SURROUNDINGS.sub("", span.detail) if span.name == HEADER else None
 
 
 def sum_times(

@@ -9,12 +9,14 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.chrome_trace import CACHE, assign_lanes
 from cuda_ext.builder.report.compile_times import CompileTime, header_of, nest_spans, phase_of, sum_times
-from cuda_ext.builder.report.difference import Change, Place, compare, find_changes, growth
+from cuda_ext.builder.report.difference import Change, Difference, Place, compare, find_changes, growth
+from cuda_ext.builder.report.image_contents import sum_contents
 from cuda_ext.builder.report.matrix import IMAGES, KERNELS, arrange, column_order, is_cubin
 from cuda_ext.compiler.module_plan import file_stems
 from cuda_ext.formats.quantities import format_count, format_duration, format_seconds, format_size
@@ -26,15 +28,26 @@ __all__ = ["html_page", "is_report", "read_record"]
 _MARK = '<meta name="generator" content="cuda-ext">'
 _HEAD = 1000
 # Changed whenever BuildRecord changes: a record of another version is ignored.
-_SCHEMA = 3
+_SCHEMA = 4
 # Rows that a page holds: the most expensive headers, and the largest changes.
-_LIMITS = {"headers": 60, "changes": 300, "changed_jobs": 12}
+_LIMITS = {"headers": 60, "changes": 300, "changed_jobs": 12, "contents": 100}
 # Rows of which a page holds elements: there may be thousands, and its script draws the others from data.
 _FIRST_ROWS = {"matrix": 25, "jobs": 20}
 # Phases in the tooltip of a job.
 _TOP_PHASES = 5
 # Two compilations never take the same time: below this, in seconds and as a share, there is no difference.
 _NOISE_SECONDS, _NOISE_SHARE = 0.05, 0.1
+# What the bytes of images are for, in the order of the columns.
+_PARTS = ("code", "constants", "variables", "symbols", "debug", "other", "PTX", "LTO-IR", "Tile IR")
+# The resources of kernels that the table of changes shows, by its headings.
+_SHOWN_RESOURCES = {
+    "Code, bytes": "code",
+    "Registers": "registers",
+    "Spills, bytes": "spilled",
+    "Stack": "stack",
+    "Shared": "shared",
+    "Constant": "constant",
+}
 
 
 def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
@@ -57,11 +70,13 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
         "breakable": breakable,
         "count": format_count,
         "duration": format_duration,
+        "kibibytes": lambda size: f"{size / 1024:,.1f}",
         "percent": _percent,
         "seconds": format_seconds,
         "signed": _signed,
         "size": format_size,
         "stem": file_stems(job.unit for job in record.jobs).__getitem__,
+        "title_of": lambda part: part[:1].upper() + part[1:],
         "tooltip": _describe_job,
         "whole": "{:,}".format,
     }
@@ -78,14 +93,19 @@ def html_page(record: BuildRecord, previous: BuildRecord | None) -> str:
     spans = [nest_spans(job) for job in record.jobs if job.spans]
     headers = sum_times(spans, header_of)
     now, then = _sum_up(record), _sum_up(previous) if previous else None
+    difference = _visible_changes(previous, record) if previous else None
     return environment.get_template("report.html.j2").render(
         record=record,
         previous=previous,
         now=now,
         then=then,
-        # Times are comparable only if both builds compiled as much.
-        comparable=then is not None and now["compiled"] == then["compiled"],
-        difference=compare(previous.build, record.build) if previous else None,
+        # Times are comparable only if both builds compiled the same.
+        comparable=previous is not None and _compiled(previous.jobs).keys() == _compiled(record.jobs).keys(),
+        difference=difference,
+        resources=_changed_resources(difference.changes["kernels"]) if difference else {},
+        contents=sorted(record.contents.items(), key=lambda item: (-item[1].size, item[0])),
+        all_contents=(everything := sum_contents(record.contents.values())),
+        parts=[part for part in _PARTS if part in everything.parts],
         changed_jobs=_changed_jobs(previous.jobs, record.jobs) if previous else (),
         endings=Counter(job.ending for job in record.jobs),
         failed=sorted((job for job in record.jobs if job.ending == "failed"), key=_job_order),
@@ -135,7 +155,7 @@ def _sum_up(record: BuildRecord) -> Mapping[str, float]:
         "code": sum(usage.code for usage in usages),
         "spilled": sum(usage.spilled or 0 for usage in usages),
         "spilling": len({place[:-1] for place, usage in record.kernels.items() if usage.spilled}),
-        "kernels": len({place[:-1] for place in record.kernels}),
+        "kernels": record.kernel_count,
     }
 
 
@@ -196,20 +216,39 @@ def _expensive_headers(headers: Sequence[CompileTime]) -> list[CompileTime]:
 def _changed_jobs(before: Sequence[JobRecord], after: Sequence[JobRecord]) -> list[Change]:
     """Find what both builds compiled, in times that differ by more than noise."""
 
-    def compiled(jobs: Sequence[JobRecord]) -> dict[Place, float]:
-        return {
-            (job.module, job.unit, job.architecture, job.action): job.duration
-            for job in jobs
-            if job.ending == "compiled"
-        }
-
     return [
         change
-        for change in find_changes(compiled(before), compiled(after))
+        for change in find_changes(_compiled(before), _compiled(after))
         if change.before is not None
         and change.after is not None
         and abs(change.after - change.before) > max(_NOISE_SECONDS, _NOISE_SHARE * change.before)
     ]
+
+
+def _visible_changes(before: BuildRecord, after: BuildRecord) -> Difference:
+    """Compare two builds, without kernels of which the page would show no number that differs."""
+    difference = compare(before.build, after.build)
+
+    kernels = tuple(change for change in difference.changes["kernels"] if _changed_resources([change]))
+    return replace(difference, changes={**difference.changes, "kernels": kernels})
+
+
+def _changed_resources(changes: Sequence[Change]) -> dict[str, str]:
+    """The columns for the resources that changed anywhere."""
+
+    def has_changed(field: str) -> bool:
+        return any(growth(getattr(c.before, field), getattr(c.after, field)) for c in changes)
+
+    return {heading: field for heading, field in _SHOWN_RESOURCES.items() if has_changed(field)}
+
+
+def _compiled(jobs: Sequence[JobRecord]) -> dict[Place, float]:
+    """The seconds of each compilation that was not in the cache."""
+    return {
+        (job.module, job.unit, job.architecture, job.action): job.duration
+        for job in jobs
+        if job.ending == "compiled"
+    }
 
 
 def _job_order(job: JobRecord) -> tuple[object, ...]:
@@ -217,6 +256,8 @@ def _job_order(job: JobRecord) -> tuple[object, ...]:
 
 
 def _percent(share: float, sign: bool = False) -> str:
+    if 0 < abs(share) < 0.0005:
+        return "<0.1 %"
     digits = 1 if 0 < abs(share) < 0.0995 else 0
     return f"{share * 100:{'+' if sign else ''},.{digits}f} %".replace("-", "\N{MINUS SIGN}")
 

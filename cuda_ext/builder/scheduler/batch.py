@@ -111,10 +111,6 @@ class Batch:
             self._advance(library)
             return
         self._results[library.index] = known
-        if self._log is not None:
-            unit = known.unit
-            for image in unit.images:
-                self._log.add_job(plan.module, unit.sources[0].name, image.architecture, "compile", "cached")
 
     def _advance(self, library: _Pending) -> None:
         """Look up the jobs that `library` needs next, and finish it if it needs none."""

@@ -21,6 +21,7 @@ from cuda_ext.builder.report import html_page as pages
 from cuda_ext.builder.report.build_record import BuildRecord, JobRecord, decode_record, encode_record
 from cuda_ext.builder.report.difference import Change, Place, compare
 from cuda_ext.builder.report.html_page import html_page, is_report, read_record
+from cuda_ext.builder.report.image_contents import ImageContents
 from cuda_ext.compiler.products import HEADER, Span
 from cuda_ext.formats.cubin import Resources
 
@@ -84,7 +85,18 @@ def build(**changes: Any) -> BuildRecord:
         "fatbins": {("example_project/kernels/axpy.fatbin",): 9_876},
         **changes,
     }
-    return BuildRecord(**values)
+    derived = {
+        "contents": {place: contents_of(place[-1], size) for place, size in values["images"].items()},
+        "kernel_count": len({place[:-1] for place in values["kernels"]}),
+        "image_count": len(values["images"]),
+    }
+    return BuildRecord(**{**derived, **values})
+
+
+def contents_of(architecture: str, size: int) -> ImageContents:
+    is_cubin = architecture.startswith("sm_")
+    parts = {"code": size // 2, "symbols": size - size // 2} if is_cubin else {"PTX": size}
+    return ImageContents(size // 4, parts)
 
 
 def without_spans(record: BuildRecord) -> BuildRecord:
@@ -444,7 +456,8 @@ def test_the_page_shows_the_changes():
     assert found.row("changes", "spills")[4] == "0 → 24 ▲ +24"
     assert found.row("changes", "grew")[2:4] == ["1,000 → 1,500 ▲ +500", "32 → 40 ▲ +8"]
     assert found.row("changes", "shrank")[2:4] == ["1,000 → 900 ▼ -100", "64 → 48 ▼ -16"]
-    assert found.row("changes", "unknown")[3] == "20"
+    # What was not known before has not changed as far as one sees.
+    assert not any(row[0] == "unknown" for row in found.rows if row)
     assert found.row("changes", "new.fatbin") == ["+ new 9"]
     assert found.row("changes", "old.fatbin") == ["- gone 7"]
     assert found.row("changes", "Images") == ["45.4 KiB", "44.4 KiB", "▼ -2.2 %"]
@@ -455,10 +468,45 @@ def test_the_page_shows_the_changes():
     assert "All kernels and images are unchanged" in page(BEFORE, BEFORE).sections["changes"]
 
 
-def test_times_carry_no_verdict_if_the_cache_had_another_share():
+def test_times_are_compared_if_both_builds_compiled_the_same():
     cached = build(jobs=tuple(dataclasses.replace(job(), ending="cached", spans=()) for _ in range(3)))
-    assert "carry no verdict" in page(cached, build()).sections["changes"]
-    assert "carry no verdict" not in page(build(), build()).sections["changes"]
+    others = build(jobs=(job("device/other.cu"), job(architecture="compute_120")), duration=25.0)
+    for before in (cached, others):
+        found = page(build(), before)
+        assert "Times are not compared" in found.sections["changes"]
+        assert found.row("changes", "Wall time")[2] == ""
+        assert "%" not in found.sections[""].partition("compilations")[0]
+    slower = page(build(duration=5.0), build())
+    assert slower.row("changes", "Wall time") == ["2.5 s", "5.0 s", "▲ +100 %"]
+    assert "Wall time 5.0 s ▲ +100 % 3 compilations" in slower.sections[""]
+
+
+def test_no_change_is_shown_that_rounds_to_none():
+    grown = build(fatbins={("example_project/kernels/axpy.fatbin",): 9_877})
+    found = page(grown, build())
+    assert found.row("changes", "Shipped")[2] == "same"
+    assert "Shipped 9.6 KiB 1 fatbin" in found.sections[""]
+
+
+def test_headers_are_named_without_the_directories_of_an_environment():
+    environment = "/tmp/pip-build-env-x1/overlay/lib/python3.13/site-packages"
+    details = (
+        f"{environment}/nvidia/cu13/include/cuda_fp16.h",
+        "/root/.cache/cuda_ext/nvrtc-headers-13.5/cccl/cub/cub.cuh",
+        "device/own.cuh",
+    )
+    spans = tuple(Span(HEADER, detail, 0.1 * n, 0.05) for n, detail in enumerate(details))
+    text = html_page(build(jobs=(job(spans=spans),)), None)
+    assert "pip-build-env" not in text
+    assert "/root/" not in text
+    for name in ("nvidia/cu13/include/cuda_fp16.h", "nvrtc-headers-13.5/cccl/cub/cub.cuh", "device/own.cuh"):
+        assert Page(text).row("headers", name)
+
+
+def test_sizes_are_shown_by_what_they_are_for():
+    found = page(build())
+    assert found.row("sizes", "device/axpy.cu") == ["compute_120", "", "33.7", "8.4", "-", "-", "33.7"]
+    assert found.row("sizes", "All 2")[-5:] == ["45.4", "11.4", "5.9", "5.9", "33.7"]
 
 
 @pytest.mark.slow

@@ -69,31 +69,42 @@
     }));
   }
 
+  // Rows that are added at a time: a browser lays out thousands in seconds.
+  const STEP = 100;
   /** Sort a table by its heads, filter it by its field, and cut it short. */
   function enhance(table) {
     const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], rows = rowsOf(table);
     const limit = Number(table.dataset.limit ?? Infinity), foot = make("div");
     const field = $(`[data-filter="${table.id}"]`), spilling = $(`[data-spilling="${table.id}"]`);
     const metrics = table.id === "kernel-table" ? all("[name=metric]") : [];
-    let open = false;
+    let most = limit;  // rows in the page, which grows towards its end where all are to be shown
     table.parentElement.after(foot);
 
-    function show() {
+    const appending = new IntersectionObserver(([entry]) => entry.isIntersecting && show(most + STEP), { rootMargin: "1500px" });
+
+    function show(count) {
       const words = (field?.value ?? "").toLowerCase();
       const fitting = rows.filter(({ cells: [name, ...numbers] }) => nameIn(name).toLowerCase().includes(words)
         && (!spilling?.checked || numbers.flat().some(Array.isArray)));
-      const shown = open ? fitting : fitting.slice(0, limit);
-      body.replaceChildren(...shown.map((row) => row.element));
+      most = count;
+      const shown = fitting.slice(0, most).map((row) => row.element);
+      const isLonger = shown.length > body.rows.length && shown[body.rows.length - 1] === body.lastElementChild;
+      if (isLonger) body.append(...shown.slice(body.rows.length));
+      else body.replaceChildren(...shown);
       if (!fitting.length) {
         const text = words ? `Nothing matches “${field.value}”.` : table.dataset.empty ?? "";
         body.insertRow().append(make("td", { colSpan: heads.length, className: "quiet" }, text));
       }
       foot.replaceChildren();
-      if (shown.length < fitting.length) {
+      appending.disconnect();
+      if (shown.length < fitting.length && most > limit) appending.observe(foot);
+      else if (shown.length < fitting.length) {
         const label = `Show all ${whole(fitting.length)} ${table.dataset.noun ?? "rows"}`;
-        foot.append(make("button", { type: "button", className: "more", onclick: () => { open = true; show(); } }, label));
+        foot.append(make("button", { type: "button", className: "more", onclick: () => show(limit + STEP) }, label));
       }
     }
+    /** Begin again with as many rows as one sees, whatever was shown before. */
+    const restart = () => show(most > limit ? limit + STEP : limit);
     /** The value of a cell; one with a number for each metric has that of the chosen one. */
     function value(row, column) {
       const cell = row.cells[column];
@@ -110,7 +121,7 @@
         if (lacksX || lacksY) return lacksX - lacksY;
         return sign * (isNumber ? x - y : byName(x, y));
       });
-      show();
+      restart();
     }
     heads.forEach((head, column) => {
       if (!head.dataset.sort) return;
@@ -120,8 +131,8 @@
       head.replaceChildren(make("button", { type: "button", onclick }, head.textContent));
     });
     for (const metric of metrics) metric.onchange = () => sort(heads.length - 1, "descending");
-    for (const input of [field, spilling]) input?.addEventListener("input", show);
-    show();
+    for (const input of [field, spilling]) input?.addEventListener("input", restart);
+    show(limit);
   }
   all("table").forEach(enhance);
 

@@ -1,0 +1,64 @@
+"""``cuda-ext report``: compile the kernels of a project, and write the HTML page about that."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from cuda_ext.cli import completion
+from cuda_ext.cli.terminal import DIRECTORY, FILE, TEXT, find_project, shorten_path
+from cuda_ext.formats.quantities import format_count
+
+__all__ = ["report"]
+
+_FILE = "build/kernels.html"
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cuda-ext report --open
+      cuda-ext report my-project --fresh -o kernels.html
+    """
+)
+@click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
+@click.option("-o", "--output", metavar="FILE", type=FILE, help=f"Write this file instead of {_FILE}.")
+@click.option(
+    "--arch",
+    "architectures",
+    metavar="sm_90",
+    type=TEXT,
+    multiple=True,
+    shell_complete=completion.complete_targets,
+    help="Compile for this target; repeat it for several. By default, those of the project.",
+)
+@click.option("--fresh", is_flag=True, help="Compile all of it, whatever the cache has, to see all times.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
+def report(
+    directory: Path, output: Path | None, architectures: Sequence[str], fresh: bool, is_opened: bool
+) -> None:
+    """Write an HTML page about a project's kernels.
+
+    It shows where the time of a build goes, the size of each image and what its bytes are for, the registers
+    and spills of each kernel, and what has changed since the page that it replaces. DIR holds the project's
+    pyproject.toml; it is the current directory by default. The source tree stays as it is.
+    """
+    from cuda_ext.builder.session import build_project
+
+    project = find_project(directory)
+    file = (output or project.root / (project.settings.report or _FILE)).absolute()
+    options = {
+        "CUDA_EXT_REPORT": str(file),
+        "CUDAARCHS": ";".join(architectures),
+        "CUDA_EXT_CACHE_SIZE": "0" if fresh else "",
+    }
+    environ = {**os.environ, **{name: value for name, value in options.items() if value}}
+    packages = build_project(project, partial(click.echo, err=True), environ)
+    click.echo(f"{shorten_path(file)}: {format_count(len(packages), 'module')}")
+    if is_opened:
+        webbrowser.open(file.as_uri())
