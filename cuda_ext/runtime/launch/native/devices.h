@@ -46,6 +46,7 @@ static OnDevice* reserve_device(Devices* devices, int device) {
  * launches of other threads may be using that. Returns None. */
 static PyObject* keep_first(PyObject* launch, Devices* devices, int device, size_t offset, void* made) {
   OnDevice* entry;
+  (void)launch; /* which Python 3.13 ignores if it has a GIL */
   Py_BEGIN_CRITICAL_SECTION(launch);
   entry = reserve_device(devices, device);
   if (entry) {
