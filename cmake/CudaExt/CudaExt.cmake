@@ -163,12 +163,16 @@ function(cuda_ext_add_module target)
     string(SHA256 stamp "${source}")
     string(SUBSTRING "${stamp}" 0 16 stamp)
     set(stamp "${directory}/stamps/${stamp}")
+    set(language CUDA)
+    if(source MATCHES "[.]py$")
+      set(language Python)
+    endif()
     add_custom_command(
       OUTPUT "${stamp}"
       COMMAND ${step} compile "${directory}" "${target}" "${source}" "${stamp}" "${stamp}.d"
       DEPENDS "${directory}/module.json" "${PROJECT_SOURCE_DIR}/${source}" ${cuda_ext_pyproject} ${cuda_ext_depends}
       DEPFILE "${stamp}.d"
-      COMMENT "Compiling CUDA source ${source}"
+      COMMENT "Compiling ${language} source ${source}"
       VERBATIM)
     list(APPEND stamps "${stamp}")
   endforeach()

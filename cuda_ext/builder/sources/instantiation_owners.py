@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 
@@ -11,6 +11,7 @@ from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.builder.sources.python_kernels import check_instantiations
 from cuda_ext.builder.sources.tuning_table import TuningTable
+from cuda_ext.compiler.front_ends.instantiation import find_functions
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.spelled_settings import spell_override
@@ -37,7 +38,8 @@ def assign_instantiations(
             if override.applies_to(unit.name) and (wanted := override.settings.get("instantiate")):
                 if unit.kind in PYTHON:
                     where = f"{override.where}.instantiate"
-                    wanted = check_instantiations(unit, wanted, where, tuning(override))
+                    numbered = dict(enumerate(wanted))
+                    wanted = check_instantiations(unit, numbered, where, tuning(override))
                 elif unit.kind != "cu":
                     raise ConfigError(
                         f"{unit.name} has no templates",
@@ -47,10 +49,47 @@ def assign_instantiations(
                 assigned[unit.name] += wanted
     if module.settings.instantiate:
         owners = _Owners([u for u in units if u.kind == "cu"], settings)
-        where = module.key_path("instantiate")
-        for expression in module.settings.instantiate:
-            assigned[_owner(expression, owners, module, where)].append(expression)
+        _assign_of_module(module, units, owners, assigned)
     return assigned
+
+
+def _assign_of_module(
+    module: ModuleConfig, units: Sequence[TranslationUnit], owners: _Owners, assigned: dict[str, list[str]]
+) -> None:
+    """Add the instantiations of all sources to `assigned`. `owners` are those of kernels in CUDA C++."""
+    where = module.key_path("instantiate")
+    functions = _functions(unit for unit in units if unit.kind in PYTHON)
+    of_functions: dict[str, dict[int, str]] = {}
+    for number, expression in enumerate(module.settings.instantiate):
+        function = expression.partition("(")[0].strip()
+        if function in functions and function not in owners.kernels:
+            of_functions.setdefault(function, {})[number] = expression
+        else:
+            assigned[_owner(expression, owners, module, where)].append(expression)
+    for function, texts in of_functions.items():
+        unit, *others = functions[function]
+        if others:
+            raise _ambiguous(function, function, [each.name for each in functions[function]], module, where)
+        assigned[unit.name] += check_instantiations(unit, texts, where)
+
+
+def _functions(units: Iterable[TranslationUnit]) -> dict[str, list[TranslationUnit]]:
+    """The `units` that define each function in Python."""
+    found: dict[str, list[TranslationUnit]] = {}
+    for unit in units:
+        for function in find_functions(unit.source):
+            found.setdefault(function.name, []).append(unit)
+    return found
+
+
+def _ambiguous(
+    expression: str, kernel: str, names: Iterable[str], module: ModuleConfig, where: str
+) -> ConfigError:
+    return ConfigError(
+        f"{shorten(expression)!r}: {' and '.join(names)} each define {shorten(kernel)!r}",
+        where=where,
+        remedy=f"give the instantiation to one of them in {spell_override(module.where)}",
+    )
 
 
 def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
@@ -58,11 +97,7 @@ def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -
     kernel = template_name(normalise(expression)).rpartition("::")[2]
     found = owners.of(kernel)
     if len(found) > 1:
-        raise ConfigError(
-            f"{shorten(expression)!r}: {' and '.join(found)} each define {shorten(kernel)!r}",
-            where=where,
-            remedy=f"give the instantiation to one of them in {spell_override(module.where)}",
-        )
+        raise _ambiguous(expression, kernel, found, module, where)
     if not found:
         close = closest_name(kernel, owners.kernels)
         hint = f"they define {', '.join(owners.kernels) or 'none'}"

@@ -5,7 +5,7 @@ No source is imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
@@ -39,16 +39,16 @@ def front_end_of(name: str, source: bytes) -> SourceKind:
 
 
 def check_instantiations(
-    unit: TranslationUnit, texts: Iterable[str], where: str, tuning: TuningTable | None = None
+    unit: TranslationUnit, texts: Mapping[int, str], where: str, tuning: TuningTable | None = None
 ) -> list[str]:
-    """Return the instantiations of `unit` that `texts`, at the key path `where`, ask for, in one spelling.
+    """Return the instantiations of `unit` that `texts` ask for, in one spelling.
 
-    Each is there in all configurations of `tuning`, and one with hints is followed by the same without them.
-    Raises :class:`ConfigError`.
+    These are by their positions at the key path `where`. Each is there in all configurations of `tuning`, and
+    one with hints is followed by the same without them. Raises :class:`ConfigError`.
     """
     functions = {function.name: function for function in find_functions(unit.source)}
     checked: dict[str, None] = {}
-    for number, text in enumerate(texts):
+    for number, text in texts.items():
         here = f"{where}[{number}]"
         try:
             each = parse_instantiation(text)
