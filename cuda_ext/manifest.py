@@ -124,8 +124,9 @@ class Kernel(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """The kernel's declaration in C++."""
-        return f"{self.expression}({', '.join(map(str, self.parameters))})"
+        """The kernel's declaration in C++, and the condition of a specialised one behind it."""
+        name, space, condition = self.expression.partition(" if ")
+        return f"{name}({', '.join(map(str, self.parameters))}){space}{condition}"
 
 
 class Symbol(NamedTuple):
@@ -153,8 +154,8 @@ class Variants(NamedTuple):
     The last candidate is the default. All have the same parameters. Conditions are text here;
     :mod:`~cuda_ext.formats.variant_conditions` parses them.
 
-    The candidates of ``specialised`` variants are one kernel, compiled on conditions. They have no names of
-    their own, and there may be no default.
+    The candidates of ``specialised`` variants are one kernel, compiled on conditions, which have no names of
+    their own. Not all have a default.
     """
 
     name: records.Text
@@ -163,7 +164,8 @@ class Variants(NamedTuple):
 
     def __str__(self) -> str:
         if self.specialised:
-            return ", ".join(c.kernel.removeprefix(f"{self.name} ") for c in self.candidates)
+            conditions = [f"if {c.when}" if c.when else "and for all arguments" for c in self.candidates]
+            return f"compiled {', '.join(conditions)}"
         *conditional, default = self.candidates
         return ", ".join([*(f"{c.kernel} if {c.when}" for c in conditional), f"else {default.kernel}"])
 
@@ -267,6 +269,14 @@ class Manifest(NamedTuple):
                 specialised = [kernels.pop(candidate.kernel) for candidate in variants.candidates]
                 kernels[variants.name] = specialised[-1]._replace(expression=variants.name)
         return tuple(kernels.values())
+
+    @property
+    def fixed_kernels(self) -> frozenset[str]:
+        """The names of the kernels whose launches images fix, so that a call gives the grid alone."""
+        fixed = {name for unit in self.units for image in unit.images for name in image.launches}
+        specialised = (variants for variants in self.variants if variants.specialised)
+        names = {v.name for v in specialised if any(c.kernel in fixed for c in v.candidates)}
+        return frozenset(fixed | names)
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
         """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""

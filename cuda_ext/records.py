@@ -302,3 +302,11 @@ class FixedLaunch(NamedTuple):
     dependent: bool = False
     scratch: Size = 0
     tensor_maps: Mapping[Text, TensorMap] = {}
+
+    def __str__(self) -> str:
+        parts = [f"{' x '.join(map(str, self.block))} threads"]
+        parts += [f"{self.shared:,} bytes of shared memory"] if self.shared else []
+        parts += [f"clusters of {' x '.join(map(str, self.cluster))}"] if self.cluster else []
+        parts += [word for word in ("cooperative", "dependent") if getattr(self, word)]
+        parts += [f"{self.scratch:,} bytes of scratch memory"] if self.scratch else []
+        return ", ".join(parts)

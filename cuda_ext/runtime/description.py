@@ -58,4 +58,4 @@ def describe(module: ModuleType) -> Description:
     manifest = library_of(module).manifest
     units = tuple(UnitDescription(unit.title, unit.images) for unit in manifest.units)
     origin = manifest.module, manifest.compiler, manifest.version
-    return Description(*origin, units, manifest.kernels, manifest.symbols, manifest.variants)
+    return Description(*origin, units, manifest.named_kernels, manifest.symbols, manifest.variants)

@@ -254,6 +254,8 @@ class Kernel(FastLaunch):
         from inspect import cleandoc  # a slow import
 
         lines = [f"CUDA kernel {self.signature}", "", *(f"    {p.type} {p.name}" for p in self.parameters)]
+        if self.expression in self._library.manifest.fixed_kernels:
+            lines += ["", "Its image fixes the launch, but for `grid`, `stream` and `wait`."]
         return "\n".join([*lines, "", cleandoc(str(Kernel.__doc__))])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Complex",
     "ConstPointer",
+    "FixedLaunch",
     "GridLaunch",
     "Half",
     "Kernel",
@@ -84,6 +85,14 @@ class _Grid(TypedDict):
 class _Threads(TypedDict):
     threads: SupportsIndex
     block: NotRequired[Dim | None]
+
+
+class FixedLaunch(TypedDict):
+    """The keywords of a launch of which the image fixes all else."""
+
+    grid: Dim | GridFunction
+    stream: NotRequired[Stream | None]
+    wait: NotRequired[bool]
 
 
 class GridLaunch(_Grid, _Options):

@@ -184,7 +184,7 @@ class _VariantsLauncher(Launcher):
         raise ArgumentError(
             f"was compiled only on conditions that do not hold: {', '.join(dict.fromkeys(reasons))}",
             where=self.variants.name,
-            remedy=f"it is compiled {self.variants}",
+            remedy=f"it is {self.variants}",
         )
 
     def find_choice(self, chosen: Launcher, device: Device) -> tuple[int, Choice | None]:
@@ -218,10 +218,11 @@ class _VariantsLauncher(Launcher):
             is_taken, reasons = each.decide(numbers)
             why = ", ".join(dict.fromkeys(reasons))
             verdict = "not asked" if is_chosen else f"{'taken' if is_taken else 'not taken'}: {why}"
-            rows.append((candidate.kernel, f"if {candidate.when}" if candidate.when else "", verdict))
+            rows.append((*_title(each.launcher.kernel, candidate, self.variants), verdict))
             is_chosen = is_chosen or is_taken
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:2]
-        lines = ["  ".join(map(str.ljust, row, (*widths, 0))) for row in rows]
+        used = [i for i, width in enumerate((*widths, 1)) if width]
+        lines = ["  ".join(row[i].ljust((*widths, 0)[i]) for i in used) for row in rows]
         return "\n  ".join([f"{self.kernel.signature} on GPU {device.ordinal}, {device}:", *lines])
 
     def _raise_ambiguous(self, device: Device) -> LoadedKernel:  # noqa: ARG002 - the signature of a load
@@ -242,6 +243,16 @@ class _VariantsLauncher(Launcher):
                 for launcher, condition in zip(self._candidates, self._conditions, strict=True)
             ]
         return self._by_capability[device.capability]
+
+
+def _title(
+    kernel: manifest.Kernel, candidate: manifest.Candidate, variants: manifest.Variants
+) -> tuple[str, str]:
+    """What tells a candidate from the others: its name, or the values that it was compiled for; and when."""
+    when = f"if {candidate.when}" if candidate.when else ""
+    if not variants.specialised:
+        return candidate.kernel, when
+    return when or "otherwise", ", ".join(f"{name}={value}" for name, value in kernel.configuration.items())
 
 
 def _number(value: Any) -> int:

@@ -59,11 +59,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class KernelImage:
-    """A kernel in one image. Its resources are known where that is a cubin which could be read."""
+    """A kernel in one image, and what that fixes of launches.
+
+    Its resources are known where that is a cubin which could be read.
+    """
 
     architecture: str
     lowered: str
     resources: Resources | None
+    launch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,8 @@ def _show_module(module: Module, contents: Contents) -> None:
         for label, value in _facts(module, contents):
             show_line((f"{label:<13}", "dim"), value)
     sources = [source for unit in module.units for source in unit.sources]
-    digests = ([s.name, s.sha256[:_DIGEST] or NOTHING, " ".join(s.options)] for s in sources)
-    show_table(("source", "digest", "options"), digests)
+    digests = ((s.name, s.sha256[:_DIGEST] or NOTHING, " ".join(s.options)) for s in sources)
+    show_table(("source", "digest", "options"), map(list, dict.fromkeys(digests)))
     images = (
         [unit.title if image is unit.images[0] else "", *_image_cells(image)]
         for unit in module.units
@@ -130,7 +130,8 @@ def _show_module(module: Module, contents: Contents) -> None:
     groups = [
         (kernel.signature or kernel.name, [*map(_image_row, kernel.images)]) for kernel in module.kernels
     ]
-    show_groups(("architecture", *_RESOURCES), groups, _MOST_KERNELS)
+    fixed = ["launch"] if any(image.launch for kernel in module.kernels for image in kernel.images) else []
+    show_groups(("architecture", *_RESOURCES, *fixed), groups, _MOST_KERNELS)
     shown = [image.resources for kernel in module.kernels[:_MOST_KERNELS] for image in kernel.images]
     if any(resources and resources.spilled for resources in shown):
         show_line(("spills: bytes that each thread stores + loads", "dim"))
@@ -177,7 +178,8 @@ def _image_row(image: KernelImage) -> Row:
     cells = {heading: _number(getattr(resources, field)) for heading, field in _RESOURCES.items()}
     if resources.spilled:
         cells["spills"] = f"{resources.spill_stores:,}+{resources.spill_loads:,}"
-    return (image.architecture, *cells.values()), "yellow" if resources.spilled else ""
+    launch = [image.launch] if image.launch else []
+    return (image.architecture, *cells.values(), *launch), "yellow" if resources.spilled else ""
 
 
 def _number(value: int | None) -> str:

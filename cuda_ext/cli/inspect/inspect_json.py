@@ -7,7 +7,7 @@ For one thing, the fields of :class:`~cuda_ext.cli.inspect.contents.Contents` an
        "units": [{"title", "sources": [{"name", "sha256", "options", "instantiate"}],
                   "images": [{"architecture", "kind", "file", "codec", "stored", "size", "missing"}]}],
        "kernels": [{"name", "signature", "lowered", "unit",
-                    "images": [{"architecture", "lowered", "resources": {...} or null}]}],
+                    "images": [{"architecture", "lowered", "resources": {...} or null, "launch"}]}],
        "symbols": [{"name", "lowered", "space", "type", "size"}]}]}
 
 Resources are those of :class:`~cuda_ext.formats.cubin.Resources`. For two things, lists of changes, each

@@ -164,7 +164,7 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
                 kernel.lowered,
                 titles[kernel.unit],
                 tuple(
-                    KernelImage(image.architecture, lowered, content.kernels.get(lowered))
+                    _describe_kernel(kernel, lowered, image, content)
                     for image, content in zip(
                         manifest.units[kernel.unit].images, images[kernel.unit], strict=True
                     )
@@ -176,6 +176,14 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
         symbols=tuple(Variable(s.name, s.lowered, s.space, s.type, s.size) for s in manifest.symbols),
     )
     return module, sizes
+
+
+def _describe_kernel(
+    kernel: manifest_file.Kernel, lowered: str, image: manifest_file.Image, content: _ImageContent
+) -> KernelImage:
+    launch = image.launches.get(kernel.expression)
+    resources = content.kernels.get(lowered)
+    return KernelImage(image.architecture, lowered, resources, str(launch) if launch else None)
 
 
 def _read_listed_file(package: Package, image: manifest_file.Image, where: str) -> Sequence[_ImageContent]:
@@ -211,6 +219,8 @@ def _unique_titles(manifest: Manifest) -> Sequence[str]:
 def _describe_source(source: manifest_file.Source) -> Source:
     options = source.options
     flags = {"relaxed-constexpr": options.relaxed_constexpr, "relocatable": options.relocatable}
+    if source.name.endswith(".py"):  # whose options are in the instantiations
+        return Source(source.name, source.sha256, (), source.instantiate)
     spelled = (*common_options(options), *(name for name, is_set in flags.items() if is_set))
     return Source(source.name, source.sha256, spelled, source.instantiate)
 

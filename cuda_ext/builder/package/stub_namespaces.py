@@ -1,0 +1,76 @@
+"""The C++ namespaces of a module, as its stub declares them."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from cuda_ext.manifest import Kernel, Manifest, Symbol, Variants
+
+__all__ = ["StubNamespace", "gather_namespaces"]
+
+_EXPRESSION = re.compile(r"(?P<name>\w+(?:::\w+)*)(?:<(?P<arguments>.*)>)?(?P<parameters>\(.*\))?")
+# A class repeats what its namespaces declare, and the names of all around it. What is deeper is no attribute.
+_DEEPEST = 16
+
+
+@dataclass
+class StubNamespace:
+    """The content of one C++ namespace, by plain name; kernels with what brackets take for them, if anything.
+
+    Variants are one kernel here, since all their candidates take the same arguments.
+    """
+
+    kernels: dict[str, list[tuple[str | None, Kernel]]] = field(default_factory=dict)
+    variants: dict[str, tuple[Variants, Kernel]] = field(default_factory=dict)
+    symbols: dict[str, Symbol] = field(default_factory=dict)
+    namespaces: dict[str, StubNamespace] = field(default_factory=dict)
+
+    def within(self, scope: Iterable[str]) -> StubNamespace:
+        here = self
+        for part in scope:
+            here = here.namespaces.setdefault(part, StubNamespace())
+        return here
+
+    def names(self) -> Iterator[str]:
+        yield from (*self.kernels, *self.variants, *self.symbols, *self.namespaces)
+        for inner in self.namespaces.values():
+            yield from inner.names()
+
+
+def gather_namespaces(manifest: Manifest) -> StubNamespace:
+    """The global namespace of a module, with what are attributes in Python."""
+    root = StubNamespace()
+    for kernel in manifest.named_kernels:
+        match = _EXPRESSION.fullmatch(kernel.expression)
+        if match is None or match["name"].endswith("_cast"):  # a cast chooses an overload without naming it
+            continue
+        *scope, plain = match["name"].split("::")
+        if _are_attributes(*scope, plain):
+            item = match["arguments"] if match["arguments"] is not None else match["parameters"]
+            if match["arguments"] is not None and match["parameters"]:
+                item = None  # an overloaded template takes brackets twice
+            root.within(scope).kernels.setdefault(plain, []).append((item, kernel))
+    by_expression = {kernel.expression: kernel for kernel in manifest.kernels}
+    for variants in (each for each in manifest.variants if not each.specialised):
+        *scope, plain = variants.name.split("::")
+        if _are_attributes(*scope, plain):
+            kernel = by_expression[variants.candidates[-1].kernel]
+            root.within(scope).variants[plain] = variants, kernel._replace(expression=variants.name)
+    for symbol in manifest.symbols:
+        *scope, plain = symbol.name.split("::")
+        if _are_attributes(*scope, plain):
+            root.within(scope).symbols[plain] = symbol
+    return root
+
+
+def _are_attributes(*names: str) -> bool:
+    """Whether `names`, each in the one before, are attributes in Python; others are reached with brackets."""
+    return len(names) <= _DEEPEST and all(map(_is_attribute, names))
+
+
+def _is_attribute(name: str) -> bool:
+    dunder = name.startswith("__") and name.endswith("__")
+    return name.isidentifier() and not keyword.iskeyword(name) and not dunder
