@@ -13,7 +13,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from cuda_ext import records
 from cuda_ext.errors import ManifestError
-from cuda_ext.records import LARGEST_PARAMETERS, FixedLaunch, HiddenParameter
+from cuda_ext.records import (
+    LARGEST_PARAMETERS,
+    PREFIXES,
+    FixedLaunch,
+    HiddenParameter,
+    ImageKind,
+    split_architecture,
+)
 
 __all__ = [
     "FILE_NAME",
@@ -41,22 +48,7 @@ SCHEMA = 4  # 1 had no variants, 2 no options of each source, 3 no alignments an
 FILE_NAME = "manifest.json"
 
 Compression = Literal["none", "speed", "balance", "size"]
-ImageKind = Literal["cubin", "ptx", "ltoir", "tileir"]
 ParameterKind = Literal["pointer", "integer", "unsigned", "float", "bool", "enum", "struct", "opaque"]
-
-# How architectures begin, for each kind of image.
-PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto", "tileir": "tile"}
-
-
-def split_architecture(text: str) -> tuple[str, int, str] | None:
-    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is no architecture."""
-    prefix, _, target = text.partition("_")
-    suffix = target[-1:] if target.endswith(("a", "f")) else ""
-    digits = target.removesuffix(suffix)
-    is_number = digits.isascii() and digits.isdigit() and not digits.startswith("0")
-    if prefix not in PREFIXES.values() or not 2 <= len(digits) <= 4 or not is_number:
-        return None
-    return prefix, int(digits), suffix
 
 
 class Parameter(NamedTuple):
@@ -273,10 +265,8 @@ class Manifest(NamedTuple):
     @property
     def fixed_kernels(self) -> frozenset[str]:
         """The names of the kernels whose launches images fix, so that a call gives the grid alone."""
-        fixed = {name for unit in self.units for image in unit.images for name in image.launches}
-        specialised = (variants for variants in self.variants if variants.specialised)
-        names = {v.name for v in specialised if any(c.kernel in fixed for c in v.candidates)}
-        return frozenset(fixed | names)
+        launches = (image.launches for unit in self.units for image in unit.images)
+        return frozenset(name.partition(" if ")[0] for fixed in launches for name in fixed)
 
     def lowered_name(self, entity: Kernel | Symbol, image: Image) -> str | None:
         """The lowered name of `entity` in `image`; ``None`` if the image does not contain it."""

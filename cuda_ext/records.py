@@ -1,4 +1,4 @@
-"""Read named tuples from JSON, each field checked by its annotation; and the launches that images fix.
+"""Read named tuples from JSON, each field checked by its annotation; and what images fix of launches.
 
 An annotation is a type of JSON, a named tuple, a ``tuple``, a ``Mapping`` or a ``Literal`` of these, or one
 of them with a further check: ``Annotated[int, range(8)]``, or with a function that is true for valid values.
@@ -18,12 +18,14 @@ from cuda_ext.errors import escape_controls
 
 __all__ = [
     "LARGEST_PARAMETERS",
+    "PREFIXES",
     "Alignment",
     "Digest",
     "Extent",
     "FileName",
     "FixedLaunch",
     "HiddenParameter",
+    "ImageKind",
     "InnerPath",
     "Lines",
     "Size",
@@ -37,6 +39,7 @@ __all__ = [
     "is_kind",
     "parse_json",
     "reader",
+    "split_architecture",
     "write_json",
 ]
 
@@ -206,7 +209,24 @@ def _plain(value: Any) -> Any:
     return {name: _plain(each) for name, each in fields if name not in defaults or each != defaults[name]}
 
 
-# What images fix of launches.
+# Architectures, and what images for them fix of launches.
+
+ImageKind = Literal["cubin", "ptx", "ltoir", "tileir"]
+
+# How architectures begin, for each kind of image.
+PREFIXES: Mapping[ImageKind, str] = {"cubin": "sm", "ptx": "compute", "ltoir": "lto", "tileir": "tile"}
+
+
+def split_architecture(text: str) -> tuple[str, int, str] | None:
+    """Split ``sm_90a`` into prefix, number and suffix; ``None`` if it is no architecture."""
+    prefix, _, target = text.partition("_")
+    suffix = target[-1:] if target.endswith(("a", "f")) else ""
+    digits = target.removesuffix(suffix)
+    is_number = digits.isascii() and digits.isdigit() and not digits.startswith("0")
+    if prefix not in PREFIXES.values() or not 2 <= len(digits) <= 4 or not is_number:
+        return None
+    return prefix, int(digits), suffix
+
 
 LARGEST_PARAMETERS = 32_764  # the most bytes that CUDA passes to a kernel
 _ADDRESS = 8

@@ -47,6 +47,9 @@ part of ``all``. This is the default in a project that has not enabled the langu
 ``JIT`` compiles kernels that were not built ahead when the program runs, in C++ and in Python. Without it, Python does so
 if the package has its sources, as it has by default, and C++ does not; with ``JIT OFF``, neither.
 
+Functions in Python, of Triton, are named with the types of their parameters,
+``INSTANTIATE "scale(x: *fp32, n: i32, BLOCK=128)"``.
+
 ``EMBED_SOURCES`` are device headers and sources that the header declares by name, with the headers that they include, for
 ``cuda_ext::compile`` or for NVRTC. A module may consist of them alone.
 

@@ -11,7 +11,7 @@ from cuda_ext.builder.config.keys import Settings
 from cuda_ext.builder.config.modules import ModuleConfig, Override
 from cuda_ext.builder.sources.python_kernels import check_instantiations
 from cuda_ext.builder.sources.tuning_table import TuningTable
-from cuda_ext.compiler.front_ends.instantiation import find_functions
+from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.signatures.declarations import find_declarations
 from cuda_ext.compiler.spelled_settings import spell_override

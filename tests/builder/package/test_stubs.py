@@ -203,7 +203,7 @@ def test_an_editor_shows_the_parameters_within_a_call(
     labels = [overload["parameters"][overload["activeParameter"]]["label"] for overload in overloads]
     assert labels == [active] * 2
     grid, threads = (overload["label"] for overload in overloads)
-    assert "grid: Dim, block: Dim, shared" in grid
+    assert "grid: Dim | GridFunction, block: Dim, shared" in grid
     assert "threads: SupportsIndex, block: Dim | None" in threads
 
 

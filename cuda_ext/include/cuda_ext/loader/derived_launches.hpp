@@ -108,22 +108,30 @@ class Scratch {
 class PassedParameters {
  public:
   PassedParameters(const KernelData& kernel, void** arguments, const Scratch& scratch) {
-    std::size_t most = 0;
-    for (const PassedData& each : kernel.passed) most = each.zeros > most ? each.zeros : most;
-    zeros_.resize(most);
-    addresses_.reserve(kernel.passed.size);
+    if (kernel.passed.size > most_) many_.resize(kernel.passed.size);
+    void** address = addresses();
     for (const PassedData& each : kernel.passed) {
-      addresses_.push_back(each.argument >= 0 ? arguments[each.argument]
-                           : each.zeros       ? static_cast<void*>(zeros_.data())
-                                              : const_cast<void**>(scratch.address()));
+      *address++ = each.argument >= 0 ? arguments[each.argument]
+                   : each.zeros       ? find_zeros(each.zeros)
+                                      : const_cast<void**>(scratch.address());
     }
   }
 
-  void** addresses() noexcept { return addresses_.data(); }
+  void** addresses() noexcept { return many_.empty() ? few_ : many_.data(); }
 
  private:
+  void* find_zeros(std::size_t size) {
+    static unsigned char common[64] = {};  // never written
+    if (size <= sizeof common) return common;
+    zeros_.resize(all_);
+    return zeros_.data();
+  }
+
+  static constexpr std::size_t most_ = 64;    // parameters whose addresses take no memory of the heap
+  static constexpr std::size_t all_ = 32764;  // the most bytes of all parameters
+  void* few_[most_];
+  std::vector<void*> many_;
   std::vector<unsigned char> zeros_;
-  std::vector<void*> addresses_;
 };
 
 // An integer of 64 bits with or without a sign.
