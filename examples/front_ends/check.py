@@ -99,6 +99,13 @@ def check_matmul(dtype: torch.dtype) -> None:
         check(f"matmul {NAMES[dtype]}", (m, n, k), image, found, a.double() @ b.double())
 
 
+def check_matmul_tma() -> None:
+    for m, n, k in ((128, 128, 64), (256, 512, 1024), (100, 72, 40), (1000, 2000, 136)):
+        a = torch.randn(m, k, device="cuda", dtype=torch.float16)
+        b = torch.randn(k, n, device="cuda", dtype=torch.float16)
+        check("matmul_tma fp16", (m, n, k), "-", front_ends.matmul_tma(a, b), a.double() @ b.double())
+
+
 def check_attention(dtype: torch.dtype) -> None:
     for batch, heads, rows in ((2, 4, 256), (1, 3, 200), (2, 2, 1024), (1, 1, 7)):
         q, k, v = torch.randn(3, batch, heads, rows, 64, device="cuda", dtype=dtype).unbind()
@@ -122,6 +129,7 @@ def main() -> int:
         check_layer_norm(dtype)
         check_matmul(dtype)
         check_attention(dtype)
+    check_matmul_tma()
     n, x = 1000, torch.randn(1000, device="cuda")
     y = torch.ones_like(x)
     kernels.axpy(n, 2.0, x, y, threads=n)

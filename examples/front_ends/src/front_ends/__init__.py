@@ -6,7 +6,7 @@ from typing import Any
 
 from front_ends import kernels
 
-__all__ = ["attention", "layer_norm", "matmul", "softmax"]
+__all__ = ["attention", "layer_norm", "matmul", "matmul_tma", "softmax"]
 
 
 def softmax(x: Any, scale: float = 1.0) -> Any:
@@ -29,6 +29,14 @@ def matmul(a: Any, b: Any) -> Any:
     (m, k), n = a.shape, b.shape[1]
     out = a.new_empty((m, n))
     kernels.matmul(a, b, out, m, n, k, grid=lambda given: -(-m // given["BM"]) * -(-n // given["BN"]))
+    return out
+
+
+def matmul_tma(a: Any, b: Any) -> Any:
+    """The product of two matrices of float16 whose rows begin at multiples of 16 bytes, on Hopper."""
+    out = a.new_empty((a.shape[0], b.shape[1]))
+    grid = -(-a.shape[0] // 128), -(-b.shape[1] // 128)
+    kernels.matmul_tma(a, b, out, a.shape[1], grid=grid)
     return out
 
 
