@@ -73,7 +73,7 @@ def _describe(keys: dict[str, Any], where: str) -> KernelDescription:
         keys.get("when"),
     )
     if description.when:
-        check_comparisons(description.when, description.name, parameters, f"{where}.when")
+        check_comparisons(description.when, description.name, parameters, hidden, f"{where}.when")
     return description
 
 

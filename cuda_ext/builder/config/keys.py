@@ -60,8 +60,8 @@ class Settings:
     sources: tuple[str, ...] = _key(
         strings("device/*.cu"),
         ("device/*.cu",),
-        "Device sources, as paths or globs within the project: `.cu`, or already compiled `.ptx`, `.cubin`, "
-        "`.fatbin` and `.ltoir`.",
+        "Device sources, as paths or globs within the project: `.cu`, `.py` with functions of Triton or "
+        "cuTile, or already compiled `.ptx`, `.cubin`, `.fatbin` and `.ltoir`.",
     )
     architectures: tuple[str, ...] = _key(
         strings("all-major", pattern=_ARCHITECTURE),

@@ -48,7 +48,8 @@ def _candidates(variants: Variants, kernels: Mapping[str, Kernel], where: str) -
     for i, (candidate, kernel) in enumerate(zip(variants.candidates, chosen, strict=True)):
         _check_parameters(kernel, chosen[0], f"{where}[{i}].kernel")
         if candidate.when is not None:
-            check_comparisons(candidate.when, kernel.expression, kernel.parameters, f"{where}[{i}].when")
+            here = f"{where}[{i}].when"
+            check_comparisons(candidate.when, kernel.expression, kernel.parameters, kernel.hidden, here)
         yield candidate._replace(kernel=kernel.expression)
 
 

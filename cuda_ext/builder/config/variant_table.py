@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from cuda_ext.builder.config.kinds import C_NAME, NAME, array, mapping, show, string, table
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
-from cuda_ext.formats.variant_conditions import ConditionError, list_comparisons, parse
+from cuda_ext.formats.variant_conditions import ConditionError, fits, list_comparisons, parse
 from cuda_ext.manifest import Candidate, Parameter, Variants
+from cuda_ext.records import HiddenParameter
 
 __all__ = ["VARIANTS", "WHEN", "check_comparisons"]
 
@@ -79,12 +80,16 @@ VARIANTS = mapping(rf"^{C_NAME}(?:::{C_NAME})*$", _check_name, _CANDIDATES, _EXA
 )
 
 
-def check_comparisons(when: str, kernel: str, parameters: Sequence[Parameter], where: str) -> None:
-    """Check that the condition `when` compares some of the `parameters` of `kernel`."""
+def check_comparisons(
+    when: str, kernel: str, parameters: Sequence[Parameter], hidden: Sequence[HiddenParameter], where: str
+) -> None:
+    """Check that the condition `when` compares some of the parameters of `kernel`."""
     by_name = {parameter.name: parameter for parameter in parameters}
     integers = ", ".join([*(name for name, parameter in by_name.items() if parameter.is_integer), "sm"])
     for comparison in list_comparisons(parse(when)):
         name = comparison.name
+        if fits(comparison, parameters, hidden):
+            continue
         if name not in by_name:
             close = did_you_mean(name, integers.split(", "))
             raise ConfigError(
@@ -92,10 +97,7 @@ def check_comparisons(when: str, kernel: str, parameters: Sequence[Parameter], w
                 where=where,
                 remedy=close or f"conditions compare {integers}",
             )
-        if not comparison.fits(by_name[name]):
-            remedy = f"conditions compare integers: {integers}"
-            if by_name[name].kind == "pointer":
-                remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
-            raise ConfigError(
-                f'"{when}": {shorten(name)!r} is {by_name[name].type}', where=where, remedy=remedy
-            )
+        remedy = f"conditions compare integers: {integers}"
+        if by_name[name].kind == "pointer":
+            remedy += f"; and the alignment of pointers, up to 256: {name} % 16 == 0"
+        raise ConfigError(f'"{when}": {shorten(name)!r} is {by_name[name].type}', where=where, remedy=remedy)
