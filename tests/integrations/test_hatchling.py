@@ -41,7 +41,9 @@ def hatchling(request: pytest.FixtureRequest, environment_with: Callable[..., En
     return environment
 
 
-both = pytest.mark.parametrize("hatchling", HATCHLING, indirect=True)
+both = pytest.mark.parametrize(
+    "hatchling", ["current", pytest.param("oldest", marks=pytest.mark.slow)], indirect=True
+)
 
 
 def shipped(archive: Path) -> dict[str, bytes]:
