@@ -134,6 +134,19 @@ def main() -> int:
     y = torch.ones_like(x)
     kernels.axpy(n, 2.0, x, y, threads=n)
     check("axpy float CUDA C++", (n,), "-", y, 1 + 2 * x)
+    y = torch.ones_like(x)
+    kernels.tile.axpy(n, 2.0, x, y, grid=1)
+    check("axpy float CUDA Tile C++", (n,), "-", y, 1 + 2 * x)
+    for m, n, k in ((64, 64, 32), (100, 70, 50), (1024, 2048, 512)):
+        a, b = torch.randn(m, k, device="cuda").half(), torch.randn(k, n, device="cuda").half()
+        c = torch.empty(m, n, device="cuda")
+        kernels.tile.matmul["__half, 128, 128, 32"](m, n, k, a, b, c, grid=(-(-m // 128), -(-n // 128)))
+        check("matmul fp16 CUDA Tile C++", (m, n, k), "-", c, a.double() @ b.double())
+    for rows, columns in ((32, 32), (100, 333)):
+        x = torch.randn(rows, columns, device="cuda")
+        out = torch.empty(columns, rows, device="cuda")
+        kernels.transpose(out, x, rows, columns, grid=(-(-columns // 32), -(-rows // 32)))
+        check("transpose float CuTe DSL", (rows, columns), "-", out, x.T)
     print(", ".join(f"{count} {name}" for name, count in counts.items()))
     is_right = not counts["WRONG"] and not any("!" in name for name in counts)
     return 0 if is_right else 1

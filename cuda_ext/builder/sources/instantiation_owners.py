@@ -94,15 +94,17 @@ def _ambiguous(
 
 def _owner(expression: str, owners: _Owners, module: ModuleConfig, where: str) -> str:
     """The name of the unit that defines the kernel of `expression`."""
-    kernel = template_name(normalise(expression)).rpartition("::")[2]
+    name = template_name(normalise(expression))
+    kernel = name.rpartition("::")[2]
     found = owners.of(kernel)
+    if len(found) > 1:
+        found = owners.exactly_of(name, found) or found
     if len(found) > 1:
         raise _ambiguous(expression, kernel, found, module, where)
     if not found:
         close = closest_name(kernel, owners.kernels)
         hint = f"they define {', '.join(owners.kernels) or 'none'}"
         if close:
-            name = template_name(normalise(expression))
             meant = normalise(expression).replace(name, owners.qualify(close), 1)
             hint = f"did you mean {shorten(meant)!r}?"
         raise ConfigError(
@@ -157,6 +159,15 @@ class _Owners:
                 first.setdefault((headers, repr(settings)), unit.name)
         word = re.compile(rb"\b" + re.escape(kernel.encode()) + rb"\b")
         return list(first.values()) or [u.name for u in self._units if word.search(u.source)]
+
+    def exactly_of(self, name: str, sources: Sequence[str]) -> list[str]:
+        """Those of `sources` whose text defines a kernel of that `name`, with all its namespaces."""
+        return [
+            unit.name
+            for unit in self._units
+            if unit.name in sources
+            and any(kernel.name == name for kernel in find_declarations([unit.source]).kernels)
+        ]
 
     def _lacks(self, kernel: str) -> bool:
         """Whether the only unit certainly does not define `kernel`, by a macro or in other headers."""

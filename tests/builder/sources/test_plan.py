@@ -593,6 +593,14 @@ def test_the_instantiations_of_an_override_are_its_sources_own(tmp_path: Path, n
     }
 
 
+def test_namespaces_tell_kernels_of_one_name_apart(tmp_path: Path, nvrtc: Nvrtc) -> None:
+    files: Files = {"device/a.cu": SCALE, "device/b.cu": f"namespace b {{ {SCALE} }}"}
+    assert assigned(tmp_path, nvrtc, '["scale<int>", "b::scale<float>"]', files) == {
+        "device/a.cu": ["scale<int>"],
+        "device/b.cu": ["b::scale<float>"],
+    }
+
+
 def test_an_instantiation_that_two_units_define_is_ambiguous(tmp_path: Path, nvrtc: Nvrtc) -> None:
     table = f'{TABLE}instantiate = ["scale<int>"]'
     write_project(tmp_path, table, {"device/a.cu": SCALE, "device/b.cu": SCALE})
