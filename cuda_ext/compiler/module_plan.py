@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.name_expressions import kernel_names
 from cuda_ext.compiler.products import Library
+from cuda_ext.compiler.signatures.doc_comments import may_have_doc_comments
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, TranslationUnit
 from cuda_ext.errors import BuildError, CompilationError
@@ -182,11 +183,15 @@ def file_stems(names: Iterable[str]) -> dict[str, str]:
 
 
 class CompiledModule(NamedTuple):
-    """A manifest, the files that it names, and the compiler's warnings."""
+    """A manifest, the files that it names, and the compiler's warnings.
+
+    ``comments`` are those above kernels in the sources, by the names of these.
+    """
 
     manifest: Manifest
     files: Mapping[str, bytes]
     log: tuple[str, ...]
+    comments: Mapping[str, str]
 
 
 def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, version: str) -> CompiledModule:
@@ -216,7 +221,18 @@ def assemble(plan: ModulePlan, libraries: Sequence[Library], compiler: str, vers
         files |= library.files
     files |= {f"sources/{name}": content for name, content in embedded.items()}
     log = dict.fromkeys(text for library in libraries for text in library.log)
-    return CompiledModule(manifest, files, tuple(log))
+    return CompiledModule(manifest, files, tuple(log), _doc_comments(plan))
+
+
+def _doc_comments(plan: ModulePlan) -> Mapping[str, str]:
+    """The comments above kernels in the sources and their headers."""
+    units = [unit for library in plan.libraries for unit in library.units if unit.kind == "cu"]
+    texts = dict.fromkeys(text for unit in units for text in (*unit.headers.values(), unit.source))
+    if not (texts := {text: None for text in texts if may_have_doc_comments(text)}):
+        return {}
+    from cuda_ext.compiler.signatures.declarations import find_doc_comments  # unchanged builds need none
+
+    return find_doc_comments(texts)
 
 
 def defines_no_kernel(source: str) -> CompilationError:

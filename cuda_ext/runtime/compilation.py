@@ -220,8 +220,8 @@ class _Wanted(NamedTuple):
             )
             libraries.append(replace(plan, file_stem=f"{plan.stem}{suffix}"))
         module = ModulePlan(self.name, tuple(libraries), self.compress)
-        manifest, files, log = compile_module(module, compiler_of)
-        return _Entry(_FORMAT, manifest_file.dumps(manifest), log, files)
+        compiled = compile_module(module, compiler_of)
+        return _Entry(_FORMAT, manifest_file.dumps(compiled.manifest), compiled.log, compiled.files)
 
 
 def _with_tiles(unit: TranslationUnit, compiler: str) -> TranslationUnit:

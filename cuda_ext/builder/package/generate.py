@@ -77,7 +77,7 @@ def generate(module: CompiledModule) -> Package:
     manifest = module.manifest
     files = {
         "__init__.py": render_init(manifest.module),
-        "__init__.pyi": write_stub(manifest).encode(),
+        "__init__.pyi": write_stub(manifest, module.comments).encode(),
         manifest_file.FILE_NAME: manifest_file.dumps(manifest).encode(),
     }
     return Package(

@@ -8,11 +8,12 @@ the device are expanded; conditions are not evaluated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from cuda_ext.compiler.name_expressions import split_arguments
+from cuda_ext.compiler.signatures.doc_comments import may_have_doc_comments, read_doc_comment
 from cuda_ext.compiler.signatures.macros import (
     C_LINKAGE,
     SPECIFIERS,
@@ -30,6 +31,7 @@ __all__ = [
     "Declarations",
     "DeclaredParameter",
     "find_declarations",
+    "find_doc_comments",
     "find_parameters",
     "find_types",
 ]
@@ -93,6 +95,8 @@ _MACRO_VARIABLE = re.compile(
 # A declaration that defines nothing: with the linkage of C, too, unless it is in braces.
 _EXTERN = re.compile(rf"\b(?:extern|{C_LINKAGE})\b[^={{]*$")
 _KERNELS = ("__global__", "__tile_global__")
+# A word in place of a comment, with its number.
+_COMMENT = "cuda_ext_comment_"
 # Words before a parenthesis that are not the name of a function.
 _NOT_NAMES = frozenset(
     [
@@ -180,6 +184,49 @@ def _find(content: bytes, macros: tuple[Macro, ...], declaring: tuple[Macro, ...
                         Declaration(qualified, (), is_plain, is_managed=is_managed, is_tile=is_tile)
                     )
     return Declarations(tuple(kernels), tuple(dict.fromkeys(variables)), tuple(doubtful), has_extern)
+
+
+def find_doc_comments(texts: Iterable[bytes]) -> dict[str, str]:
+    """Find the comments above kernels that `texts` declare, by the names of these with their namespaces.
+
+    A definition's comment precedes that of a prototype.
+    """
+    found: dict[str, str] = {}
+    for content in texts:
+        if not (may_have_doc_comments(content) and any(word.encode() in content for word in _KERNELS)):
+            continue
+        comments: list[str] = []
+
+        def mark(comment: str, comments: list[str] = comments) -> str:
+            if (documentation := read_doc_comment(comment)) is None:
+                return " "
+            comments.append(documentation)
+            return f" {_COMMENT}{len(comments) - 1} "
+
+        text = plain_text(content, mark)
+        for scope, head, space, _ in _declarators(text, _SPECIFIER_MARKS):
+            lines = _last_comment(text[head : space.start()], comments)
+            if not lines or scope is None or space[0] not in _KERNELS:
+                continue
+            if kernel := _kernel(text, space.end(), ()):
+                plain, _, is_definition = kernel
+                name = "::".join([*(part for part in scope if part not in ("", C_LINKAGE)), plain])
+                if is_definition or name not in found:
+                    found[name] = "\n".join(lines).strip()
+    return found
+
+
+def _last_comment(text: str, comments: Sequence[str]) -> list[str]:
+    """The last of `comments` whose words are in `text`, with those that it goes on from."""
+    lines: list[str] = []
+    begin = len(text)
+    for word in reversed(list(re.finditer(rf"\b{_COMMENT}(\d+)\b", text))):
+        between = text[word.end() : begin]
+        if lines and (between.strip() or between.count("\n") > 1):
+            break
+        lines.insert(0, comments[int(word[1])])
+        begin = word.start()
+    return lines
 
 
 def _names(text: str) -> list[str]:

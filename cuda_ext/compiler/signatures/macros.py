@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -39,9 +39,15 @@ _DEFINITION = re.compile(
 _MACRO = re.compile(r"\s*(\w+)(\(([^)]*)\))?(.*)", re.DOTALL)
 
 
-def plain_text(content: bytes) -> str:
-    """The text without comments, literals and continued lines."""
-    return _TEXT.sub(lambda m: f"{C_LINKAGE} " if m["linkage"] else " ", content.decode(errors="replace"))
+def plain_text(content: bytes, spell_comment: Callable[[str], str] = lambda _: " ") -> str:
+    """The text without literals and continued lines; `spell_comment` gives what replaces a comment."""
+
+    def spell(match: re.Match[str]) -> str:
+        if match["linkage"]:
+            return f"{C_LINKAGE} "
+        return spell_comment(match[0]) if match[0].startswith(("//", "/*")) else " "
+
+    return _TEXT.sub(spell, content.decode(errors="replace"))
 
 
 def closing_bracket(text: str, start: int, brackets: str = "()") -> int:

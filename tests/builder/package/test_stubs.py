@@ -223,7 +223,46 @@ def test_what_lies_deep_in_namespaces_is_left_to_brackets() -> None:
     manifest = module(unit("__global__ void k() {}")).manifest
     deep = "::".join(["ns"] * 2000)
     kernel = manifest.kernels[0]._replace(expression=f"{deep}::k")
-    stub = write_stub(manifest._replace(kernels=(kernel,)))
+    stub = write_stub(manifest._replace(kernels=(kernel,)), {})
     assert "ns:" not in re.sub(r"(?:ns::)+", "", stub)
     assert f'["{deep}::k"]' in stub
     assert len(stub) < 10 * len(deep)
+
+
+COMMENTED = """\
+/** Copyright of the whole file. */
+
+/// @brief Adds `a` times x to y.
+///
+/// @param[in] n  the number of elements
+template <class T>
+__global__ void axpy(int n, T a, const T* x, T* y) { const char* url = "http:///x"; }
+constexpr int before = 1;  ///< on what precedes it
+// An ordinary comment.
+__global__ void plain(int* x) {}
+namespace ns {
+/**
+ * Fills, and says "\\o/".
+ *   Indented.
+ */
+__global__ void __launch_bounds__(128) fill(float* x) {}
+}
+"""
+
+
+def test_comments_above_kernels_are_shown() -> None:
+    compiled = module(unit(COMMENTED, "axpy<float>"))
+    assert compiled.comments == {
+        "axpy": "Adds `a` times x to y.\n\nn: the number of elements",
+        "ns::fill": 'Fills, and says "\\o/".\n  Indented.',
+    }
+    stub = generate(compiled).files["__init__.pyi"].decode()
+    documented = {
+        node.name: ast.get_docstring(node, clean=False)
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ClassDef)
+    }
+    assert "Adds `a` times x to y.\n\n    n: the number" in str(documented["_axpy_float"])
+    assert "Adds `a` times x to y." in str(documented["_axpy"])
+    assert 'Fills, and says "\\o/".\n' in str(documented["_ns_fill"])
+    assert "\n\n    A kernel of" in str(documented["_plain"])
