@@ -6,7 +6,9 @@ arguments with numbers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,12 +30,13 @@ from cuda_ext.runtime.driver.driver import Device
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 from cuda_ext.runtime.kernel import Documentation, Kernel
 from cuda_ext.runtime.launch.fast_launch import extent_terms
-from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launcher, ResolvedArguments
+from cuda_ext.runtime.launch.launcher import LAUNCH_KEYWORDS, Launched, Launcher, ResolvedArguments
 from cuda_ext.runtime.loaded_library import Library
 
 if TYPE_CHECKING:
     from cuda_ext.runtime.launch._launch import Choice
     from cuda_ext.runtime.launch._launch import Comparison as CompiledComparison
+    from cuda_ext.runtime.launch.configuration import LaunchOptions
 
 __all__ = ["Candidate", "Variants"]
 
@@ -170,6 +173,15 @@ class _VariantsLauncher(Launcher):
         }
         self._by_capability: dict[int, list[_CandidateOnGpu]] = {}
 
+    def launch(
+        self, arguments: Sequence[object], named: Mapping[str, object], options: LaunchOptions, stream: object
+    ) -> Launched:
+        # What a condition found of the copies of host arrays must hold when the kernel is launched.
+        scopes = sys.modules.get("cuda_ext.runtime.arrays.device_scope")
+        scope = scopes and scopes.innermost_scope()
+        with scope.lock if scope else nullcontext():
+            return super().launch(arguments, named, options, stream)
+
     def choose(self, resolved: ResolvedArguments) -> Launcher:
         numbers = self._numbers(resolved)
         reasons: list[str] = []
@@ -233,8 +245,27 @@ class _VariantsLauncher(Launcher):
 
     def _numbers(self, resolved: ResolvedArguments) -> dict[str, int]:
         """What conditions compare, by its name: values and extents of arguments, and the GPU's capability."""
-        numbers = {name: _number(resolved.values[position]) for name, position in self._positions.items()}
+        values = self._values(resolved)
+        numbers = {name: values[position] for name, position in self._positions.items()}
         return {**numbers, **resolved.extents, SM: resolved.device.capability}
+
+    @staticmethod
+    def _values(resolved: ResolvedArguments) -> list[Any]:
+        """The values with addresses for arrays; those of the copies of host arrays are known modulo 256."""
+        arrays = [value for value in resolved.values if isinstance(value, HostArray)]
+        copies: Mapping[HostArray, int] = {}
+        if arrays:
+            from cuda_ext.runtime.arrays.device_scope import DeviceCopies, innermost_scope  # a slow import
+
+            copies = (innermost_scope() or DeviceCopies()).expect_addresses(arrays)
+        return [
+            copies.get(each, 0)  # an empty array has no copy
+            if isinstance(each, HostArray)
+            else each.address
+            if isinstance(each, DeviceMemory)
+            else each
+            for each in resolved.values
+        ]
 
     def _on(self, device: Device) -> list[_CandidateOnGpu]:
         if device.capability not in self._by_capability:
@@ -253,11 +284,3 @@ def _title(
     if not variants.specialised:
         return candidate.kernel, when
     return when or "otherwise", ", ".join(f"{name}={value}" for name, value in kernel.configuration.items())
-
-
-def _number(value: Any) -> int:
-    """An integer, or an address; that of the copy of a host array is not known, and counts as odd."""
-    if isinstance(value, HostArray):
-        return 1
-    number: int = value.address if isinstance(value, DeviceMemory) else value
-    return number

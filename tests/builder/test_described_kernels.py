@@ -132,6 +132,7 @@ def test_a_launch_takes_the_image_whose_condition_holds(tmp_path: Path, fake_dri
     package = build(write_project(tmp_path, HINTED, files))["p.kernels"]
     package.write(tmp_path / "p/kernels")
     script = """
+    import cuda_ext
     from p import kernels
 
     print(dir(kernels), kernels["k<1>"].signature, kernels.k["1"] is kernels["k<1>"])
@@ -139,13 +140,23 @@ def test_a_launch_takes_the_image_whose_condition_holds(tmp_path: Path, fake_dri
         kernels.k(x, n, grid=3)
     kernels.k["1"].bind(grid=5)(4096, 4)
     kernels.k["1"].explain(4100, 4)
+
+    import numpy as np
+    x = np.zeros(64, "f4")
+    for array in (x, x[1:]):  # each has a copy of its own
+        kernels.k(array, 8, grid=1)
+    with cuda_ext.device_scope():
+        for array in (x, x[4:], x[1:], x[:0]):
+            kernels.k(array, 8, grid=1)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
     taken = [(each.split()[1], each.split()[2], each.split()[3]) for each in done.launches]
     assert done.output[0] == "['k'] k<1>(float* x, int n) True"
     fast, slow = ("aligned", "grid=3,1,1", "block=32,1,1"), ("any", "grid=3,1,1", "block=64,1,1")
-    assert taken == [fast, fast, slow, slow, slow, slow, ("aligned", "grid=5,1,1", "block=32,1,1")]
-    assert len([each for each in done.launches if each.endswith(" " + "0" * 16)]) == 7
+    assert taken[:7] == [fast, fast, slow, slow, slow, slow, ("aligned", "grid=5,1,1", "block=32,1,1")]
+    assert len([each for each in done.launches[:7] if each.endswith(" " + "0" * 16)]) == 7
+    # Copies of host arrays are aligned as their memory is.
+    assert [name for name, *_ in taken[7:]] == ["aligned"] * 4 + ["any", "aligned"]
 
 
 REFUSED = {

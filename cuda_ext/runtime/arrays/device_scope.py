@@ -62,14 +62,15 @@ class _Block:
 class DeviceCopies:
     """Copies of host memory on GPUs, for any thread. Arrays that overlap share one copy.
 
-    Memory that `outer` has a copy of is used there instead of being copied again.
+    Memory that `outer` has a copy of is used there instead of being copied again. No thread adds or removes a
+    copy while another holds the ``lock``.
     """
 
     def __init__(self, outer: DeviceCopies | None = None) -> None:
         self.released = False
         self.outer = outer
         self._blocks: list[_Block] = []
-        self._lock: RLock = outer._lock if outer else RLock()
+        self.lock: RLock = outer.lock if outer else RLock()
 
     @contextmanager
     def place(
@@ -81,7 +82,7 @@ class DeviceCopies:
         stream alive. The context of `device` must be current.
         """
         new: list[_Block] = []
-        with self._lock:
+        with self.lock:
             if self.released:
                 raise ArgumentError(
                     "the device scope of this launch has ended", remedy="launch within its with block"
@@ -120,15 +121,29 @@ class DeviceCopies:
             self._blocks += (block for block in new if block not in temporary)
             _free_blocks(temporary)
 
+    def expect_addresses(self, arrays: Iterable[HostArray]) -> dict[HostArray, int]:
+        """The addresses that :meth:`place` would give `arrays`, or the same modulo 256.
+
+        All memory that the driver allocates begins at multiples of 256.
+        """
+        found: dict[HostArray, int] = {}
+        with self.lock:
+            for group in _overlapping_groups(arrays):
+                place = _span(group)
+                known = self._overlapping_blocks(place)
+                start = known[0].address_of(0) if known else -place.start
+                found |= {array: start + array.place.start for array in group}
+        return found
+
     def device_of(self, array: HostArray) -> int | None:
         """The GPU that has a copy of `array`, or of a part of it; ``None`` if there is none."""
-        with self._lock:
+        with self.lock:
             overlapping = self._overlapping_blocks(array.place)
             return overlapping[0].staging.device.ordinal if overlapping else None
 
     def copy_back(self, wait: bool = True) -> None:
         """Copy to the host what kernels wrote. Wait for the kernels first, unless they have finished."""
-        with self._lock:
+        with self.lock:
             written = [block for block in self._blocks if block.written]
             if wait:
                 for block in written:
@@ -140,7 +155,7 @@ class DeviceCopies:
 
     def fetch(self, place: range) -> None:
         """Wait for the kernels that write to `place`, and copy their results back."""
-        with self._lock:
+        with self.lock:
             for block in self._overlapping_blocks(place):
                 parts = [common for part in block.written if (common := _intersect(part, place))]
                 block.synchronize()
@@ -150,7 +165,7 @@ class DeviceCopies:
 
     def release(self) -> None:
         """Free all device memory after the work that uses it."""
-        with self._lock:
+        with self.lock:
             self.released = True
             _free_blocks(self._blocks)
             self._blocks = []
