@@ -32,8 +32,9 @@ _SIZED = 0x04
 _REGISTERS, _FRAME, _DEEPEST = 0x2F, 0x11, 0x12
 # and of a kernel. A required block is its only size.
 _PARAMETER, _MAX_THREADS, _REQUIRED_BLOCK, _ANNOTATIONS, _TOOLKIT = 0x17, 0x05, 0x10, 0x55, 0x37
-# A parameter of a kernel that has more than about 4 KiB of them. Its size is all of the last 32 bits.
-_LARGE_PARAMETER = 0x45
+# A parameter of a kernel that has more than about 4 KiB of them, or makes tensor maps. Its size is all of the
+# last 32 bits but the highest eight, which are about what a pointer points to.
+_LARGE_PARAMETER, _LARGE_SIZE = 0x45, 0xFFFFFF
 _UNBOUNDED = 0xFFFFFFFF
 # Since CUDA 13.0, ptxas annotates each instruction that spills, with this number and its offset.
 _SPILLS, _ANNOTATING = 1, 130
@@ -229,7 +230,7 @@ def _parameters(info: Section | None) -> tuple[Parameter, ...]:
     for attribute, payload in _attributes(info):
         if attribute in (_PARAMETER, _LARGE_PARAMETER):
             _, ordinal, offset, size = struct.unpack_from("<IHHI", payload)
-            slots.append((ordinal, offset, size >> 18 if attribute == _PARAMETER else size))
+            slots.append((ordinal, offset, size >> 18 if attribute == _PARAMETER else size & _LARGE_SIZE))
     return tuple(
         Parameter(f"arg{ordinal}", f"unsigned char[{size}]", "opaque", size, offset)
         for ordinal, offset, size in sorted(slots)

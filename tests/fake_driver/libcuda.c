@@ -290,12 +290,12 @@ static void add_parameters(Kernel* kernel, const unsigned char* info, size_t siz
   for (size_t at = 0; at + 4 <= size;) {
     const unsigned char* attribute = info + at;
     at += attribute[0] == 4 ? 4 + (attribute[2] | attribute[3] << 8) : 4;
-    if (attribute[0] != 4 || attribute[1] != 0x17) continue;
+    if (attribute[0] != 4 || (attribute[1] != 0x17 && attribute[1] != 0x45)) continue;
     uint16_t ordinal;
     uint32_t packed;
     memcpy(&ordinal, attribute + 8, sizeof ordinal);
     memcpy(&packed, attribute + 12, sizeof packed);
-    kernel->sizes[ordinal] = packed >> 18;
+    kernel->sizes[ordinal] = attribute[1] == 0x17 ? packed >> 18 : packed & 0xffffff;
     if (kernel->count <= ordinal) kernel->count = ordinal + 1;
   }
 }
