@@ -91,8 +91,8 @@ class Kernel(NamedTuple):
     ``expression`` is its C++ name expression (``ns::axpy<float>``), ``lowered`` its lowered name in all
     images whose ``names`` do not map it to another. ``parameters`` are the arguments of a call; ``hidden``
     are those that lie before, between and behind them. ``constants`` are values of parameters that it was
-    compiled for, as Python spells them; a call may give them by name to choose the kernel. The values in
-    ``configuration`` differ among candidates, and no call gives them.
+    compiled for, as Python spells them. A call may give them by name to choose the kernel, or where they are
+    in ``order``, the arguments of the function. Those in ``configuration`` differ among candidates.
     """
 
     expression: records.Text
@@ -102,6 +102,7 @@ class Kernel(NamedTuple):
     hidden: tuple[HiddenParameter, ...] = ()
     constants: Mapping[str, str] = {}
     configuration: Mapping[str, str] = {}
+    order: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.expression, self.parameters))  # a mapping has none
@@ -381,8 +382,7 @@ def _check_references(manifest: Manifest) -> None:
     check_distinct([kernel.expression for kernel in manifest.kernels], ".kernels")
     lowered = {(kernel.unit, kernel.lowered): kernel.sizes for kernel in manifest.kernels}
     for i, kernel in enumerate(manifest.kernels):  # two may be one, by its name and that of a typedef
-        is_alike = kernel.sizes == lowered[kernel.unit, kernel.lowered]
-        check(is_alike, f".kernels[{i}].lowered", kernel.lowered)
+        check(kernel.sizes == lowered[kernel.unit, kernel.lowered], f".kernels[{i}].lowered", kernel.lowered)
     for i, symbol in enumerate(manifest.symbols):
         check((symbol.unit, symbol.lowered) not in lowered, f".symbols[{i}].lowered", symbol.lowered)
     check_distinct([(symbol.unit, symbol.name) for symbol in manifest.symbols], ".symbols")

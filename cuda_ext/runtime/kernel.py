@@ -97,20 +97,21 @@ class Kernel(FastLaunch):
                 return self(*arguments, **keywords)
         from cuda_ext.runtime.launch.arguments import describe_value
         from cuda_ext.runtime.launch.configuration import OPTIONS, LaunchOptions
-        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, is_constant
+        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, is_constant, name_arguments
 
-        constants = self.constants.keys() & keywords.keys()
-        for name in constants:
-            if not is_constant(value := keywords.pop(name), self.constants[name]):
-                raise ArgumentError(
-                    f"{self.expression} was compiled for {name}={self.constants[name]}, not "
-                    f"{describe_value(value)}",
-                    where=f"argument {name!r}",
-                )
-        flat = flatten_tuples([self.parameters], arguments, keywords)
-        if constants or flat:
-            positional, keywords = flat or (arguments, keywords)
-            return self(*positional, **keywords)
+        if flat := flatten_tuples([self._kernel], arguments, keywords):
+            return self(*flat[0], **flat[1])
+        if by_name := name_arguments([self._kernel], arguments, keywords):
+            return self(**by_name)
+        if constants := self.constants.keys() & keywords.keys():
+            for name in constants:
+                if not is_constant(value := keywords.pop(name), self.constants[name]):
+                    raise ArgumentError(
+                        f"{self.expression} was compiled for {name}={self.constants[name]}, not "
+                        f"{describe_value(value)}",
+                        where=f"argument {name!r}",
+                    )
+            return self(*arguments, **keywords)
         if callable(grid := keywords.get("grid")):
             named = {name: value for name, value in keywords.items() if name not in OPTIONS | {"stream"}}
             grid = self._launcher.evaluate_grid(grid, arguments, named, keywords.get("stream"))

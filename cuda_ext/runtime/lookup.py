@@ -135,13 +135,16 @@ class KernelTemplate(Overloads, Namespace):
             raise ArgumentError(
                 "none was built ahead", where=name, remedy=f'choose one as in {name}["float"]'
             )
-        from cuda_ext.runtime.launch.python_arguments import flatten_tuples  # not for known types
+        # Not for known types.
+        from cuda_ext.runtime.launch.python_arguments import flatten_tuples, name_arguments
         from cuda_ext.runtime.overloads import choose_by_constants, choose_overload, choosing_keywords
 
-        kernels = choose_by_constants(kernels, keywords)
-        flat = flatten_tuples([each.parameters for each in kernels], arguments, keywords)
-        if flat:
+        known = [each._kernel for each in kernels]
+        if flat := flatten_tuples(known, arguments, keywords):
             return self(*flat[0], **flat[1])
+        if by_name := name_arguments(known, arguments, keywords):
+            return self(**by_name)
+        kernels = choose_by_constants(kernels, keywords)
         kernel = kernels[0] if len(kernels) == 1 else choose_overload(kernels, arguments, keywords)
         result = kernel(*arguments, **keywords)
         # Types whose values were refused must not choose a kernel for the next call.

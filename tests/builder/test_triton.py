@@ -166,6 +166,12 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
     kernels.combine(out, xs, 64, bias, ACT="relu", by=(2, 3), grid=1)
     kernels.combine(out=out, xs=xs, n=64, grid=1)
     kernels.combine.__kernels__[0](out, xs, bias=bias, n=64, DTYPE="fp32", grid=1)
+    # All as the function has them, constants too.
+    kernels.combine(out, xs, 64, None, (2, 3), "relu", 128, grid=1)
+    kernels.combine(out, xs, 64, bias, (2, 3), "relu", 128, grid=1)
+    kernels.combine.__kernels__[1](out, *xs, 64, None, grid=1)
+    caught(kernels.combine.__kernels__[1], out, xs, 64, bias, (2, 3), grid=1)
+    caught(kernels.combine, out, xs, 64, None, (2, 3), "relu", 128, BLOCK=128, grid=1)
     caught(kernels.combine, out, xs, 64, bias, ACT="tanh", grid=1)
     caught(kernels.combine, out, xs, 64, bias, by=(3, 2), grid=1)
     caught(kernels.combine, out, (*xs, xs[0]), 64, bias, grid=1)
@@ -177,9 +183,12 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
         f"combine<fp32, fp16, bias=None, {constants})",
     ]
     assert done.output[2] == "3"  # the first of each kind
-    for line, text in zip(done.output[3:], ("for ACT='tanh'", "for by=tuple", "fits none of"), strict=False):
+    answers = "bias=None, not", "'BLOCK': is given twice", "ACT='tanh'", "by=tuple", "by=__main__.Array"
+    for line, text in zip(done.output[3:], answers, strict=False):
         assert text in line
-    assert len(done.launches) == 12
+    assert len(done.launches) == 15
+    bias = "0004000000000000"
+    assert [bias in launch for launch in done.launches[-3:]] == [False, True, False]
 
 
 DESCRIPTORS = """
@@ -254,7 +263,7 @@ def test_tensor_maps_are_made_of_arrays(tmp_path: Path, fake_driver: Path) -> No
         done.output[1:],
         (
             *(unaligned, unaligned, "expected an array with at least 2 axes, found the shape (72,)"),
-            *("expected the 128 bytes of CUtensorMap", "expected an array of __half"),
+            *("expected the 128 bytes of CUtensorMap", "expected float16 (__half), found float32"),
             "expected an array, since the kernel takes its shape",
         ),
         strict=True,

@@ -34,6 +34,7 @@ class KernelDescription(NamedTuple):
     when: str | None = None
     constants: Mapping[str, str] = {}
     configuration: Mapping[str, str] = {}
+    order: tuple[str, ...] = ()
 
     @property
     def expression(self) -> str:
@@ -207,7 +208,8 @@ def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) 
         for p, slot in zip(each.parameters, own, strict=True)
     )
     hidden = tuple(h._replace(size=h.size or slots[h.position].size) for h in each.hidden)
-    return Kernel(each.expression, each.lowered, 0, parameters, hidden, each.constants, each.configuration)
+    constants = each.constants, each.configuration
+    return Kernel(each.expression, each.lowered, 0, parameters, hidden, *constants, each.order)
 
 
 def _check_condition(each: KernelDescription, where: str) -> None:

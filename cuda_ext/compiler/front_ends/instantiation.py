@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
 from cuda_ext.formats.variant_conditions import parse
 
-__all__ = ["Axis", "Instantiation", "TypedParameter", "parse_instantiation"]
+__all__ = ["Axis", "Instantiation", "TypedParameter", "argument_order", "parse_instantiation"]
 
 
 class Axis(NamedTuple):
@@ -247,3 +247,13 @@ def _spell_constant(node: ast.expr) -> str:
     if value is None or isinstance(value, int | float | str):
         return repr(value)
     raise ValueError
+
+
+def argument_order(
+    names: Iterable[str], parameters: Sequence[TypedParameter], constants: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The arguments of a call in the order of the function's `names`; empty if there are no `constants`."""
+    typed: dict[str, list[str]] = {name: [name] for name in constants}
+    for parameter in parameters:
+        typed.setdefault(parameter.name, []).append(parameter.argument)
+    return tuple(argument for name in names for argument in typed.get(name, ())) if constants else ()

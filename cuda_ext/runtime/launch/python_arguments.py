@@ -8,19 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from cuda_ext.manifest import Parameter
+from cuda_ext.errors import ArgumentError
+from cuda_ext.manifest import Kernel
 
-__all__ = ["constant_values", "flatten_tuples", "is_constant"]
+__all__ = ["constant_values", "flatten_tuples", "is_constant", "name_arguments"]
 
 
 def flatten_tuples(
-    signatures: Iterable[Sequence[Parameter]], arguments: Sequence[Any], named: Mapping[str, Any]
+    kernels: Iterable[Kernel], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]] | None:
-    """Replace tuples by their items, where one of `signatures` has ``xs_0``, ``xs_1`` for a tuple ``xs``.
+    """Replace tuples by their items, where one of `kernels` has ``xs_0``, ``xs_1`` for a tuple ``xs``.
 
     Return ``None`` where there is none.
     """
-    names = [[parameter.name for parameter in parameters] for parameters in signatures]
+    if not any(isinstance(value, tuple) for value in (*arguments, *named.values())):
+        return None
+    names: list[Sequence[str]] = []
+    for kernel in kernels:
+        names += kernel.order, [parameter.name for parameter in kernel.parameters]
     flat: list[Any] = []
     flat_named: dict[str, Any] = {}
     tuples = 0
@@ -35,6 +40,22 @@ def flatten_tuples(
         flat_named.update(items)
         tuples += is_flattened
     return (flat, flat_named) if tuples else None
+
+
+def name_arguments(
+    kernels: Iterable[Kernel], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """All arguments by name, if there are constants by position: more of them than one of `kernels` has.
+
+    Return ``None`` if there are none. Raises :class:`ArgumentError` for what is given twice.
+    """
+    for kernel in kernels:
+        if len(kernel.parameters) < len(arguments) <= len(kernel.order):
+            by_position = dict(zip(kernel.order, arguments, strict=False))
+            if repeated := by_position.keys() & named.keys():
+                raise ArgumentError("is given twice", where=f"argument {min(repeated)!r}")
+            return {**by_position, **named}
+    return None
 
 
 def is_constant(value: object, text: str) -> bool:

@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, describe_images
-from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
+from cuda_ext.compiler.front_ends.instantiation import (
+    Instantiation,
+    TypedParameter,
+    argument_order,
+    parse_instantiation,
+)
 from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
@@ -257,6 +262,7 @@ def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescr
         instantiation.combine([term for each in ordered for term in _terms(each)]) or None,
         constants,
         instantiation.configuration,
+        argument_order(names, ordered, constants),
     )
 
 

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, describe_images
-from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter, parse_instantiation
+from cuda_ext.compiler.front_ends.instantiation import (
+    Instantiation,
+    TypedParameter,
+    argument_order,
+    parse_instantiation,
+)
 from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -314,6 +319,7 @@ def _describe(
         instantiation.condition or None,
         constants,
         configuration,
+        argument_order(names, instantiation.parameters, constants),
     )
 
 
