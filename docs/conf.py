@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -64,3 +68,25 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#3f7d00", "color-brand-content": "#356a00"},
     "dark_css_variables": {"color-brand-primary": "#8fd14f", "color-brand-content": "#8fd14f"},
 }
+
+
+def write_llms_txt(app: Sphinx, exception: Exception | None) -> None:
+    """Write ``llms.txt``: each page with its first sentence, for programs that read documentation."""
+    if exception or app.builder.name != "html":
+        return
+    lines = ["# cuda_ext", "", "> CUDA kernels in a Python package as easily as data files."]
+    for toctree in app.env.get_doctree("index").findall(addnodes.toctree):
+        lines += ["", f"## {toctree['caption']}", ""]
+        for _, page in toctree["entries"]:
+            doctree = app.env.get_doctree(page)
+            paragraphs = (
+                node.astext() for node in doctree.findall(nodes.paragraph) if node.parent.tagname == "section"
+            )
+            first = " ".join(next(paragraphs, "").split()).partition(". ")[0].rstrip(".:")
+            link = f"[{app.env.titles[page].astext()}]({app.builder.get_target_uri(page)})"
+            lines.append(f"- {link}: {first}" if first else f"- {link}")
+    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("build-finished", write_llms_txt)

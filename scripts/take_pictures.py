@@ -110,7 +110,7 @@ def draw(name: str, title: str, prompt: str, lines: list[Text]) -> None:
     """Write ``docs/images/<name>.svg``: `prompt` and its output."""
     typed = Text.assemble(("$ ", "bold green"), prompt)
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    for each in (typed, *lines):
+    for each in (typed, *lines, Text()):  # below the last line, underscores would be cut off
         console.print(each, soft_wrap=True)
     # Without the reference to a web font, which would be loaded with the picture.
     picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title=title), flags=re.DOTALL)
@@ -127,10 +127,13 @@ def take_inspect(directory: Path) -> None:
     wheels = directory / "wheels"
     build: tuple[str | Path, ...] = (PYTHON, "-m", "uv", "build", "--wheel", "--no-build-isolation")
     subprocess.run(
-        [*build, "--python", PYTHON, "--out-dir", wheels, project], check=True, capture_output=True
+        [*build, "--python", PYTHON, "--out-dir", wheels, project],
+        env={**os.environ, "CUDAARCHS": "80-real;90-real;120"},  # a picture that fits the screen
+        check=True,
+        capture_output=True,
     )
     (wheel,) = wheels.glob("*.whl")
-    prompt = f"cuda-ext inspect {wheel.name} --kernel softmax"
+    prompt = f"cuda-ext inspect {wheel.name} --kernel 'softmax<float>'"
     draw("inspect", "cuda-ext inspect", prompt, run_in_terminal(f"cd {wheels} && {prompt}")[-1])
 
 

@@ -316,6 +316,12 @@ def test_the_site_has_every_page(site: Path) -> None:
     }
 
 
+def test_llms_txt_lists_every_page(site: Path) -> None:
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    listed = re.findall(r"^- \[.+\]\((.+)\.html\): .", text, re.MULTILINE)
+    assert {f"{name}.md" for name in listed} >= {*PAGES} - {"index.md"}
+
+
 def test_links_within_the_site_lead_somewhere(site: Path) -> None:
     pages = dict(_pages(site))
     for file, page in pages.items():
