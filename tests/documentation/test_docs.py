@@ -40,8 +40,8 @@ BLOCKS = {page: read_blocks(DOCS / page) for page in PAGES if page not in GENERA
 FROM_NOTHING = ["tutorials/start.md", "how-to/drivers.md"]
 RUN = [page for page, blocks in BLOCKS.items() if blocks and page not in FROM_NOTHING]
 TAKES_CXX = {page for page in RUN if any(b.language in ("c", "cmake", "cpp") for b in BLOCKS[page])}
-LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "meson", "pycon", "python", "toml", "yaml"}
-WITH_A_NAME = {"c", "cpp", "meson", "yaml"}  # of which no part stands alone
+LANGUAGES = {"c", "cmake", "console", "cpp", "cuda", "json", "meson", "pycon", "python", "toml", "yaml"}
+WITH_A_NAME = {"c", "cpp", "json", "meson", "yaml"}  # of which no part stands alone
 
 # What is made once is made in one process, the wheel of this checkout in that of all tests that take it.
 
