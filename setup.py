@@ -22,6 +22,7 @@ extensions = [
         name,
         sources=[source],
         depends=sorted(glob(f"{os.path.dirname(source)}/*.h")),  # noqa: PTH120, PTH207 - as setuptools takes paths
+        extra_compile_args=[] if os.name == "nt" else ["-g0"],  # Python's own flags have -g
         optional="CIBUILDWHEEL" not in os.environ,
     )
     for name, source in SOURCES.items()
