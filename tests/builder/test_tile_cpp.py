@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,15 @@ def test_a_condition_decides_which_kernels_there_are(tmp_path: Path, macros: str
     manifest = manifest_of(package)
     assert [image.architecture for unit in manifest.units for image in unit.images] == [architecture]
     assert [kernel.signature for kernel in manifest.kernels] == ["one(int* x)"]
+
+
+def test_a_missing_assembler_is_an_error_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert refusal(write_project(tmp_path, TABLE, {"device/a.cu": PLAIN})).startswith(
+        'device/a.cu: tileiras, which assembles tile kernels, is not installed; install "cuda-ext[tile]"'
+    )
 
 
 def test_a_string_is_compiled() -> None:

@@ -31,7 +31,7 @@ from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import PYTHON, CompilerInfo, SourceKind, TranslationUnit
-from cuda_ext.errors import BuildError, ConfigError
+from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.spelling import normalise
@@ -159,7 +159,11 @@ def plan_module(
         compiler = compiler_of(unit.kind)
         key = settings, compiler.name
         if key not in targets:
-            found = _architectures(module, unit.name, compiler, native, environ)
+            try:
+                found = _architectures(module, unit.name, compiler, native, environ)
+            except ToolchainError as error:  # of a front-end; the other compilers are there
+                error.where = error.where or unit.name
+                raise
             targets[key] = targets_of(unit.kind, found)
         if module.settings.link and targets[key] != next(iter(targets.values())):
             raise ConfigError(

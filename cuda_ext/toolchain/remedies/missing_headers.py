@@ -119,6 +119,8 @@ def _about(name: str, by_nvrtc: bool) -> str:
             if package in _FOR_DEVICE_CODE:
                 return f'"{name}" is in another package; {add}, and to dependencies for compilation on demand'
             return f'"{name}" is for host code, and in another package; leave it out, or {nvcc}{add}'
+    if name == "cuda_tile.h":
+        return f'"{name}" comes with the assembler of tile kernels; require "cuda-ext[tile]" for builds'
     if re.fullmatch(_TORCH, name):
         return (
             f'"{name}" is for host code, and in PyTorch; keep kernels in a source without it, as Python '
