@@ -324,7 +324,10 @@ class FixedLaunch(NamedTuple):
     tensor_maps: Mapping[Text, TensorMap] = {}
 
     def __str__(self) -> str:
-        parts = [f"{' x '.join(map(str, self.block))} threads"]
+        extents = [*self.block]
+        while len(extents) > 1 and extents[-1] == 1:
+            extents.pop()
+        parts = [f"{' x '.join(map(str, extents))} {'thread' if extents == [1] else 'threads'}"]
         parts += [f"{self.shared:,} bytes of shared memory"] if self.shared else []
         parts += [f"clusters of {' x '.join(map(str, self.cluster))}"] if self.cluster else []
         parts += [word for word in ("cooperative", "dependent") if getattr(self, word)]

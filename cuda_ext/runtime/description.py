@@ -35,8 +35,12 @@ class Description(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"{self.name}, compiled by {self.compiler} {self.version}"]
-        lines += (f"  {kernel.signature}" for kernel in self.kernels)
-        lines += (f"  {variants.name}: {variants}" for variants in self.variants)
+        specialised = {each.name: each.candidates for each in self.variants if each.specialised}
+        for kernel in self.kernels:
+            candidates = specialised.get(kernel.expression, ())
+            conditions = (f"if {each.when}" if each.when else "otherwise" for each in candidates)
+            lines += [f"  {kernel.signature}", *(f"    {condition}" for condition in conditions)]
+        lines += (f"  {each.name}: {each}" for each in self.variants if not each.specialised)
         lines += (f"  __{s.space}__ {s.type} {s.name}, {s.size} bytes" for s in self.symbols)
         for unit in self.units:
             images = ", ".join(f"{image.architecture} {format_size(image.size)}" for image in unit.images)

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "Variants"]
 
 
+# The columns that verdicts of an explanation stand behind, and not below.
+_WIDEST = 100
+
+
 class Candidate(NamedTuple):
     """A kernel and the condition on which it is launched; ``None`` for the default."""
 
@@ -235,6 +239,8 @@ class _VariantsLauncher(Launcher):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:2]
         used = [i for i, width in enumerate((*widths, 1)) if width]
         lines = ["  ".join(row[i].ljust((*widths, 0)[i]) for i in used) for row in rows]
+        if sum(widths) > _WIDEST:
+            lines = ["\n    ".join(filter(None, row)) for row in rows]
         return "\n  ".join([f"{self.kernel.signature} on GPU {device.ordinal}, {device}:", *lines])
 
     def _raise_ambiguous(self, device: Device) -> LoadedKernel:  # noqa: ARG002 - the signature of a load

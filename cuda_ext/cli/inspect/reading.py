@@ -152,7 +152,7 @@ def _read_module(package: Package, where: str) -> tuple[Module, Mapping[str, int
         compress=manifest.compress,
         jit=manifest.embedded is not None,
         embedded=manifest.embedded,
-        variants={variants.name: str(variants) for variants in manifest.variants},
+        variants={each.name: str(each) for each in manifest.variants if not each.specialised},
         units=tuple(
             Unit(title, tuple(map(_describe_source, unit.sources)), tuple(each.image for each in own))
             for title, unit, own in zip(titles, manifest.units, images, strict=True)
