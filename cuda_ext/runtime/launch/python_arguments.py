@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -68,6 +67,7 @@ def is_constant(value: object, text: str) -> bool:
 
 def constant_values(constants: Mapping[str, str]) -> dict[str, Any]:
     """The values of `constants`, which Python spells so; those of dtypes and functions are their names."""
+    import ast  # a slow import
 
     def evaluate(text: str) -> Any:
         with suppress(ValueError):
