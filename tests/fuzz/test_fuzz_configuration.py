@@ -8,10 +8,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cuda_ext.builder.config.modules import parse_table
+from cuda_ext.builder.sources.tuning_table import TuningTable
 from cuda_ext.compiler.front_ends.described_kernels import parse_signature
+from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
+from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.variant_conditions import ConditionError, list_comparisons, parse
-from tests.fuzz.strategies import damaged_data, expressions, texts
+from tests.fuzz.strategies import as_json, damaged_data, expressions, texts
 
 TABLE: dict[str, Any] = {
     "sources": ["device/*.cu", "lib/**/x.cubin"],
@@ -139,3 +142,73 @@ def test_a_signature_is_read_or_an_error(text: str) -> None:
     assert len(set(names)) == len(names)
     for parameter in parameters:
         assert str(parameter)
+
+
+_INSTANTIATION_WORDS = (
+    *(
+        "f",
+        "(",
+        ")",
+        "x",
+        "n",
+        ":",
+        "*fp32",
+        "*kfp16",
+        "i32",
+        "tensordesc<fp16[64, 32]>",
+        "16",
+        "3",
+        ",",
+        "=",
+    ),
+    *("1024", "-1", "None", "'a) if b'", "(1, 2)", "(", "fp16", " if ", "n >= 4", "sm_90", "f16[?, 8:16]"),
+    *("{", "[", "<"),
+)
+instantiations = st.one_of(
+    texts,
+    st.lists(st.sampled_from(_INSTANTIATION_WORDS), max_size=20).map("".join),
+    st.lists(st.sampled_from(_INSTANTIATION_WORDS), max_size=20).map(lambda words: f"f({''.join(words)})"),
+)
+
+
+@example("f(x: (*fp32:16, i32), B=(1, fp16))(num_warps=8) if sm_90 and n >= 4 or n == 1")
+@given(instantiations)
+def test_an_instantiation_is_read_or_an_error(text: str) -> None:
+    try:
+        instantiation = parse_instantiation(text)
+    except ValueError:
+        return
+    assert parse_instantiation(str(instantiation)) == instantiation
+    if instantiation.when:
+        parse(instantiation.when)
+
+
+TUNING = {
+    "key": ["n"],
+    "default": {"kwargs": {"BLOCK": 64, "SHAPE": [1, 2]}, "num_warps": 8, "maxnreg": None},
+    "tuned": [
+        {
+            "device": "sm_90",
+            "key": [8, "torch.float32"],
+            "configs_timings": [[{"kwargs": {"BLOCK": 8}, "num_stages": 3}, [0.1, 0.1, 0.2]]],
+        },
+        {"device": "sm_80", "when": "n % 4 == 0 or x % 16 == 0", "config": {"num_warps": 2}},
+    ],
+}
+TUNED = parse_instantiation("f(x: *fp32:16, n: i32)")
+FUNCTION = PythonFunction("f", ("x", "n", "BLOCK", "SHAPE"), frozenset({"BLOCK", "SHAPE"}), ("triton.jit",))
+
+
+@given(damaged_data({"": TUNING}))
+def test_a_tuning_table_is_read_or_an_error(damaged: Any) -> None:
+    content = as_json(damaged.get("", damaged)).encode()
+    try:
+        configured = TuningTable.parse("tuning.json", content).configure(TUNED, FUNCTION)
+    except ConfigError as error:
+        configured, where = [], error.where
+    else:
+        where = "tuning.json"
+        assert not configured[-1].when
+    assert where.startswith("tuning.json")
+    for each in configured:
+        assert parse_instantiation(str(each)) == each
