@@ -193,6 +193,13 @@ def test_a_missing_assembler_is_an_error_of_the_source(
     )
 
 
+def test_an_older_assembler_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tileiras, "version", "13.1")
+    monkeypatch.setattr(Tileiras, "files", lambda _: [Path(__file__)])  # nothing is known of it
+    message = refusal(write_project(tmp_path, TABLE, {"device/a.cu": PLAIN}))
+    assert message.startswith("device/a.cu: tileiras 13.1 does not read the Tile IR of NVRTC")
+
+
 def test_a_string_is_compiled() -> None:
     module = cuda_ext.compile(PLAIN + "__global__ void two() {}", architectures=["sm_90", "compute_90"])
     images = [image.architecture for unit in cuda_ext.describe(module).units for image in unit.images]

@@ -44,14 +44,18 @@ class TileCpp:
 
     @cached_property
     def version(self) -> str:
-        """That of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing, or too old."""
+        """That of NVRTC. Raises :class:`ToolchainError` if NVRTC or tileiras is missing or too old."""
         version = self._nvrtc.version
         if not hasattr(open_library("nvrtc"), "nvrtcGetTileIR"):
             raise ToolchainError(
                 f"NVRTC {version} does not compile tile kernels",
                 remedy='install NVRTC 13.3 or newer, as "cuda-ext[cu13]" does',
             )
-        _ = self._tileiras.version
+        if _number(self._tileiras.version) < _number(version):
+            raise ToolchainError(
+                f"tileiras {self._tileiras.version} does not read the Tile IR of NVRTC {version}",
+                remedy='install both of one CUDA, as "cuda-ext[tile]" does',
+            )
         return version
 
     def files(self) -> Sequence[Path]:
@@ -86,3 +90,7 @@ class TileCpp:
             launches = dict.fromkeys(image.entries, _LAUNCH)
             images.append(replace(image, sizes=sizes, signatures=signatures, launches=launches))
         return tuple(images)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
