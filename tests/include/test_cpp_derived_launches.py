@@ -48,7 +48,7 @@ scratch = 256
 dependent = true
 [[tool.cuda_ext.modules."p.kernels".overrides]]
 sources = ["images/hinted.*"]
-kernels = [{{ {ALIGNED}, block = 32, scratch = 16 }}, {{ {NEGATIVE}, block = 32, scratch = 16 }}]
+kernels = [{{ {ALIGNED}, block = 32, scratch = 16 }}, {{ {NEGATIVE}, block = 1, scratch = 16 }}]
 [[tool.cuda_ext.modules."p.kernels".overrides]]
 sources = ["images/generic.*"]
 kernels = [{{ name = "k<1>", symbol = "any", signature = "{SIGNATURE}", block = 64, scratch = 32 }}]
@@ -94,6 +94,10 @@ int main(int, char** arguments) {
       choose(at(4100), n);
     }
     for (const int n : {-3, -2}) tell(kernels::k<2>.try_launch({3}, x, n));
+    if (!std::strcmp(arguments[1], "unload")) {
+      const cuda_ext::Library library(kernels::cuda_ext_library().data());
+      for (const int n : {8, 3}) library.kernel("k<1>").launch(LaunchGrid(1), x, n);
+    }
   }
 }
 """
@@ -156,7 +160,7 @@ def test_a_launch_takes_the_image_for_its_arguments(run: Callable[..., Run]) -> 
     taken = [tuple(launch.split()[1:4]) for launch in done.launches]
     grid = "grid=3,1,1"
     hinted, generic = ("aligned", grid, "block=32,1,1"), ("any", grid, "block=64,1,1")
-    assert taken == [hinted, generic, generic, generic, ("negative", grid, "block=32,1,1")]
+    assert taken == [hinted, generic, generic, generic, ("negative", grid, "block=1,1,1")]
     assert done.output[:6] == ["prepared", *["launched"] * 5]
     assert done.output[6].startswith(
         "the arguments are none that this kernel is compiled for: if sm == 80 or n"
@@ -165,6 +169,13 @@ def test_a_launch_takes_the_image_for_its_arguments(run: Callable[..., Run]) -> 
     done = run("choose", capability=80)
     assert [launch.split()[1] for launch in done.launches] == ["aligned", "negative", "negative"]
     assert "generic.sm_90.cubin has no image for this GPU" in done.output[2]
+
+
+def test_images_of_tile_kernels_are_not_unloaded(run: Callable[..., Run]) -> None:
+    """The block of these is one thread."""
+    done = run("unload")
+    assert [launch.split()[1] for launch in done.launches[-2:]] == ["aligned", "any"]
+    assert (done.calls.count("cuLibraryLoadData"), done.calls.count("cuLibraryUnload")) == (4, 1)
 
 
 def test_without_memory_pools_there_is_no_memory_for_a_launch(run: Callable[..., Run]) -> None:

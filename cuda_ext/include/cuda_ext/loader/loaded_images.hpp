@@ -22,9 +22,10 @@
 namespace cuda_ext CUDA_EXT_HIDDEN {
 inline namespace CUDA_EXT_ABI {
 
-// A library of the driver, which the destructor unloads.
+// A library of the driver, which the destructor unloads, unless it `stays`.
 struct LoadedLibrary {
   driver_api::Library handle = nullptr;
+  bool stays = false;
 
   LoadedLibrary() noexcept = default;
   LoadedLibrary(const LoadedLibrary&) = delete;
@@ -32,7 +33,7 @@ struct LoadedLibrary {
   ~LoadedLibrary() {
     // A failure cannot be reported here, and at process exit the driver may already be unloaded.
     const Driver* driver = opened_driver.load(std::memory_order_relaxed);
-    if (handle && !driver->forked()) driver->call.unload_library(handle);
+    if (handle && !stays && !driver->forked()) driver->call.unload_library(handle);
   }
 };
 
@@ -231,6 +232,19 @@ CUDA_EXT_COLD inline CompiledOnDemand& LoadedImages::request(std::size_t unit, s
   return added;
 }
 
+// Whether a kernel of `unit` is a tile kernel, whose block is one thread for the driver. Drivers have crashed
+// when libraries of such kernels were unloaded.
+CUDA_EXT_COLD inline bool has_tiles(const KernelData& kernel, const ModuleData& module, const UnitData& unit) {
+  for (const FixedLaunchData& fixed : kernel.launches) {
+    const bool is_tiled = fixed.block[0] * fixed.block[1] * fixed.block[2] == 1;
+    if (is_tiled && module.units.begin() + kernel.unit == &unit) return true;
+  }
+  for (const CandidateData& candidate : kernel.candidates) {
+    if (has_tiles(*candidate.kernel, module, unit)) return true;
+  }
+  return false;
+}
+
 // The lock is held.
 CUDA_EXT_COLD inline driver_api::Code LoadedImages::load(const CurrentContext& here,
                                                          const Location& location) {
@@ -239,6 +253,9 @@ CUDA_EXT_COLD inline driver_api::Code LoadedImages::load(const CurrentContext& h
   const auto load_library = here.driver().call.load_library;
   const auto status = load_library(&library, location.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (status) library = nullptr;
+  for (const KernelData& kernel : data_.kernels) {
+    if (location.unit && has_tiles(kernel, data_, *location.unit)) location.library->stays = true;
+  }
   return status;
 }
 
