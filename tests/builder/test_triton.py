@@ -373,8 +373,9 @@ REFUSED = {
     "scale(out: *fp32)(out=1)": "the parameter 'out' is given twice",
     "scale(out: *fp32) if n >": "invalid syntax at the end",
     "scale(out: *fp32) iff n > 1": "expected a condition such as 'if n >= 1024' behind the function",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if factor > 1": "'factor' is float",
-    TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if N > 1": "has no parameter 'N'",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128")
+    + " if factor > 1": "'factor' is fp32; conditions compare integers: n, sm",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if N > 1": "no parameter 'N' is given a type",
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
     "scale(out: *fp32:3)": "expected a power of two up to 256 behind the colon",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",

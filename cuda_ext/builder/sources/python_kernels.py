@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cuda_ext.builder.sources.tuning_table import TuningTable
+from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.variant_conditions import may_hold, parse
+from cuda_ext.formats.variant_conditions import list_comparisons, may_hold, parse
 
 __all__ = ["check_instantiations", "front_end_of", "one_for_each_instantiation"]
 
@@ -63,6 +63,8 @@ def check_instantiations(
         function = functions[each.function]
         for configured in tuning.configure(each, function) if tuning else [each]:
             _check_parameters(configured, function, here)
+            for comparison in list_comparisons(parse(configured.when)) if configured.when else ():
+                check_comparable(comparison.name, configured.parameters, here)
             checked[str(configured)] = None
             checked[str(configured.without_hints())] = None
     return [*checked]

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN
-from cuda_ext.compiler.front_ends.instantiation import Instantiation
+from cuda_ext.compiler.front_ends.instantiation import Instantiation, TypedParameter
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import SM, list_comparisons, parse
 
-__all__ = ["TuningTable"]
+__all__ = ["TuningTable", "check_comparable"]
 
 # Values of parameters and options, as Python spells them.
 _Configuration = Mapping[str, str]
@@ -34,6 +34,10 @@ _DTYPES = {
     "float8_e5m2": "fp8e5",
     **{f"{kind}int{bits}": f"{kind or 'i'}{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
 }
+
+
+_INTEGER = r"[iu](?:nt)?(?:8|16|32|64)"
+_COMPARED = rf"{_INTEGER}|\*.*"
 
 
 class _Entry(NamedTuple):
@@ -116,7 +120,7 @@ class TuningTable:
         types = {parameter.argument: parameter.type for parameter in each.parameters}
         if entry.key is None:
             for comparison in list_comparisons(parse(entry.when)):
-                _check_comparable(comparison.name, types, f"{entry.where}.when")
+                check_comparable(comparison.name, each.parameters, f"{entry.where}.when")
             return entry.when
         values, dtypes = entry.key[: len(self.key)], entry.key[len(self.key) :]
         if len(values) < len(self.key):
@@ -135,24 +139,26 @@ class TuningTable:
                 if each.constants[name] != repr(value):
                     return None
                 continue
-            _check_comparable(name, types, f"{entry.where}.key[{number}]")
+            check_comparable(name, each.parameters, f"{entry.where}.key[{number}]")
             expect(value, int, f"{entry.where}.key[{number}]", "an integer")
             comparisons.append(f"{name} == {value}")
         return " and ".join(comparisons)
 
 
-def _check_comparable(name: str, types: Mapping[str, str], where: str) -> None:
-    """Check that a launch can compare the values of a parameter."""
-    if name == SM or re.fullmatch(r"[iu](?:8|16|32|64)|\*.*", types.get(name, "")):
+def check_comparable(name: str, parameters: Sequence[TypedParameter], where: str) -> None:
+    """Check that a launch can compare what `name` stands for: a parameter, or a shape or stride of one."""
+    types = {parameter.argument: parameter.type for parameter in parameters}
+    argument, _, extent = name.partition(".")
+    if name == SM or (argument in types and (extent or re.fullmatch(_COMPARED, types[argument]))):
         return
-    integers = [each for each, type_ in types.items() if re.fullmatch(r"[iu]\d+", type_)]
-    problem = (
-        f"{shorten(name)!r} is {types[name]}"
-        if name in types
-        else f"no parameter {shorten(name)!r} is given a type"
-    )
+    integers = [each for each, type_ in types.items() if re.fullmatch(_INTEGER, type_)]
+    is_typed = argument in types
     raise ConfigError(
-        problem, where=where, remedy=f"conditions compare integers: {', '.join([*integers, SM])}"
+        f"{shorten(name)!r} is {types[name]}"
+        if is_typed
+        else f"no parameter {shorten(argument)!r} is given a type",
+        where=where,
+        remedy=f"conditions compare integers: {', '.join([*integers, SM])}",
     )
 
 
