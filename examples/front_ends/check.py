@@ -106,6 +106,29 @@ def check_matmul_tma() -> None:
         check("matmul_tma fp16", (m, n, k), "-", front_ends.matmul_tma(a, b), a.double() @ b.double())
 
 
+def check_cutile(dtype: torch.dtype) -> None:
+    for rows, columns, stride in (
+        (64, 1024, 1024),
+        (7, 1000, 1000),
+        (33, 512, 528),
+        (33, 512, 515),
+        (2, 1, 8),
+    ):
+        x = torch.randn(rows, stride, device="cuda").to(dtype)[:, :columns]
+        out = torch.empty(rows, stride, device="cuda", dtype=dtype)[:, :columns]
+        kernel = kernels.ct_softmax[f"{NAMES[dtype].replace('p', '')}, N=1024"]
+        image = expect(image_of(kernel, out, x), is_aligned(out, x, stride * x.element_size(), columns))
+        kernels.ct_softmax(out, x, N=1024, grid=rows)
+        check(f"softmax {NAMES[dtype]} cuTile", (rows, columns), image, out, torch.softmax(x.float(), 1))
+    for m, n, k in ((512, 512, 512), (1024, 2048, 512), (500, 300, 260), (333, 257, 129)):
+        a, b = (torch.randn(*size, device="cuda", dtype=torch.float16) for size in ((m, k), (k, n)))
+        c = torch.empty(m, n, device="cuda", dtype=torch.float16)
+        kernel = kernels.ct_matmul["f16, M=128, N=128, K=64"]
+        image = expect(image_of(kernel, a, b, c), is_aligned(a, b, c, m, n, k))
+        kernel(a, b, c, grid=(-(-m // 128), -(-n // 128)))
+        check("matmul fp16 cuTile", (m, n, k), image, c, a.double() @ b.double())
+
+
 def check_attention(dtype: torch.dtype) -> None:
     for batch, heads, rows in ((2, 4, 256), (1, 3, 200), (2, 2, 1024), (1, 1, 7)):
         q, k, v = torch.randn(3, batch, heads, rows, 64, device="cuda", dtype=dtype).unbind()
@@ -129,6 +152,7 @@ def main() -> int:
         check_layer_norm(dtype)
         check_matmul(dtype)
         check_attention(dtype)
+        check_cutile(dtype)
     check_matmul_tma()
     n, x = 1000, torch.randn(1000, device="cuda")
     y = torch.ones_like(x)

@@ -11,6 +11,7 @@ from cuda_ext.manifest import loads
 from tests.fixtures.projects import build
 
 pytest.importorskip("triton", reason="Triton runs under Linux only")
+pytest.importorskip("cuda.tile", reason="cuTile runs under Linux and Windows only")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "front_ends"
 
@@ -24,10 +25,11 @@ def test_one_package_has_the_kernels_of_all_front_ends(
     files = build(root)["front_ends.kernels"].files
     manifest = loads(files["manifest.json"], "example")
     names = {kernel.expression.partition("<")[0] for kernel in manifest.named_kernels}
-    own = {"axpy", "simt::softmax", "tile::axpy", "tile::matmul", "transpose"}
+    own = {"axpy", "ct_matmul", "ct_softmax", "simt::softmax", "tile::axpy", "tile::matmul", "transpose"}
     assert names == own | {"attention", "layer_norm", "matmul", "matmul_tma", "softmax"}
-    # Each of Triton's is there for divisible arguments and for all others; matmul has two configurations.
+    # Each of Triton's and cuTile's is there for divisible arguments and for all others. There are two
+    # configurations of matmul.
     conditions = {variants.name: len(variants.candidates) for variants in manifest.variants}
     assert conditions.pop("matmul<fp16>") == conditions.pop("matmul<fp32>") == 4
-    assert len(conditions) == 12
+    assert len(conditions) == 15
     assert set(conditions.values()) == {2}
