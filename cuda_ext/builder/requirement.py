@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FIRST_READER", "describe_requirement", "read_requirements"]
+from cuda_ext.errors import ConfigError
+
+__all__ = ["FIRST_READER", "find_flaw", "read_requirements"]
 
 FIRST_READER = "0.1"  # the first release of cuda-ext that reads manifest.SCHEMA
 _FIRST_RELEASE = "0.1"
@@ -35,23 +37,27 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
-def describe_requirement(requirements: Sequence[str] | None, first_reader: str = FIRST_READER) -> str:
-    """Say what is wrong with `requirements`; empty if nothing is, or if they are not known.
+def find_flaw(requirements: Sequence[str] | None, first_reader: str = FIRST_READER) -> ConfigError | None:
+    """What is wrong with `requirements`, which is no reason to stop; ``None`` if they are not known.
 
     `first_reader` is the first release that reads what this one builds.
     """
     if requirements is None:
-        return ""
+        return None
     where, remedy = "project.dependencies", f'write "cuda-ext>={first_reader}"'
     found = [match for match in map(_REQUIREMENT.match, requirements) if match and _is_own(match[1])]
     if not found:
-        return f"{where}: the built package imports cuda_ext, which is not required; {remedy}"
+        return ConfigError(
+            "the built package imports cuda_ext, which is not required", where=where, remedy=remedy
+        )
     for requirement in found:
         oldest = _oldest(requirement[2])
         if oldest and _release(oldest) < _release(first_reader):
-            problem = f"cuda-ext {oldest} does not read what this version builds"
-            return f"{where}: {requirement[0].strip()!r} admits too old a version: {problem}; {remedy}"
-    return ""
+            problem = (
+                f"{requirement[0].strip()!r} admits cuda-ext {oldest}, which cannot read what is built here"
+            )
+            return ConfigError(problem, where=where, remedy=remedy)
+    return None
 
 
 def _is_own(name: str) -> bool:

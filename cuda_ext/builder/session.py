@@ -18,7 +18,7 @@ from cuda_ext.builder.package.generate import Package, generate
 from cuda_ext.builder.package.in_place import check_outside
 from cuda_ext.builder.project import Project
 from cuda_ext.builder.report import open_build_log
-from cuda_ext.builder.requirement import describe_requirement
+from cuda_ext.builder.requirement import find_flaw
 from cuda_ext.builder.scheduler.batch import Batch
 from cuda_ext.builder.scheduler.job_cache import JobCache
 from cuda_ext.builder.scheduler.progress import Progress, progress_for
@@ -135,8 +135,8 @@ class _Session:
             # A mistake in MAX_JOBS is an error even if nothing is to be compiled.
             worker_count(environ, self._progress.message),
         )
-        if text := describe_requirement(project.requirements):
-            self._progress.message(text)
+        if flaw := find_flaw(project.requirements):
+            self._progress.message(str(flaw))
         modules = list(zip(project.modules, self.plan(), strict=True))
         batch = Batch(self._timings, self._progress, log)
         libraries = [

@@ -6,13 +6,13 @@ import tomllib
 
 import pytest
 
-from cuda_ext.builder.requirement import FIRST_READER, describe_requirement, read_requirements
+from cuda_ext.builder.requirement import FIRST_READER, find_flaw, read_requirements
 from cuda_ext.manifest import SCHEMA
 from tests.fixtures.projects import KERNELS, build, write_project
 
 
 def problem(table: str, first_reader: str = "0.3") -> str:
-    return describe_requirement(read_requirements(tomllib.loads(table)), first_reader)
+    return str(find_flaw(read_requirements(tomllib.loads(table)), first_reader) or "")
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,9 @@ def test_a_lower_bound_that_reads_the_package_is_right(requirement):
 )
 def test_a_requirement_that_admits_older_versions_is_told_what_to_write(requirement, oldest):
     assert problem(f'name = "p"\ndependencies = ["{requirement}"]') == (
-        f"project.dependencies: {requirement!r} admits too old a version: cuda-ext {oldest} does not read "
-        'what this version builds; write "cuda-ext>=0.3"'
+        f"project.dependencies: {requirement!r} admits cuda-ext {oldest}, which cannot read what is "
+        "built here; "
+        'write "cuda-ext>=0.3"'
     )
 
 

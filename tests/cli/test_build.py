@@ -24,7 +24,7 @@ from tests.fixtures.disks import mounted, needs_mount
 from tests.fixtures.environments import run as run_program
 from tests.fixtures.projects import FILL, SM_90, load, write_project
 
-PROJECT = '[project]\nname = "p"\n'
+PROJECT = '[project]\nname = "p"\ndependencies = ["cuda-ext"]\n'
 FILES = {"device/fill.cu": FILL}
 
 
@@ -443,7 +443,7 @@ def test_a_report_leaves_the_source_tree_alone(tmp_path: Path) -> None:
     assert f"{mine}: is not the report of a build, and stays; name another file" in errors
 
 
-def test_commands_of_the_compilers_are_shown_on_demand(tmp_path: Path) -> None:
+def test_commands_of_the_compilers_are_shown_on_demand(tmp_path: Path, empty_cache: Path) -> None:
     failing = "__global__ void k() { undeclared(); }"
     write_project(tmp_path, PROJECT + SM_90, {**FILES, "device/bad.cu": failing, "p/__init__.py": ""})
     status, _, errors = run("build", tmp_path, "-v")

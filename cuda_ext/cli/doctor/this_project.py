@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cuda_ext.builder.package.in_place import stale_packages
 from cuda_ext.builder.project import Project
+from cuda_ext.builder.requirement import find_flaw
 from cuda_ext.builder.sources.plan import compiler_choice
 from cuda_ext.cli.doctor.build_system import BuildSystem
 from cuda_ext.cli.doctor.findings import Finding
@@ -43,6 +44,8 @@ def examine_project() -> Iterator[Finding]:
     build_system = BuildSystem.read(project.root)
     for flaw in build_system.flaws(project.source_files() if build_system.backend else ()):
         yield Finding(flaw.level, flaw.subject, flaw.text, flaw.remedy)
+    if unmet := find_flaw(project.requirements):
+        yield Finding("warning", str(unmet.where), unmet.problem, unmet.remedy)
     for program in _PROGRAMS.get(build_system.backend, ()):
         yield _examine_program(program)
     for place in stale_packages(project, project.source_directories()):
