@@ -29,7 +29,8 @@ class TemplateClass(NamedTuple):
     """A kernel template: for each instantiation, a condition of its parameters and the number of its class.
 
     ``qualified`` is its name in device code, and ``message`` the text of the static_assert for a missing
-    instantiation. ``types`` are those of the parameters of a call, where all of them are known.
+    instantiation. ``types`` are those of the parameters of a call, where all of them are known. Functions in
+    Python are not compiled on demand.
     """
 
     name: str
@@ -38,6 +39,7 @@ class TemplateClass(NamedTuple):
     parameters: TemplateParameters
     instantiations: Sequence[tuple[str, int]]
     types: Sequence[str] | None
+    is_python: bool
 
 
 class Object(NamedTuple):
@@ -190,6 +192,7 @@ class Header:
                 parameters,
                 instantiations,
                 _types_of_template(alike, parameters.least),
+                all(map(_is_python, alike)),
             )
         )
         declaration, names = parameters.declare(name)
@@ -295,4 +298,5 @@ def _message(name: str, kernels: _Kernels) -> str:
     text = f"{name} is not built for these template arguments, but as {', '.join(built[:_SHOWN])}{more}"
     # Compilers accept no other escapes in the text of a static_assert.
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
-    return f'"{escaped}; add the missing one to INSTANTIATE, or compile it on demand with JIT"'
+    on_demand = "" if all(map(_is_python, kernels)) else ", or compile it on demand with JIT"
+    return f'"{escaped}; add the missing one to INSTANTIATE{on_demand}"'
