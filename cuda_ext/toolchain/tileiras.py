@@ -65,15 +65,16 @@ class Tileiras:
         """The compute capabilities that it assembles for."""
         return tuple(sorted(int(number) for number in re.findall(r"=sm_(\d+)\b", self._ask("--help"))))
 
-    def assemble(self, bytecode: bytes, architecture: Architecture, where: str) -> bytes:
+    def assemble(self, bytecode: bytes, architecture: Architecture, where: str, level: int = 3) -> bytes:
         """Assemble Tile IR of the source `where` to a cubin, without line numbers, which have paths.
 
-        From 9.0 on it is for exactly one capability. Raises :class:`~cuda_ext.errors.CompilationError`.
+        `level` is that of optimization, from 0 to 3. From 9.0 on the cubin is for exactly one capability. Raises
+        :class:`~cuda_ext.errors.CompilationError`.
         """
         limit = time_limit(self._environ)
         command = [
             *(str(self.executable), _INPUT, "-o", _OUTPUT),
-            *(f"--gpu-name=sm_{architecture.number}", "--opt-level=3"),
+            *(f"--gpu-name=sm_{architecture.number}", f"--opt-level={level}"),
         ]
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-") as name:

@@ -17,6 +17,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import loads
 from cuda_ext.toolchain import cuda_packages
+from cuda_ext.toolchain.front_ends import cutile
 from cuda_ext.toolchain.front_ends.cutile import CuTile
 from cuda_ext.toolchain.tileiras import Tileiras
 from tests.fixtures.loader import run_script
@@ -196,6 +197,7 @@ def refusal_of_cutile(text: str, common: str = FILES["device/common.py"]) -> str
             ", warps=4)",
             "scale has no parameter 'warps', and cuTile no such option; its options are num_ctas",
         ),
+        ("TILE=128", "TILE=f32", "TILE=f32: constants are numbers, True, False, and tuples of these"),
         (")", ", num_ctas=3)", "num_ctas should be power of 2, got 3"),
     ],
 )
@@ -222,6 +224,17 @@ def shift(out, x, N: ct.Constant[int]):
     assert b"\x08\x00\x00\x04" in image.data  # how ptxas writes the size of the pointers here
 
 
+def test_the_level_of_optimization_is_that_of_the_instantiation() -> None:
+    headers = {"device/common.py": FILES["device/common.py"].encode()}
+    unit = TranslationUnit("device/scale.py", SOURCE.encode(), "cutile", headers)
+    sizes = []
+    for text in (TEXT, TEXT.replace(")", ", opt_level=0)")):
+        each = unit.replace(instantiate=(text,))
+        (image,) = CuTile().compile(each, (Architecture.parse("sm_90a"),))
+        sizes += [usage.code for usage in image.usage.values()]
+    assert sizes[0] < sizes[1]
+
+
 def test_lines_of_the_project_are_shown() -> None:
     message = refusal_of_cutile(TEXT, COMMON.format(number="unknown"))
     assert '"device/common.py", line 5' in message
@@ -244,8 +257,8 @@ def test_a_front_end_that_is_missing_or_another_is_named(
     def missing(name: str) -> None:
         raise metadata.PackageNotFoundError(name)
 
-    for function in ("version", "distribution"):
-        monkeypatch.setattr(metadata, function, missing)
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(cutile, "find_spec", lambda name: None)
     for ask in (lambda: CuTile().version, lambda: CuTile().files()):
         with pytest.raises(ToolchainError, match=r'cuTile is not installed; install "cuda-ext\[cutile\]"'):
             ask()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,15 +102,13 @@ class CuTile:
         self.__dict__["version"] = version
 
     def files(self) -> Sequence[Path]:
-        """The list of its files with their digests, and tileiras."""
-        from importlib.metadata import PackageNotFoundError, distribution
-
-        try:
-            package = distribution("cuda-tile")
-        except PackageNotFoundError:
-            raise ToolchainError("cuTile is not installed", remedy=_INSTALL) from None
-        record = Path(str(package.locate_file(f"cuda_tile-{package.version}.dist-info/RECORD")))
-        return [record, *self._tileiras.files()]
+        """Its modules, and what tileiras consists of."""
+        spec = find_spec("cuda.tile") if find_spec("cuda") else None
+        if spec is None or not spec.submodule_search_locations:
+            raise ToolchainError("cuTile is not installed", remedy=_INSTALL)
+        directory = Path(spec.submodule_search_locations[0])
+        modules = [*directory.rglob("*.py"), *directory.glob("_cext*.so"), *directory.glob("_cext*.pyd")]
+        return [*sorted(modules), *self._tileiras.files()]
 
     def capabilities(self) -> tuple[int, ...]:
         return self._tileiras.capabilities
@@ -137,7 +136,9 @@ class CuTile:
             raise CompilationError(problem, where=unit.name)
         names = next(f.parameters for f in find_functions(unit.source) if f.name == instantiation.function)
         try:
-            bytecode = _compile(tile, kernel, instantiation, names)
+            constants = dict(_constants(instantiation))
+            kernel = _configure(kernel, instantiation, {n: c for n, c in constants.items() if n not in names})
+            bytecode = _compile(tile, kernel, instantiation, names, constants)
         except Exception as error:
             raise CompilationError(f"{instantiation}: {str(error).strip()}", where=unit.name) from None
         description = _describe(instantiation, names)
@@ -145,7 +146,8 @@ class CuTile:
         for architecture in architectures:
             data = bytecode
             if architecture.kind == "cubin":
-                data = self._tileiras.assemble(bytecode, architecture, unit.name)
+                level = kernel._compiler_options.opt_level_for_target(f"sm_{architecture.number}")
+                data = self._tileiras.assemble(bytecode, architecture, unit.name, level)
             image, signatures = read_image(architecture, data), reflect_image(architecture.kind, data)
             (image,), signatures = describe_images([image], signatures, [description], unit.name)
             images.append(replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers))))
@@ -162,17 +164,34 @@ def _import() -> Any:
     return cuda.tile
 
 
-def _compile(tile: Any, kernel: Any, instantiation: Instantiation, names: Sequence[str]) -> bytes:
-    """Compile `kernel`, whose parameters have these `names`, to Tile IR of the oldest version that can be."""
-    texts = {**instantiation.constants, **instantiation.configuration}
-    constants = {name: ast.literal_eval(text) for name, text in texts.items()}
-    if options := {name: value for name, value in constants.items() if name not in names}:
-        if unknown := options.keys() - {*_OPTIONS}:
+def _constants(instantiation: Instantiation) -> Iterator[tuple[str, Any]]:
+    for name, text in {**instantiation.constants, **instantiation.configuration}.items():
+        try:
+            yield name, ast.literal_eval(text)
+        except ValueError:
             raise ValueError(
-                f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile no such option; its "
-                f"options are {', '.join(_OPTIONS)}"
-            )
-        kernel = kernel.replace_hints(**options)
+                f"{name}={text}: constants are numbers, True, False, and tuples of these"
+            ) from None
+
+
+def _configure(kernel: Any, instantiation: Instantiation, options: Mapping[str, Any]) -> Any:
+    """`kernel` with these options of its decorator."""
+    if unknown := options.keys() - {*_OPTIONS}:
+        raise ValueError(
+            f"{instantiation.function} has no parameter {min(unknown)!r}, and cuTile no such option; its "
+            f"options are {', '.join(_OPTIONS)}"
+        )
+    return kernel.replace_hints(**options) if options else kernel
+
+
+def _compile(
+    tile: Any,
+    kernel: Any,
+    instantiation: Instantiation,
+    names: Sequence[str],
+    constants: Mapping[str, Any],
+) -> bytes:
+    """Compile `kernel`, whose parameters have these `names`, to Tile IR of the oldest version that can be."""
     typed = {name: [p for p in instantiation.parameters if p.name == name] for name in names}
     signature = tile.compilation.KernelSignature(
         [constants[name] if name in constants else _constraint(tile, typed[name]) for name in names],
