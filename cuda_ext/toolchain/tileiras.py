@@ -68,8 +68,8 @@ class Tileiras:
     def assemble(self, bytecode: bytes, architecture: Architecture, where: str, level: int = 3) -> bytes:
         """Assemble Tile IR of the source `where` to a cubin, without line numbers, which have paths.
 
-        `level` is that of optimization, from 0 to 3. From 9.0 on the cubin is for exactly one capability. Raises
-        :class:`~cuda_ext.errors.CompilationError`.
+        `level` is that of optimization, from 0 to 3. From 9.0 on the cubin is for exactly one capability.
+        Raises :class:`~cuda_ext.errors.CompilationError`.
         """
         limit = time_limit(self._environ)
         command = [
