@@ -13,6 +13,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cuda_ext.compiler.name_expressions import code_of, kernel_names, split_arguments
+from cuda_ext.compiler.signatures.declarations import find_declarations, find_doc_comments
 from cuda_ext.errors import KernelNotFoundError, escape_controls
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
@@ -46,6 +47,11 @@ _LETTERS = [
     b"4a",
     b"Dp",
 ]
+COMMENTED = [
+    b"/// Adds.\n///\n/// @param n  how many\ntemplate <class T>\n__global__ void k(int n);\n",
+    b"namespace a {\n/** Sums.\n * all\n */\nstatic __global__ void f(float* x) {}\n}\n",
+]
+_SIGNS = [b"///", b"/**", b"*/", b"//", b'"', b'R"(', b"\n\n", b"{", b"}", b"(", b"__global__"]
 paths = st.one_of(
     texts, st.lists(st.sampled_from(["a", ".", "..", "", "C:", "/", "\\", "b.cu"]), max_size=6).map("/".join)
 )
@@ -91,6 +97,14 @@ def test_parts_of_a_name_are_parts_of_it(text: str) -> None:
 def test_kernels_of_a_source_are_names(source: bytes) -> None:
     assert all(name.isidentifier() or name[0].isdigit() for name in kernel_names(source))
     assert kernel_names(code_of(source)) <= kernel_names(source)
+
+
+@given(damaged_bytes(COMMENTED, _SIGNS))
+@example(b"__global__ void /// no name\n(int n) {}")
+def test_comments_are_on_kernels(source: bytes) -> None:
+    assert find_doc_comments([source]).keys() <= {
+        kernel.name for kernel in find_declarations([source]).kernels
+    }
 
 
 @given(damaged_bytes(LOWERED, _LETTERS), st.booleans())

@@ -204,11 +204,12 @@ def find_doc_comments(texts: Iterable[bytes]) -> dict[str, str]:
             return f" {_COMMENT}{len(comments) - 1} "
 
         text = plain_text(content, mark)
-        for scope, head, space, _ in _declarators(text, _SPECIFIER_MARKS):
+        code = re.sub(rf"\b{_COMMENT}\d+\b", lambda word: " " * len(word[0]), text)
+        for scope, head, space, _ in _declarators(code, _SPECIFIER_MARKS):
             lines = _last_comment(text[head : space.start()], comments)
             if not lines or scope is None or space[0] not in _KERNELS:
                 continue
-            if kernel := _kernel(text, space.end(), ()):
+            if kernel := _kernel(code, space.end(), ()):
                 plain, _, is_definition = kernel
                 name = "::".join([*(part for part in scope if part not in ("", C_LINKAGE)), plain])
                 if is_definition or name not in found:
