@@ -19,6 +19,8 @@ from cuda_ext.toolchain.diagnostics import shorten_output
 __all__ = ["Tileiras"]
 
 _INSTALL = 'install "cuda-ext[tile]", or set CUDA_PATH to a toolkit of CUDA 13.1 or newer'
+# How an error begins: the file and the line, and what they belong to.
+_LOCATION = r'#cuda_tile\.di_loc<loc\("([^"\n]*)":(\d+):\d+\)[^\n]*?>>: '
 _INPUT, _OUTPUT = "cuda_ext.tileir", "cuda_ext.cubin"
 
 
@@ -87,7 +89,8 @@ class Tileiras:
             raise too_slow(where, limit) from None
         except OSError as error:
             raise self._cannot_run(error) from None
-        raise CompilationError(f"tileiras: {shorten_output(ended.output.strip())}", where=where)
+        output = re.sub(_LOCATION, r"\1:\2: ", ended.output.strip())
+        raise CompilationError(f"tileiras: {shorten_output(output)}", where=where)
 
     def _ask(self, option: str) -> str:
         try:

@@ -224,6 +224,22 @@ def shift(out, x, N: ct.Constant[int]):
     assert b"\x08\x00\x00\x04" in image.data  # how ptxas writes the size of the pointers here
 
 
+def test_what_tileiras_refuses_has_its_line() -> None:
+    source = """
+import cuda.tile as ct
+
+@ct.kernel
+def copy(out, x):
+    ct.store(out, (0,), ct.load(x, (0,), (16,)))
+"""
+    text = "copy(out: f8e4m3[?], x: f8e4m3[?])"
+    unit = TranslationUnit("device/copy.py", source.encode(), "cutile", instantiate=(text,))
+    with pytest.raises(
+        CompilationError, match=r"^device/copy\.py: tileiras: device/copy\.py:\d: error: .*sm_80"
+    ):
+        CuTile().compile(unit, (Architecture.parse("sm_80"),))
+
+
 def test_the_level_of_optimization_is_that_of_the_instantiation() -> None:
     headers = {"device/common.py": FILES["device/common.py"].encode()}
     unit = TranslationUnit("device/scale.py", SOURCE.encode(), "cutile", headers)
