@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cuda_ext.compiler.signatures.reflection import read_ready_image
+from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import loads
 from tests.fixtures.device_code import image
 from tests.fixtures.loader import run_script
@@ -98,6 +100,12 @@ def test_a_described_kernel_is_launched_as_its_image_requires(
     assert "cuMemAllocFromPoolAsync 15360 stream=0" in done.calls
     at = done.calls.index(launch)
     assert "cuMemFreeAsync stream=0" in done.calls[at:]
+
+
+def test_a_report_has_the_resources_of_kernels_that_arrive_compiled(cubin: bytes) -> None:
+    resources = read_ready_image(Architecture.parse("sm_90"), cubin).usage["raw_scale"]
+    assert resources.registers
+    assert resources.spilled == 0
 
 
 SIMPLE = """

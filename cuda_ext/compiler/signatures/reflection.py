@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from cuda_ext.compiler.jobs import Product
@@ -18,14 +19,14 @@ from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.cubin import Resources, read_cubin
+from cuda_ext.formats.cubin import Resources, read_cubin, read_resources
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
 from cuda_ext.records import array_size
 
-__all__ = ["check_product", "describe", "read_image", "reflect_image"]
+__all__ = ["check_product", "describe", "read_image", "read_ready_image", "reflect_image"]
 
 
 def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
@@ -39,6 +40,12 @@ def read_image(architecture: Architecture, data: bytes) -> CompiledImage:
     usage = {name: Resources(size) for name, size in code.items()}
     entries, names = tuple(sorted(kernels)), tuple(sorted(variables))
     return CompiledImage(architecture, data, entries, names, sizes, usage=usage)
+
+
+def read_ready_image(architecture: Architecture, data: bytes) -> CompiledImage:
+    """As :func:`read_image`, with the resources that a cubin shows, since no compiler has reported them."""
+    image = read_image(architecture, data)
+    return replace(image, usage=read_resources(data)) if architecture.kind == "cubin" else image
 
 
 def check_product(product: Product) -> Product:

@@ -26,7 +26,7 @@ from cuda_ext.compiler.front_ends.instantiation import (
 )
 from cuda_ext.compiler.front_ends.python_functions import find_functions
 from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
-from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -148,7 +148,7 @@ class CuTile:
             if architecture.kind == "cubin":
                 level = kernel._compiler_options.opt_level_for_target(f"sm_{architecture.number}")
                 data = self._tileiras.assemble(bytecode, architecture, unit.name, level)
-            image, signatures = read_image(architecture, data), reflect_image(architecture.kind, data)
+            image, signatures = read_ready_image(architecture, data), reflect_image(architecture.kind, data)
             (image,), signatures = describe_images([image], signatures, [description], unit.name)
             images.append(replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers))))
         return tuple(images)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.products import CompiledImage, Signatures
-from cuda_ext.compiler.signatures.reflection import read_image
+from cuda_ext.compiler.signatures.reflection import read_ready_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -84,7 +84,7 @@ class TileCpp:
             data = bytecode
             if architecture.kind == "cubin":
                 data = self._tileiras.assemble(bytecode, architecture, unit.name)
-            image = attach_log(read_image(architecture, data), program.log, trace)
+            image = attach_log(read_ready_image(architecture, data), program.log, trace)
             signatures = self._nvrtc.describe(unit, image, program)
             sizes = {**image.sizes, **{name: (symbol.size,) for name, symbol in signatures.symbols.items()}}
             launches = dict.fromkeys(image.entries, _LAUNCH)

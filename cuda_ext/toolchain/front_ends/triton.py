@@ -22,7 +22,7 @@ from cuda_ext.compiler.front_ends.instantiation import (
     parse_instantiation,
 )
 from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
-from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
+from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
@@ -133,7 +133,7 @@ class Triton:
         description = _describe(instantiation, function.arg_names, texts, kernel.metadata)
         for architecture in architectures:
             data = kernel.asm["cubin"] if architecture.kind == "cubin" else kernel.asm["ptx"].encode()
-            image = read_image(architecture, data)
+            image = read_ready_image(architecture, data)
             own = reflect_image(architecture.kind, data)
             (image,), own = describe_images([image], own, [description], unit.name)
             images.append(image)
