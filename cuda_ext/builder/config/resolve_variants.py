@@ -19,6 +19,7 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
     Raises :class:`ConfigError` for variants that do not fit the kernels of `manifest`.
     """
     kernels = {normalise(kernel.expression): kernel for kernel in manifest.named_kernels}
+    specialised = {each.name for each in manifest.variants if each.specialised}
     kinds = {symbol.name: "a variable" for symbol in manifest.symbols}
     kinds |= {plain_name(expression): "a kernel" for expression in kernels}
     kinds |= {scope: "a namespace" for name in kinds for scope in _scopes(name)}
@@ -32,7 +33,15 @@ def resolve_variants(manifest: Manifest, variants: Sequence[Variants], where: st
                     f"{shorten(name)!r} is {kind} already", where=here, remedy="choose another name"
                 )
             kinds[name] = "variants" if name == each.name else "a namespace"
-        resolved.append(Variants(each.name, tuple(_candidates(each, kernels, here))))
+        candidates = tuple(_candidates(each, kernels, here))
+        for i, candidate in enumerate(candidates):
+            if candidate.kernel in specialised:
+                raise ConfigError(
+                    f"{shorten(candidate.kernel)!r} is compiled on conditions, which choose among its images",
+                    where=f"{here}[{i}].kernel",
+                    remedy="variants have other kernels: take it out",
+                )
+        resolved.append(Variants(each.name, candidates))
     return manifest._replace(variants=(*manifest.variants, *resolved))
 
 

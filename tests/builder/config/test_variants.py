@@ -221,6 +221,19 @@ extern "C" __global__ void simple(int n, float* x) { x[threadIdx.x] = n; }
 TABLE = KERNELS + 'variants = { fit = [{ kernel = "large", when = "n >= 100" }, { kernel = "simple" }] }\n'
 
 
+def test_variants_have_no_kernels_that_are_several_already(compiled: Manifest) -> None:
+    kernel = compiled.kernels[0].expression
+    first = compiled.kernels[0]._replace(expression=f"{kernel} if sm_90")
+    module = compiled._replace(
+        kernels=(first, *compiled.kernels[1:]),
+        variants=(Variants(kernel, (Candidate(first.expression, "sm_90"),), specialised=True),),
+    )
+    with pytest.raises(
+        ConfigError, match=r"either\[0\]\.kernel: .* is compiled on conditions, which choose among"
+    ):
+        resolve_variants(module, [Variants("either", (Candidate(kernel),))], "variants")
+
+
 def test_a_project_with_variants_is_built(tmp_path: Path) -> None:
     write_project(tmp_path, TABLE, {"device/fit.cu": FITTING})
     manifest = loads(build(tmp_path)["p.kernels"].files["manifest.json"], "manifest.json")
