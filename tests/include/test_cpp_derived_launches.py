@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cuda_ext import manifest
+from cuda_ext.builder.package.generate import Package
 from tests.fixtures.cpp_modules import LOADER, compile_cpp, write_cpp
 from tests.fixtures.device_code import image
 from tests.fixtures.loader import Run
@@ -94,6 +97,10 @@ int main(int, char** arguments) {
       choose(at(4100), n);
     }
     for (const int n : {-3, -2}) tell(kernels::k<2>.try_launch({3}, x, n));
+    const auto grid = [](const cuda_ext::Configuration& given) {
+      return cuda_ext::Dim(given["BLOCK"] + 1, given["none"] + 2);
+    };
+    if (!std::strcmp(arguments[1], "grid")) kernels::k<1>({grid, nullptr}, x, 8);
     if (!std::strcmp(arguments[1], "unload")) {
       const cuda_ext::Library library(kernels::cuda_ext_library().data());
       for (const int n : {8, 3}) library.kernel("k<1>").launch(LaunchGrid(1), x, n);
@@ -101,6 +108,14 @@ int main(int, char** arguments) {
   }
 }
 """
+
+
+def configured(package: Package) -> Package:
+    """The package with values of a configuration, as measured tables have."""
+    made = manifest.loads(package.files[manifest.FILE_NAME], "")
+    kernels = (each._replace(configuration={"BLOCK": "64", "MODE": "fast"}) for each in made.kernels)
+    text = manifest.dumps(made._replace(kernels=tuple(kernels)))
+    return replace(package, files={**package.files, manifest.FILE_NAME: text.encode()})
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +126,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for architecture in ("sm_80", "sm_90"):
         files[f"images/hinted.{architecture}.cubin"] = image(hinted, architecture).data
     files["images/generic.sm_90.cubin"] = image(SIMPLE.format(name="any")).data
-    package = build(write_project(root / "project", TABLE, files))["p.kernels"]
+    package = configured(build(write_project(root / "project", TABLE, files))["p.kernels"])
     module = write_cpp(package, root)
     (root / "program.cpp").write_text(PROGRAM)
     sources = [root / name for name in ("program.cpp", *module.sources)]
@@ -169,6 +184,10 @@ def test_a_launch_takes_the_image_for_its_arguments(run: Callable[..., Run]) -> 
     done = run("choose", capability=80)
     assert [launch.split()[1] for launch in done.launches] == ["aligned", "negative", "negative"]
     assert "generic.sm_90.cubin has no image for this GPU" in done.output[2]
+
+
+def test_a_function_returns_the_grid_for_a_configuration(run: Callable[..., Run]) -> None:
+    assert run("grid").launches[-1].split()[1:3] == ["aligned", "grid=65,2,1"]
 
 
 def test_images_of_tile_kernels_are_not_unloaded(run: Callable[..., Run]) -> None:

@@ -59,6 +59,12 @@ class LaunchedKernel(NamedTuple):
     candidates: tuple[Candidate, ...] = ()
 
     @property
+    def configuration(self) -> dict[str, int]:
+        """The integers of its configuration, for functions that return the grid."""
+        values = self.kernel.configuration.items()
+        return {name: int(value) for name, value in values if value.removeprefix("-").isdecimal()}
+
+    @property
     def is_derived(self) -> bool:
         """Whether its images decide on launches."""
         return bool(self.passed or self.fixed or self.candidates)

@@ -94,6 +94,12 @@ struct CandidateData {
   Array<ComparisonData> comparisons;
 };
 
+// An integer that a kernel was compiled for, and that no call gives, "BLOCK".
+struct ConfigurationData {
+  const char* name;
+  long long value;
+};
+
 // A kernel, or one instantiation of a template. `lowered` is its name in all images but those in
 // `exceptions`. Where it is compiled when the program runs, the parameters are not described. Those are the
 // ones of a call; `passed` are the kernel's own, if there are others. A launch takes the first of the
@@ -108,6 +114,7 @@ struct KernelData {
   Array<PassedData> passed = {};
   Array<FixedLaunchData> launches = {};
   Array<CandidateData> candidates = {};
+  Array<ConfigurationData> configuration = {};
 };
 
 // A __constant__ or __device__ variable.

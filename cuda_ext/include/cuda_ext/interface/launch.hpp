@@ -85,6 +85,28 @@ struct CUDA_EXT_VISIBLE LaunchAttribute {
   }
 };
 
+// The integers of the configuration that a launch takes among several, by name; 0 for what it does not have.
+class Configuration {
+ public:
+  explicit Configuration(const Array<ConfigurationData>& values) noexcept : values_(values) {}
+
+  long long operator[](const char* name) const noexcept {
+    for (const ConfigurationData& each : values_) {
+      if (!std::strcmp(each.name, name)) return each.value;
+    }
+    return 0;
+  }
+
+ private:
+  Array<ConfigurationData> values_;
+};
+
+// A function of a project that returns the grid for a configuration; `call` is nullptr for none.
+struct GridFunction {
+  const void* function = nullptr;
+  Dim (*call)(const void* function, const Configuration& given) = nullptr;
+};
+
 // `shared` are the bytes of dynamic shared memory of a block, and `cluster` the blocks of a cluster, {0, 0,
 // 0} without clusters. All blocks of a `cooperative` kernel run at once, so that they can wait for each
 // other. A `dependent` kernel may start before its predecessor in the stream has ended (programmatic
@@ -99,19 +121,34 @@ struct CUDA_EXT_VISIBLE LaunchConfig {
   bool dependent = false;
   Array<LaunchAttribute> attributes = {};
   bool counts_threads = false;  // in grid.x, as threads() sets it
+  GridFunction grid_of = {};    // instead of the grid, as LaunchGrid sets it
 };
 
-// The launch of a kernel whose image fixes everything but the grid, which counts clusters if there are any.
+// The launch of a kernel whose image fixes everything but the grid, which counts clusters if there are any. A
+// function that returns the grid for the Configuration of a launch must live as long as this.
 struct CUDA_EXT_VISIBLE LaunchGrid {
   Dim grid;
   StreamRef stream = nullptr;
+  GridFunction grid_of = {};
 
   template <class T, std::enable_if_t<std::is_convertible_v<const T&, Dim>, int> = 0>
   CUDA_EXT_HIDDEN constexpr LaunchGrid(const T& extents) noexcept : grid(extents) {}
   CUDA_EXT_HIDDEN constexpr LaunchGrid(Dim extents, StreamRef in_stream = nullptr) noexcept
       : grid(extents), stream(in_stream) {}
 
-  CUDA_EXT_HIDDEN constexpr operator LaunchConfig() const noexcept { return {grid, {0, 0, 0}, stream}; }
+  template <class T, std::enable_if_t<std::is_invocable_r_v<Dim, const T&, const Configuration&>, int> = 0>
+  CUDA_EXT_HIDDEN LaunchGrid(const T& function, StreamRef in_stream = nullptr) noexcept
+      : grid(1), stream(in_stream), grid_of{&function, &call<T>} {}
+
+  CUDA_EXT_HIDDEN constexpr operator LaunchConfig() const noexcept {
+    return {grid, {0, 0, 0}, stream, 0, {0, 0, 0}, false, false, {}, false, grid_of};
+  }
+
+ private:
+  template <class T>
+  CUDA_EXT_HIDDEN static Dim call(const void* function, const Configuration& given) {
+    return (*static_cast<const T*>(function))(given);
+  }
 };
 
 // At least `count` threads, in blocks of the size with the highest occupancy unless `block` is set; one block

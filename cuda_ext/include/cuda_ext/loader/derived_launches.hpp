@@ -35,8 +35,8 @@ inline const FixedLaunchData* find_fixed(const KernelData& kernel, const UnitDat
   return nullptr;
 }
 
-// Add what the image fixes to `config`, which has the grid, in blocks or clusters.
-CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fixed) {
+// Add what the image of `kernel` fixes to `config`, which has the grid, in blocks or clusters.
+CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fixed, const KernelData& kernel) {
   const auto is_given = [](const Dim& extents) { return extents.x || extents.y || extents.z; };
   const char* wrong = config.counts_threads      ? "threads"
                       : is_given(config.block)   ? "block"
@@ -51,6 +51,8 @@ CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fi
                    {wrong, ": this kernel was compiled for blocks of ", text_of(block), " threads, ",
                     fixed.shared, " bytes of shared memory; give the grid alone, as a LaunchGrid"});
   }
+  const GridFunction& grid_of = config.grid_of;
+  if (grid_of.call) config.grid = grid_of.call(grid_of.function, Configuration(kernel.configuration));
   config.block = block;
   config.shared = fixed.shared;
   config.cooperative = fixed.cooperative;

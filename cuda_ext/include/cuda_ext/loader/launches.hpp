@@ -133,7 +133,7 @@ CUDA_EXT_COLD inline Failure LoadedModule::launch_loaded(const CurrentContext& h
                                                          void** arguments) {
   const KernelData& data = *kernel.description;
   if (const FixedLaunchData* fixed = loaded.fixed) {
-    if (auto failed = fix(config, *fixed)) return of_launch(data, std::move(failed));
+    if (auto failed = fix(config, *fixed, data)) return of_launch(data, std::move(failed));
   }
   Limits limits(here, loaded);
   if (config.counts_threads) {
