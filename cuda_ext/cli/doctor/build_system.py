@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ __all__ = ["OLDEST_SETUPTOOLS", "BuildSystem", "Flaw"]
 
 OLDEST_SETUPTOOLS = 77
 _HOOK = "tool.hatch.build.hooks.cuda-ext"
-# Backends that run a build program: the file which tells that what to do, and how it calls this package.
-_BY_PROGRAM = {
-    "scikit_build_core": ("CMakeLists.txt", "cuda_ext_add_module"),
-    "mesonpy": ("meson.build", "cuda_ext build"),
+# The files that tell build programs what to do, how they call this package, and what runs them.
+_SCRIPTS = {
+    "CMakeLists.txt": ("cuda_ext_add_module", ("cmake", "ninja")),
+    "meson.build": ("cuda_ext build", ("meson", "ninja")),
 }
+_SCRIPT_OF = {"scikit_build_core": "CMakeLists.txt", "mesonpy": "meson.build"}
 _NOT_BUILT = "does not build the kernels: wheels lack them"
 _REQUIRES = "[build-system] requires"
 _INCLUDE = r"(?m)^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>"
@@ -87,14 +89,24 @@ class BuildSystem:
         yield from self._unsuitable_setuptools()
         yield from self._unrequired(sources)
 
+    @property
+    def programs(self) -> list[str]:
+        """The programs that build kernels with CMake or Meson, in a package or not."""
+        runners = (programs for file, (_, programs) in _SCRIPTS.items() if self._is_called_in(file))
+        return list(dict.fromkeys(chain(*runners)))
+
+    def _is_called_in(self, file: str) -> bool:
+        scripts = [self.root / file, *self.root.glob(f"*/{file}"), *self.root.glob("cmake/*.cmake")]
+        call = r"\W+".join(_SCRIPTS[file][0].split())
+        return any(re.search(call, _read(script)) for script in scripts)
+
     def _unserved(self) -> Iterator[Flaw]:
         """Find out whether the backend builds the table ``[tool.cuda_ext]``, which none refuses."""
-        if self.backend in _BY_PROGRAM:
-            file, call = _BY_PROGRAM[self.backend]
-            scripts = [self.root / file, *self.root.glob(f"*/{file}"), *self.root.glob("cmake/*.cmake")]
-            pattern = r"\W+".join(call.split())
-            if not any(re.search(pattern, _read(script)) for script in scripts):
-                yield Flaw("problem", file, _NOT_BUILT, f"call {call} there, as cuda-ext init does")
+        if file := _SCRIPT_OF.get(self.backend):
+            if not self._is_called_in(file):
+                yield Flaw(
+                    "problem", file, _NOT_BUILT, f"call {_SCRIPTS[file][0]} there, as cuda-ext init does"
+                )
         elif self.backend == "hatchling":
             hooks = (self._table("tool", "hatch", "build", *of, "hooks") for of in ((), ("targets", "wheel")))
             if not any("cuda-ext" in table for table in hooks) and not self._is_in_hatch_toml():

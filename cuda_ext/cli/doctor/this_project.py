@@ -23,16 +23,16 @@ from cuda_ext.toolchain.nvcc import Nvcc
 
 __all__ = ["compiler_choices", "examine_project"]
 
-# What backends run, and the oldest version that CudaExt.cmake works with.
-_PROGRAMS = {"scikit_build_core": ("cmake", "ninja"), "mesonpy": ("meson", "ninja")}
-_OLDEST_CMAKE = (3, 24)
+_OLDEST_CMAKE = (3, 24)  # that CudaExt.cmake works with
 
 
 def examine_project() -> Iterator[Finding]:
-    """What a build of the project in the current directory would use, and what is wrong with it.
+    """What a build in the current directory would use, and what is wrong with the project there.
 
     Raises :class:`~cuda_ext.errors.ConfigError`.
     """
+    build_system = BuildSystem.read(Path())
+    yield from map(_examine_program, build_system.programs)
     project = Project.load(Path())
     if project is None:
         return
@@ -41,13 +41,10 @@ def examine_project() -> Iterator[Finding]:
     if project.settings.executor == "dask" and find_spec("distributed") is None:
         text = 'executor = "dask" needs Dask, which is not installed'
         yield Finding("problem", project.name, text, command='pip install "cuda-ext[dask]"')
-    build_system = BuildSystem.read(project.root)
     for flaw in build_system.flaws(project.source_files() if build_system.backend else ()):
         yield Finding(flaw.level, flaw.subject, flaw.text, flaw.remedy)
     if unmet := find_flaw(project.requirements):
         yield Finding("warning", str(unmet.where), unmet.problem, unmet.remedy)
-    for program in _PROGRAMS.get(build_system.backend, ()):
-        yield _examine_program(program)
     for place in stale_packages(project, project.source_directories()):
         name = os.path.relpath(place, project.root)
         text = "was built in place, and is no module of the project any more"
