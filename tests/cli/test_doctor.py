@@ -20,6 +20,7 @@ import pytest
 from cuda_ext.cli.doctor import examine, gpus, installation
 from cuda_ext.cli.doctor.build_system import BuildSystem
 from cuda_ext.cli.doctor.findings import LEVELS, show
+from cuda_ext.cli.doctor.this_project import examine_project
 from cuda_ext.cli.environment import VARIABLES
 from cuda_ext.cli.installed import installed_modules
 from cuda_ext.errors import NoDriverError
@@ -633,6 +634,22 @@ def test_the_build_backend_is_examined(
     assert len(shown) == len(expected)
     assert all(text.startswith(beginning) for text, beginning in zip(shown, expected, strict=True))
     assert all(flaw.remedy for flaw in flaws)
+
+
+@pytest.mark.parametrize(
+    ("file", "call", "programs"),
+    [
+        ("CMakeLists.txt", "cuda_ext_add_module(kernels SOURCES a.cu)", ["cmake", "ninja"]),
+        ("src/CMakeLists.txt", "project(other)", []),
+        ("meson.build", "command: [python, '-m', 'cuda_ext', 'build']", ["meson", "ninja"]),
+    ],
+)
+def test_programs_are_examined_where_they_build_kernels(
+    tmp_path: Path, file: str, call: str, programs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(tmp_path, "", {file: call})
+    monkeypatch.chdir(tmp_path)
+    assert [finding.subject for finding in examine_project()] == programs
 
 
 # The cache and the environment.

@@ -52,12 +52,12 @@ def examine_project() -> Iterator[Finding]:
 
 
 def _examine_program(program: str) -> Finding:
-    """A program that the backend runs. Where there is none, isolated builds install it."""
+    """A program that builds the kernels. Where there is none, isolated builds of packages install it."""
     found = shutil.which(program)
     if found is None:
         text = "not on PATH"
-        return Finding("note", program, text, "nothing to do: isolated builds install it for themselves")
-    version = first_line(Path(found))
+        return Finding("note", program, text, "nothing to do where isolated builds of a package install it")
+    version = first_line(Path(found)).removeprefix("cmake version ")
     number = re.search(r"(\d+)\.(\d+)", version)
     if program == "cmake" and number and tuple(map(int, number.groups())) < _OLDEST_CMAKE:
         text = f"{version}, {found}: CudaExt needs 3.24"
