@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,20 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(variable, raising=False)
         patch.setenv("CUDA_EXT_CACHE", str(directory))
         yield directory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def object_cache(cache: Path) -> Iterator[None]:
+    """ccache for C++ in CMake projects, if there is one: many of them compile the loader."""
+    if shutil.which("ccache") is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+        patch.setenv("CCACHE_DIR", str(cache.with_name("ccache")))
+        patch.setenv("CCACHE_BASEDIR", str(cache.parent))
+        patch.setenv("CCACHE_NOHASHDIR", "1")
+        yield
 
 
 @pytest.fixture
