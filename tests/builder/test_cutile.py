@@ -14,11 +14,13 @@ from cuda_ext.builder.package.generate import Package
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError, ToolchainError
 from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.cubin import read_code
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import loads
 from cuda_ext.toolchain import cuda_packages
 from cuda_ext.toolchain.front_ends import cutile
 from cuda_ext.toolchain.front_ends.cutile import CuTile
+from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, refusal, write_project
@@ -222,6 +224,37 @@ def shift(out, x, N: ct.Constant[int]):
     (sizes,) = image.sizes.values()
     assert sizes == (8, 4, 4, 4, 4, 8, 4, 4, 4, 4)
     assert b"\x08\x00\x00\x04" in image.data  # how ptxas writes the size of the pointers here
+
+
+def test_code_with_all_hints_is_that_of_cutile_itself(tmp_path: Path) -> None:
+    """The constraints are those of cuTile for contiguous arrays whose address and lengths 16 divides."""
+    import cuda.tile as ct
+    from cuda.tile import compilation
+
+    array = compilation.ArrayConstraint(
+        ct.float32,
+        2,
+        index_dtype=ct.int32,
+        stride_lower_bound_incl=(0, None),
+        alias_groups=(),
+        may_alias_internally=False,
+        stride_constant=(None, 1),
+        stride_divisible_by=(4, 1),
+        shape_divisible_by=16,
+        base_addr_divisible_by=16,
+    )
+    convention = compilation.CallingConvention.cutile_python_v2()
+    parameters = [array, array, compilation.ScalarConstraint(ct.float32), 128]
+    signature = compilation.KernelSignature(parameters, convention, "scale")
+    unit = TranslationUnit(
+        "device/scale.py", SOURCE.encode(), "cutile", {"device/common.py": FILES["device/common.py"].encode()}
+    )
+    kernel = import_source(unit).scale
+    cubin = tmp_path / "cubin"
+    compilation.export_kernel(kernel, [signature], cubin, gpu_code="sm_90", output_format="cubin")
+    text = TEXT.replace("f32[?, ?]:16, x: f32[?, ?:16]", "f32[?:16, ?:16]:16, x: f32[?:16, ?:16]")
+    (image,) = CuTile().compile(unit.replace(instantiate=(text,)), (Architecture.parse("sm_90a"),))
+    assert read_code(image.data) == read_code(cubin.read_bytes())
 
 
 def test_what_tileiras_refuses_has_its_line() -> None:
