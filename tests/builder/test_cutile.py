@@ -331,6 +331,12 @@ def test_without_changes_the_front_end_is_not_imported(project: tuple[Path, Pack
     assert done.output[-1] == ""
 
 
+def test_a_linked_module_has_none(tmp_path: Path) -> None:
+    text = table(TEXT).replace("emit =", "link = true\nemit =")
+    answer = refusal(write_project(tmp_path, text, FILES))
+    assert ".link: device/scale.py has kernels of cuTile, which cannot be device-linked; give it" in answer
+
+
 def test_an_architecture_that_tileiras_lacks_is_refused(tmp_path: Path) -> None:
     answer = refusal(write_project(tmp_path, table(TEXT, architecture="sm_75"), FILES))
     assert "cutile 1.7 cannot compile for 'sm_75'" in answer

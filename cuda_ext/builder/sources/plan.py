@@ -30,7 +30,7 @@ from cuda_ext.compiler.front_ends.tile_code import divide, enable_tile
 from cuda_ext.compiler.headers import Headers
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, file_stems
 from cuda_ext.compiler.spelled_settings import spell_setting
-from cuda_ext.compiler.translation_unit import PYTHON, CompilerInfo, SourceKind, TranslationUnit
+from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, CompilerInfo, SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, ToolchainError
 from cuda_ext.filesystem.regular_file import read_file
 from cuda_ext.formats.architecture import Architecture
@@ -154,8 +154,8 @@ def plan_module(
     divided = [part for source in units for part in divide(source, assigned[source.name])]
     for unit, suffix, may_be_empty in divided:
         settings = sources.settings(unit.name)
-        if unit.kind == "tile":
-            _check_tile(module, unit)
+        if unit.kind in FRONT_ENDS:
+            _check_front_end(module, unit)
         compiler = compiler_of(unit.kind)
         key = settings, compiler.name
         if key not in targets:
@@ -223,12 +223,13 @@ def _unite_cubins(libraries: Sequence[LibraryPlan]) -> list[LibraryPlan]:
     return united
 
 
-def _check_tile(module: ModuleConfig, unit: TranslationUnit) -> None:
-    """Raise :class:`ConfigError` for settings that the tile kernels of `unit` do not have."""
+def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
+    """Raise :class:`ConfigError` for settings that the kernels of `unit`, a front-end's, do not have."""
+    title = {"tile": "CUDA Tile", "cutile": "cuTile", "triton": "Triton"}[unit.kind]
     for key, value in (("compiler", "nvrtc"), ("link", False)):
-        if getattr(module.settings, key) != value:
+        if getattr(module.settings, key) != value and (key == "link" or unit.kind == "tile"):
             raise ConfigError(
-                f"{unit.name} has kernels of CUDA Tile, "
+                f"{unit.name} has kernels of {title}, "
                 + ("which cannot be device-linked" if key == "link" else "which NVRTC compiles"),
                 where=module.key_path(key),
                 remedy=f"give it a module of its own, with {spell_setting(key, value)}",
