@@ -96,8 +96,11 @@ def _measure(parts: list[str], package: Path, work: Path, rounds: int, starts: i
             print(f"left out: {group}: {error}")
         results["One launch, microseconds"] = measured.samples
     if "first" in parts:
-        samples = first_launches.measure(package, work, starts)
-        results["First launch in a new process, milliseconds"] = samples
+        try:
+            samples = first_launches.measure(package, work, starts)
+            results["First launch in a new process, milliseconds"] = samples
+        except RuntimeError as error:
+            print(f"left out: first launches: {error}")
     if "run" in parts:
         for name, samples in run_times.measure(launches.import_kernels(package), rounds).items():
             results[f"{name}, microseconds"] = samples

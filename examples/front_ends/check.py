@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import sys
 from collections import Counter
 from typing import Any
@@ -25,8 +26,11 @@ def image_of(kernel: Any, *arguments: Any) -> str:
     """Which image of `kernel` a launch takes, as ``explain`` tells."""
     with contextlib.redirect_stdout(io.StringIO()) as output:
         kernel.explain(*arguments)
-    (line,) = (line for line in output.getvalue().splitlines() if "  taken: " in line)
-    return "hinted" if "% 16" in line.partition("  taken: ")[0] else "generic"
+    before, *_ = re.split(r"(?<!not )taken: ", output.getvalue())
+    condition = max(
+        before.rpartition("\n  if "), before.rpartition("\n  otherwise"), key=lambda part: len(part[0])
+    )
+    return "hinted" if "% 16" in condition[2] else "generic"
 
 
 def check(name: str, shape: tuple[int, ...], image: str, found: Any, wanted: Any) -> None:

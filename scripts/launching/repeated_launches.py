@@ -54,8 +54,8 @@ def measure_groups(
     for group in groups:
         try:
             for name, launch in group(kernels, directory):
-                contenders[name] = launch
                 launch(batch)  # compiles, loads, warms up
+                contenders[name] = launch
         except Exception as error:  # a failing contender must not end the others
             left_out[group.__name__.strip("_")] = f"{type(error).__name__}: {error}".splitlines()[0]
     samples: dict[str, list[float]] = {name: [] for name in contenders}

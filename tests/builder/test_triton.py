@@ -10,7 +10,7 @@ import pytest
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.loader import run_script
-from tests.fixtures.projects import build, refusal, write_project
+from tests.fixtures.projects import build, load, refusal, write_project
 
 pytest.importorskip("triton", reason="Triton runs under Linux only")
 
@@ -309,6 +309,7 @@ def test_a_measured_table_chooses_the_configuration(tmp_path: Path, fake_driver:
     (tmp_path / "p").mkdir()
     (tmp_path / "p/__init__.py").touch()
     package = build(root)["p.kernels"]
+    assert Path("tuning/scale.json") in load(root).source_files()
     package.write(tmp_path / "p/kernels")
     script = """
     from p import kernels
