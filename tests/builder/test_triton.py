@@ -73,9 +73,12 @@ FILES = {"device/scale.py": SCALE, "device/common.py": COMMON.format(factor=2), 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Package]:
-    """A project that was built."""
+    """A project that was built, where variables would change what Triton does."""
     root = write_project(tmp_path_factory.mktemp("triton"), TABLE.format(text=TEXT), FILES)
-    return root, build(root)["p.kernels"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"TRITON_INTERPRET": "1", "PTXAS_OPTIONS": "-none", "USE_IR_LOC": "?"}.items():
+            patch.setenv(name, value)
+        return root, build(root)["p.kernels"]
 
 
 @pytest.mark.host_compiler
@@ -391,6 +394,9 @@ REFUSED = {
     TEXT.replace("{T}", "fp32")
     .replace("{B}", "128")
     .replace("num_warps", "num_warp"): "no parameter 'num_warp'",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128").replace("warps=1", "warps=64"): "is for 2048 threads",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128, arch='sm80'"): "no parameter 'arch', and Triton no such",
+    TEXT.replace("{T}", "fp32").replace("{B}", f"[{'9' * 300}]"): "999…: expected a number, True, False",
 }
 
 

@@ -36,6 +36,7 @@ def serve(scratch: str) -> None:
     # The output of a library is no answer.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    own = os.getpid()
     arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     input_ended = threading.Event()
     reader = threading.Thread(target=_read, args=(requests, arrived, input_ended), daemon=True)
@@ -48,6 +49,8 @@ def serve(scratch: str) -> None:
                 answer = function(), None
             except BuildError as error:
                 answer = None, error
+            if os.getpid() != own:  # a source has forked this process, which alone answers
+                os._exit(0)
             with suppress(BrokenPipeError):  # the input ends too, which the reader handles
                 send(answers, answer)
     finally:

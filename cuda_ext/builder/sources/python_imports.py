@@ -39,7 +39,7 @@ def _imports(path: str, source: bytes) -> Iterator[str]:
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        where = f"{path}:{error.lineno}"
+        where = f"{path}:{error.lineno}" if error.lineno else path
         raise BuildError(f"is no Python: {error.msg}", where=where, remedy="correct it") from None
     except ValueError as error:
         raise BuildError(f"is no Python: {error}", where=path, remedy="correct it") from None

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
+from cuda_ext.errors import shorten
 from cuda_ext.formats.variant_conditions import parse
 
 __all__ = ["Axis", "Instantiation", "TypedParameter", "argument_order", "parse_instantiation"]
@@ -161,7 +162,9 @@ def parse_instantiation(text: str) -> Instantiation:
         raise ValueError(f"the parameter {min(repeated)!r} is given twice")
     word, _, when = rest.partition(" ")
     if rest and (word != "if" or not when.strip()):
-        raise ValueError(f"expected a condition such as 'if n >= 1024' behind the function, found {rest!r}")
+        raise ValueError(
+            f"expected a condition such as 'if n >= 1024' behind the function, found {shorten(rest)!r}"
+        )
     if when:
         parse(when)
     return Instantiation(function[1], parameters, constants, configuration, " ".join(when.split()))
@@ -179,7 +182,9 @@ def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, s
             name = given[1]
             added, constant = [], _parse_constant(name, given[2].strip())
         else:
-            raise ValueError(f"{item!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024")
+            raise ValueError(
+                f"{shorten(item)!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024"
+            )
         if name in constants or name in [p.name for p in parameters]:
             raise ValueError(f"the parameter {name!r} is given twice")
         parameters += added
@@ -195,7 +200,7 @@ def _parse_types(name: str, text: str) -> Iterator[TypedParameter]:
         return
     items = list(split_arguments(text[1:-1])) if text.endswith(")") else []
     if not items:
-        raise ValueError(f"{name}: {text}: expected types in parentheses, such as (*fp32, i32)")
+        raise ValueError(f"{name}: {shorten(text)}: expected types in parentheses, such as (*fp32, i32)")
     for number, item in enumerate(items):
         yield _parse_type(name, item)._replace(item=number)
 
@@ -203,11 +208,11 @@ def _parse_types(name: str, text: str) -> Iterator[TypedParameter]:
 def _parse_type(name: str, text: str) -> TypedParameter:
     match = _TYPE.fullmatch(text)
     if not match:
-        raise ValueError(f"{name}: {text}: expected a type, such as i32 or *fp32:16")
+        raise ValueError(f"{name}: {shorten(text)}: expected a type, such as i32 or *fp32:16")
     axes = () if match[2] is None else tuple(_parse_axes(match[2]))
     divisors = [int(match[3] or 1), *(axis.divisor for axis in axes)]
     if not {*divisors}.issubset(_DIVISORS):
-        raise ValueError(f"{name}: {text}: expected a power of two up to 256 behind the colon")
+        raise ValueError(f"{name}: {shorten(text)}: expected a power of two up to 256 behind the colon")
     return TypedParameter(name, " ".join(match[1].split()), divisors[0], axes=axes)
 
 
@@ -217,7 +222,9 @@ def _parse_axes(text: str) -> Iterator[Axis]:
     axes = [_LENGTH.fullmatch(each) for each in lengths.split(",")]
     steps = [_STRIDE.fullmatch(each) for each in strides.split(",")]
     if not all(axes) or (semicolon and not all(steps)):
-        raise ValueError(f"[{text}]: expected axes such as [?, 64], [?:16], or with strides [?, ?; 1, ?]")
+        raise ValueError(
+            f"[{shorten(text)}]: expected axes such as [?, 64], [?:16], or with strides [?, ?; 1, ?]"
+        )
     if semicolon and len(axes) != len(steps):
         raise ValueError(f"[{text}] has {len(axes)} axes and {len(steps)} strides")
     known = [_number(step) for step in steps] if semicolon else _contiguous(axes)
@@ -233,6 +240,7 @@ def _parse_constant(name: str, text: str) -> str:
     """The constant `text` in one spelling."""
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         return _spell_constant(ast.parse(text, mode="eval").body)
+    text = shorten(text)
     raise ValueError(f"{name}={text}: expected a number, True, False, None, a string, a dtype, or a tuple")
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
+from cuda_ext.toolchain.diagnostics import shorten_output
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -48,12 +49,17 @@ def import_source(unit: TranslationUnit) -> ModuleType:
         importlib.invalidate_caches()
         try:
             name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
-            _imported[unit.sha256] = importlib.import_module(name)
-        except (Exception, SystemExit) as error:
+            module = importlib.import_module(name)
+        except BaseException as error:  # this process compiles on
             raise CompilationError(_describe(error, unit), where=unit.name) from None
         finally:
             sys.path[:] = [each for each in sys.path if each not in path]
             sys.path_hooks.remove(_find)
+        if not (module.__file__ or "").startswith(directory):
+            raise CompilationError(
+                f"another module is called {name}, too", where=unit.name, remedy="rename the source"
+            )
+        _imported[unit.sha256] = module
     return _imported[unit.sha256]
 
 
@@ -99,4 +105,5 @@ def _describe(error: BaseException, unit: TranslationUnit) -> str:
     if isinstance(error, SyntaxError) and error.filename in names:
         return f"cannot be imported: {error.msg} (line {error.lineno})"
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return f"cannot be imported: {type(error).__name__}: {error}{place}"
+    said = "".join(traceback.format_exception_only(error)).strip()
+    return f"cannot be imported: {shorten_output(said)}{place}"

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.records import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.toolchain import process
+from cuda_ext.toolchain.diagnostics import shorten_output
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ _TYPES: dict[str, tuple[str, ParameterKind, int]] = {
 _DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
 # The capabilities below pass the parts of tensor descriptors one by one.
 _FIRST_WITH_TENSOR_MAPS = 90
+# The options that a target and the sources decide.
+_FIXED = {"arch", "backend_name", "extern_libs", "instrumentation_mode", "ir_override", "warp_size"}
+# Variables by which Triton, and the LLVM and ptxas that it has, are changed.
+_VARIABLE = re.compile(r"(TRITON|MLIR|LLVM|NVPTX|PTXAS|DISABLE_(LLVM|MMA|PTXAS)|ALLOW_LHS|USE_\w+_LOC)_?")
+_MOST_THREADS, _MOST_BLOCKS = 1024, 16  # of a block, and of a cluster
 # Of the parameters that Triton adds: scratch memory, global and for profiling.
 _ADDRESS = 8
 
@@ -123,7 +129,7 @@ class Triton:
     ) -> tuple[CompiledImage, ...]:
         (text,) = unit.instantiate
         instantiation = parse_instantiation(text)
-        triton = self._import()
+        triton = _import()
         module = import_source(unit)
         function = _find_function(triton, module, instantiation.function, unit.name)
         constants = _constants(triton, module, function, instantiation, unit.name)
@@ -141,20 +147,24 @@ class Triton:
         trace = Trace(reads=frozenset(unit.headers))
         return tuple(replace(i, signatures=s, trace=trace) for i, s in zip(images, signatures, strict=True))
 
-    def _import(self) -> ModuleType:
-        # Line information has the paths of files; the default of fusion depends on the version.
-        os.environ |= {
-            "TRITON_DISABLE_LINE_INFO": "1",
-            "TRITON_DEFAULT_FP_FUSION": "1",
-            "TRITON_ALWAYS_COMPILE": "1",
-        }
-        os.environ.setdefault("TRITON_CACHE_DIR", scratch_directory())
-        try:
-            import triton
-        except ImportError as error:
-            raise ToolchainError(f"Triton cannot be imported: {error}", remedy=_INSTALL) from None
-        module: ModuleType = triton
-        return module
+
+@cache
+def _import() -> ModuleType:
+    for name in filter(_VARIABLE.match, list(os.environ)):
+        del os.environ[name]  # some of them change the code
+    # Line information has the paths of files; the default of fusion depends on the version.
+    os.environ |= {
+        "TRITON_DISABLE_LINE_INFO": "1",
+        "TRITON_DEFAULT_FP_FUSION": "1",
+        "TRITON_ALWAYS_COMPILE": "1",
+        "TRITON_CACHE_DIR": scratch_directory(),
+    }
+    try:
+        import triton
+    except ImportError as error:
+        raise ToolchainError(f"Triton cannot be imported: {error}", remedy=_INSTALL) from None
+    module: ModuleType = triton
+    return module
 
 
 def _find_function(triton: Any, module: ModuleType, name: str, where: str) -> Any:
@@ -229,7 +239,8 @@ def _compile(
             )
         if each.divisor > 1:
             hints[path] = [["tt.divisibility", each.divisor]]
-    if unknown := constants.keys() - {each.name for each in fields(CUDAOptions)} - {*names}:
+    possible = {each.name for each in fields(CUDAOptions)} - _FIXED
+    if unknown := constants.keys() - possible - {*names}:
         raise CompilationError(
             f"{instantiation.function} has no parameter {min(unknown)!r}, and Triton no such option",
             where=where,
@@ -240,9 +251,18 @@ def _compile(
     )
     options = {name: value for name, value in constants.items() if name not in names}
     try:
-        return triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)
+        kernel = triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)
     except Exception as error:
-        raise CompilationError(f"{instantiation}: {error}", where=where) from None
+        raise CompilationError(f"{instantiation}: {shorten_output(str(error))}", where=where) from None
+    threads = kernel.metadata.target.warp_size * kernel.metadata.num_warps
+    if threads > _MOST_THREADS or kernel.metadata.num_ctas > _MOST_BLOCKS:
+        raise CompilationError(
+            f"{instantiation}: is for {threads} threads in a block, and {kernel.metadata.num_ctas} blocks in "
+            f"a cluster, of which GPUs have at most {_MOST_THREADS} and {_MOST_BLOCKS}",
+            where=where,
+            remedy="give it a lower num_warps or num_ctas",
+        )
+    return kernel
 
 
 def _value(triton: Any, module: ModuleType, name: str, node: ast.expr, where: str) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.builder.scheduler import worker
+from cuda_ext.builder.scheduler import local_pool, worker
 from cuda_ext.builder.scheduler.local_pool import WorkerPool
 from cuda_ext.builder.scheduler.remembered_compiler import CompilerSpec
 from cuda_ext.builder.scheduler.task import Task
@@ -371,3 +373,16 @@ def test_the_longest_is_first() -> None:
         pool.submit(replace(TASK, priority=float(priority)))
     pool.shutdown()
     assert order[1:] == [3, 2, 1]
+
+
+@linux
+def test_only_the_worker_answers_if_a_source_forks_it(tmp_path: Path) -> None:
+    child = process.start_python(local_pool._START, json.dumps(sys.path), str(tmp_path / "scratch"))
+    assert child.stdin
+    assert child.stdout
+    for function in (os.fork, os.getpid):
+        worker.send(child.stdin, function)
+    answers = [pickle.loads(worker.receive(child.stdout) or b"") for _ in range(2)]
+    assert answers[0] != (0, None)
+    assert answers[1] == (child.pid, None)
+    process.end(child)

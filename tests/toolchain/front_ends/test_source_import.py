@@ -31,6 +31,21 @@ def test_modules_of_other_sources_are_forgotten_and_no_others(
     del sys.modules["a_requirement_of_the_build"]
 
 
-def test_a_source_that_exits_is_an_error() -> None:
-    with pytest.raises(CompilationError, match=r"cannot be imported: SystemExit: 3 \(device/a.py, line 1\)"):
-        import_source(unit("raise SystemExit(3)"))
+ERRORS = {
+    # Sources, and what their errors say.
+    "raise SystemExit(3)": r"SystemExit: 3 \(device/a.py, line 1\)",
+    "raise KeyboardInterrupt": r"KeyboardInterrupt \(device/a.py, line 1\)",
+    "class E(Exception): __str__ = None\nraise E": r"device.a.E: <.* failed> \(device/a.py, line 2\)",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_a_source_that_cannot_be_imported_is_an_error(text: str) -> None:
+    with pytest.raises(CompilationError, match=f"device/a.py: cannot be imported: {ERRORS[text]}"):
+        import_source(unit(text))
+
+
+def test_a_source_is_not_taken_for_another_module() -> None:
+    source = unit("").replace(name="json.py")
+    with pytest.raises(CompilationError, match="another module is called json, too; rename the source"):
+        import_source(source)
