@@ -212,7 +212,8 @@ def test_a_source_may_come_from_any_editor(tmp_path: Path, start: str, end: str)
 def test_a_unit_without_kernels_is_refused(tmp_path: Path, source: str) -> None:
     write_project(tmp_path, files={"device/a.cu": source, "device/b.cu": FILL})
     assert refusal(tmp_path) == (
-        "p.kernels:\ndevice/a.cu: defines no kernel; a source needs at least one __global__ function "
+        "p.kernels:\ndevice/a.cu: defines no kernel; a source needs at least one __global__ or "
+        "__tile_global__ function "
         "(templates only count when instantiated: list them under instantiate), or set link = true if other "
         "sources call it"
     )
