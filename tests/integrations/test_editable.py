@@ -35,6 +35,7 @@ TABLE = f"""
 [project]
 name = "p"
 version = "1"
+dependencies = ["cuda-ext>=0.1"]
 
 [tool.cuda_ext]
 architectures = ["sm_90"]
