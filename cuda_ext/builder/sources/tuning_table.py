@@ -227,13 +227,10 @@ _CONFIG = table(
 def _check_timing(value: object, where: str) -> tuple[_Configuration, Sequence[float]]:
     what = "a configuration and its times, as triton.autotune caches them"
     pair = expect(value, list, where, what)
-    if (
-        len(pair) != 2
-        or not isinstance(pair[1], list)
-        or not all(isinstance(t, int | float) for t in pair[1])
-    ):
+    times = pair[1] if len(pair) == 2 and isinstance(pair[1], list) else pair[1:]
+    if not times or not all(isinstance(time, int | float) for time in times):
         raise ConfigError(f"expected {what}", where=where)
-    return _CONFIG.check(pair[0], f"{where}[0]"), pair[1]
+    return _CONFIG.check(pair[0], f"{where}[0]"), times
 
 
 def _check_entry(keys: dict[str, Any], where: str) -> _Entry:
