@@ -75,7 +75,7 @@ _SPECIFIC = 90
 
 
 def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
-    """What the compiler of sources of that `kind` makes for `architectures`."""
+    """What the compiler of sources of that `kind` makes for `architectures`; front-ends make no LTO-IR."""
     match kind:
         case "tile" | "cutile":
             return _targets_of_tiles(architectures)
@@ -87,7 +87,8 @@ def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple
 
 def _targets_of_tiles(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:
     """What tileiras makes for `architectures`: for newer GPUs specific code, and Tile IR in place of PTX."""
-    return tuple(sorted({_specific(a) if a.kind == "cubin" else TILE_IR for a in architectures}))
+    found = (a for a in architectures if a.kind != "ltoir")
+    return tuple(sorted({_specific(a) if a.kind == "cubin" else TILE_IR for a in found}))
 
 
 def _targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architecture, ...]:

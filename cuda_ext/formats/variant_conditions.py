@@ -34,7 +34,6 @@ __all__ = [
     "list_comparisons",
     "decide",
     "fits",
-    "may_hold",
     "parse",
     "parse_conditions",
 ]
@@ -312,24 +311,3 @@ def branch(condition: Condition, then: int, otherwise: int, add: Callable[[Leaf,
         begin = branch(operand, then, otherwise, add)
         then, otherwise = (begin, otherwise) if condition.word == "and" else (then, begin)
     return begin
-
-
-def may_hold(condition: Condition, capability: int) -> bool:
-    """Whether `condition` holds for some arguments on a GPU of this compute capability."""
-    return _possible(condition, capability)[0]
-
-
-def _possible(condition: Condition, capability: int) -> tuple[bool, bool]:
-    """Whether `condition` may hold, and whether it may not."""
-    match condition:
-        case Junction("not", (operand,)):
-            holds, fails = _possible(operand, capability)
-            return fails, holds
-        case Junction(word, operands):
-            holding, failing = zip(*(_possible(operand, capability) for operand in operands), strict=True)
-            return (all(holding), any(failing)) if word == "and" else (any(holding), all(failing))
-        case Comparison(name) if name == SM:
-            return condition.holds(capability), not condition.holds(capability)
-        case Architecture(suffix=""):
-            return condition.number == capability, condition.number != capability
-    return True, True

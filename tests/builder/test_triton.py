@@ -394,6 +394,8 @@ REFUSED = {
     TEXT.replace("{T}", "fp32")
     .replace("{B}", "128")
     .replace("num_warps", "num_warp"): "no parameter 'num_warp'",
+    TEXT.replace("{T}", "fp32").replace("{B}", "128")
+    + " if n > 5 and n < 3": "x % 16 == 0 never holds; correct the condition, or the hints at the types",
     TEXT.replace("{T}", "fp32").replace("{B}", "128").replace("warps=1", "warps=64"): "is for 2048 threads",
     TEXT.replace("{T}", "fp32").replace("{B}", "128, arch='sm80'"): "no parameter 'arch', and Triton no such",
     TEXT.replace("{T}", "fp32").replace("{B}", f"[{'9' * 300}]"): "999…: expected a number, True, False",
@@ -406,6 +408,18 @@ def test_a_wrong_instantiation_is_answered(tmp_path: Path, text: str) -> None:
     answer = refusal(write_project(tmp_path, table.format(text=text), FILES))
     assert REFUSED[text] in answer
     assert "device/scale.py" in answer or "overrides[0].instantiate[0]" in answer
+
+
+def test_triton_does_not_make_lto_ir(tmp_path: Path) -> None:
+    table = TABLE.format(text=TEXT).replace("sm_90", "lto_90").replace('emit = "cubin"', "")
+    answer = refusal(write_project(tmp_path, table, FILES))
+    assert "architectures: device/scale.py cannot be compiled to LTO-IR; name others" in answer
+
+
+def test_a_module_has_an_instantiation_for_its_architectures(tmp_path: Path) -> None:
+    table = TABLE.format(text=f"{TEXT} if sm_80")
+    answer = refusal(write_project(tmp_path, table, FILES))
+    assert "architectures: the conditions of all instantiations exclude the architectures; add one" in answer
 
 
 def test_a_source_without_instantiations_is_refused(tmp_path: Path) -> None:

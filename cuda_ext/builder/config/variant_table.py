@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cuda_ext.builder.config.kinds import C_NAME, NAME, array, mapping, show, string, table
+from cuda_ext.builder.config.satisfiable import can_hold
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
 from cuda_ext.formats.variant_conditions import ConditionError, fits, list_comparisons, parse
 from cuda_ext.manifest import Candidate, Parameter, Variants
@@ -24,9 +25,11 @@ def _check_name(name: str, where: str) -> None:
 
 def _check_condition(when: str, where: str) -> str:
     try:
-        parse(when)
+        condition = parse(when)
     except ConditionError as error:
         raise ConfigError(f"{show(when)}: {error}", where=where) from None
+    if not can_hold(condition):
+        raise ConfigError(f"{show(when)} never holds", where=where, remedy="correct it, or take it out")
     return when
 
 

@@ -165,6 +165,12 @@ def plan_module(
                 error.where = error.where or unit.name
                 raise
             targets[key] = targets_of(unit.kind, found)
+            if not targets[key]:
+                raise ConfigError(
+                    f"{unit.name} cannot be compiled to LTO-IR",
+                    where=module.key_path("architectures", unit.name),
+                    remedy='name others, such as "sm_90", in an override for it',
+                )
         if module.settings.link and targets[key] != next(iter(targets.values())):
             raise ConfigError(
                 f"a module with {spell_setting('link', True)} is linked as a whole",
@@ -186,6 +192,12 @@ def plan_module(
                     may_be_empty=may_be_empty,
                 )
             )
+    if not libraries:
+        raise ConfigError(
+            "the conditions of all instantiations exclude the architectures",
+            where=module.key_path("architectures"),
+            remedy="add one that they are for, or an instantiation without a condition",
+        )
     if module.settings.link:
         linked = tuple(unit for library in libraries for unit in library.units)
         libraries = [replace(libraries[0], units=linked)]

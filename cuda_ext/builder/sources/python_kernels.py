@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cuda_ext.builder.config.satisfiable import LAST, can_hold, may_hold
 from cuda_ext.builder.sources.tuning_table import TuningTable, check_comparable
 from cuda_ext.compiler.front_ends.instantiation import Instantiation, parse_instantiation
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction, find_functions
 from cuda_ext.compiler.translation_unit import SourceKind, TranslationUnit
 from cuda_ext.errors import BuildError, ConfigError, did_you_mean, shorten
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.variant_conditions import list_comparisons, may_hold, parse
+from cuda_ext.formats.variant_conditions import list_comparisons, parse
 
 __all__ = ["check_instantiations", "front_end_of", "one_for_each_instantiation"]
 
 # The modules from which the decorators of each front-end come.
 _MODULES: dict[SourceKind, str] = {"cutile": "cuda.tile.", "triton": "triton."}
-
-# The compute capability up to which conditions are tried for what runs on all later GPUs.
-_LAST = 199
 
 
 def front_end_of(name: str, source: bytes) -> SourceKind:
@@ -65,7 +63,14 @@ def check_instantiations(
             _check_parameters(configured, function, here)
             for comparison in list_comparisons(parse(configured.when)) if configured.when else ():
                 check_comparable(comparison.name, configured.parameters, here)
-            checked[str(configured)] = None
+            if not configured.condition or can_hold(parse(configured.condition)):
+                checked[str(configured)] = None
+            elif not tuning:  # whose sizes need not have the hints
+                raise ConfigError(
+                    f"{configured.condition} never holds",
+                    where=here,
+                    remedy="correct the condition, or the hints at the types",
+                )
             checked[str(configured.without_hints())] = None
     return [*checked]
 
@@ -97,7 +102,7 @@ def _useful(text: str, architectures: Sequence[Architecture]) -> tuple[Architect
     useful = []
     for each in architectures:
         others = {number for architecture, number in own.items() if architecture != each}
-        last = _LAST if each.kind != "cubin" else each.number if each.suffix else 10 * each.major + 9
+        last = LAST if each.kind != "cubin" else each.number if each.suffix else 10 * each.major + 9
         served = (number for number in range(each.number, last + 1) if number not in others)
         if any(may_hold(condition, number) for number in served):
             useful.append(each)
