@@ -62,7 +62,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(CHECKOUT / name, copy / name, ignore=built)
     built = shutil.ignore_patterns(".*", "__pycache__", "build", "wheels", "installed")
     shutil.copytree(CHECKOUT / "examples", copy / "examples", ignore=built)
-    for name in ("LICENSE", "README.md", "pyproject.toml"):
+    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy(CHECKOUT / name, copy)
     return copy / "examples"
 
