@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from cuda_ext.compiler import ready_made
-from cuda_ext.compiler.front_ends.described_kernels import describe_images
+from cuda_ext.compiler.front_ends.described_images import describe_images
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkInput, LinkJob, Outcome, Product, SignatureJob
 from cuda_ext.compiler.module_plan import LibraryPlan, defines_no_kernel
 from cuda_ext.compiler.products import CompiledImage, Signatures, merge_signatures

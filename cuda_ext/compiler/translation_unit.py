@@ -13,7 +13,7 @@ from cuda_ext.manifest import Options, Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
+    from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
     from cuda_ext.compiler.products import CompiledImage, Signatures
 
 __all__ = [

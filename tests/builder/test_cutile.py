@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import metadata
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,16 +11,13 @@ import pytest
 from cuda_ext.builder.cpp.launched_kernels import launched_kernels
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import read_code
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import loads
-from cuda_ext.toolchain import cuda_packages
-from cuda_ext.toolchain.front_ends import cutile
 from cuda_ext.toolchain.front_ends.cutile import CuTile
 from cuda_ext.toolchain.front_ends.source_import import import_source
-from cuda_ext.toolchain.tileiras import Tileiras
 from tests.fixtures.loader import run_script
 from tests.fixtures.projects import build, refusal, write_project
 
@@ -294,28 +290,6 @@ def test_a_file_is_for_one_front_end(tmp_path: Path) -> None:
     both = SOURCE + "import triton\n@triton.jit\ndef other(x): pass\n"
     answer = refusal(write_project(tmp_path, table(TEXT), {**FILES, "device/scale.py": both}))
     assert "device/scale.py: has functions of cutile and triton; move those of one to another file" in answer
-
-
-def test_a_front_end_that_is_missing_or_another_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(metadata, "version", lambda name: "2.0.1" if name == "cuda-tile" else "")
-    with pytest.raises(ToolchainError, match=r"cuTile 2\.0\.1 is installed, and 1\.7 is supported; install"):
-        _ = CuTile().version
-
-    def missing(name: str) -> None:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    monkeypatch.setattr(cutile, "find_spec", lambda name: None)
-    for ask in (lambda: CuTile().version, lambda: CuTile().files()):
-        with pytest.raises(ToolchainError, match=r'cuTile is not installed; install "cuda-ext\[cutile\]"'):
-            ask()
-    monkeypatch.setattr(cuda_packages, "wheel_programs", list)
-    with pytest.raises(
-        ToolchainError, match=r'tileiras, .* is not installed; install "cuda-ext\[tile\]", or'
-    ):
-        Tileiras({"PATH": str(tmp_path)}).files()
 
 
 def test_without_changes_the_front_end_is_not_imported(project: tuple[Path, Package]) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cuda_ext.builder.config.modules import parse_table
 from cuda_ext.builder.sources.tuning_table import TuningTable
-from cuda_ext.compiler.front_ends.described_kernels import parse_signature
 from cuda_ext.compiler.front_ends.instantiation import parse_instantiation
+from cuda_ext.compiler.front_ends.kernel_description import parse_signature
 from cuda_ext.compiler.front_ends.python_functions import PythonFunction
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.variant_conditions import ConditionError, list_comparisons, parse

@@ -7,7 +7,7 @@ from typing import Any
 
 from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN, check_comparisons
-from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, parse_signature
+from cuda_ext.compiler.front_ends.kernel_description import KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.records import FixedLaunch

@@ -34,7 +34,7 @@ from cuda_ext.builder.config.kinds import (
     table,
 )
 from cuda_ext.compiler.compile_options import nvcc_only
-from cuda_ext.compiler.front_ends.described_kernels import KernelDescription
+from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.errors import ConfigError, shorten
 

@@ -11,65 +11,55 @@ import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, describe_images
+from cuda_ext.compiler.front_ends.described_images import describe_image
 from cuda_ext.compiler.front_ends.instantiation import (
     Instantiation,
     TypedParameter,
     argument_order,
     parse_instantiation,
 )
+from cuda_ext.compiler.front_ends.kernel_description import KernelDescription, declare_parameter
 from cuda_ext.compiler.front_ends.python_functions import find_functions
-from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
-from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
+from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.manifest import Parameter
 from cuda_ext.records import FixedLaunch, HiddenParameter
+from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
 
 __all__ = ["CuTile"]
 
-_SUPPORTED = "1.7"
-_INSTALL = 'install "cuda-ext[cutile]"'
+_PACKAGE = InstalledPackage("cuTile", "cuda.tile", "cuda-tile", "1.7", "cutile")
 # The first version of Tile IR that is for all GPUs, and so the one that most drivers read.
 _PORTABLE = "13.3"
 
 
-class _Type(NamedTuple):
-    """A type by its names in cuTile and in C++, and how the manifest sorts it."""
-
-    name: str
-    spelling: str
-    kind: ParameterKind
-    size: int
-
-
+# Their names in cuTile and in C++.
 _TYPES = {
-    "bool": _Type("bool_", "bool", "bool", 1),
-    "i8": _Type("int8", "signed char", "integer", 1),
-    "i16": _Type("int16", "short", "integer", 2),
-    "i32": _Type("int32", "int", "integer", 4),
-    "i64": _Type("int64", "long long", "integer", 8),
-    "u8": _Type("uint8", "unsigned char", "unsigned", 1),
-    "u16": _Type("uint16", "unsigned short", "unsigned", 2),
-    "u32": _Type("uint32", "unsigned int", "unsigned", 4),
-    "u64": _Type("uint64", "unsigned long long", "unsigned", 8),
-    "f16": _Type("float16", "__half", "struct", 2),
-    "bf16": _Type("bfloat16", "__nv_bfloat16", "struct", 2),
-    "f32": _Type("float32", "float", "float", 4),
-    "f64": _Type("float64", "double", "float", 8),
-    "f8e4m3": _Type("float8_e4m3fn", "__nv_fp8_e4m3", "struct", 1),
-    "f8e5m2": _Type("float8_e5m2", "__nv_fp8_e5m2", "struct", 1),
+    "bool": ("bool_", "bool"),
+    "i8": ("int8", "signed char"),
+    "i16": ("int16", "short"),
+    "i32": ("int32", "int"),
+    "i64": ("int64", "long long"),
+    "u8": ("uint8", "unsigned char"),
+    "u16": ("uint16", "unsigned short"),
+    "u32": ("uint32", "unsigned int"),
+    "u64": ("uint64", "unsigned long long"),
+    "f16": ("float16", "__half"),
+    "bf16": ("bfloat16", "__nv_bfloat16"),
+    "f32": ("float32", "float"),
+    "f64": ("float64", "double"),
+    "f8e4m3": ("float8_e4m3fn", "__nv_fp8_e4m3"),
+    "f8e5m2": ("float8_e5m2", "__nv_fp8_e5m2"),
 }
-_ADDRESS, _EXTENT = 8, 4  # bytes
+_EXTENT = 4  # bytes
 _OPTIONS = ("num_ctas", "num_worker_warps", "occupancy", "opt_level")
 
 
@@ -85,30 +75,14 @@ class CuTile:
     @cached_property
     def version(self) -> str:
         """Its version, ``1.7``."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            installed = version("cuda-tile")
-        except PackageNotFoundError:
-            raise ToolchainError("cuTile is not installed", remedy=_INSTALL) from None
-        major_minor = ".".join(installed.split(".")[:2])
-        if major_minor != _SUPPORTED:
-            raise ToolchainError(
-                f"cuTile {installed} is installed, and {_SUPPORTED} is supported", remedy=_INSTALL
-            )
-        return major_minor
+        return ".".join(_PACKAGE.version().split(".")[:2])
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
 
     def files(self) -> Sequence[Path]:
         """Its modules, and what tileiras consists of."""
-        spec = find_spec("cuda.tile") if find_spec("cuda") else None
-        if spec is None or not spec.submodule_search_locations:
-            raise ToolchainError("cuTile is not installed", remedy=_INSTALL)
-        directory = Path(spec.submodule_search_locations[0])
-        modules = [*directory.rglob("*.py"), *directory.glob("_cext*.so"), *directory.glob("_cext*.pyd")]
-        return [*sorted(modules), *self._tileiras.files()]
+        return [*_PACKAGE.files("**/*.py", "_cext*.so", "_cext*.pyd"), *self._tileiras.files()]
 
     def capabilities(self) -> tuple[int, ...]:
         return self._tileiras.capabilities
@@ -148,9 +122,7 @@ class CuTile:
             if architecture.kind == "cubin":
                 level = kernel._compiler_options.opt_level_for_target(f"sm_{architecture.number}")
                 data = self._tileiras.assemble(bytecode, architecture, unit.name, level)
-            image, signatures = read_ready_image(architecture, data), reflect_image(architecture.kind, data)
-            (image,), signatures = describe_images([image], signatures, [description], unit.name)
-            images.append(replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers))))
+            images.append(describe_image(architecture, data, description, unit))
         return tuple(images)
 
 
@@ -160,7 +132,7 @@ def _import() -> Any:
     try:
         import cuda.tile
     except ImportError as error:
-        raise ToolchainError(f"cuTile cannot be imported: {error}", remedy=_INSTALL) from None
+        raise _PACKAGE.cannot_be_imported(error) from None
     return cuda.tile
 
 
@@ -217,7 +189,7 @@ def _constraint(tile: Any, items: Sequence[TypedParameter]) -> Any:
     (each,) = items
     if each.type not in _TYPES:
         raise ValueError(f"{each.type!r} is not a type of a parameter; the types are {', '.join(_TYPES)}")
-    dtype = getattr(tile, _TYPES[each.type].name)
+    dtype = getattr(tile, _TYPES[each.type][0])
     if not each.axes:
         if each.divisor > 1:
             raise ValueError(f"{each.name}: {each.spelled_type}: cuTile takes divisors of arrays alone")
@@ -239,7 +211,7 @@ def _constraint(tile: Any, items: Sequence[TypedParameter]) -> Any:
 
 def _elements(array: TypedParameter) -> int:
     """The number of elements that divides the strides of `array`."""
-    return max(1, array.divisor // _TYPES[array.type].size)
+    return max(1, array.divisor // _parameter(array._replace(axes=())).size)
 
 
 def _terms(array: TypedParameter) -> Iterator[str]:
@@ -286,7 +258,5 @@ def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescr
 
 
 def _parameter(typed: TypedParameter) -> Parameter:
-    _, spelled, kind, size = _TYPES[typed.type]
-    if typed.axes:
-        return Parameter(typed.argument, f"{spelled}*", "pointer", _ADDRESS, 0, spelled)
-    return Parameter(typed.argument, spelled, kind, size, 0)
+    spelled = _TYPES[typed.type][1]
+    return declare_parameter(typed.argument, f"{spelled}*" if typed.axes else spelled)

@@ -9,27 +9,28 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuda_ext.compiler.front_ends.described_kernels import KernelDescription, describe_images
+from cuda_ext.compiler.front_ends.described_images import describe_image
 from cuda_ext.compiler.front_ends.instantiation import (
     Instantiation,
     TypedParameter,
     argument_order,
     parse_instantiation,
 )
-from cuda_ext.compiler.products import CompiledImage, Signatures, Trace
-from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
+from cuda_ext.compiler.front_ends.kernel_description import KernelDescription, declare_parameter
+from cuda_ext.compiler.products import CompiledImage, Signatures
 from cuda_ext.compiler.translation_unit import TranslationUnit
-from cuda_ext.errors import CompilationError, ToolchainError
+from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.manifest import Parameter
 from cuda_ext.records import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.toolchain import process
 from cuda_ext.toolchain.diagnostics import shorten_output
+from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source, scratch_directory
 
 if TYPE_CHECKING:
@@ -37,25 +38,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Triton"]
 
-_SUPPORTED = "3.9"
-_INSTALL = 'install "cuda-ext[triton]"'
-# The C++ types of Triton's, and how the manifest sorts them.
-_TYPES: dict[str, tuple[str, ParameterKind, int]] = {
-    "i1": ("bool", "bool", 1),
-    "i8": ("signed char", "integer", 1),
-    "i16": ("short", "integer", 2),
-    "i32": ("int", "integer", 4),
-    "i64": ("long long", "integer", 8),
-    "u8": ("unsigned char", "unsigned", 1),
-    "u16": ("unsigned short", "unsigned", 2),
-    "u32": ("unsigned int", "unsigned", 4),
-    "u64": ("unsigned long long", "unsigned", 8),
-    "fp16": ("__half", "struct", 2),
-    "bf16": ("__nv_bfloat16", "struct", 2),
-    "fp32": ("float", "float", 4),
-    "fp64": ("double", "float", 8),
-    "fp8e4nv": ("__nv_fp8_e4m3", "struct", 1),
-    "fp8e5": ("__nv_fp8_e5m2", "struct", 1),
+_PACKAGE = InstalledPackage("Triton", "triton", "triton", "3.9", "triton")
+# What decides the code that it makes.
+_FILES = (
+    *("_C/libtriton.*", "compiler/**/*.py", "language/**/*.py", "runtime/jit.py"),
+    *("backends/nvidia/*.py", "backends/nvidia/bin/ptxas*", "backends/nvidia/lib/*.bc"),
+)
+# The C++ types of Triton's.
+_TYPES = {
+    "i1": "bool",
+    "i8": "signed char",
+    "i16": "short",
+    "i32": "int",
+    "i64": "long long",
+    "u8": "unsigned char",
+    "u16": "unsigned short",
+    "u32": "unsigned int",
+    "u64": "unsigned long long",
+    "fp16": "__half",
+    "bf16": "__nv_bfloat16",
+    "fp32": "float",
+    "fp64": "double",
+    "fp8e4nv": "__nv_fp8_e4m3",
+    "fp8e5": "__nv_fp8_e5m2",
 }
 _DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[([\d\s,]+)\]\s*>")
 # The capabilities below pass the parts of tensor descriptors one by one.
@@ -75,41 +80,22 @@ class Triton:
     name = "triton"
 
     @cached_property
-    def _directory(self) -> Path:
-        from importlib.util import find_spec
-
-        spec = find_spec("triton")
-        if spec is None or not spec.submodule_search_locations:
-            raise ToolchainError("Triton is not installed", remedy=_INSTALL)
-        return Path(spec.submodule_search_locations[0])
-
-    @cached_property
     def version(self) -> str:
         """Its version, ``3.9.0``."""
-        from importlib.metadata import version
-
-        _ = self._directory
-        installed = version("triton")
-        if not installed.startswith(f"{_SUPPORTED}."):
-            raise ToolchainError(
-                f"Triton {installed} is installed, and {_SUPPORTED} is supported", remedy=_INSTALL
-            )
-        return installed
+        return _PACKAGE.version()
 
     def remember(self, version: str) -> None:
         self.__dict__["version"] = version
 
     def files(self) -> Sequence[Path]:
-        return [self._directory / "_C/libtriton.so", self._directory / "compiler/compiler.py"]
+        return _PACKAGE.files(*_FILES)
 
     def capabilities(self) -> tuple[int, ...]:
         """What the assemblers of Triton support, from its oldest GPU on."""
         found: set[int] = set()
-        for name in ("ptxas", "ptxas-blackwell"):
-            path = self._directory / "backends/nvidia/bin" / name
-            if path.exists():
-                listed = process.run([str(path), "--help"], environ=os.environ).output
-                found.update(int(number) for number in re.findall(r"'sm_(\d+)'", listed))
+        for path in _PACKAGE.files("backends/nvidia/bin/ptxas*"):
+            listed = process.run([str(path), "--help"], environ=os.environ).output
+            found.update(int(number) for number in re.findall(r"'sm_(\d+)'", listed))
         return tuple(sorted(number for number in found if number >= 75))
 
     def supports(self, architecture: Architecture) -> bool:
@@ -134,18 +120,17 @@ class Triton:
         function = _find_function(triton, module, instantiation.function, unit.name)
         constants = _constants(triton, module, function, instantiation, unit.name)
         kernel = _compile(triton, function, instantiation, constants, architectures[0].number, unit.name)
-        images, signatures = [], []
         texts = {name: _spell(triton, value) for name, value in constants.items()}
         description = _describe(instantiation, function.arg_names, texts, kernel.metadata)
-        for architecture in architectures:
-            data = kernel.asm["cubin"] if architecture.kind == "cubin" else kernel.asm["ptx"].encode()
-            image = read_ready_image(architecture, data)
-            own = reflect_image(architecture.kind, data)
-            (image,), own = describe_images([image], own, [description], unit.name)
-            images.append(image)
-            signatures.append(own)
-        trace = Trace(reads=frozenset(unit.headers))
-        return tuple(replace(i, signatures=s, trace=trace) for i, s in zip(images, signatures, strict=True))
+        return tuple(
+            describe_image(
+                each,
+                kernel.asm["cubin"] if each.kind == "cubin" else kernel.asm["ptx"].encode(),
+                description,
+                unit,
+            )
+            for each in architectures
+        )
 
 
 @cache
@@ -162,7 +147,7 @@ def _import() -> ModuleType:
     try:
         import triton
     except ImportError as error:
-        raise ToolchainError(f"Triton cannot be imported: {error}", remedy=_INSTALL) from None
+        raise _PACKAGE.cannot_be_imported(error) from None
     module: ModuleType = triton
     return module
 
@@ -374,13 +359,9 @@ def _tensor_maps(typed: Sequence[TypedParameter], metadata: Any) -> dict[str, Te
 
 
 def _parameter(typed: TypedParameter) -> Parameter:
-    name, type_ = typed.argument, typed.type
+    name, type_, element = typed.argument, typed.type, _TYPES[_element(typed.type)]
     if _DESCRIPTOR.fullmatch(type_):
-        element = _TYPES[_element(type_)][0]
         return Parameter(name, "CUtensorMap", "struct", 128, 0, element, alignment=64)
     if not type_.startswith("*"):
-        spelled, kind, size = _TYPES[type_]
-        return Parameter(name, spelled, kind, size, 0)
-    const = type_.startswith("*k")
-    element = _TYPES[_element(type_)][0]
-    return Parameter(name, f"const {element}*" if const else f"{element}*", "pointer", 8, 0, element, const)
+        return declare_parameter(name, element)
+    return declare_parameter(name, f"const {element}*" if type_.startswith("*k") else f"{element}*")

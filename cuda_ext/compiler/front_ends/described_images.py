@@ -1,0 +1,122 @@
+"""Images with the descriptions of their kernels, which must not contradict them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
+from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
+from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
+from cuda_ext.compiler.translation_unit import TranslationUnit
+from cuda_ext.errors import BuildError
+from cuda_ext.formats.architecture import Architecture
+from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
+from cuda_ext.manifest import Kernel, Parameter
+
+__all__ = ["describe_image", "describe_images"]
+
+
+def describe_images(
+    images: Sequence[CompiledImage],
+    signatures: Signatures,
+    descriptions: Sequence[KernelDescription],
+    where: str,
+) -> tuple[list[CompiledImage], Signatures]:
+    """Return `images` and `signatures` with what `descriptions` say; all else is left out.
+
+    Raises :class:`BuildError` for a description that contradicts the images of the source `where`.
+    """
+    if all(image.architecture.kind == "ltoir" for image in images):
+        raise BuildError(
+            "LTO-IR does not show the kernels that are described",
+            where=where,
+            remedy='add a cubin or PTX to architectures, such as "sm_90", to which the build links it',
+        )
+    described: dict[str, Kernel] = {}
+    for each in descriptions:
+        if each.lowered not in signatures.kernels:
+            known = ", ".join(sorted(signatures.kernels)) or "none"
+            raise BuildError(
+                f"has no kernel {each.lowered!r}, which describes {each.name!r}",
+                where=where,
+                remedy=f"its kernels: {known}",
+            )
+        others = {lowered: kernel.expression for lowered, kernel in described.items()}
+        if each.lowered in others or each.expression in others.values():
+            raise BuildError(
+                f"{each.expression!r}, or its kernel {each.lowered!r}, is described twice",
+                where=where,
+                remedy="describe each kernel once, under a name of its own or with another condition",
+            )
+        described[each.lowered] = _described(each, signatures.kernels[each.lowered].parameters, where)
+        _check_condition(each, where)
+    launches = {each.lowered: each.launch for each in descriptions if each.launch}
+    reduced = []
+    for image in images:
+        entries = tuple(name for name in image.entries if name in described)
+        for name in entries:
+            sizes = described[name].sizes
+            if image.sizes.get(name, sizes) != sizes:
+                raise BuildError(
+                    f"the parameters of {described[name].expression!r} have {_list(sizes)} bytes as "
+                    f"described, and {_list(image.sizes[name])} bytes in the image for {image.architecture}",
+                    where=where,
+                    remedy="correct the signature",
+                )
+        own = {name: launch for name, launch in launches.items() if name in entries}
+        reduced.append(replace(image, entries=entries, variables=(), launches=own))
+    conditions = {each.expression: Specialisation(each.name, each.when) for each in descriptions}
+    return reduced, replace(signatures, kernels=described, symbols={}, conditions=conditions)
+
+
+def describe_image(
+    architecture: Architecture, data: bytes, description: KernelDescription, unit: TranslationUnit
+) -> CompiledImage:
+    """The image `data` that a front-end made of `unit` for `architecture`, with its only kernel."""
+    image, signatures = read_ready_image(architecture, data), reflect_image(architecture.kind, data)
+    (image,), signatures = describe_images([image], signatures, [description], unit.name)
+    return replace(image, signatures=signatures, trace=Trace(reads=frozenset(unit.headers)))
+
+
+def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) -> Kernel:
+    """The kernel of a description, with the sizes and offsets of `slots`, the parameters in an image."""
+    count = len(each.parameters) + len(each.hidden)
+    if len(slots) != count:
+        raise BuildError(
+            f"kernel {each.lowered!r} has {len(slots)} parameters, and {each.name!r} is described with "
+            f"{count}",
+            where=where,
+            remedy=f"their sizes in bytes are {_list(p.size for p in slots)}" if slots else "describe none",
+        )
+    hidden_at = {h.position for h in each.hidden}
+    own = [slot for i, slot in enumerate(slots) if i not in hidden_at]
+    parameters = tuple(
+        p._replace(size=p.size or slot.size, offset=slot.offset)
+        for p, slot in zip(each.parameters, own, strict=True)
+    )
+    hidden = tuple(h._replace(size=h.size or slots[h.position].size) for h in each.hidden)
+    constants = each.constants, each.configuration
+    return Kernel(each.expression, each.lowered, 0, parameters, hidden, *constants, each.order)
+
+
+def _check_condition(each: KernelDescription, where: str) -> None:
+    """Check that a launch can compare what the condition of `each` does."""
+    parameters = {parameter.name: parameter for parameter in each.parameters}
+    for comparison in list_comparisons(parse(each.when)) if each.when else ():
+        parameter = parameters.get(comparison.name)
+        if not fits(comparison, each.parameters, each.hidden):
+            of = (
+                f"{comparison.name!r} is {parameter.type}"
+                if parameter
+                else f"has no parameter {comparison.name!r}"
+            )
+            raise BuildError(
+                f"{each.expression}: {of}",
+                where=where,
+                remedy="conditions compare integers, and whether a power of two divides addresses",
+            )
+
+
+def _list(sizes: Iterable[int]) -> str:
+    return ", ".join(map(str, sizes))

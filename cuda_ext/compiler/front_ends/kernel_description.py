@@ -1,0 +1,137 @@
+"""What an image does not say of its kernels: types and launch configurations, as others describe them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cuda_ext.compiler.name_expressions import split_arguments
+from cuda_ext.formats.spelling import normalise
+from cuda_ext.manifest import Parameter, ParameterKind
+from cuda_ext.records import FixedLaunch, HiddenParameter
+
+__all__ = ["KernelDescription", "declare_parameter", "parse_signature"]
+
+
+class KernelDescription(NamedTuple):
+    """A kernel of an image: its name expression and its lowered name.
+
+    ``parameters`` and ``hidden`` have no offsets, and the size 0 where only the image has it. ``launch`` is
+    ``None`` if the image does not fix the configuration. ``when`` is the condition on which it was compiled,
+    in the language of :mod:`~cuda_ext.formats.variant_conditions`; a launch checks it.
+    """
+
+    name: str
+    lowered: str
+    parameters: tuple[Parameter, ...]
+    hidden: tuple[HiddenParameter, ...] = ()
+    launch: FixedLaunch | None = None
+    when: str | None = None
+    constants: Mapping[str, str] = {}
+    configuration: Mapping[str, str] = {}
+    order: tuple[str, ...] = ()
+
+    @property
+    def expression(self) -> str:
+        """The name of the kernel in a manifest, where others of the same name have other conditions."""
+        return f"{self.name} if {self.when}" if self.when else self.name
+
+
+# Sizes in bytes. These words are C's, CUDA's and those of <cstdint>.
+_SIZES = {
+    "bool": 1,
+    "char": 1,
+    "signed char": 1,
+    "unsigned char": 1,
+    "short": 2,
+    "unsigned short": 2,
+    "int": 4,
+    "unsigned int": 4,
+    "long": 8,
+    "unsigned long": 8,
+    "long long": 8,
+    "unsigned long long": 8,
+    "float": 4,
+    "double": 8,
+    "__half": 2,
+    "__nv_bfloat16": 2,
+    "__nv_fp8_e4m3": 1,
+    "__nv_fp8_e5m2": 1,
+}
+_ALIASES = {
+    "int8_t": "signed char",
+    "int16_t": "short",
+    "int32_t": "int",
+    "int64_t": "long",
+    "uint8_t": "unsigned char",
+    "uint16_t": "unsigned short",
+    "uint32_t": "unsigned int",
+    "uint64_t": "unsigned long",
+    "intptr_t": "long",
+    "uintptr_t": "unsigned long",
+    "ptrdiff_t": "long",
+    "size_t": "unsigned long",
+}
+_PARAMETER = re.compile(r"(?P<type>[^=]*[>*&\s])(?P<name>[A-Za-z_]\w*)\s*(?:=\s*(?P<source>.+))?", re.DOTALL)
+_SOURCE = re.compile(r"0|scratch|(\w+)\.(?:shape|stride)\[\d{1,2}\]")
+
+
+def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[HiddenParameter, ...]]:
+    """Parse a list of parameters in parentheses, as C++ declares them.
+
+    A parameter with a default is no argument of a call: ``int rows = x.shape[0]``, ``void* memory =
+    scratch``, ``long reserved = 0``. Raises :class:`ValueError` that says what is wrong.
+    """
+    inner = re.fullmatch(r"\s*\((.*)\)\s*", text, re.DOTALL)
+    if not inner:
+        raise ValueError("expected parameters in parentheses, such as (const float* x, float* y, int n)")
+    parameters: list[Parameter] = []
+    hidden: list[HiddenParameter] = []
+    for position, each in enumerate(split_arguments(inner[1])):
+        match = _PARAMETER.fullmatch(each)
+        if not match:
+            raise ValueError(f"expected a type and a name, found {each!r}")
+        parameter = declare_parameter(match["name"], match["type"])
+        if match["source"] is None:
+            parameters.append(parameter)
+            continue
+        source = " ".join(match["source"].split())
+        if not (of := _SOURCE.fullmatch(source)):
+            raise ValueError(
+                f"{parameter.name!r} = {source}: expected 0, scratch, or the shape or stride of an argument, "
+                "such as x.shape[0]"
+            )
+        hidden.append(HiddenParameter(position, parameter.size, "zero" if source == "0" else source))
+        if of[1] and of[1] not in [p.name for p in parameters if p.kind == "pointer"]:
+            raise ValueError(f"{parameter.name!r} = {source}: no pointer {of[1]!r} stands before it")
+    names = [parameter.name for parameter in parameters]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two parameters are named {min(repeated)!r}")
+    return tuple(parameters), tuple(hidden)
+
+
+def declare_parameter(name: str, text: str) -> Parameter:
+    """The parameter `name` of the C++ type `text`, of the size 0 where that is not known."""
+    spelled = normalise(re.sub(r"\b(?:__restrict__\b|__restrict\b|std::)", " ", text).strip())
+    spelled = re.sub(r"(?<=\*) ?const$", "", spelled)  # of the pointer itself
+    words = spelled.split(" ")
+    spelled = " ".join(
+        _ALIASES.get(word.rstrip("*"), word.rstrip("*")) + word[len(word.rstrip("*")) :] for word in words
+    )
+    if spelled.endswith("*"):
+        target = spelled.removesuffix("*")
+        is_const = target.startswith("const ") and not target.endswith("*")
+        element = target.removeprefix("const ") if is_const else target
+        return Parameter(name, spelled, "pointer", 8, 0, element, is_const)
+    spelled = spelled.removeprefix("const ")
+    kind: ParameterKind = "integer"
+    if spelled not in _SIZES or spelled.startswith("__"):
+        kind = "struct"
+    elif spelled in ("float", "double"):
+        kind = "float"
+    elif spelled == "bool":
+        kind = "bool"
+    elif spelled.startswith("unsigned"):
+        kind = "unsigned"
+    return Parameter(name, spelled, kind, _SIZES.get(spelled, 0), 0)

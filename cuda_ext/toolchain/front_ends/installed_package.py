@@ -1,0 +1,61 @@
+"""The package of a front-end, as it is installed. It is not imported."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from cuda_ext.errors import ToolchainError
+
+__all__ = ["InstalledPackage"]
+
+
+class InstalledPackage(NamedTuple):
+    """A front-end by its title, its module, its distribution, its pinned version and the extra that pins it.
+
+    Methods raise :class:`~cuda_ext.errors.ToolchainError` if it is missing.
+    """
+
+    title: str
+    module: str
+    distribution: str
+    pinned: str
+    extra: str
+
+    def version(self) -> str:
+        """Its version, ``3.9.0``. Raises :class:`ToolchainError` if that is another than the pinned one."""
+        from importlib import metadata  # slow to import, and not needed for what is unchanged
+
+        try:
+            installed = metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:
+            raise self._missing() from None
+        if not f"{installed}.".startswith(f"{self.pinned}."):
+            raise ToolchainError(
+                f"{self.title} {installed} is installed, and {self.pinned} is supported", remedy=self._remedy
+            )
+        return installed
+
+    def files(self, *patterns: str) -> list[Path]:
+        """Its files that match one of `patterns`, which are relative to the module."""
+        root, *others = self.module.split(".")
+        spec = find_spec(self.module) if not others or find_spec(root) else None
+        if spec is None or not spec.submodule_search_locations:
+            raise self._missing()
+        directory = Path(spec.submodule_search_locations[0])
+        found = [file for pattern in patterns for file in sorted(directory.glob(pattern))]
+        if not found:
+            self.version()  # may be another, which has others
+            raise self._missing()
+        return found
+
+    def cannot_be_imported(self, error: ImportError) -> ToolchainError:
+        return ToolchainError(f"{self.title} cannot be imported: {error}", remedy=self._remedy)
+
+    def _missing(self) -> ToolchainError:
+        return ToolchainError(f"{self.title} is not installed", remedy=self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f'install "cuda-ext[{self.extra}]"'
