@@ -58,11 +58,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def object_cache(cache: Path) -> Iterator[None]:
     """ccache for C++ in CMake projects, if there is one: many of them compile the loader."""
-    if shutil.which("ccache") is None:
+    ccache = shutil.which("ccache")
+    if ccache is None:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+        patch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", ccache)  # some tests have a PATH of their own
         patch.setenv("CCACHE_DIR", str(cache.with_name("ccache")))
         patch.setenv("CCACHE_BASEDIR", str(cache.parent))
         patch.setenv("CCACHE_NOHASHDIR", "1")
