@@ -9,7 +9,7 @@ checks every field, so that a damaged file raises one :class:`ManifestError` tha
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from cuda_ext import records
 from cuda_ext.errors import ManifestError
@@ -44,7 +44,7 @@ __all__ = [
     "split_architecture",
 ]
 
-SCHEMA = 4  # 1 had no variants, 2 no options of each source, 3 no alignments and no fixed launches
+SCHEMA = 1
 FILE_NAME = "manifest.json"
 
 Compression = Literal["none", "speed", "balance", "size"]
@@ -299,23 +299,12 @@ def loads(text: str | bytes, origin: str) -> Manifest:
             where=origin,
             remedy="upgrade cuda-ext",
         )
-    if schema in (1, 2):
-        _convert_sources(data)
     try:
         manifest: Manifest = records.reader(Manifest)(data, "manifest")
         _check_references(manifest)
     except ValueError as error:
         raise ManifestError(f"damaged manifest: {error}", where=origin, remedy=remedy) from None
     return manifest
-
-
-def _convert_sources(data: dict[str, Any]) -> None:
-    """Convert `data` of schema 1 or 2, whose sources are names, to the present schema."""
-    for unit in data["units"] if isinstance(data.get("units"), list) else ():
-        if isinstance(unit, dict) and isinstance(unit.get("sources"), list):
-            unit["sources"] = [{"name": name} for name in unit["sources"]]
-            unit.pop("sha256", None)
-            unit.pop("options", None)
 
 
 _RESERVED = (FILE_NAME, "__init__.py", "__init__.pyi")
@@ -356,8 +345,7 @@ def _check_references(manifest: Manifest) -> None:
             check(records.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
             check(each.kind != "pointer" or each.element, f"{path}.element", each.element)
             end = each.offset + each.size
-        if manifest.schema == SCHEMA:  # earlier ones did not number the parameters of a pack
-            check_distinct([parameter.name for parameter in kernel.parameters], f".kernels[{i}].parameters")
+        check_distinct([parameter.name for parameter in kernel.parameters], f".kernels[{i}].parameters")
         check(sum(kernel.sizes) <= LARGEST_PARAMETERS, f".kernels[{i}].hidden", kernel.sizes)
         arrays = {parameter.name for parameter in kernel.parameters if parameter.element}
         last = -1

@@ -156,25 +156,15 @@ def replace_by_pipe(file: Path) -> None:
     os.mkfifo(file)
 
 
-def rewrite(file: Path, schema: int) -> None:
-    """Make the manifest in `file` one of another schema; 1 and 2 had no more of a source than its name."""
-    data = json.loads(file.read_bytes()) | {"schema": schema}
-    for unit in data["units"] if schema < 3 else ():
-        unit |= {"sources": [source["name"] for source in unit["sources"]], "sha256": "0" * 64}
-    file.write_text(json.dumps(data))
-
-
-@pytest.mark.parametrize("schema", range(1, manifest.SCHEMA + 1))
-def test_packages_of_all_earlier_schemas_are_read(installed: Any, schema: int) -> None:
-    rewrite(Path(installed.__file__).with_name(manifest.FILE_NAME), schema)
-    assert installed.axpy["float"].signature == AXPY.signature
-    assert cuda_ext.describe(installed).units[0].source == "device/axpy.cu"
+def make_later(file: Path) -> None:
+    """Make the manifest in `file` one of the next schema."""
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"schema": manifest.SCHEMA + 1}))
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda file: rewrite(file, manifest.SCHEMA + 1), "manifest.json: written in .*; upgrade cuda-ext$"),
+        (make_later, "manifest.json: written in .*; upgrade cuda-ext$"),
         (lambda file: file.unlink(), "manifest.json: cannot be read: No such file or directory; reinstall"),
         (lambda file: file.write_text(file.read_text()[:100]), "manifest.json: not a manifest"),
         (replace_by_pipe, "manifest.json: cannot be read: it is a pipe, not a regular file; reinstall"),
