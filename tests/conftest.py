@@ -40,13 +40,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return InGroups(config, log)
 
 
+def _of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.getbasetemp()
+    return directory.parent if "PYTEST_XDIST_WORKER" in os.environ else directory
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache of all tests without one of their own; that of the user is neither read nor written."""
-    directory = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # one for all processes
-        directory = directory.parent
-    directory /= "cache"
+    directory = _of_all_processes(tmp_path_factory) / "cache"
     directory.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         for variable in ("CUDA_EXT_CACHE_SIZE", "CUDA_EXT_REPORT", "CUDA_EXT_TRACE"):
@@ -56,16 +58,17 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def object_cache(cache: Path) -> Iterator[None]:
+def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """ccache for C++ in CMake projects, if there is one: many of them compile the loader."""
     ccache = shutil.which("ccache")
     if ccache is None:
         yield
         return
+    directory = _of_all_processes(tmp_path_factory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", ccache)  # some tests have a PATH of their own
-        patch.setenv("CCACHE_DIR", str(cache.with_name("ccache")))
-        patch.setenv("CCACHE_BASEDIR", str(cache.parent))
+        patch.setenv("CCACHE_DIR", str(directory / "ccache"))
+        patch.setenv("CCACHE_BASEDIR", str(directory))
         patch.setenv("CCACHE_NOHASHDIR", "1")
         yield
 
