@@ -192,7 +192,7 @@ def plan_module(
                     may_be_empty=may_be_empty,
                 )
             )
-    if not libraries:
+    if units and not libraries:  # a module may consist of headers
         raise ConfigError(
             "the conditions of all instantiations exclude the architectures",
             where=module.key_path("architectures"),
