@@ -209,6 +209,7 @@ TABLES = {
     "kernels = [{ name = 'k' }]": "kernels[0].signature: is missing; write its parameters as C++ does",
     "kernels = [{ name = 'k', signature = '(int n)', block = 0 }]": "block: expected an integer from 1 on",
     "kernels = [{ name = 'k', signature = '()', block = [32, 33] }]": "block: expected at most 1024 threads",
+    "kernels = [{ name = 'k', signature = '()', block = 1, cluster = [4, 8] }]": "expected at most 16 blocks",
     "kernels = [{ name = 'k', signature = '(int n)', shared = 8 }]": "kernels[0].block: is missing; give the",
     "kernels = [{ name = 'k', signature = '(int n)', when = 'n == 2 and n > 4' }]": "never holds; correct it",
     "kernels = [{ name = 'k', signature = '(int n)', when = 'm > 2' }]": "k has no parameter 'm'",

@@ -155,7 +155,7 @@ def test_tile_ir_alone_has_the_signatures(tmp_path: Path) -> None:
         ("", "template <class T>" + PLAIN, "templates only count when instantiated"),
         ("", PLAIN + "__global__ void one(float*) {}", "'one' is defined twice, with threads and with tiles"),
         ("", PLAIN.replace("int*", "float4"), 'unsupported type "float4"'),
-        ('std = "c++17"', "#include <cuda_tile.h>\n" + PLAIN, "This file needs C++20 features"),
+        ('std = "c++17"', "#include <cuda_tile.h>\n" + PLAIN, ".std: device/a.cu has kernels of CUDA Tile"),
         ('options = ["--enable-tile"]', "// only a comment", "at least one __global__ or __tile_global__"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from cuda_ext.builder.config.kinds import FLAG, Kind, array, expect, show, string, table
 from cuda_ext.builder.config.variant_table import WHEN, check_comparisons
-from cuda_ext.compiler.front_ends.kernel_description import KernelDescription, parse_signature
+from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription, parse_signature
 from cuda_ext.errors import ConfigError
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.records import FixedLaunch
@@ -18,7 +18,6 @@ _EXAMPLE = (
     'a table such as { name = "gemm", signature = "(const float* a, float* b, int n)", block = [128, 1, 1] }'
 )
 _LARGEST = (1 << 31) - 1
-_MOST_THREADS = 1024
 
 
 def _count(lowest: int, doc: str) -> Kind:
@@ -61,8 +60,9 @@ def _describe(keys: dict[str, Any], where: str) -> KernelDescription:
             where=f"{where}.scratch",
             remedy="give both, scratch = 256 and a parameter void* memory = scratch, or neither",
         )
-    if math.prod(fixed.get("block", ())) > _MOST_THREADS:
-        raise ConfigError(f"expected at most {_MOST_THREADS} threads", where=f"{where}.block")
+    for key, (most, what) in LIMITS.items():
+        if math.prod(fixed.get(key, ())) > most:
+            raise ConfigError(f"expected at most {most} {what}", where=f"{where}.{key}")
     launch = FixedLaunch(**fixed) if fixed else None
     description = KernelDescription(
         normalise(keys["name"]),

@@ -41,6 +41,10 @@ from cuda_ext.toolchain.compilers import CompilerChoice
 __all__ = ["Sources", "compiler_choice", "native_capabilities", "plan_module", "read_source"]
 
 
+# Those that CUDA's header of tiles refuses.
+_OLD_STANDARDS = ("c++03", "c++11", "c++14", "c++17")
+
+
 class Sources:
     """The sources of a module by name, read with their headers. Each header is read once."""
 
@@ -246,6 +250,12 @@ def _check_front_end(module: ModuleConfig, unit: TranslationUnit) -> None:
                 where=module.key_path(key),
                 remedy=f"give it a module of its own, with {spell_setting(key, value)}",
             )
+    if unit.kind == "tile" and unit.options.std in _OLD_STANDARDS:
+        raise ConfigError(
+            f"{unit.name} has kernels of CUDA Tile, which are C++20",
+            where=module.key_path("std", unit.name),
+            remedy=f"set {spell_setting('std', 'c++20')} in an override for it",
+        )
 
 
 def _parts(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import isfinite
 from typing import Any, NamedTuple
 
 from cuda_ext.builder.config.kinds import Kind, array, expect, mapping, show, string, table
@@ -36,6 +37,7 @@ _DTYPES = {
 }
 
 
+_DEEPEST = 8  # array within an array
 _INTEGER = r"[iu](?:nt)?(?:8|16|32|64)"
 _COMPARED = rf"{_INTEGER}|\*.*"
 
@@ -182,13 +184,13 @@ def _check_configuration(
             )
 
 
-def _check_constant(value: object, where: str) -> str:
-    if isinstance(value, list):
-        items = [_check_constant(item, f"{where}[{i}]") for i, item in enumerate(value)]
+def _check_constant(value: object, where: str, depth: int = 0) -> str:
+    if isinstance(value, list) and depth < _DEEPEST:
+        items = [_check_constant(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
         return f"({', '.join(items)}{',' * (len(items) == 1)})"
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
         return repr(value)
-    raise ConfigError("expected a number, a string, true, false, null or an array", where=where)
+    raise ConfigError("expected a number, a string, true, false, null or an array of these", where=where)
 
 
 def _check_unset(value: object, where: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cuda_ext.compiler.front_ends.kernel_description import KernelDescription
+from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
 from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -13,6 +14,7 @@ from cuda_ext.errors import BuildError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
 from cuda_ext.manifest import Kernel, Parameter
+from cuda_ext.records import FixedLaunch
 
 __all__ = ["describe_image", "describe_images"]
 
@@ -51,6 +53,8 @@ def describe_images(
             )
         described[each.lowered] = _described(each, signatures.kernels[each.lowered].parameters, where)
         _check_condition(each, where)
+        if each.launch:
+            _check_launch(each.expression, each.launch, where)
     launches = {each.lowered: each.launch for each in descriptions if each.launch}
     reduced = []
     for image in images:
@@ -98,6 +102,16 @@ def _described(each: KernelDescription, slots: Sequence[Parameter], where: str) 
     hidden = tuple(h._replace(size=h.size or slots[h.position].size) for h in each.hidden)
     constants = each.constants, each.configuration
     return Kernel(each.expression, each.lowered, 0, parameters, hidden, *constants, each.order)
+
+
+def _check_launch(expression: str, launch: FixedLaunch, where: str) -> None:
+    for key, (most, what) in LIMITS.items():
+        if (count := math.prod(getattr(launch, key))) > most:
+            raise BuildError(
+                f"{expression} is for {count} {what} in a {key}, and a GPU has at most {most}",
+                where=where,
+                remedy="compile it for fewer",
+            )
 
 
 def _check_condition(each: KernelDescription, where: str) -> None:

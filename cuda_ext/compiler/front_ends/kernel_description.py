@@ -11,7 +11,7 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.records import FixedLaunch, HiddenParameter
 
-__all__ = ["KernelDescription", "declare_parameter", "parse_signature"]
+__all__ = ["LIMITS", "KernelDescription", "declare_parameter", "parse_signature"]
 
 
 class KernelDescription(NamedTuple):
@@ -38,6 +38,8 @@ class KernelDescription(NamedTuple):
         return f"{self.name} if {self.when}" if self.when else self.name
 
 
+# The most that a block and a cluster have of what makes them.
+LIMITS = {"block": (1024, "threads"), "cluster": (16, "blocks")}
 # Sizes in bytes. These words are C's, CUDA's and those of <cstdint>.
 _SIZES = {
     "bool": 1,

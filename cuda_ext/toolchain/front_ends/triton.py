@@ -69,7 +69,6 @@ _FIRST_WITH_TENSOR_MAPS = 90
 _FIXED = {"arch", "backend_name", "extern_libs", "instrumentation_mode", "ir_override", "warp_size"}
 # Variables by which Triton, and the LLVM and ptxas that it has, are changed.
 _VARIABLE = re.compile(r"(TRITON|MLIR|LLVM|NVPTX|PTXAS|DISABLE_(LLVM|MMA|PTXAS)|ALLOW_LHS|USE_\w+_LOC)_?")
-_MOST_THREADS, _MOST_BLOCKS = 1024, 16  # of a block, and of a cluster
 # Of the parameters that Triton adds: scratch memory, global and for profiling.
 _ADDRESS = 8
 
@@ -236,18 +235,9 @@ def _compile(
     )
     options = {name: value for name, value in constants.items() if name not in names}
     try:
-        kernel = triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)
+        return triton.compile(source, target=GPUTarget("cuda", number, 32), options=options)
     except Exception as error:
         raise CompilationError(f"{instantiation}: {shorten_output(str(error))}", where=where) from None
-    threads = kernel.metadata.target.warp_size * kernel.metadata.num_warps
-    if threads > _MOST_THREADS or kernel.metadata.num_ctas > _MOST_BLOCKS:
-        raise CompilationError(
-            f"{instantiation}: is for {threads} threads in a block, and {kernel.metadata.num_ctas} blocks in "
-            f"a cluster, of which GPUs have at most {_MOST_THREADS} and {_MOST_BLOCKS}",
-            where=where,
-            remedy="give it a lower num_warps or num_ctas",
-        )
-    return kernel
 
 
 def _value(triton: Any, module: ModuleType, name: str, node: ast.expr, where: str) -> Any:
