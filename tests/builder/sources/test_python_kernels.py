@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cuda_ext.builder.config.satisfiable import may_hold
 from cuda_ext.builder.sources.python_kernels import one_for_each_instantiation
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.formats.variant_conditions import may_hold, parse
+from cuda_ext.formats.variant_conditions import parse
 
 TARGETS = {
     # What a condition leaves of sm_80, sm_90a and compute_80.
