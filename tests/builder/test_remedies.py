@@ -232,6 +232,28 @@ def test_a_header_of_a_name_that_the_system_refuses_is_missing(
     assert answer in explain_missing_headers(log, lambda: [tmp_path])[1][0]
 
 
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        (
+            "cub/block_redcue.cuh",
+            "<cub/> of the CUDA headers has no 'block_redcue.cuh'; did you mean <cub/block_reduce.cuh>?",
+        ),
+        ("cub/x", "correct its name"),
+        ("../cub/x", "neither in the include directories"),
+        ("thrust/x", "is in another package"),
+    ],
+)
+def test_a_misspelt_cuda_header_is_not_sought_in_another_package(
+    tmp_path: Path, name: str, answer: str
+) -> None:
+    (tmp_path / "headers/cub").mkdir(parents=True)
+    (tmp_path / "cub").mkdir()
+    (tmp_path / "headers/cub/block_reduce.cuh").touch()
+    log = f'a.cu(1): catastrophic error: cannot open source file "{name}"\n'
+    assert answer in explain_missing_headers(log, lambda: [tmp_path / "headers"])[1][0]
+
+
 def test_the_output_of_a_compiler_is_cut() -> None:
     log = "\n".join(f"a.cu({n}): error: {'x' * 10_000}" for n in range(300))
     lines = str(explain(log, TranslationUnit("a.cu", b""))).splitlines()

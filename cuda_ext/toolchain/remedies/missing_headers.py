@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -98,11 +99,26 @@ def _about_nvrtc(place: str, name: str, directories: Sequence[Path]) -> str:
                     f"NVRTC has no host headers; include <{candidate}> instead of <{name}> (its names are in "
                     f"cuda::std), or set {spell_setting('compiler', 'nvcc')}"
                 )
+    if misspelt := _misspelt(name, directories):
+        return misspelt
     if re.fullmatch(_HOST_LIBRARY, name):
         return (
             f"NVRTC has no host headers; put <{name}> between #ifndef __CUDACC_RTC__ and #endif, or set "
             f"{spell_setting('compiler', 'nvcc')} for host code"
         )
+    return ""
+
+
+def _misspelt(name: str, directories: Sequence[Path]) -> str:
+    """What to do about a header `name` that is missing in a directory that is there; or empty."""
+    folder, _, file = name.rpartition("/")
+    if not folder or name.startswith(("/", ".")):
+        return ""  # a path of the project's, not a name among the CUDA headers
+    for directory in directories:
+        if os.path.isdir(directory / folder):  # noqa: PTH112 - a long name is an OSError there
+            close = difflib.get_close_matches(file, os.listdir(directory / folder), 1)  # noqa: PTH208
+            meant = f"; did you mean <{folder}/{close[0]}>?" if close else "; correct its name"
+            return f"<{folder}/> of the CUDA headers has no {file!r}{meant}"
     return ""
 
 
