@@ -72,7 +72,12 @@ def choose_overload(
     ]
     if len(best) == 1:
         return best[0]
-    types = ", ".join(_describe_type(argument) for argument in (*arguments, *named.values()))
+    types = ", ".join(
+        [_describe_type(argument) for argument in arguments]
+        + [
+            f"{name}={_describe_type(argument)}" for name, argument in named.items()
+        ]  # perhaps a misspelt name
+    )
     candidates = "".join(f"\n  {kernel.signature}" for kernel in (fits or kernels))
     if fits:
         raise ArgumentError(
