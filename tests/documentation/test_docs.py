@@ -165,7 +165,7 @@ def test_blocks_of_the_readme_are_all_run() -> None:
 
 @pytest.mark.host_compiler
 def test_the_examples_of_the_readme_work(driver: Path | None, tmp_path: Path) -> None:
-    source, table, launches, start, before_release, scripts = map(_named, read_blocks(README))
+    source, table, launches, before_release, start, scripts = map(_named, read_blocks(README))
     package = Block(README, 0, "python", "", "src/my_package/__init__.py")
     install = Block(README, 0, "console", "$ pip install .\n")
     start, install = (  # for one target instead of all
