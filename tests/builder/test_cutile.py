@@ -164,6 +164,7 @@ REFUSED = {
     TEXT.replace("[?, ?]", "[?; 1, 2]"): "[?; 1, 2] has 1 axes and 2 strides",
     TEXT.replace("scale(", "scales("): "device/scale.py has no function 'scales'; did you mean 'scale'?",
     TEXT.replace("TILE", "TIL"): "the parameter 'TILE' of scale has neither a type nor a value",
+    TEXT.replace("?:16", "64") + " if x.shape[1] > 100": "x.stride[1] == 1 never holds; correct the",
 }
 
 

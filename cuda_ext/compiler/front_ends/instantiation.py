@@ -55,6 +55,27 @@ class TypedParameter(NamedTuple):
     def spelled_type(self) -> str:
         return f"{self.type}{_spell_axes(self.axes)}{_spell_divisor(self.divisor)}"
 
+    def terms(self, stride_divisor: int = 1) -> Iterator[str]:
+        """What is assumed of its values, in the language of variants.
+
+        `stride_divisor` divides the strides of an array, which count elements, whose size is not known here.
+        """
+        name = self.argument
+        if self.divisor > 1:
+            yield f"{name} % {self.divisor} == 0"
+        for number, axis in enumerate(self.axes):
+            shape, stride = f"{name}.shape[{number}]", f"{name}.stride[{number}]"
+            if axis.length is not None:
+                yield f"{shape} == {axis.length}"
+            elif axis.divisor > 1:
+                yield f"{shape} % {axis.divisor} == 0"
+            if axis.stride is not None:
+                yield f"{stride} == {axis.stride}"
+                continue
+            yield f"{stride} >= 0"
+            if stride_divisor > 1:
+                yield f"{stride} % {stride_divisor} == 0"
+
     def without_hints(self) -> TypedParameter:
         """The same for values that nothing need divide."""
         return self._replace(divisor=1, axes=tuple(axis._replace(divisor=1) for axis in self.axes))
@@ -77,8 +98,8 @@ class Instantiation:
 
     @property
     def condition(self) -> str:
-        """All that a launch must satisfy, if no parameter is an array; or empty."""
-        return self.combine([f"{p.argument} % {p.divisor} == 0" for p in self.parameters if p.divisor > 1])
+        """What a launch must satisfy, but for the divisors of strides; or empty."""
+        return self.combine([term for parameter in self.parameters for term in parameter.terms()])
 
     def combine(self, terms: Sequence[str]) -> str:
         """``when`` and all of `terms`; or empty."""

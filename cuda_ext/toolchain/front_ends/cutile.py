@@ -214,25 +214,6 @@ def _elements(array: TypedParameter) -> int:
     return max(1, array.divisor // _parameter(array._replace(axes=())).size)
 
 
-def _terms(array: TypedParameter) -> Iterator[str]:
-    """What was assumed of `array`, in the language of variants."""
-    name = array.argument
-    if array.divisor > 1:
-        yield f"{name} % {array.divisor} == 0"
-    for number, axis in enumerate(array.axes):
-        shape, stride = f"{name}.shape[{number}]", f"{name}.stride[{number}]"
-        if axis.length is not None:
-            yield f"{shape} == {axis.length}"
-        elif axis.divisor > 1:
-            yield f"{shape} % {axis.divisor} == 0"
-        if axis.stride is not None:
-            yield f"{stride} == {axis.stride}"
-            continue
-        yield f"{stride} >= 0"
-        if _elements(array) > 1:
-            yield f"{stride} % {_elements(array)} == 0"
-
-
 def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescription:
     ordered = sorted(instantiation.parameters, key=lambda parameter: names.index(parameter.name))
     hidden: list[HiddenParameter] = []
@@ -250,7 +231,7 @@ def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescr
         tuple(map(_parameter, ordered)),
         tuple(hidden),
         FixedLaunch(block=(1, 1, 1)),
-        instantiation.combine([term for each in ordered for term in _terms(each)]) or None,
+        instantiation.combine([term for each in ordered for term in each.terms(_elements(each))]) or None,
         constants,
         instantiation.configuration,
         argument_order(names, ordered, constants),
