@@ -22,6 +22,8 @@ _INSTALL = 'install "cuda-ext[tile]", or set CUDA_PATH to a toolkit of CUDA 13.1
 # How an error begins: the file and the line, and what they belong to.
 _LOCATION = r'#cuda_tile\.di_loc<loc\("([^"\n]*)":(\d+):\d+\)[^\n]*?>>: '
 _INPUT, _OUTPUT = "cuda_ext.tileir", "cuda_ext.cubin"
+# Where it looks for ptxas. Without them that is the one beside it, which is in its identity.
+_TOOLKITS = ("CUDA_ROOT", "CUDA_HOME", "CUDA_PATH")
 
 
 class Tileiras:
@@ -81,7 +83,7 @@ class Tileiras:
         try:
             with tempfile.TemporaryDirectory(prefix="cuda_ext-") as name:
                 Path(name, _INPUT).write_bytes(bytecode)
-                environ = {**self._environ, "TMPDIR": name}
+                environ = {n: v for n, v in self._environ.items() if n not in _TOOLKITS} | {"TMPDIR": name}
                 ended = process.run(command, environ=environ, directory=Path(name), seconds=limit)
                 if ended.exit_code == 0:
                     return Path(name, _OUTPUT).read_bytes()

@@ -270,6 +270,15 @@ def copy(out, x):
         CuTile().compile(unit, (Architecture.parse("sm_80"),))
 
 
+def test_tileiras_takes_its_own_ptxas_whatever_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"device/common.py": FILES["device/common.py"].encode()}
+    unit = TranslationUnit("device/scale.py", SOURCE.encode(), "cutile", headers, instantiate=(TEXT,))
+    (expected,) = CuTile().compile(unit, (Architecture.parse("sm_90a"),))
+    for variable in ("CUDA_ROOT", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.setenv(variable, "")
+    assert CuTile().compile(unit, (Architecture.parse("sm_90a"),)) == (expected,)
+
+
 def test_the_level_of_optimization_is_that_of_the_instantiation() -> None:
     headers = {"device/common.py": FILES["device/common.py"].encode()}
     unit = TranslationUnit("device/scale.py", SOURCE.encode(), "cutile", headers)
