@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import cuda_ext
-from cuda_ext.cli import completion
+from cuda_ext.cli.completion import ARCHITECTURES
 from cuda_ext.cli.terminal import (
     DIRECTORY,
     FILE,
     NEW_DIRECTORY,
-    TEXT,
     Failure,
     echo_json,
     find_project,
@@ -44,15 +43,7 @@ __all__ = ["build"]
     """
 )
 @click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
-@click.option(
-    "--arch",
-    "architectures",
-    metavar="sm_90",
-    type=TEXT,
-    multiple=True,
-    shell_complete=completion.complete_targets,
-    help="Compile for this target; repeat it for several. By default, those of the project.",
-)
+@ARCHITECTURES
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1, 9999), help="Use N processes.")
 @click.option(
     "-o",

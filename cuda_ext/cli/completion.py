@@ -1,4 +1,4 @@
-"""``cuda-ext completion``, and the completions of arguments, which import no installed package."""
+"""``cuda-ext completion``, and the completions of arguments, which import no installed package; --arch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cuda_ext.cli.terminal import TEXT
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["complete_files", "complete_gpus", "complete_modules", "complete_targets", "completion"]
+__all__ = [
+    "ARCHITECTURES",
+    "complete_files",
+    "complete_gpus",
+    "complete_modules",
+    "complete_targets",
+    "completion",
+]
 
 
 @click.command(
@@ -78,6 +87,18 @@ def complete_targets(
 
     names = [f"{kind}_{capability}" for kind in ("sm", "compute") for capability in _capabilities()]
     return click.Choice([*GROUPS, *names]).shell_complete(context, parameter, incomplete)
+
+
+# The option of commands that compile.
+ARCHITECTURES = click.option(
+    "--arch",
+    "architectures",
+    metavar="sm_90",
+    type=TEXT,
+    multiple=True,
+    shell_complete=complete_targets,
+    help="Compile for this target; repeat it for several. By default, those of the project.",
+)
 
 
 def _capabilities() -> tuple[int, ...]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from cuda_ext.cli import completion
-from cuda_ext.cli.terminal import DIRECTORY, FILE, TEXT, find_project, shorten_path
+from cuda_ext.cli.completion import ARCHITECTURES
+from cuda_ext.cli.terminal import DIRECTORY, FILE, find_project, shorten_path
 from cuda_ext.formats.quantities import format_count
 
 __all__ = ["report"]
@@ -28,15 +28,7 @@ _FILE = "build/kernels.html"
 )
 @click.argument("directory", metavar="[DIR]", default=".", type=DIRECTORY)
 @click.option("-o", "--output", metavar="FILE", type=FILE, help=f"Write this file instead of {_FILE}.")
-@click.option(
-    "--arch",
-    "architectures",
-    metavar="sm_90",
-    type=TEXT,
-    multiple=True,
-    shell_complete=completion.complete_targets,
-    help="Compile for this target; repeat it for several. By default, those of the project.",
-)
+@ARCHITECTURES
 @click.option("--fresh", is_flag=True, help="Compile all of it, whatever the cache has, to see all times.")
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
 def report(
