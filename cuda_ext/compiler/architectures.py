@@ -14,7 +14,7 @@ from cuda_ext.compiler.translation_unit import CompilerInfo, SourceKind
 from cuda_ext.errors import BuildError, closest_name
 from cuda_ext.formats.architecture import TILE_IR, Architecture
 
-__all__ = ["GROUPS", "expand", "from_cmake", "targets_of"]
+__all__ = ["FIRST_SPECIFIC", "GROUPS", "expand", "from_cmake", "targets_of"]
 
 GROUPS = ("all", "all-major", "native")
 
@@ -71,7 +71,7 @@ def from_cmake(text: str) -> list[str]:
 
 
 # Triton and tileiras compile for exactly one GPU from this on: their targets have the suffix a.
-_SPECIFIC = 90
+FIRST_SPECIFIC = 90
 
 
 def targets_of(kind: SourceKind, architectures: Sequence[Architecture]) -> tuple[Architecture, ...]:
@@ -95,16 +95,19 @@ def _targets_of_triton(architectures: Iterable[Architecture]) -> tuple[Architect
     """What Triton makes for `architectures`: for newer GPUs specific code, and the newest PTX that is not."""
     found = list(architectures)
     cubins = {_specific(a) for a in found if a.kind == "cubin"}
-    ptx = {a for a in found if a.kind == "ptx" and a.number < _SPECIFIC}
-    if any(a.kind == "ptx" and a.number >= _SPECIFIC for a in found):
+    ptx = {a for a in found if a.kind == "ptx" and a.number < FIRST_SPECIFIC}
+    if any(a.kind == "ptx" and a.number >= FIRST_SPECIFIC for a in found):
         ptx.add(
-            max((a.as_kind("ptx") for a in cubins if a.number < _SPECIFIC), default=Architecture("ptx", 80))
+            max(
+                (a.as_kind("ptx") for a in cubins if a.number < FIRST_SPECIFIC),
+                default=Architecture("ptx", 80),
+            )
         )
     return tuple(sorted(cubins | ptx))
 
 
 def _specific(target: Architecture) -> Architecture:
-    return Architecture(target.kind, target.number, "a" if target.number >= _SPECIFIC else "")
+    return Architecture(target.kind, target.number, "a" if target.number >= FIRST_SPECIFIC else "")
 
 
 def _parse(name: str, compiler: CompilerInfo, where: str) -> Architecture:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cuda_ext.compiler.architectures import FIRST_SPECIFIC
 from cuda_ext.compiler.front_ends.described_images import describe_image
 from cuda_ext.compiler.front_ends.instantiation import (
     Instantiation,
@@ -90,7 +91,9 @@ class CuTile:
     def supports(self, architecture: Architecture) -> bool:
         if architecture.number not in self.capabilities() or architecture.kind == "ltoir":
             return False
-        return not architecture.suffix or (architecture.suffix == "a" and architecture.number >= 90)
+        return not architecture.suffix or (
+            architecture.suffix == "a" and architecture.number >= FIRST_SPECIFIC
+        )
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:  # noqa: ARG002 - there are no headers
         return ()

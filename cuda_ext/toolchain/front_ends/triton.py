@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cuda_ext.compiler.architectures import FIRST_SPECIFIC
 from cuda_ext.compiler.front_ends.described_images import describe_image
 from cuda_ext.compiler.front_ends.instantiation import (
     Instantiation,
@@ -100,8 +101,7 @@ class Triton:
     def supports(self, architecture: Architecture) -> bool:
         if architecture.number not in self.capabilities() or architecture.suffix == "f":
             return False
-        # Code from 9.0 on is for exactly one capability.
-        return architecture.number < 90 or architecture.kind == "cubin"
+        return architecture.number < FIRST_SPECIFIC or architecture.kind == "cubin"
 
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:  # noqa: ARG002 - there are no headers
         return ()
