@@ -19,7 +19,7 @@ from cuda_ext.manifest import loads
 from cuda_ext.toolchain.front_ends.cutile import CuTile
 from cuda_ext.toolchain.front_ends.source_import import import_source
 from tests.fixtures.loader import run_script
-from tests.fixtures.projects import build, refusal, write_project
+from tests.fixtures.projects import build, refusal, write_importable, write_project
 
 pytest.importorskip("cuda.tile", reason="cuTile runs under Linux and Windows only")
 
@@ -66,9 +66,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Package]:
 def test_arrays_give_pointers_shapes_and_strides(
     project: tuple[Path, Package], tmp_path: Path, fake_driver: Path
 ) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/__init__.py").touch()
-    project[1].write(tmp_path / "p/kernels")
+    write_importable(project[1], tmp_path)
     script = """
     from p import kernels
 

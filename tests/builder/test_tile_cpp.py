@@ -15,7 +15,7 @@ from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import Manifest
 from cuda_ext.toolchain.tileiras import Tileiras
 from tests.fixtures.loader import run_script
-from tests.fixtures.projects import build, refusal, write_project
+from tests.fixtures.projects import build, refusal, write_importable, write_project
 
 HEADER = """
 #include <cuda_tile.h>
@@ -92,9 +92,7 @@ def test_kernels_of_threads_and_of_tiles_have_images_of_their_own(project: tuple
 def test_a_launch_gives_the_grid_alone(
     project: tuple[Path, Package], tmp_path: Path, fake_driver: Path
 ) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/__init__.py").touch()
-    project[1].write(tmp_path / "p/kernels")
+    write_importable(project[1], tmp_path)
     script = """
     from p import kernels
 

@@ -10,7 +10,7 @@ import pytest
 from cuda_ext.builder.package.generate import Package
 from cuda_ext.toolchain.front_ends.triton import Triton
 from tests.fixtures.loader import run_script
-from tests.fixtures.projects import build, load, refusal, write_project
+from tests.fixtures.projects import build, load, refusal, write_importable, write_project
 
 pytest.importorskip("triton", reason="Triton runs under Linux only")
 
@@ -85,9 +85,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Package]:
 def test_a_function_is_launched_as_in_triton(
     project: tuple[Path, Package], tmp_path: Path, fake_driver: Path
 ) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/__init__.py").touch()
-    project[1].write(tmp_path / "p/kernels")
+    write_importable(project[1], tmp_path)
     script = """
     from p import kernels
 
@@ -143,9 +141,7 @@ def test_what_is_unchanged_is_not_compiled_again(
 def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Path) -> None:
     table = TABLE.partition("[[tool")[0].replace("scale", "combine") + COMBINED
     root = write_project(tmp_path / "project", table, {"device/combine.py": COMBINE, "p/__init__.py": ""})
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/__init__.py").touch()
-    build(root)["p.kernels"].write(tmp_path / "p/kernels")
+    write_importable(build(root)["p.kernels"], tmp_path)
     script = """
     from p import kernels
 
@@ -225,9 +221,7 @@ def test_tensor_maps_are_made_of_arrays(tmp_path: Path, fake_driver: Path) -> No
     table = TABLE.partition("[[tool")[0].replace("scale", "descriptors") + DESCRIBED
     files = {"device/descriptors.py": DESCRIPTORS, "p/__init__.py": ""}
     root = write_project(tmp_path / "project", table, files)
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/__init__.py").touch()
-    build(root)["p.kernels"].write(tmp_path / "p/kernels")
+    write_importable(build(root)["p.kernels"], tmp_path)
     script = """
     from p import kernels
 
@@ -309,11 +303,9 @@ tuning = "tuning/scale.json"
 @pytest.mark.host_compiler
 def test_a_measured_table_chooses_the_configuration(tmp_path: Path, fake_driver: Path) -> None:
     root = write_tuned(tmp_path / "project")
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/__init__.py").touch()
     package = build(root)["p.kernels"]
     assert Path("tuning/scale.json") in load(root).source_files()
-    package.write(tmp_path / "p/kernels")
+    write_importable(package, tmp_path)
     script = """
     from p import kernels
 
