@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return InGroups(config, log)
 
 
+def pytest_configure() -> None:
+    """Let programs that tests start receive Ctrl+C, although a shell started the tests in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.getbasetemp()
     return directory.parent if "PYTEST_XDIST_WORKER" in os.environ else directory
@@ -70,6 +77,18 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("CCACHE_DIR", str(directory / "ccache"))
         patch.setenv("CCACHE_BASEDIR", str(directory))
         patch.setenv("CCACHE_NOHASHDIR", "1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def copies_of_packages() -> Iterator[None]:
+    """uv copies packages into the environments of tests, as pip does.
+
+    Links to the headers of the environment in which the tests run would change their time of change, and
+    a build that reads them at that moment, in another process, keeps nothing.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_LINK_MODE", "copy")
         yield
 
 
