@@ -22,6 +22,7 @@ __all__ = [
     "PYTHON",
     "Compiler",
     "CompilerInfo",
+    "ReflectingCompiler",
     "SourceKind",
     "TranslationUnit",
 ]
@@ -120,7 +121,7 @@ class CompilerInfo(Protocol):
 class Compiler(CompilerInfo, Protocol):
     """The pure function: the same unit and architecture give the same image on every machine.
 
-    ``compile`` and ``reflect`` raise :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
+    ``compile`` raises :class:`~cuda_ext.errors.CompilationError` with the compiler's own text.
     Creating an instance is cheap; the first call may load libraries and run programs.
     """
 
@@ -138,5 +139,12 @@ class Compiler(CompilerInfo, Protocol):
     ) -> tuple[CompiledImage, ...]:
         """Compile `unit` for one architecture, or for a cubin and the PTX of the same target."""
 
+
+class ReflectingCompiler(Compiler, Protocol):
+    """One whose images may come without signatures."""
+
     def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        """Compile `unit` in a separate pass for its names and types; no image of it ships."""
+        """Compile `unit` in a separate pass for its names and types; no image of it ships.
+
+        Raises :class:`~cuda_ext.errors.CompilationError`.
+        """

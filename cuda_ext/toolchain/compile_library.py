@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from cuda_ext.compiler.fatbin_packing import pack
 from cuda_ext.compiler.jobs import CompileJob, Job, LinkJob, Outcome, Product, SignatureJob
@@ -10,7 +11,7 @@ from cuda_ext.compiler.library import compile_log, library_images, missing_jobs
 from cuda_ext.compiler.module_plan import CompiledModule, LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import CompiledImage, Library
 from cuda_ext.compiler.signatures.reflection import read_image
-from cuda_ext.compiler.translation_unit import Compiler, SourceKind
+from cuda_ext.compiler.translation_unit import Compiler, ReflectingCompiler, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
@@ -28,7 +29,7 @@ def perform(job: Job, compiler: Compiler) -> Product:
 
             return (read_image(architecture, link(inputs, architecture)),)
         case SignatureJob(unit, (architecture,)):
-            return compiler.reflect(unit, architecture)
+            return cast("ReflectingCompiler", compiler).reflect(unit, architecture)
         case CompileJob(unit, architectures):
             return compiler.compile(unit, architectures)
 

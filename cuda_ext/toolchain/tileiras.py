@@ -69,12 +69,14 @@ class Tileiras:
         """The compute capabilities that it assembles for."""
         return tuple(sorted(int(number) for number in re.findall(r"=sm_(\d+)\b", self._ask("--help"))))
 
-    def assemble(self, bytecode: bytes, architecture: Architecture, where: str, level: int = 3) -> bytes:
-        """Assemble Tile IR of the source `where` to a cubin, without line numbers, which have paths.
+    def make_image(self, bytecode: bytes, architecture: Architecture, where: str, level: int = 3) -> bytes:
+        """Make the image of Tile IR of the source `where`: a cubin, or the Tile IR itself for later GPUs.
 
-        `level` is that of optimization, from 0 to 3. From 9.0 on the cubin is for exactly one capability.
-        Raises :class:`~cuda_ext.errors.CompilationError`.
+        A cubin has no line numbers, which have paths. From 9.0 on it is for exactly one capability. `level`
+        is that of optimization, from 0 to 3. Raises :class:`~cuda_ext.errors.CompilationError`.
         """
+        if architecture.kind == "tileir":
+            return bytecode
         limit = time_limit(self._environ)
         command = [
             *(str(self.executable), _INPUT, "-o", _OUTPUT),

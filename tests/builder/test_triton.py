@@ -54,7 +54,9 @@ def relu(x):
 def combine(out, xs, n, bias, by: tl.constexpr, ACT: tl.constexpr = relu, BLOCK: tl.constexpr = 128,
             DTYPE: tl.constexpr = tl.float32):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = by[0] * tl.load(xs[0] + at, mask=at < n) + by[1] * tl.load(xs[1] + at, mask=at < n).to(DTYPE)
+    other, factor = xs[1]
+    other = tl.load(other + at, mask=at < n).to(DTYPE) * factor
+    value = by[0] * tl.load(xs[0] + at, mask=at < n) + by[1] * other
     if bias is not None:
         value += tl.load(bias + at, mask=at < n)
     tl.store(out + at, ACT(value), mask=at < n)
@@ -63,8 +65,8 @@ COMBINED = """
 [[tool.cuda_ext.modules."p.kernels".overrides]]
 sources = ["device/combine.py"]
 instantiate = [
-  "combine(out: *fp32, xs: (*fp32:16, *fp16), n: i32, bias: *fp32, by=(2, 3))",
-  "combine(out: *fp32, xs: (*fp32:16, *fp16), n: i32, bias=None, by=(2, 3))",
+  "combine(out: *fp32, xs: (*fp32:16, (*fp16, i32)), n: i32, bias: *fp32, by=(2, 3))",
+  "combine(out: *fp32, xs: (*fp32:16, (*fp16, i32)), n: i32, bias=None, by=(2, 3))",
 ]
 """
 TEXT = "scale(out: *{T}:16, x: *k{T}:16, n: i32, factor: fp32, BLOCK={B}, num_warps=1)"
@@ -153,14 +155,14 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
 
     for kernel in kernels.combine.__kernels__:
         print(kernel.signature)
-    out, xs, bias = Array(256), (Array(512), Array(768, "<f2")), Array(1024)
+    out, xs, bias = Array(256), (Array(512), (Array(768, "<f2"), 3)), Array(1024)
     careful = type(kernels.combine).__launch_carefully__
     counted = []
     type(kernels.combine).__launch_carefully__ = lambda *a, **k: counted.append(1) or careful(*a, **k)
     for _ in range(3):
-        kernels.combine(out, *xs, 64, bias=None, grid=1)
-        kernels.combine(out, *xs, 64, bias=bias, BLOCK=128, DTYPE="fp32", grid=1)
-        kernels.combine(out, *xs, 64, by=(2, 3), grid=1)
+        kernels.combine(out, xs[0], *xs[1], 64, bias=None, grid=1)
+        kernels.combine(out, xs[0], *xs[1], 64, bias=bias, BLOCK=128, DTYPE="fp32", grid=1)
+        kernels.combine(out, xs[0], *xs[1], 64, by=(2, 3), grid=1)
     print(len(counted))
     kernels.combine(out, xs, 64, bias, ACT="relu", by=(2, 3), grid=1)
     kernels.combine(out=out, xs=xs, n=64, grid=1)
@@ -174,16 +176,24 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
     caught(kernels.combine, out, xs, 64, bias, ACT="tanh", grid=1)
     caught(kernels.combine, out, xs, 64, bias, by=(3, 2), grid=1)
     caught(kernels.combine, out, (*xs, xs[0]), 64, bias, grid=1)
+    caught(kernels.combine, out, (xs[0], xs[1][:1]), 64, bias, grid=1)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
-    constants = "by=(2, 3), ACT=relu, BLOCK=128, DTYPE=fp32>(float* out, float* xs_0, __half* xs_1, int n"
+    constants = "by=(2, 3), ACT=relu, BLOCK=128, DTYPE=fp32>(float* out, float* xs_0, __half* xs_1_0"
     assert done.output[:2] == [
-        f"combine<fp32, fp16, {constants}, float* bias)",
-        f"combine<fp32, fp16, bias=None, {constants})",
+        f"combine<fp32, fp16, {constants}, int xs_1_1, int n, float* bias)",
+        f"combine<fp32, fp16, bias=None, {constants}, int xs_1_1, int n)",
     ]
     assert done.output[2] == "3"  # the first of each kind
-    answers = "bias=None, not", "'BLOCK': is given twice", "ACT='tanh'", "by=tuple", "by=__main__.Array"
-    for line, text in zip(done.output[3:], answers, strict=False):
+    answers = (
+        "bias=None, not",
+        "'BLOCK': is given twice",
+        "ACT='tanh'",
+        "by=tuple",
+        "by=__main__.Array",
+        "fits none",
+    )
+    for line, text in zip(done.output[3:], answers, strict=True):
         assert text in line
     assert len(done.launches) == 15
     bias = "0004000000000000"
@@ -374,6 +384,8 @@ REFUSED = {
     TEXT.replace("{T}", "fp32").replace("{B}", "128")
     + " if factor > 1": "'factor' is fp32; conditions compare integers: n, sm",
     TEXT.replace("{T}", "fp32").replace("{B}", "128") + " if N > 1": "no parameter 'N' is given a type",
+    "scale(out: (*fp32, i32), out_1: i32)": "the parameter 'out_1' is given twice",
+    f"scale(out: {'(' * 9}i32{')' * 9})": "out: (i32): expected types in parentheses, such as (*fp32, i32)",
     "scale(out: *fp32, out: *fp32)": "the parameter 'out' is given twice",
     "scale(out: *fp32:3)": "expected a power of two up to 256 behind the colon",
     "scale(out: *fp32, x: *fp32, n: i32, factor: fp32, BLOCK=(1,)": "expected",

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
 from cuda_ext.compiler.name_expressions import split_arguments, take_parentheses
 from cuda_ext.errors import shorten
 from cuda_ext.formats.variant_conditions import parse
 
-__all__ = ["Axis", "Instantiation", "TypedParameter", "argument_order", "parse_instantiation"]
+__all__ = ["Axis", "Instantiation", "ParameterType", "TypedParameter", "parse_instantiation"]
 
 
 class Axis(NamedTuple):
@@ -36,20 +37,21 @@ class Axis(NamedTuple):
 class TypedParameter(NamedTuple):
     """A parameter with the type that the front-end has for it, and the number that must divide its values.
 
-    ``item`` is its position in a tuple, if the parameter of the function is one. An array has ``axes``; its
-    type is that of the elements, and its divisor that of the address, and of strides in bytes.
+    If the parameter of the function is a tuple, which may hold others, ``path`` has the position in each. An
+    array has ``axes``; its type is that of the elements, and its divisor that of the address, and of strides
+    in bytes.
     """
 
     name: str
     type: str
     divisor: int = 1
-    item: int | None = None
+    path: tuple[int, ...] = ()
     axes: tuple[Axis, ...] = ()
 
     @property
     def argument(self) -> str:
         """The name of its argument: ``x``, or ``xs_0`` in a tuple ``xs``."""
-        return self.name if self.item is None else f"{self.name}_{self.item}"
+        return "_".join((self.name, *map(str, self.path)))
 
     @property
     def spelled_type(self) -> str:
@@ -81,6 +83,10 @@ class TypedParameter(NamedTuple):
         return self._replace(divisor=1, axes=tuple(axis._replace(divisor=1) for axis in self.axes))
 
 
+# Of a parameter of a function: a tuple is a tuple of these.
+ParameterType: TypeAlias = "TypedParameter | tuple[ParameterType, ...]"
+
+
 @dataclass(frozen=True)
 class Instantiation:
     """A Python function, with the types of its parameters.
@@ -110,11 +116,17 @@ class Instantiation:
         """The same for arguments that no hint holds for."""
         return replace(self, parameters=tuple(p.without_hints() for p in self.parameters))
 
+    def in_order(self, names: Sequence[str]) -> Instantiation:
+        """The same with the parameters in the order of `names`, those of the function."""
+        return replace(self, parameters=tuple(sorted(self.parameters, key=lambda p: names.index(p.name))))
+
+    @property
+    def types(self) -> dict[str, ParameterType]:
+        """The types of the function's parameters by name."""
+        return {name: _nest([*items]) for name, items in groupby(self.parameters, key=lambda each: each.name)}
+
     def __str__(self) -> str:
-        types: dict[str, list[TypedParameter]] = {}
-        for parameter in self.parameters:
-            types.setdefault(parameter.name, []).append(parameter)
-        typed = [f"{name}: {_spell_types(items)}" for name, items in types.items()]
+        typed = [f"{name}: {_spell_type(type_)}" for name, type_ in self.types.items()]
         configuration = f"({_spell_constants(self.configuration)})" if self.configuration else ""
         when = f" if {self.when}" if self.when else ""
         arguments = ", ".join(filter(None, [*typed, _spell_constants(self.constants)]))
@@ -148,10 +160,17 @@ def _spell_divisor(divisor: int) -> str:
     return f":{divisor}" if divisor > 1 else ""
 
 
-def _spell_types(items: Sequence[TypedParameter]) -> str:
-    if items[0].item is None:
-        return items[0].spelled_type
-    return f"({', '.join(item.spelled_type for item in items)})"
+def _nest(items: Sequence[TypedParameter], depth: int = 0) -> ParameterType:
+    """The type whose `items` have a common path of that `depth`."""
+    if len(items[0].path) == depth:
+        return items[0]
+    return tuple(_nest([*each], depth + 1) for _, each in groupby(items, key=lambda item: item.path[depth]))
+
+
+def _spell_type(type_: ParameterType) -> str:
+    if isinstance(type_, TypedParameter):
+        return type_.spelled_type
+    return f"({', '.join(map(_spell_type, type_))})"
 
 
 _FUNCTION = re.compile(r"\s*([^\W\d]\w*)\s*(.*)", re.DOTALL)
@@ -160,6 +179,7 @@ _TYPE = re.compile(r"\s*([^:\[\]<>]+?(?:<[^<>]*>)?)\s*(?:\[([^\[\]]*)\])?\s*(?::
 _LENGTH = re.compile(r"\s*(?:\?\s*(?::\s*(?P<divisor>\d{1,3}))?|(?P<number>\d{1,9}))\s*")
 _STRIDE = re.compile(r"\s*(?:\?|(?P<number>\d{1,9}))\s*")
 _CONSTANT = re.compile(r"([^\W\d]\w*)\s*=\s*(.+)", re.DOTALL)
+_DEEPEST = 8  # tuple within a tuple
 _DIVISORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -195,10 +215,11 @@ def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, s
     """The types and the constants among the arguments `text`."""
     parameters: list[TypedParameter] = []
     constants: dict[str, str] = {}
+    taken: set[str] = set()
     for item in split_arguments(text):
         if typed := _TYPED.fullmatch(item):
             name = typed[1]
-            added, constant = [*_parse_types(name, typed[2].strip())], None
+            added, constant = [*_parse_types(TypedParameter(name, ""), typed[2].strip())], None
         elif given := _CONSTANT.fullmatch(item):
             name = given[1]
             added, constant = [], _parse_constant(name, given[2].strip())
@@ -206,35 +227,37 @@ def _parse_arguments(text: str) -> tuple[tuple[TypedParameter, ...], dict[str, s
             raise ValueError(
                 f"{shorten(item)!r}: expected a type, as in n: i32, or a value, as in BLOCK=1024"
             )
-        if name in constants or name in [p.name for p in parameters]:
-            raise ValueError(f"the parameter {name!r} is given twice")
+        names = {name, *(each.argument for each in added)}
+        if repeated := names & taken:
+            raise ValueError(f"the parameter {min(repeated)!r} is given twice")
+        taken |= names
         parameters += added
         if constant is not None:
             constants[name] = constant
     return tuple(parameters), constants
 
 
-def _parse_types(name: str, text: str) -> Iterator[TypedParameter]:
-    """The parameter `name` of the type `text`, or the items of one that is a tuple of types."""
+def _parse_types(of: TypedParameter, text: str) -> Iterator[TypedParameter]:
+    """`of` with the type `text`, or the items of a tuple of types."""
     if not text.startswith("("):
-        yield _parse_type(name, text)
+        yield _parse_type(of, text)
         return
-    items = list(split_arguments(text[1:-1])) if text.endswith(")") else []
+    items = list(split_arguments(text[1:-1])) if text.endswith(")") and len(of.path) < _DEEPEST else []
     if not items:
-        raise ValueError(f"{name}: {shorten(text)}: expected types in parentheses, such as (*fp32, i32)")
+        raise ValueError(f"{of.name}: {shorten(text)}: expected types in parentheses, such as (*fp32, i32)")
     for number, item in enumerate(items):
-        yield _parse_type(name, item)._replace(item=number)
+        yield from _parse_types(of._replace(path=(*of.path, number)), item)
 
 
-def _parse_type(name: str, text: str) -> TypedParameter:
+def _parse_type(of: TypedParameter, text: str) -> TypedParameter:
     match = _TYPE.fullmatch(text)
     if not match:
-        raise ValueError(f"{name}: {shorten(text)}: expected a type, such as i32 or *fp32:16")
+        raise ValueError(f"{of.name}: {shorten(text)}: expected a type, such as i32 or *fp32:16")
     axes = () if match[2] is None else tuple(_parse_axes(match[2]))
     divisors = [int(match[3] or 1), *(axis.divisor for axis in axes)]
     if not {*divisors}.issubset(_DIVISORS):
-        raise ValueError(f"{name}: {shorten(text)}: expected a power of two up to 256 behind the colon")
-    return TypedParameter(name, " ".join(match[1].split()), divisors[0], axes=axes)
+        raise ValueError(f"{of.name}: {shorten(text)}: expected a power of two up to 256 behind the colon")
+    return of._replace(type=" ".join(match[1].split()), divisor=divisors[0], axes=axes)
 
 
 def _parse_axes(text: str) -> Iterator[Axis]:
@@ -276,13 +299,3 @@ def _spell_constant(node: ast.expr) -> str:
     if value is None or isinstance(value, int | float | str):
         return repr(value)
     raise ValueError
-
-
-def argument_order(
-    names: Iterable[str], parameters: Sequence[TypedParameter], constants: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The arguments of a call in the order of the function's `names`; empty if there are no `constants`."""
-    typed: dict[str, list[str]] = {name: [name] for name in constants}
-    for parameter in parameters:
-        typed.setdefault(parameter.name, []).append(parameter.argument)
-    return tuple(argument for name in names for argument in typed.get(name, ())) if constants else ()

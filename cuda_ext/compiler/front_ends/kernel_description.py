@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cuda_ext.compiler.front_ends.instantiation import Instantiation
 from cuda_ext.compiler.name_expressions import split_arguments
 from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.records import FixedLaunch, HiddenParameter
 
-__all__ = ["LIMITS", "KernelDescription", "declare_parameter", "parse_signature"]
+__all__ = ["LIMITS", "KernelDescription", "declare_parameter", "describe_function", "parse_signature"]
 
 
 class KernelDescription(NamedTuple):
@@ -77,6 +78,31 @@ _ALIASES = {
 }
 _PARAMETER = re.compile(r"(?P<type>[^=]*[>*&\s])(?P<name>[A-Za-z_]\w*)\s*(?:=\s*(?P<source>.+))?", re.DOTALL)
 _SOURCE = re.compile(r"0|scratch|(\w+)\.(?:shape|stride)\[\d{1,2}\]")
+
+
+def describe_function(
+    instantiation: Instantiation, names: Sequence[str], types: Iterable[str], values: Mapping[str, str]
+) -> KernelDescription:
+    """Describe the kernel of a Python function, for a front-end to complete.
+
+    `names` are the parameters of the function, and `values` spells those that have values, and options. The
+    name of the kernel has `types` and constants, but no option and nothing of a configuration.
+    """
+    configuration = {name: values[name] for name in instantiation.configuration}
+    constants = {name: values[name] for name in names if name in values and name not in configuration}
+    arguments = ", ".join([*dict.fromkeys(types), *(f"{name}={value}" for name, value in constants.items())])
+    order: dict[str, list[str]] = {name: [name] for name in constants}
+    for parameter in instantiation.parameters:
+        order.setdefault(parameter.name, []).append(parameter.argument)
+    return KernelDescription(
+        f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
+        instantiation.function,
+        (),
+        when=instantiation.condition or None,
+        constants=constants,
+        configuration=configuration,
+        order=tuple(a for name in names for a in order.get(name, ())) if constants else (),
+    )
 
 
 def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[HiddenParameter, ...]]:

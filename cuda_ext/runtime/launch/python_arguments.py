@@ -27,18 +27,33 @@ def flatten_tuples(
         names += kernel.order, [parameter.name for parameter in kernel.parameters]
     flat: list[Any] = []
     flat_named: dict[str, Any] = {}
-    tuples = 0
+
+    def add(value: Any) -> None:
+        here = (each[len(flat)] for each in names if len(flat) < len(each))
+        if isinstance(value, tuple) and any(name.endswith("_0") for name in here):
+            for item in value:
+                add(item)
+        else:
+            flat.append(value)
+
+    def add_named(name: str, value: Any) -> None:
+        if isinstance(value, tuple) and any(_is_first(n, name) for each in names for n in each):
+            for number, item in enumerate(value):
+                add_named(f"{name}_{number}", item)
+        else:
+            flat_named[name] = value
+
     for value in arguments:
-        firsts = (each[len(flat)] for each in names if len(flat) < len(each))
-        is_flattened = isinstance(value, tuple) and any(name.endswith("_0") for name in firsts)
-        flat += value if is_flattened else [value]
-        tuples += is_flattened
+        add(value)
     for name, value in named.items():
-        is_flattened = isinstance(value, tuple) and any(f"{name}_0" in each for each in names)
-        items = {f"{name}_{i}": item for i, item in enumerate(value)} if is_flattened else {name: value}
-        flat_named.update(items)
-        tuples += is_flattened
-    return (flat, flat_named) if tuples else None
+        add_named(name, value)
+    is_unchanged = [*map(id, flat)] == [*map(id, arguments)] and flat_named.keys() == named.keys()
+    return None if is_unchanged else (flat, flat_named)
+
+
+def _is_first(name: str, parameter: str) -> bool:
+    """Whether `name` is that of the first item of a tuple: ``xs_0`` of ``xs``, or ``xs_0_0``."""
+    return name != parameter and name.startswith(parameter) and not name[len(parameter) :].replace("_0", "")
 
 
 def name_arguments(

@@ -19,18 +19,23 @@ from cuda_ext.compiler.architectures import FIRST_SPECIFIC
 from cuda_ext.compiler.front_ends.described_images import describe_image
 from cuda_ext.compiler.front_ends.instantiation import (
     Instantiation,
+    ParameterType,
     TypedParameter,
-    argument_order,
     parse_instantiation,
 )
-from cuda_ext.compiler.front_ends.kernel_description import KernelDescription, declare_parameter
+from cuda_ext.compiler.front_ends.kernel_description import (
+    KernelDescription,
+    declare_parameter,
+    describe_function,
+)
 from cuda_ext.compiler.front_ends.python_functions import find_functions
-from cuda_ext.compiler.products import CompiledImage, Signatures
+from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.manifest import Parameter
 from cuda_ext.records import FixedLaunch, HiddenParameter
+from cuda_ext.toolchain.front_ends.contained_code import contained
 from cuda_ext.toolchain.front_ends.installed_package import InstalledPackage
 from cuda_ext.toolchain.front_ends.source_import import import_source
 from cuda_ext.toolchain.tileiras import Tileiras
@@ -98,35 +103,34 @@ class CuTile:
     def search_path(self, unit: TranslationUnit) -> Sequence[Path]:  # noqa: ARG002 - there are no headers
         return ()
 
-    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        raise NotImplementedError  # images come with signatures
-
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
         (text,) = unit.instantiate
-        instantiation = parse_instantiation(text)
         tile = _import()
-        kernel = getattr(import_source(unit), instantiation.function, None)
-        if not isinstance(kernel, tile.kernel):
-            problem = f"{instantiation.function!r} is not a function with @ct.kernel"
-            raise CompilationError(problem, where=unit.name)
-        names = next(f.parameters for f in find_functions(unit.source) if f.name == instantiation.function)
-        try:
+        module = import_source(unit)
+        with contained(text, unit.name):
+            instantiation = parse_instantiation(text)
+            kernel = getattr(module, instantiation.function, None)
+            if not isinstance(kernel, tile.kernel):
+                raise CompilationError(f"{instantiation.function!r} is not a function with @ct.kernel")
+            functions = {function.name: function for function in find_functions(unit.source)}
+            names = functions[instantiation.function].parameters
+            instantiation = instantiation.in_order(names)
             constants = dict(_constants(instantiation))
             kernel = _configure(kernel, instantiation, {n: c for n, c in constants.items() if n not in names})
             bytecode = _compile(tile, kernel, instantiation, names, constants)
-        except Exception as error:
-            raise CompilationError(f"{instantiation}: {str(error).strip()}", where=unit.name) from None
+            level = kernel._compiler_options.opt_level_for_target
         description = _describe(instantiation, names)
-        images = []
-        for architecture in architectures:
-            data = bytecode
-            if architecture.kind == "cubin":
-                level = kernel._compiler_options.opt_level_for_target(f"sm_{architecture.number}")
-                data = self._tileiras.assemble(bytecode, architecture, unit.name, level)
-            images.append(describe_image(architecture, data, description, unit))
-        return tuple(images)
+        return tuple(
+            describe_image(
+                each,
+                self._tileiras.make_image(bytecode, each, unit.name, level(f"sm_{each.number}")),
+                description,
+                unit,
+            )
+            for each in architectures
+        )
 
 
 def _import() -> Any:
@@ -167,9 +171,11 @@ def _compile(
     constants: Mapping[str, Any],
 ) -> bytes:
     """Compile `kernel`, whose parameters have these `names`, to Tile IR of the oldest version that can be."""
-    typed = {name: [p for p in instantiation.parameters if p.name == name] for name in names}
+    types = instantiation.types
+    if missing := [name for name in names if name not in types and name not in constants]:
+        raise ValueError(f"{missing[0]!r}: each parameter takes a type or a value, also one with a default")
     signature = tile.compilation.KernelSignature(
-        [constants[name] if name in constants else _constraint(tile, typed[name]) for name in names],
+        [constants[name] if name in constants else _constraint(tile, types[name]) for name in names],
         tile.compilation.CallingConvention.cutile_python_v2(),
         instantiation.function,
     )
@@ -183,13 +189,10 @@ def _compile(
     return bytecode.getvalue()
 
 
-def _constraint(tile: Any, items: Sequence[TypedParameter]) -> Any:
+def _constraint(tile: Any, each: ParameterType) -> Any:
     """A parameter for cuTile: a scalar, an array, or a tuple of these."""
-    if not items:
-        raise ValueError("each parameter takes a type or a value, also one that has a default")
-    if items[0].item is not None:
-        return tuple(_constraint(tile, [item._replace(item=None)]) for item in items)
-    (each,) = items
+    if not isinstance(each, TypedParameter):
+        return tuple(_constraint(tile, item) for item in each)
     if each.type not in _TYPES:
         raise ValueError(f"{each.type!r} is not a type of a parameter; the types are {', '.join(_TYPES)}")
     dtype = getattr(tile, _TYPES[each.type][0])
@@ -218,26 +221,19 @@ def _elements(array: TypedParameter) -> int:
 
 
 def _describe(instantiation: Instantiation, names: Sequence[str]) -> KernelDescription:
-    ordered = sorted(instantiation.parameters, key=lambda parameter: names.index(parameter.name))
+    typed = instantiation.parameters
     hidden: list[HiddenParameter] = []
-    for number, each in enumerate(ordered):
+    for number, each in enumerate(typed):
         for part in ("shape", "stride"):
             for axis in range(len(each.axes)):
                 position = number + len(hidden) + 1
                 hidden.append(HiddenParameter(position, _EXTENT, f"{each.argument}.{part}[{axis}]"))
-    constants = {name: instantiation.constants[name] for name in names if name in instantiation.constants}
-    types = dict.fromkeys(each.type for each in ordered if each.axes)
-    arguments = ", ".join([*types, *(f"{name}={value}" for name, value in constants.items())])
-    return KernelDescription(
-        f"{instantiation.function}<{arguments}>" if arguments else instantiation.function,
-        instantiation.function,
-        tuple(map(_parameter, ordered)),
-        tuple(hidden),
-        FixedLaunch(block=(1, 1, 1)),
-        instantiation.combine([term for each in ordered for term in each.terms(_elements(each))]) or None,
-        constants,
-        instantiation.configuration,
-        argument_order(names, ordered, constants),
+    values = {**instantiation.constants, **instantiation.configuration}
+    return describe_function(instantiation, names, (e.type for e in typed if e.axes), values)._replace(
+        parameters=tuple(map(_parameter, typed)),
+        hidden=tuple(hidden),
+        launch=FixedLaunch(block=(1, 1, 1)),
+        when=instantiation.combine([term for each in typed for term in each.terms(_elements(each))]) or None,
     )
 
 

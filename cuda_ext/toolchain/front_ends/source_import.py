@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import CompilationError
-from cuda_ext.toolchain.diagnostics import shorten_output
+from cuda_ext.toolchain.front_ends.contained_code import contained
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -43,18 +43,12 @@ def import_source(unit: TranslationUnit) -> ModuleType:
             file = Path(directory, name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        path = [f"{directory}/src", directory]
-        sys.path[:0] = path
-        sys.path_hooks.insert(0, _find)
-        importlib.invalidate_caches()
-        try:
-            name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
+        name = posixpath.splitext(unit.name.removeprefix("src/"))[0].replace("/", ".")
+        with contained("cannot be imported", unit.name, lambda error: _describe(error, unit)):
+            sys.path[:0] = [f"{directory}/src", directory]
+            sys.path_hooks.insert(0, _find)
+            importlib.invalidate_caches()
             module = importlib.import_module(name)
-        except BaseException as error:  # this process compiles on
-            raise CompilationError(_describe(error, unit), where=unit.name) from None
-        finally:
-            sys.path[:] = [each for each in sys.path if each not in path]
-            sys.path_hooks.remove(_find)
         if not (module.__file__ or "").startswith(directory):
             raise CompilationError(
                 f"another module is called {name}, too", where=unit.name, remedy="rename the source"
@@ -103,7 +97,7 @@ def _describe(error: BaseException, unit: TranslationUnit) -> str:
     names = unit.name, *unit.headers
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
     if isinstance(error, SyntaxError) and error.filename in names:
-        return f"cannot be imported: {error.msg} (line {error.lineno})"
+        return f"{error.msg} (line {error.lineno})"
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     said = "".join(traceback.format_exception_only(error)).strip()
-    return f"cannot be imported: {shorten_output(said)}{place}"
+    return f"{said}{place}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cuda_ext.compiler.products import CompiledImage, Signatures
+from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.signatures.reflection import read_ready_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ToolchainError
@@ -71,9 +71,6 @@ class TileCpp:
     def supports(self, architecture: Architecture) -> bool:
         return architecture.number in self.capabilities() and self._nvrtc.supports(architecture)
 
-    def reflect(self, unit: TranslationUnit, architecture: Architecture) -> Signatures:
-        raise NotImplementedError  # images come with signatures
-
     def compile(
         self, unit: TranslationUnit, architectures: Sequence[Architecture]
     ) -> tuple[CompiledImage, ...]:
@@ -81,9 +78,7 @@ class TileCpp:
         bytecode = program.image("tileir")
         images = []
         for architecture in architectures:
-            data = bytecode
-            if architecture.kind == "cubin":
-                data = self._tileiras.assemble(bytecode, architecture, unit.name)
+            data = self._tileiras.make_image(bytecode, architecture, unit.name)
             image = attach_log(read_ready_image(architecture, data), program.log, trace)
             signatures = self._nvrtc.describe(unit, image, program)
             sizes = {**image.sizes, **{name: (symbol.size,) for name, symbol in signatures.symbols.items()}}

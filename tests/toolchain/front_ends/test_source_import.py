@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,8 @@ ERRORS = {
     # Sources, and what their errors say.
     "raise SystemExit(3)": r"SystemExit: 3 \(device/a.py, line 1\)",
     "raise KeyboardInterrupt": r"KeyboardInterrupt \(device/a.py, line 1\)",
+    "def f(): f()\nf()": r"RecursionError: maximum recursion depth exceeded.* \(device/a.py, line 1\)",
+    "import sys; sys.path = None\nimport not_there": r"TypeError: .* \(device/a.py, line 2\)",
     "class E(Exception): __str__ = None\nraise E": r"device.a.E: <.* failed> \(device/a.py, line 2\)",
 }
 
@@ -43,6 +47,25 @@ ERRORS = {
 def test_a_source_that_cannot_be_imported_is_an_error(text: str) -> None:
     with pytest.raises(CompilationError, match=f"device/a.py: cannot be imported: {ERRORS[text]}"):
         import_source(unit(text))
+
+
+def test_what_a_source_changes_of_the_process_is_restored() -> None:
+    state = Path.cwd(), dict(os.environ), [*sys.path], sys.stdout, sys.getrecursionlimit()
+    text = """
+import os, sys
+from pathlib import Path
+os.chdir(Path(__file__).parent)
+os.environ["CUDA_EXT_A_SOURCE"] = "1"
+del os.environ["PATH"]
+sys.path.clear()
+sys.path = sys.path_hooks = sys.stdout = None
+sys.setrecursionlimit(200)
+"""
+    for changes in (text, f"{text}raise ValueError"):
+        with suppress(CompilationError):
+            import_source(unit(changes))
+        assert state == (Path.cwd(), dict(os.environ), sys.path, sys.stdout, sys.getrecursionlimit())
+        assert None not in sys.path_hooks
 
 
 def test_a_source_is_not_taken_for_another_module() -> None:

@@ -1,0 +1,71 @@
+"""Values of constants: those that an instantiation spells, for Triton, and back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from types import ModuleType
+from typing import Any
+
+from cuda_ext.compiler.front_ends.instantiation import Instantiation
+from cuda_ext.errors import CompilationError
+
+__all__ = ["read_constants", "spell_constant"]
+
+
+def read_constants(module: ModuleType, function: Any, instantiation: Instantiation) -> dict[str, Any]:
+    """The values of the constants and options of `instantiation`, and defaults of other parameters.
+
+    They are in the order of `function`, so that one kernel has one name. Raises :class:`CompilationError`.
+    """
+    given = {
+        name: _read_value(module, name, ast.parse(text, mode="eval").body)
+        for name, text in {**instantiation.constants, **instantiation.configuration}.items()
+    }
+    defaults = {}
+    for parameter in function.params:
+        if parameter.has_default and parameter.name not in instantiation.types.keys() | given.keys():
+            default = getattr(parameter.default, "value", parameter.default)  # of a constexpr
+            if not spell_constant(default):
+                raise CompilationError(
+                    f"the default of {parameter.name!r} is no constant",
+                    remedy=f"give it a type or a value, as in {parameter.name}=1",
+                )
+            defaults[parameter.name] = default
+    values = {**defaults, **given}
+    names = [name for name in function.arg_names if name in values]
+    return {name: values[name] for name in dict.fromkeys([*names, *given])}
+
+
+def _read_value(module: ModuleType, name: str, node: ast.expr) -> Any:
+    """The constant that `node` spells: a literal, a dtype, a function of `module`, or a tuple of these."""
+    import triton
+
+    if isinstance(node, ast.Tuple):
+        return tuple(_read_value(module, name, item) for item in node.elts)
+    if not isinstance(node, ast.Name):
+        return ast.literal_eval(node)
+    names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+    text = node.id
+    spelled = names.get(text, re.sub(r"^([iu])(\d)", r"int\2" if text[0] == "i" else r"uint\2", text))
+    for owner, kind in ((triton.language, triton.language.dtype), (module, triton.JITFunction)):
+        if isinstance(value := getattr(owner, spelled, None), kind):
+            return value
+    raise CompilationError(
+        f"{name}={text} is neither a value nor a dtype, nor a function with @triton.jit",
+        remedy="quote it if it is a string",
+    )
+
+
+def spell_constant(value: Any) -> str:
+    """`value` as an instantiation spells it; empty if it is no constant."""
+    import triton
+
+    if isinstance(value, tuple):
+        texts = [spell_constant(item) for item in value]
+        return f"({', '.join(texts)}{',' * (len(texts) == 1)})" if all(texts) else ""
+    if isinstance(value, triton.language.dtype):
+        return re.sub(r"^(u?)int", lambda match: match[1] or "i", str(value))
+    if isinstance(value, triton.JITFunction):
+        return str(value.__name__)
+    return repr(value) if value is None or isinstance(value, bool | int | float | str) else ""
