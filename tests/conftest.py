@@ -81,6 +81,17 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What mypy knows of the standard library serves all tests of this process.
+
+    It may not serve two: modules of tests have equal names, and mypy would read those of the other.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYPY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "mypy"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def copies_of_packages() -> Iterator[None]:
     """uv copies packages into the environments of tests, as pip does.
 

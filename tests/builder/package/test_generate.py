@@ -158,8 +158,7 @@ def check(tool: str, package: Package, directory: Path, user: str) -> list[tuple
     (directory / "user.py").write_text(user)
     if tool == "mypy":
         command = ["mypy", f"--config-file={ROOT / 'pyproject.toml'}", "user.py", "pkg"]
-        # What mypy knows of the standard library serves all tests.
-        environment = {"MYPYPATH": str(ROOT), "MYPY_CACHE_DIR": str(ROOT / ".test" / "mypy")}
+        environment = {"MYPYPATH": str(ROOT)}
     else:
         settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["user.py", "pkg"]}
         (directory / "pyrightconfig.json").write_text(json.dumps(settings))
