@@ -38,6 +38,7 @@ __all__ = [
     "describe_error",
     "did_you_mean",
     "escape_controls",
+    "join_errors",
     "shorten",
 ]
 
@@ -82,10 +83,12 @@ class ToolchainError(BuildError):
 class CompilationError(BuildError):
     """The compiler refused a translation unit; the message holds the compiler's own text.
 
-    ``commands`` are those that it was run with, if a build did so.
+    ``commands`` are those that it was run with, if a build did so. ``reasons`` are the source and the
+    compiler's texts, where the message also says for which architectures it was compiled.
     """
 
     commands: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 class CacheWarning(UserWarning):
@@ -169,6 +172,15 @@ class ArgumentError(CudaExtError, TypeError, ValueError):
     def __str__(self) -> str:
         text = super().__str__()
         return f"{text}\n  in a launch of {self.signature}" if self.signature else text
+
+
+def join_errors(errors: Iterable[BuildError]) -> str:
+    """The texts of `errors`: one of those in which a source was refused for the same reasons."""
+    texts: dict[object, str] = {}
+    for error in errors:
+        reasons = error.reasons if isinstance(error, CompilationError) else ()
+        texts.setdefault(reasons or str(error), str(error))
+    return "\n\n".join(texts.values())
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ from cuda_ext.cache.store import Store
 from cuda_ext.compiler.module_plan import LibraryPlan, ModulePlan, assemble
 from cuda_ext.compiler.products import Library
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, SourceKind
-from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError
+from cuda_ext.errors import BuildError, CompilationError, ConfigError, ToolchainError, join_errors
 from cuda_ext.time_limit import time_limit
 from cuda_ext.toolchain.compilers import CompilerChoice
 from cuda_ext.toolchain.process import ending_in_order
@@ -338,4 +338,4 @@ def _raise_all(failures: Sequence[BuildError]) -> None:
     if failures:
         kinds = {type(failure) for failure in failures}
         kind = kinds.pop() if len(kinds) == 1 else BuildError
-        raise kind("\n\n".join(dict.fromkeys(map(str, failures))))
+        raise kind(join_errors(failures))

@@ -22,7 +22,7 @@ from cuda_ext.compiler.signatures.probes import without_unused_variables
 from cuda_ext.compiler.signatures.reflection import read_image, reflect_image
 from cuda_ext.compiler.spelled_settings import spell_setting
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, PYTHON, TranslationUnit
-from cuda_ext.errors import BuildError, CompilationError
+from cuda_ext.errors import BuildError, CompilationError, join_errors
 from cuda_ext.formats import ptx
 from cuda_ext.formats.architecture import Architecture
 
@@ -262,14 +262,14 @@ def _linked(plan: LibraryPlan, products: Products) -> _Contents:
 def _all_objects(plan: LibraryPlan, products: Products) -> list[_Contents]:
     """The objects of each unit. Raises :class:`CompilationError` with the failures of all units."""
     objects = []
-    failures: list[str] = []
+    failures: list[BuildError] = []
     for unit in plan.units:
         try:
             objects.append(_objects(plan, unit, products))
         except BuildError as error:
-            failures.append(str(error))
+            failures.append(error)
     if failures:
-        raise CompilationError("\n\n".join(dict.fromkeys(failures)))
+        raise CompilationError(join_errors(failures))
     return objects
 
 
@@ -328,7 +328,9 @@ def _succeeded(jobs: Sequence[Job], products: Products) -> list[Product]:
         else:
             succeeded.append(outcome)
     if failed:
-        raise CompilationError("\n\n".join(_failure(text, jobs) for text, jobs in failed.items()))
+        error = CompilationError("\n\n".join(_failure(text, jobs) for text, jobs in failed.items()))
+        error.reasons = (jobs[0].name, *failed)
+        raise error
     return succeeded
 
 

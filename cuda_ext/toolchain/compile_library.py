@@ -12,7 +12,7 @@ from cuda_ext.compiler.module_plan import CompiledModule, LibraryPlan, ModulePla
 from cuda_ext.compiler.products import CompiledImage, Library
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import Compiler, ReflectingCompiler, SourceKind
-from cuda_ext.errors import BuildError, CompilationError, ToolchainError
+from cuda_ext.errors import BuildError, CompilationError, ToolchainError, join_errors
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
 from cuda_ext.records import is_file_name
@@ -81,16 +81,16 @@ def compile_module(plan: ModulePlan, compiler_of: Callable[[SourceKind], Compile
     Raises :class:`~cuda_ext.errors.BuildError` with one message for all units that fail.
     """
     libraries: list[Library] = []
-    failures: list[str] = []
+    failures: list[BuildError] = []
     for library_plan in plan.libraries:
         try:
             libraries.append(compile_library(library_plan, compiler_of(library_plan.units[0].kind)))
         except ToolchainError:
             raise
         except BuildError as error:
-            failures.append(str(error))
+            failures.append(error)
     if failures:
-        raise CompilationError("\n\n".join(dict.fromkeys(failures)))
+        raise CompilationError(join_errors(failures))
     compiler = compiler_of("cu")
     return assemble(plan, libraries, compiler.name, compiler.version)
 

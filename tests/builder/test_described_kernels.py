@@ -73,8 +73,7 @@ def test_a_described_kernel_is_launched_as_its_image_requires(
     assert done.output[0] == "['ns'] ns::scale<float>(const float* x, float* y, signed char factor)"
     answers = [line.partition("   in a launch")[0].partition(": ")[2] for line in done.output[1:]]
     assert answers == [
-        "block: this kernel was compiled for blocks of (64, 2) threads, 60000 bytes of shared memory; give "
-        "grid alone",
+        "block: the image of this kernel fixes it; give grid alone",
         "expected grid; the image fixes the rest of the configuration",
         "argument 'x': expected an array, since the kernel takes its shape",
         "argument 'x': expected an array with at least 1 axes, found the shape ()",
@@ -254,6 +253,18 @@ def test_lto_ir_is_described_by_what_the_build_makes_of_it(tmp_path: Path) -> No
     assert [[*i.launches] for i in manifest.units[0].images] == [["k"], []]
     write_project(tmp_path, table.replace("{keys}", 'architectures = ["lto_90"]'), files)
     assert "LTO-IR does not show the kernels that are described; add a cubin or PTX" in refusal(root)
+
+
+def test_more_shared_memory_than_a_gpu_has_is_refused(tmp_path: Path) -> None:
+    source = 'extern "C" __global__ void raw_scale() { __shared__ volatile int x[256]; x[threadIdx.x] = 1; }'
+    files = {"images/scale.cubin": image(source, "sm_86").data}
+    for most, answer in ((99 << 10, "has at most 101,376; compile it for less"), (98 << 10, "")):
+        table = TABLE.format(signature="()", launch=f"block = 32, shared = {most}")
+        root = write_project(tmp_path, table, files)
+        if answer:
+            assert f"takes 102,400 bytes of shared memory in a block, and sm_86 {answer}" in refusal(root)
+        else:
+            assert build(root)
 
 
 def test_kernels_that_are_compiled_are_not_described(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_launch_gives_the_grid_alone(
         "_Z5counti grid=2,1,1 block=32,1,1",
     ]
     fixed, wrong, missing = done.output
-    assert fixed.startswith("ArgumentError: block: this kernel was compiled for blocks of")
+    assert fixed.startswith("ArgumentError: block: the image of this kernel fixes it; give grid alone")
     assert "argument 'at'" in wrong
     assert "jit: no source that can be compiled on demand is embedded" in missing
 
@@ -162,6 +162,13 @@ def test_bad_input_is_one_error(tmp_path: Path, keys: str, source: str, message:
     if "architectures" not in keys:
         table += 'architectures = ["sm_90"]\n'
     assert message in refusal(write_project(tmp_path, table, {"device/a.cu": source}))
+
+
+def test_an_error_in_what_both_sorts_of_kernels_use_is_shown_once(tmp_path: Path) -> None:
+    source = f"__device__ int common = unknown;\n{PLAIN}__global__ void two() {{}}\n"
+    table = '[tool.cuda_ext.modules."p.kernels"]\narchitectures = ["sm_90"]\n'
+    message = refusal(write_project(tmp_path, table, {"device/a.cu": source}))
+    assert message.count('"unknown" is undefined') == 1
 
 
 CONDITIONAL = """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cuda_ext.compiler.front_ends.kernel_description import LIMITS, KernelDescription
+from cuda_ext.compiler.front_ends.kernel_description import LIMITS, SHARED_MEMORY, KernelDescription
 from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation, Trace
 from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
@@ -69,6 +69,8 @@ def describe_images(
                     remedy="correct the signature",
                 )
         own = {name: launch for name, launch in launches.items() if name in entries}
+        for name, launch in own.items():
+            _check_shared_memory(described[name].expression, launch, name, image, where)
         reduced.append(replace(image, entries=entries, variables=(), launches=own))
     conditions = {each.expression: Specialisation(each.name, each.when) for each in descriptions}
     return reduced, replace(signatures, kernels=described, symbols={}, conditions=conditions)
@@ -112,6 +114,22 @@ def _check_launch(expression: str, launch: FixedLaunch, where: str) -> None:
                 where=where,
                 remedy="compile it for fewer",
             )
+
+
+def _check_shared_memory(
+    expression: str, launch: FixedLaunch, lowered: str, image: CompiledImage, where: str
+) -> None:
+    """Check that a GPU of `image` has the shared memory of a block. PTX may be for GPUs that have more."""
+    architecture, usage = image.architecture, image.usage.get(lowered)
+    most = SHARED_MEMORY.get(architecture.number) if architecture.kind == "cubin" else None
+    size = launch.shared + ((usage and usage.shared) or 0)
+    if most and size > most << 10:
+        raise BuildError(
+            f"{expression} takes {size:,} bytes of shared memory in a block, and {architecture} has at most "
+            f"{most << 10:,}",
+            where=where,
+            remedy=f"compile it for less, as by smaller tiles or fewer stages, or leave {architecture} out",
+        )
 
 
 def _check_condition(each: KernelDescription, where: str) -> None:

@@ -12,7 +12,14 @@ from cuda_ext.formats.spelling import normalise
 from cuda_ext.manifest import Parameter, ParameterKind
 from cuda_ext.records import FixedLaunch, HiddenParameter
 
-__all__ = ["LIMITS", "KernelDescription", "declare_parameter", "describe_function", "parse_signature"]
+__all__ = [
+    "LIMITS",
+    "SHARED_MEMORY",
+    "KernelDescription",
+    "declare_parameter",
+    "describe_function",
+    "parse_signature",
+]
 
 
 class KernelDescription(NamedTuple):
@@ -41,6 +48,14 @@ class KernelDescription(NamedTuple):
 
 # The most that a block and a cluster have of what makes them.
 LIMITS = {"block": (1024, "threads"), "cluster": (16, "blocks")}
+# The most KiB of shared memory in a block by compute capability: "Maximum amount of shared memory per thread
+# block" in the CUDA Programming Guide, and `max_shared_memory_per_block_optin` in CCCL.
+SHARED_MEMORY = {
+    **dict.fromkeys((75,), 64),
+    **dict.fromkeys((86, 88, 89, 120, 121), 99),
+    **dict.fromkeys((80, 87), 163),
+    **dict.fromkeys((90, 100, 103, 107, 110), 227),
+}
 # Sizes in bytes. These words are C's, CUDA's and those of <cstdint>.
 _SIZES = {
     "bool": 1,

@@ -127,12 +127,7 @@ class LaunchConfiguration(NamedTuple):
         """Check `options` for a `kernel` that leaves only the grid to them."""
         for name, value in options._asdict().items():
             if name not in ("grid", "wait") and value != LaunchOptions._field_defaults[name]:
-                raise ArgumentError(
-                    f"this kernel was compiled for blocks of {fixed.block} threads, "
-                    f"{fixed.shared} bytes of shared memory",
-                    where=name,
-                    remedy="give grid alone",
-                )
+                raise ArgumentError("the image of this kernel fixes it", where=name, remedy="give grid alone")
         if options.grid is None:
             raise ArgumentError("expected grid", remedy="the image fixes the rest of the configuration")
         configuration = cls.fixed(fixed)

@@ -45,15 +45,13 @@ CUDA_EXT_COLD inline Failure fix(LaunchConfig& config, const FixedLaunchData& fi
                       : config.cooperative       ? "cooperative"
                       : config.dependent         ? "dependent"
                                                  : nullptr;
-  const Dim block(fixed.block[0], fixed.block[1], fixed.block[2]);
   if (wrong) {
     return failure(ErrorKind::argument,
-                   {wrong, ": this kernel was compiled for blocks of ", text_of(block), " threads, ",
-                    fixed.shared, " bytes of shared memory; give the grid alone, as a LaunchGrid"});
+                   {wrong, ": the image of this kernel fixes it; give the grid alone, as a LaunchGrid"});
   }
   const GridFunction& grid_of = config.grid_of;
   if (grid_of.call) config.grid = grid_of.call(grid_of.function, Configuration(kernel.configuration));
-  config.block = block;
+  config.block = Dim(fixed.block[0], fixed.block[1], fixed.block[2]);
   config.shared = fixed.shared;
   config.cooperative = fixed.cooperative;
   config.dependent = fixed.dependent;
