@@ -109,6 +109,20 @@ extern "C" __global__ void sort(unsigned int* keys, cuda::std::array<int, 3> sha
 }
 """
 
+TILES = r"""
+#include <cuda_tile.h>
+namespace ct = cuda::tiles;
+using namespace ct::literals;
+
+__tile__ float factors[3];
+__tile__ inline float factor(int i) { return factors[i]; }
+[[cutile::hint(0, occupancy=2)]] __tile_global__ void scale(int n, const float* __restrict__ x, float* y) {
+  auto input = ct::partition_view{ct::tensor_span{x, ct::extents{n}}, ct::shape{256_ic}};
+  auto output = ct::partition_view{ct::tensor_span{y, ct::extents{n}}, ct::shape{256_ic}};
+  output.store_masked(input.load_masked(ct::bid().x) * factor(0), ct::bid().x);
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def clangd(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -180,6 +194,7 @@ def test_clangd_knows_builtins_and_libraries_of_nvrtc(clangd: Path, tmp_path: Pa
     root = write_project(tmp_path / "p", KERNELS, {"device/built_in.cu": BUILT_IN})
     build(root)  # NVRTC takes it
     (root / "device/libraries.cu").write_text(LIBRARIES)
+    (root / "device/tiles.cu").write_text(TILES)
     assert run("compile-commands", root)[0] == 0
     assert errors(clangd, device_files(root)) == []
 

@@ -35,6 +35,11 @@
 #define __block_size__(...)
 #define __maxnreg__(...)
 
+// Kernels of CUDA Tile, which are like others to an editor.
+#define __tile_global__ __attribute__((global))
+#define __tile__ __attribute__((device))
+#define __tile_builtin__ __attribute__((device))
+
 #define __forceinline__ __inline__ __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __inline_hint__
