@@ -21,7 +21,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
 from cuda_ext.errors import ConfigError
-from cuda_ext.integrations import build_environment, exit_with_error
+from cuda_ext.integrations import exit_with_error
+from cuda_ext.integrations.config_settings import build_environment
 
 if TYPE_CHECKING:
     from hatchling.builders.wheel import WheelBuilder

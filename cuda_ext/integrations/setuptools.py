@@ -26,7 +26,8 @@ from setuptools.command.build import build
 from setuptools.discovery import FlatLayoutPackageFinder, find_package_path
 
 from cuda_ext.errors import BuildError
-from cuda_ext.integrations import build_environment, exit_with_error
+from cuda_ext.integrations import exit_with_error
+from cuda_ext.integrations.config_settings import build_environment
 
 if TYPE_CHECKING:
     from cuda_ext.builder.package.generate import Package

@@ -10,7 +10,8 @@ from zipfile import ZipFile
 import pytest
 
 from cuda_ext.errors import BuildError, ConfigError
-from cuda_ext.integrations import build_environment, exit_with_error
+from cuda_ext.integrations import exit_with_error
+from cuda_ext.integrations.config_settings import build_environment
 from tests.fixtures.environments import CHECKOUT, run
 from tests.fixtures.projects import KERNELS, write_project
 
