@@ -69,29 +69,23 @@ def test_arrays_give_pointers_shapes_and_strides(
     write_importable(project[1], tmp_path)
     script = """
     from p import kernels
-
-    class Array:
-        dtype = "<f4"
-
-        def __init__(self, address, shape, strides=None):
-            self.__cuda_array_interface__ = {
-                "data": (address, False), "typestr": "<f4", "shape": shape, "strides": strides, "version": 3}
+    from tests.fixtures.device_arrays import ArrayAt
 
     scale = kernels.scale["f32, TILE=128"]
     print(scale.signature)
-    x, y = Array(4096, (6, 96)), Array(8192, (6, 96), (512, 4))
+    x, y = ArrayAt(4096, (6, 96)), ArrayAt(8192, (6, 96), (512, 4))
     for _ in range(2):
         kernels.scale(y, x, 2.0, TILE=128, grid=6)
-    scale(Array(8196, (6, 96)), x, 2.0, grid=6)
-    scale(y, Array(4096, (6, 88), (384, 4)), 2.0, grid=6)
-    scale(Array(8192, (6, 96), (388, 4)), x, 2.0, grid=6)
-    caught(scale, y, Array(4096, (96, 6), (4, 384)), 2.0, grid=6)
-    caught(scale, y, Array(4096, (6, 96), (-384, 4)), 2.0, grid=6)
-    caught(scale, y, Array(4096, (96,)), 2.0, grid=6)
-    caught(scale, y, Array(4096, (1 << 31, 96)), 2.0, grid=6)
+    scale(ArrayAt(8196, (6, 96)), x, 2.0, grid=6)
+    scale(y, ArrayAt(4096, (6, 88), (384, 4)), 2.0, grid=6)
+    scale(ArrayAt(8192, (6, 96), (388, 4)), x, 2.0, grid=6)
+    caught(scale, y, ArrayAt(4096, (96, 6), (4, 384)), 2.0, grid=6)
+    caught(scale, y, ArrayAt(4096, (6, 96), (-384, 4)), 2.0, grid=6)
+    caught(scale, y, ArrayAt(4096, (96,)), 2.0, grid=6)
+    caught(scale, y, ArrayAt(4096, (1 << 31, 96)), 2.0, grid=6)
     caught(scale, y, 4096, 2.0, grid=6)
     caught(scale, y, x, 2.0, grid=6, block=32)
-    scale.explain(y, Array(4096, (6, 88), (384, 4)), 2.0)
+    scale.explain(y, ArrayAt(4096, (6, 88), (384, 4)), 2.0)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))
     signature = "(float* out, float* x, float factor)"

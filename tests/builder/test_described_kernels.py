@@ -53,20 +53,16 @@ def test_a_described_kernel_is_launched_as_its_image_requires(
     build(project(tmp_path, cubin))["p.kernels"].write(tmp_path / "p/kernels")
     script = """
     from p import kernels
-
-    class Array:
-        def __init__(self, address, shape, strides=None):
-            self.__cuda_array_interface__ = {
-                "data": (address, False), "typestr": "<f4", "shape": shape, "strides": strides, "version": 3}
+    from tests.fixtures.device_arrays import ArrayAt
 
     print(dir(kernels), kernels.ns.scale["float"].signature)
-    x, y = Array(4096, (7, 5), (80, 4)), Array(8192, (1,))
+    x, y = ArrayAt(4096, (7, 5), (80, 4)), ArrayAt(8192, (1,))
     kernels.ns.scale(x, y, -3, grid=(10, 3))
     caught(kernels.ns.scale, x, y, 1, grid=1, block=64)
     caught(kernels.ns.scale, x, y, 1)
     caught(kernels.ns.scale, 4096, y, 1, grid=1)
-    caught(kernels.ns.scale, Array(4096, ()), y, 1, grid=1)
-    caught(kernels.ns.scale, Array(4096, (1 << 31,)), y, 1, grid=1)
+    caught(kernels.ns.scale, ArrayAt(4096, ()), y, 1, grid=1)
+    caught(kernels.ns.scale, ArrayAt(4096, (1 << 31,)), y, 1, grid=1)
     caught(kernels.ns.scale, x, y, 1, grid=1 << 30)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))

@@ -90,20 +90,15 @@ def test_a_function_is_launched_as_in_triton(
     write_importable(project[1], tmp_path)
     script = """
     from p import kernels
-
-    class Array:
-        def __init__(self, address, dtype):
-            self.dtype = dtype
-            self.__cuda_array_interface__ = {
-                "data": (address, False), "typestr": dtype, "shape": (64,), "strides": None, "version": 3}
+    from tests.fixtures.device_arrays import ArrayAt
 
     print(kernels.scale["fp32, BLOCK=128"].signature)
     for dtype in ("<f4", "<f2"):
-        x, y = Array(4096, dtype), Array(8192, dtype)
+        x, y = ArrayAt(4096, dtype=dtype), ArrayAt(8192, dtype=dtype)
         for _ in range(2):
             kernels.scale(y, x, 60, 2.0, BLOCK=128, grid=3)
-        kernels.scale(Array(8196, dtype), x, 60, 2.0, grid=3)
-    kernels.scale["fp32, BLOCK=128"](Array(8192, "<f4"), Array(4096, "<f4"), 60, 2.0, grid=3, BLOCK=128)
+        kernels.scale(ArrayAt(8196, dtype=dtype), x, 60, 2.0, grid=3)
+    kernels.scale["fp32, BLOCK=128"](ArrayAt(8192), ArrayAt(4096), 60, 2.0, grid=3, BLOCK=128)
     caught(kernels.scale, y, x, 60, 2.0, BLOCK=256, grid=3)
     caught(kernels.scale["fp16, BLOCK=128"], y, x, 60, 2.0, BLOCK=256, grid=3)
     """
@@ -146,16 +141,11 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
     write_importable(build(root)["p.kernels"], tmp_path)
     script = """
     from p import kernels
-
-    class Array:
-        def __init__(self, address, dtype="<f4"):
-            self.dtype = dtype
-            self.__cuda_array_interface__ = {
-                "data": (address, False), "typestr": dtype, "shape": (64,), "strides": None, "version": 3}
+    from tests.fixtures.device_arrays import ArrayAt
 
     for kernel in kernels.combine.__kernels__:
         print(kernel.signature)
-    out, xs, bias = Array(256), (Array(512), (Array(768, "<f2"), 3)), Array(1024)
+    out, xs, bias = ArrayAt(256), (ArrayAt(512), (ArrayAt(768, dtype="<f2"), 3)), ArrayAt(1024)
     careful = type(kernels.combine).__launch_carefully__
     counted = []
     type(kernels.combine).__launch_carefully__ = lambda *a, **k: counted.append(1) or careful(*a, **k)
@@ -190,7 +180,7 @@ def test_defaults_tuples_and_none_are_constants(tmp_path: Path, fake_driver: Pat
         "'BLOCK': is given twice",
         "ACT='tanh'",
         "by=tuple",
-        "by=__main__.Array",
+        "by=tests.fixtures",
         "fits none",
     )
     for line, text in zip(done.output[3:], answers, strict=True):
@@ -234,21 +224,16 @@ def test_tensor_maps_are_made_of_arrays(tmp_path: Path, fake_driver: Path) -> No
     write_importable(build(root)["p.kernels"], tmp_path)
     script = """
     from p import kernels
-
-    class Array:
-        def __init__(self, address, shape, strides, dtype="<f2"):
-            self.dtype = dtype
-            self.__cuda_array_interface__ = {
-                "data": (address, False), "typestr": dtype, "shape": shape, "strides": strides, "version": 3}
+    from tests.fixtures.device_arrays import ArrayAt
 
     print(kernels.on_host["fp16, BM=64, BN=32"].signature)
-    out, x = Array(4096, (128, 72), None), Array(8192, (128, 72), (160, 2))
+    shape, half = (128, 72), "<f2"
+    out, x = ArrayAt(4096, shape, dtype=half), ArrayAt(8192, shape, (160, 2), half)
     for _ in range(2):
         kernels.on_host(out, x, 72, BM=64, BN=32, grid=(2, 3))
     kernels.on_device(out, x, 128, 80, grid=(2, 3))
-    shape = 128, 72
-    for wrong in (Array(8192, shape, (146, 2)), Array(8200, shape, None), Array(8192, (72,), None), 8192,
-                  Array(8192, shape, None, "<f4"), bytes(128)):
+    for wrong in (ArrayAt(8192, shape, (146, 2), half), ArrayAt(8200, shape, dtype=half),
+                  ArrayAt(8192, (72,), dtype=half), 8192, ArrayAt(8192, shape), bytes(128)):
         caught(kernels.on_host["fp16, BM=64, BN=32"], out, wrong, 72, grid=1)
     """
     done = run_script(script, tmp_path, LD_LIBRARY_PATH=str(fake_driver))

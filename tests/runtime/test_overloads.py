@@ -106,26 +106,20 @@ def test_every_exact_fit_counts() -> None:
 def test_an_instantiation_is_chosen_by_dtype_each_time(with_driver: Any) -> None:
     run = with_driver(
         """
-        import numpy
         from sample import kernels
+        from tests.fixtures.device_arrays import ArrayAt
 
-        class Array:
-            def __init__(self, dtype):
-                self.dtype = numpy.dtype(dtype)
-                self.__cuda_array_interface__ = {
-                    "shape": (3,), "typestr": self.dtype.str, "data": (4096, False), "version": 3
-                }
-
-        for dtype in ("f4", "f8", "f4", "f8"):
-            kernels.axpy(3, 2.0, Array(dtype), Array(dtype), threads=3)
-        caught(kernels.axpy, 3, 2.0, Array("f4"), Array("f8"), threads=3)
-        caught(kernels.axpy, 3, 2.0, Array("i4"), Array("i4"), threads=3)
-        kernels.axpy(3, 2.0, x=Array("f8"), y=None, grid=1, block=1)
+        single, double, integers = (ArrayAt(4096, dtype=dtype) for dtype in ("<f4", "<f8", "<i4"))
+        for each in (single, double, single, double):
+            kernels.axpy(3, 2.0, each, each, threads=3)
+        caught(kernels.axpy, 3, 2.0, single, double, threads=3)
+        caught(kernels.axpy, 3, 2.0, integers, integers, threads=3)
+        kernels.axpy(3, 2.0, x=double, y=None, grid=1, block=1)
         """
     )
     lowered = [launch.split()[1] for launch in run.launches]
     assert lowered == [*([AXPY.lowered, AXPY_DOUBLE.lowered] * 2), AXPY_DOUBLE.lowered]
-    assert all(line.startswith("ArgumentError: (int, float, Array of ") for line in run.output)
+    assert all(line.startswith("ArgumentError: (int, float, ArrayAt of ") for line in run.output)
 
 
 def test_help_describes_the_kernel() -> None:
