@@ -755,13 +755,13 @@ def test_a_local_cache_that_cannot_be_used_does_not_keep_from_the_shared_one(
     assert len(one.warnings) == 1
 
 
-def goes_on_alone(machine: Machine, seconds: float) -> str:
-    """Check that the store works otherwise; return its only warning."""
+def goes_on_alone(machine: Machine) -> str:
+    """Check that the store works otherwise, and waits no hundred times; return its only warning."""
     started = time.monotonic()
     for number in range(100):
         machine.builds(key(number), CONTENT)
     machine.store.close()
-    assert time.monotonic() - started < seconds
+    assert time.monotonic() - started < 60
     assert len(machine.warnings) == 1
     return machine.warnings[0]
 
@@ -769,7 +769,7 @@ def goes_on_alone(machine: Machine, seconds: float) -> str:
 def test_a_refused_connection_costs_one_warning(machines: Machines) -> None:
     pytest.importorskip("fsspec")
     pytest.importorskip("aiohttp")
-    warning = goes_on_alone(machines("http://me:secret@127.0.0.1:1/cache"), 8)
+    warning = goes_on_alone(machines("http://me:secret@127.0.0.1:1/cache"))
     assert warning.startswith("http://127.0.0.1:1/cache: compiling goes on without the shared cache: ")
     assert "secret" not in warning
 
@@ -783,7 +783,7 @@ def test_a_remote_that_never_answers_costs_its_time_once(machines: Machines) -> 
             f"http://127.0.0.1:{server.getsockname()[1]}", machine.warnings.append, timeout=2
         )
         machine.store = LayeredStore(machine.store, remote)
-        assert goes_on_alone(machine, 6).endswith("without the shared cache: no answer within 2 seconds")
+        assert goes_on_alone(machine).endswith("without the shared cache: no answer within 2 seconds")
 
 
 @pytest.fixture
@@ -869,7 +869,7 @@ else:
 
 def test_an_unknown_protocol_costs_one_warning(machines: Machines) -> None:
     pytest.importorskip("fsspec")
-    assert goes_on_alone(machines("teleport://bucket/prefix"), 5) == (
+    assert goes_on_alone(machines("teleport://bucket/prefix")) == (
         "teleport://bucket/prefix: compiling goes on without the shared cache: Protocol not known: teleport"
     )
 
@@ -879,7 +879,7 @@ def test_a_shared_directory_that_cannot_be_written_costs_one_warning(
 ) -> None:
     pytest.importorskip("fsspec")
     (tmp_path / "file").write_text("mine")
-    goes_on_alone(machines((tmp_path / "file" / "cache").as_uri()), 5)
+    goes_on_alone(machines((tmp_path / "file" / "cache").as_uri()))
 
 
 def test_without_fsspec_one_warning_names_the_package_to_install(tmp_path: Path) -> None:
@@ -940,7 +940,7 @@ def test_machines_share_a_bucket(s3: str, machines: Machines) -> None:
 def test_a_misspelt_bucket_is_reported_and_not_created(s3: str, machines: Machines) -> None:
     import s3fs
 
-    goes_on_alone(machines("s3://buckte/prefix"), 10)
+    goes_on_alone(machines("s3://buckte/prefix"))
     assert s3fs.S3FileSystem().ls("") == ["bucket"]
 
 
@@ -952,4 +952,4 @@ def test_a_server_that_stops_costs_one_warning(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     s3fs.S3FileSystem.clear_instance_cache()
-    assert "Could not connect" in goes_on_alone(machines(s3), 14)
+    assert "Could not connect" in goes_on_alone(machines(s3))

@@ -452,6 +452,8 @@ def test_other_processes_may_use_the_cache_meanwhile(tmp_path: Path) -> None:
     removed = 0
     try:
         for _ in range(2):
+            while not list((tmp_path / "cache").glob("objects/??/*")):
+                assert all(worker.poll() is None for worker in workers)
             removed += cache_json(tmp_path / "cache", "clear")["entries"]
             assert cache_json(tmp_path / "cache", "verify")["damaged"] == []
             cache(tmp_path / "cache", "info")
