@@ -42,12 +42,12 @@ _DEFINED_IN = {
 
 
 def __getattr__(name: str) -> object:
-    from importlib import import_module
+    if name != "errors" and name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # not for ``from cuda_ext import manifest``, which asks here first
 
     if name == "errors":
         return import_module("cuda_ext.errors")
-    if name not in _DEFINED_IN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"cuda_ext.runtime.{_DEFINED_IN[name]}"), name)
 
 

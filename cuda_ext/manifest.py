@@ -5,15 +5,11 @@ compiler, from which content, with which kernels and symbols, and in which file 
 checks every field, so that a damaged file raises one :class:`ManifestError` that names the field.
 """
 
-# Annotations are evaluated here: named tuples of texts are slower to create, and to derive readers from.
+# Annotations of records are evaluated.
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, NamedTuple
-
-from cuda_ext import records
+from cuda_ext import fields, records
 from cuda_ext.errors import ManifestError
-from cuda_ext.records import (
+from cuda_ext.fields import (
     LARGEST_PARAMETERS,
     PREFIXES,
     FixedLaunch,
@@ -21,6 +17,11 @@ from cuda_ext.records import (
     ImageKind,
     split_architecture,
 )
+from cuda_ext.records import Annotated, Literal, Mapping, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "FILE_NAME",
@@ -62,13 +63,13 @@ class Parameter(NamedTuple):
     """
 
     name: str
-    type: records.Text
+    type: fields.Text
     kind: ParameterKind
     size: Annotated[int, range(1, LARGEST_PARAMETERS + 1)]
     offset: Annotated[int, range(LARGEST_PARAMETERS)]
     element: str | None = None
     const: bool = False
-    alignment: records.Alignment = 0
+    alignment: fields.Alignment = 0
 
     @property
     def is_integer(self) -> bool:
@@ -95,8 +96,8 @@ class Kernel(NamedTuple):
     in ``order``, the arguments of the function. Those in ``configuration`` differ among candidates.
     """
 
-    expression: records.Text
-    lowered: records.Text
+    expression: fields.Text
+    lowered: fields.Text
     unit: int
     parameters: tuple[Parameter, ...]
     hidden: tuple[HiddenParameter, ...] = ()
@@ -125,20 +126,20 @@ class Kernel(NamedTuple):
 class Symbol(NamedTuple):
     """A ``__constant__`` or ``__device__`` variable; ``alignment`` is 0 if it is not known."""
 
-    name: records.Text
-    lowered: records.Text
+    name: fields.Text
+    lowered: fields.Text
     unit: int
     space: Literal["constant", "device"]
-    type: records.Text
-    size: records.Size
-    alignment: records.Alignment = 0
+    type: fields.Text
+    size: fields.Size
+    alignment: fields.Alignment = 0
 
 
 class Candidate(NamedTuple):
     """One kernel of several variants, and the condition for launching it; the default has none."""
 
     kernel: str
-    when: records.Lines | None = None
+    when: fields.Lines | None = None
 
 
 class Variants(NamedTuple):
@@ -151,7 +152,7 @@ class Variants(NamedTuple):
     their own. Not all have a default.
     """
 
-    name: records.Text
+    name: fields.Text
     candidates: tuple[Candidate, ...]
     specialised: bool = False
 
@@ -174,12 +175,12 @@ class Image(NamedTuple):
 
     architecture: Annotated[str, split_architecture]
     kind: ImageKind
-    file: records.FileName
-    size: records.Size
-    sha256: records.Digest
-    names: Mapping[records.Text, records.Text | None] = {}
-    launches: Mapping[records.Text, FixedLaunch] = {}
-    version: records.Version | None = None
+    file: fields.FileName
+    size: fields.Size
+    sha256: fields.Digest
+    names: Mapping[fields.Text, fields.Text | None] = {}
+    launches: Mapping[fields.Text, FixedLaunch] = {}
+    version: fields.Version | None = None
 
 
 class Options(NamedTuple):
@@ -190,8 +191,8 @@ class Options(NamedTuple):
     """
 
     std: str = "c++17"
-    define: Mapping[str, records.Lines] = {}
-    raw: tuple[records.Lines, ...] = ()
+    define: Mapping[str, fields.Lines] = {}
+    raw: tuple[fields.Lines, ...] = ()
     pre_include: tuple[str, ...] = ()
     fast_math: bool = False
     relaxed_constexpr: bool = False
@@ -207,10 +208,10 @@ class Source(NamedTuple):
     ``sha256`` is the digest of its text, and of the project's headers that it can include with their names.
     """
 
-    name: records.InnerPath
-    sha256: Annotated[str, lambda text: not text or records.is_digest(text)] = ""
+    name: fields.InnerPath
+    sha256: Annotated[str, lambda text: not text or fields.is_digest(text)] = ""
     options: Options = Options()
-    instantiate: tuple[records.Lines, ...] = ()
+    instantiate: tuple[fields.Lines, ...] = ()
 
 
 class Unit(NamedTuple):
@@ -237,14 +238,14 @@ class Manifest(NamedTuple):
     """
 
     schema: Annotated[int, range(1, SCHEMA + 1)]
-    module: records.Text
+    module: fields.Text
     compiler: Annotated[str, ("nvrtc", "nvcc")]
-    version: records.Version
+    version: fields.Version
     compress: Compression
     units: tuple[Unit, ...]
     kernels: tuple[Kernel, ...]
     symbols: tuple[Symbol, ...]
-    embedded: Mapping[records.InnerPath, records.Digest] | None = None
+    embedded: Mapping[fields.InnerPath, fields.Digest] | None = None
     variants: tuple[Variants, ...] = ()
 
     @property
@@ -300,10 +301,10 @@ def loads(text: str | bytes, origin: str) -> Manifest:
             remedy="upgrade cuda-ext",
         )
     try:
-        manifest: Manifest = records.reader(Manifest)(data, "manifest")
+        manifest: Manifest = records.reader(Manifest)(data)
         _check_references(manifest)
     except ValueError as error:
-        raise ManifestError(f"damaged manifest: {error}", where=origin, remedy=remedy) from None
+        raise ManifestError(f"damaged manifest: manifest{error}", where=origin, remedy=remedy) from None
     return manifest
 
 
@@ -322,16 +323,18 @@ def _check_references(manifest: Manifest) -> None:
 
     def check(is_valid: object, path: str, value: object) -> None:
         if not is_valid:
-            raise ValueError(f"manifest{path} is {value!r}")
+            raise ValueError(f"{path} is {value!r}")
 
-    def check_distinct(names: Sequence[object], path: str) -> None:
+    def check_distinct(names: "Sequence[object]", path: str) -> None:
         if len(set(names)) < len(names):
+            from collections import Counter  # only for damaged manifests
+
             (name, _), *_ = Counter(names).most_common(1)
-            raise ValueError(f"manifest{path} has {name!r} twice")
+            raise ValueError(f"{path} has {name!r} twice")
 
     for i, symbol in enumerate(manifest.symbols):
         check(0 <= symbol.unit < len(manifest.units), f".symbols[{i}].unit", symbol.unit)
-        is_sized = records.array_size(symbol.type) in (None, symbol.size)
+        is_sized = fields.array_size(symbol.type) in (None, symbol.size)
         check(is_sized, f".symbols[{i}].type", symbol.type)
     for i, kernel in enumerate(manifest.kernels):
         check(0 <= kernel.unit < len(manifest.units), f".kernels[{i}].unit", kernel.unit)
@@ -342,7 +345,7 @@ def _check_references(manifest: Manifest) -> None:
             check(end <= each.offset <= LARGEST_PARAMETERS - each.size, f"{path}.offset", each.offset)
             is_aligned = each.kind not in _ALIGNED or each.offset % min(each.size, 8) == 0
             check(is_aligned, f"{path}.offset", each.offset)
-            check(records.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
+            check(fields.is_kind(each.type, each.kind, each.size), f"{path}.kind", each.kind)
             check(each.kind != "pointer" or each.element, f"{path}.element", each.element)
             end = each.offset + each.size
         check_distinct([parameter.name for parameter in kernel.parameters], f".kernels[{i}].parameters")

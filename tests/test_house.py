@@ -38,7 +38,8 @@ ARROWS = {
     "cache": {"formats", "filesystem", "time_limit"},
     "filesystem": {"manifest"},
     "formats": {"manifest"},
-    "manifest": {"records"},
+    "manifest": {"fields"},
+    "fields": {"records"},
     "records": {"errors"},
     "errors": set(),
 }

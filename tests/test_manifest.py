@@ -105,7 +105,7 @@ def test_a_declarator_has_the_name_where_cpp_has_it(type_, declared):
         (lambda d: d.update(schema="1"), "manifest.schema is '1'"),
         (lambda d: d.update(schema=True), "manifest.schema is True"),
         (lambda d: d.update(schema=0), "manifest.schema is 0"),
-        (lambda d: d.update(surprise=1), "manifest has unknown fields ['surprise']"),
+        (lambda d: d.update(surprise=1), "manifest has the unknown field 'surprise'"),
         (lambda d: d.update(units={}), "manifest.units is {}"),
         (lambda d: d.update(units=[3]), "manifest.units[0] is not an object"),
         (lambda d: d["units"][0].update(sources="a.cu"), "manifest.units[0].sources is 'a.cu'"),

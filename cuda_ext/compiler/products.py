@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cuda_ext.fields import FixedLaunch, InnerPath
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources
 from cuda_ext.manifest import Kernel, Symbol, Unit
-from cuda_ext.records import FixedLaunch, InnerPath
 
 __all__ = [
     "HEADER",

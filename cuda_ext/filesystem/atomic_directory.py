@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from cuda_ext.fields import is_inner_path
 from cuda_ext.filesystem.locks import lock
 from cuda_ext.filesystem.regular_file import read_file
-from cuda_ext.records import is_inner_path
 
 __all__ = ["create_directory", "remove_directory", "remove_remains", "replace_directory", "replace_file"]
 

@@ -32,9 +32,10 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cuda_ext.formats.sha256 import sha256
+from cuda_ext.records import Annotated
 
 __all__ = ["DecodingError", "Field", "decode", "decode_fields", "encode", "encode_fields", "key_of"]
 

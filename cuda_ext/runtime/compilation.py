@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cuda_ext import manifest as manifest_file
 from cuda_ext.compiler.compile_options import enables_tile, nvrtc_options, option_with_path
 from cuda_ext.compiler.headers import Headers, names_its_includes
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError, ManifestError, ToolchainError
+from cuda_ext.fields import InnerPath
 from cuda_ext.formats import codec
 from cuda_ext.formats.sha256 import sha256
 from cuda_ext.manifest import Compression, Options
-from cuda_ext.records import InnerPath
+from cuda_ext.records import choices
 from cuda_ext.runtime.driver.driver import gpu_capabilities
 from cuda_ext.runtime.jit.user_cache import compile_once, read_cache
 from cuda_ext.runtime.module import KernelModule, library_of, module_from
@@ -86,7 +87,7 @@ def compile(  # noqa: A001 - reads as cuda_ext.compile
     Raises :class:`~cuda_ext.errors.BuildError`: :class:`~cuda_ext.errors.CompilationError` with the
     compiler's text, :class:`~cuda_ext.errors.ToolchainError` if there is no compiler.
     """
-    read_choice("compress", compress, get_args(Compression))
+    read_choice("compress", compress, choices(Compression))
     read_choice("compiler", compiler, ("nvrtc", "nvcc"))
     if not all(map(str.isidentifier, read_text("name", name).split("."))):
         raise ValueError(f"name: {quote(name)} is not an import name; write it as in 'package.kernels'")

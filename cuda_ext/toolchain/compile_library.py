@@ -13,9 +13,9 @@ from cuda_ext.compiler.products import CompiledImage, Library
 from cuda_ext.compiler.signatures.reflection import read_image
 from cuda_ext.compiler.translation_unit import Compiler, ReflectingCompiler, SourceKind
 from cuda_ext.errors import BuildError, CompilationError, ToolchainError, join_errors
+from cuda_ext.fields import is_file_name
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Unit
-from cuda_ext.records import is_file_name
 from cuda_ext.toolchain.nvfatbin import WriteImage, write_fatbin
 
 __all__ = ["compile_library", "compile_module", "compile_products", "pack_library", "perform"]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import pytest
 
@@ -19,6 +19,7 @@ from cuda_ext.errors import BuildError, FatbinError
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.fatbin import read_fatbin
 from cuda_ext.manifest import Compression
+from cuda_ext.records import choices
 from cuda_ext.toolchain import nvfatbin
 from cuda_ext.toolchain.nvfatbin import write_fatbin
 
@@ -38,7 +39,7 @@ ARCHITECTURES = (
     *("sm_80", "sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_120"),
     *("compute_90", "compute_90a", "compute_100f", "lto_90", "lto_90a", "lto_100f"),
 )
-COMPRESS = get_args(Compression)
+COMPRESS = choices(Compression)
 COMPRESSED = tuple(mode for mode in COMPRESS if mode != "none")
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from cuda_ext.compiler.name_expressions import code_of, kernel_names, split_arguments
 from cuda_ext.compiler.signatures.declarations import find_declarations, find_doc_comments
 from cuda_ext.errors import KernelNotFoundError, escape_controls
+from cuda_ext.fields import is_inner_path
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.lowered_names.mangling import read_lowered_name, template_arguments
 from cuda_ext.formats.spelling import base_name, normalise, plain_name, template_name
-from cuda_ext.records import is_inner_path
 from cuda_ext.runtime.module import module_from
 from tests.fuzz import strategies
 from tests.fuzz.strategies import damaged_bytes, expressions, name_expressions, texts

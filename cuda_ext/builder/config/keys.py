@@ -17,6 +17,7 @@ from cuda_ext.builder.config.kinds import FLAG, MACROS, OPTIONS, STANDARD, TEXT,
 from cuda_ext.builder.config.variant_table import VARIANTS
 from cuda_ext.compiler.module_plan import Emit
 from cuda_ext.manifest import Compression, Variants
+from cuda_ext.records import choices
 
 __all__ = [
     "BUILD_KEYS",
@@ -126,7 +127,7 @@ class Settings:
         'has no condition: `gemm = [{ kernel = "hopper", when = "sm_90a" }, { kernel = "simple" }]`.',
     )
     compress: Compression = _key(
-        choice(*get_args(Compression)),
+        choice(*choices(Compression)),
         "size",
         "Compression of the fatbins. `balance` and `size` require a driver of CUDA 12.4 or newer. "
         "`size` takes about 0.6 s for each MiB of an image, once; `balance` takes 0.01 s and gives files a "

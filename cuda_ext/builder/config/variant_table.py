@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from cuda_ext.builder.config.kinds import C_NAME, NAME, array, mapping, show, string, table
 from cuda_ext.builder.config.satisfiable import can_hold
 from cuda_ext.errors import ConfigError, did_you_mean, shorten
+from cuda_ext.fields import HiddenParameter
 from cuda_ext.formats.variant_conditions import ConditionError, fits, list_comparisons, parse
 from cuda_ext.manifest import Candidate, Parameter, Variants
-from cuda_ext.records import HiddenParameter
 
 __all__ = ["VARIANTS", "WHEN", "check_comparisons"]
 

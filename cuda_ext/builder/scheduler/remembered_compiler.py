@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from cuda_ext import __version__
 from cuda_ext.cache.dependencies import FileDigests
 from cuda_ext.cache.store import Store
 from cuda_ext.compiler.translation_unit import FRONT_ENDS, Compiler, TranslationUnit
+from cuda_ext.fields import Text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.codec import DecodingError, decode, encode, key_of
-from cuda_ext.records import Text
+from cuda_ext.records import Annotated
 from cuda_ext.toolchain.compilers import CompilerChoice, open_compiler, open_front_end
 from cuda_ext.toolchain.identity import identity_of
 

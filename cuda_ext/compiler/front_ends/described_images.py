@@ -11,10 +11,10 @@ from cuda_ext.compiler.products import CompiledImage, Signatures, Specialisation
 from cuda_ext.compiler.signatures.reflection import read_ready_image, reflect_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
+from cuda_ext.fields import FixedLaunch
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.variant_conditions import fits, list_comparisons, parse
 from cuda_ext.manifest import Kernel, Parameter
-from cuda_ext.records import FixedLaunch
 
 __all__ = ["describe_image", "describe_images"]
 

@@ -17,6 +17,7 @@ from cuda_ext.compiler.signatures.declarations import DeclaredParameter, find_pa
 from cuda_ext.compiler.signatures.probes import Probed, ProbedType, declarations_of
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import BuildError
+from cuda_ext.fields import array_size
 from cuda_ext.formats import ptx as ptx_text
 from cuda_ext.formats.architecture import Architecture
 from cuda_ext.formats.cubin import Resources, read_cubin, read_resources
@@ -24,7 +25,6 @@ from cuda_ext.formats.lowered_names.mangling import read_lowered_name
 from cuda_ext.formats.spelling import base_name, normalise, plain_name
 from cuda_ext.formats.tile_ir import read_tile_ir
 from cuda_ext.manifest import ImageKind, Kernel, Parameter, ParameterKind, Symbol
-from cuda_ext.records import array_size
 
 __all__ = ["check_product", "describe", "read_image", "read_ready_image", "reflect_image"]
 

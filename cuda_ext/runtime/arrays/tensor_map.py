@@ -15,7 +15,7 @@ from cuda_ext.runtime.arrays.device_memory import array_layout
 from cuda_ext.runtime.driver import cuda_h
 
 if TYPE_CHECKING:
-    from cuda_ext.records import TensorMap
+    from cuda_ext.fields import TensorMap
     from cuda_ext.runtime.driver.driver import Driver
 
 __all__ = ["TENSOR_MAPS", "encode_tensor_map", "read_tensor_map"]

@@ -14,7 +14,7 @@ from cuda_ext.runtime.driver.loaded_kernel import PORTABLE_CLUSTER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cuda_ext.records import FixedLaunch
+    from cuda_ext.fields import FixedLaunch
     from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel
 
 __all__ = [

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+from cuda_ext.fields import HiddenParameter
 from cuda_ext.manifest import Kernel, Parameter
-from cuda_ext.records import HiddenParameter
 from cuda_ext.runtime.arrays.dtypes import accepted_dtypes, is_complex
 from cuda_ext.runtime.driver.driver import Driver
 from cuda_ext.runtime.driver.loaded_kernel import LoadedKernel

@@ -32,7 +32,7 @@ from cuda_ext.runtime.launch.hidden import measure_arrays, pack_values
 from cuda_ext.runtime.launch.streams import stream_handle
 
 if TYPE_CHECKING:
-    from cuda_ext.records import TensorMap
+    from cuda_ext.fields import TensorMap
     from cuda_ext.runtime.launch._launch import Choice
 
 __all__ = ["LAUNCH_KEYWORDS", "Launched", "Launcher", "ResolvedArguments"]

@@ -11,8 +11,8 @@ from cuda_ext.compiler.products import CompiledImage
 from cuda_ext.compiler.signatures.reflection import read_ready_image
 from cuda_ext.compiler.translation_unit import TranslationUnit
 from cuda_ext.errors import ToolchainError
+from cuda_ext.fields import FixedLaunch
 from cuda_ext.formats.architecture import Architecture
-from cuda_ext.records import FixedLaunch
 from cuda_ext.toolchain.cuda_libraries import open_library
 from cuda_ext.toolchain.diagnostics import attach_log
 from cuda_ext.toolchain.nvrtc import Nvrtc

@@ -11,8 +11,8 @@ from cuda_ext.compiler.front_ends.kernel_description import (
     declare_parameter,
     describe_function,
 )
+from cuda_ext.fields import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.manifest import Parameter
-from cuda_ext.records import FixedLaunch, HiddenParameter, TensorMap
 from cuda_ext.toolchain.front_ends.triton_types import DESCRIPTOR, SPELLED_IN_CPP, element_of
 
 __all__ = ["describe_kernel"]
